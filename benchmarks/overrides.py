@@ -21,8 +21,8 @@ import jsonpatch
 
 from benchmarks.ground import deployment
 from crds.names import LABEL_WORKLOAD_UID
-from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
+from machinery.types.api import ImageRule
 from propagator.apply.render import MemberFacts, Piece, render
 from propagator.types.workload import Workload, workload_of
 

@@ -15,10 +15,12 @@ from fractions import Fraction
 from functools import cache
 from typing import TypeAlias
 
-from controller.model.objects import MemberCluster, NodeGroup, Taint, Toleration, WorkloadTerm
+from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import quantities
+from machinery.types.api import NodeGroup, WorkloadAffinityTerm
+from machinery.types.taints import Taint, Toleration
 
 WEIGHTS = {
     "ClusterAffinity": 2,
@@ -133,7 +135,7 @@ class _World:
                     return "kept away by another Workload's workloadAntiAffinity"
         return ""
 
-    def _beside(self, term: WorkloadTerm, labels: Mapping[str, str]) -> bool:
+    def _beside(self, term: WorkloadAffinityTerm, labels: Mapping[str, str]) -> bool:
         if self._holds_match(term, labels):
             return True
         anywhere = any(self._holds_match(term, known) for known in self._labels.values())
@@ -143,13 +145,13 @@ class _World:
             and term.label_selector.matches(self._info.labels)
         )
 
-    def _holds_match(self, term: WorkloadTerm, labels: Mapping[str, str]) -> bool:
+    def _holds_match(self, term: WorkloadAffinityTerm, labels: Mapping[str, str]) -> bool:
         return any(
             term.label_selector.matches(other.workload.labels) and self._near(term, other, labels)
             for other in self._others
         )
 
-    def _near(self, term: WorkloadTerm, other: Other, labels: Mapping[str, str]) -> bool:
+    def _near(self, term: WorkloadAffinityTerm, other: Other, labels: Mapping[str, str]) -> bool:
         here = labels.get(term.topology_key)
         return here is not None and any(
             units > 0 and self._labels.get(cluster, {}).get(term.topology_key) == here

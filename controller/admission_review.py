@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from controller.admission import Admission
-from controller.model.objects import Review, Workload
+from controller.model.objects import Workload
 from machinery import logs
 from machinery.api.resources import WORKLOADS
 from machinery.api.verbs import Verbs
@@ -22,6 +22,7 @@ from machinery.clock import Clock
 from machinery.errors import NotFound
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.api import ReviewVerdict
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
@@ -52,7 +53,7 @@ class Reviewer:
         self._queue: WorkQueue[Key] = WorkQueue(name="reviews", clock=clock)
 
     async def run(self) -> None:
-        """Review, beginning with every Workload, until cancelled."""
+        """ReviewVerdict, beginning with every Workload, until cancelled."""
         self.add(self._workloads.values())
         await work(self._queue, self.review, workers=_WORKERS, log=LOG)
 
@@ -81,12 +82,14 @@ class Reviewer:
         objection = await self._admission.review(meta)
         if objection is None and not self._admission.reviewed(meta):
             return None  # changed meanwhile, by us or by others, and queued again
-        verdict = Review(meta.generation, objection.message[:REFUSAL_LIMIT] if objection else "")
+        verdict = ReviewVerdict(
+            meta.generation, objection.message[:REFUSAL_LIMIT] if objection else ""
+        )
         if verdict != said:
             await self._write(workload, verdict)
         return RIGHTS_SECONDS if objection is not None and not objection.lasting else None
 
-    async def _write(self, workload: Workload, verdict: Review) -> None:
+    async def _write(self, workload: Workload, verdict: ReviewVerdict) -> None:
         """Raises Conflict where another version is stored: then that one comes again."""
         review: dict[str, Any] = {
             "generation": verdict.generation,

@@ -178,6 +178,8 @@ LabelMap = Annotated[dict[str, LabelValue], Field(max_length=64)]
 
 Timestamp = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 """`2026-01-02T03:04:05Z`."""
+Instant = Annotated[Timestamp, datetime]
+"""The same, of which the structs make a `datetime`."""
 
 _MOMENT = (
     r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
@@ -239,7 +241,7 @@ def _quantity(amount: str | int) -> str | int:
 
 
 Quantity = Annotated[
-    str | Annotated[int, Field(strict=True)],
+    str | Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)],
     AfterValidator(_quantity),
     WithJsonSchema(
         {

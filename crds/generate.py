@@ -1,7 +1,8 @@
-"""Writes the manifests beside the models: `python -m crds.generate`, or `--check` to compare only.
+"""Writes what follows from the models: `python -m crds.generate`, or `--check` to compare only.
 
-After a change of a model run it (`make crds`); the tests run `--check`, so that the installed
-manifests and the code are never two things.
+That is the manifests beside them, and the structs that the processes read objects with. After a
+change of a model run it (`make crds`); the tests run `--check`, so that the models, the installed
+manifests and the structs are never two things.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import Any
 
 import yaml
 
+from crds import structs
 from crds.admission import policies
 from crds.definition import KINDS, definition
 
+STRUCTS = "../machinery/types/api.py"
 HEADER = "# Generated from the models beside it; `make crds` writes it.\n"
 
 
@@ -28,8 +31,9 @@ def documents() -> dict[str, list[dict[str, Any]]]:
 
 
 def rendered() -> dict[str, str]:
-    """Return the text of each file, by file name."""
-    return {name: HEADER + _dump(items) for name, items in documents().items()}
+    """Return the text of each file, by its path from this folder."""
+    manifests = {name: HEADER + _dump(items) for name, items in documents().items()}
+    return {**manifests, STRUCTS: structs.module()}
 
 
 def differences(folder: Path) -> str:

@@ -98,9 +98,9 @@ class WorkloadQuotaStatus(Model):
     """The metadata.generation that this was said about. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)
     """Ready; Reconciling or Stalled while that is not True. Writer: controller."""
-    hard: Annotated[Resources, Field(max_length=MOST_HARD)] | None = None
+    hard: Annotated[Resources, Field(max_length=MOST_HARD)] = Field(default_factory=dict)
     """The amounts that hold. Writer: controller."""
-    used: Annotated[Resources, Field(max_length=MOST_HARD)] | None = None
+    used: Annotated[Resources, Field(max_length=MOST_HARD)] = Field(default_factory=dict)
     """Placed units, and the room that Reservations of the namespace hold; a unit inside its
     Reservation counts once. Writer: controller."""
     left: list[LeftAmounts] = atomic(MOST_LEFT)

@@ -49,9 +49,11 @@ STRUCTS = frozenset({"Struct", "BaseModel", "Model", "Object", "NamedTuple"})
 
 
 def _trees(root: Path, package: str) -> Iterator[tuple[str, ast.Module]]:
+    """Yield the files that people write."""
     for path in sorted((root / package).rglob("*.py")):
         text = path.read_text()
-        yield text, ast.parse(text)
+        if not text.startswith("# Generated"):
+            yield text, ast.parse(text)
 
 
 def _words(tree: ast.Module) -> int:

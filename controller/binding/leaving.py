@@ -17,12 +17,13 @@ import msgspec
 from controller.cache.renames import by_name, renamed, with_names
 from controller.explain.steps import Occasion
 from controller.model.moving import lacking, ready_by_cluster
-from controller.model.objects import LeavingShare, Workload
+from controller.model.objects import Workload
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.moving import Moves
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.shares import ShareState
+from machinery.types.api import LeavingShare
 
 MOST_LEAVING = 1000
 """The most shares that a status names; each takes about 110 bytes beside those of placements."""
@@ -133,8 +134,10 @@ def _share(
         return msgspec.structs.replace(before, replicas=replicas, replaced=replaced)
     now, eviction = occasion(), moves.evictions.get(cluster)
     if eviction is not None:
-        return LeavingShare(cluster, replicas, eviction.cause, eviction.name, now.time)
-    return LeavingShare(cluster, replicas, moves.cause or str(now.cause), now.name, now.time)
+        cause, name = eviction.cause, eviction.name
+    else:
+        cause, name = moves.cause or str(now.cause), now.name
+    return LeavingShare(cluster, replicas, since=now.time, cause=cause, name=name)
 
 
 def _leaves(info: WorkloadInfo) -> bool:

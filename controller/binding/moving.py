@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.cache.renames import renamed, with_names
 from controller.model.moving import lacking, moment_of, ready_by_cluster
-from controller.model.objects import DisplacedShare, LeavingShare, Workload
+from controller.model.objects import Workload
 from controller.model.placed import is_workload
 from controller.scheduling.decision import Decision
 from controller.scheduling.moving import Moves, due
@@ -19,6 +19,7 @@ from crds.workload import EventReason, WorkloadCondition
 from machinery import metrics
 from machinery.clock import timestamp
 from machinery.types import conditions
+from machinery.types.api import DisplacedShare, LeavingShare
 
 MOST_DISPLACED = 64
 """Clusters that a status names to which replicas may return."""

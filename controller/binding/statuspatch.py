@@ -24,7 +24,7 @@ from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import Explainer, method_of
 from controller.framework.pluginstatus import OWN
-from controller.model.objects import LeavingShare, OrdinalRange, Workload
+from controller.model.objects import Workload
 from controller.model.observedlimits import ObservedLimit, from_status, to_status
 from controller.model.ordinals import ordinals_of
 from controller.model.why import RuleNote, ShareSteps, kept
@@ -38,6 +38,7 @@ from crds.workload import ScheduledReason, WorkloadCondition, WorkloadState
 from machinery import logs
 from machinery.clock import timestamp
 from machinery.types import conditions
+from machinery.types.api import LeavingShare, OrdinalRange
 from machinery.types.bounds import MOST_UNITS
 from machinery.types.merge_patch import merging
 from machinery.types.written_clusters import MemberRecord

@@ -17,11 +17,11 @@ import msgspec
 
 from controller.cache.ledger import Ledger
 from controller.cache.ledger import PlacementsByWorkload as PlacedUnits
-from controller.model.objects import WorkloadTerm
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
 from controller.snapshot.snapshot import Snapshot
 from machinery import logs
+from machinery.types.api import WorkloadAffinityTerm
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector
 
@@ -43,7 +43,7 @@ class PlacedWorkload:
     labels: Mapping[str, str]
     clusters: frozenset[str]
     asks: tuple[LabelSelector, ...]
-    repels: tuple[WorkloadTerm, ...]
+    repels: tuple[WorkloadAffinityTerm, ...]
 
     @staticmethod
     def of(info: WorkloadInfo, placements: Mapping[str, int]) -> PlacedWorkload:
@@ -90,10 +90,12 @@ class _Tables:
         self._tables: dict[tuple[str, bytes], _Table] = {}
         self._by_pair: dict[tuple[str, Pair | None], dict[bytes, _Table]] = {}
 
-    def get(self, namespace: str, about: LabelSelector | WorkloadTerm) -> _Table | None:
+    def get(self, namespace: str, about: LabelSelector | WorkloadAffinityTerm) -> _Table | None:
         return self._tables.get((namespace, _name(about)))
 
-    def use(self, namespace: str, about: LabelSelector | WorkloadTerm) -> tuple[_Table, bool]:
+    def use(
+        self, namespace: str, about: LabelSelector | WorkloadAffinityTerm
+    ) -> tuple[_Table, bool]:
         """Return the table, and whether it is new and has to be filled."""
         name = _name(about)
         table = self._tables.get((namespace, name))
@@ -105,7 +107,7 @@ class _Tables:
         table.users += 1
         return table, new
 
-    def leave(self, namespace: str, about: LabelSelector | WorkloadTerm) -> None:
+    def leave(self, namespace: str, about: LabelSelector | WorkloadAffinityTerm) -> None:
         name = _name(about)
         table = self._tables[namespace, name]
         table.users -= 1
@@ -302,15 +304,15 @@ class PlacementOverlay(PlacementIndex):
         yield from self._base.repelling(info, but=self._hidden.union(but))
 
 
-def _of_term(term: WorkloadTerm) -> _Table:
+def _of_term(term: WorkloadAffinityTerm) -> _Table:
     return _Table(term.label_selector, term.topology_key)
 
 
-def _same(term: WorkloadTerm, table: _Table) -> bool:
+def _same(term: WorkloadAffinityTerm, table: _Table) -> bool:
     return term.topology_key == table.topology_key and term.label_selector == table.selector
 
 
-def _name(about: LabelSelector | WorkloadTerm) -> bytes:
+def _name(about: LabelSelector | WorkloadAffinityTerm) -> bytes:
     return msgspec.json.encode(about, order="deterministic")
 
 
@@ -326,7 +328,7 @@ def _remove(table: dict[K, dict[M, V]], entry: K, member: M) -> None:
 
 
 def beside(
-    info: WorkloadInfo, term: WorkloadTerm, snapshot: Snapshot, bound: PlacementIndex
+    info: WorkloadInfo, term: WorkloadAffinityTerm, snapshot: Snapshot, bound: PlacementIndex
 ) -> Mask:
     """Return the domains with a match."""
     mask = holding(info, term, snapshot, bound)
@@ -340,7 +342,7 @@ def beside(
 
 
 def holding(
-    info: WorkloadInfo, term: WorkloadTerm, snapshot: Snapshot, bound: PlacementIndex
+    info: WorkloadInfo, term: WorkloadAffinityTerm, snapshot: Snapshot, bound: PlacementIndex
 ) -> Mask:
     """Return the domains of a term that hold replicas of another Workload that it selects."""
     clusters = bound.clusters_of(info.namespace, term.label_selector, but=(info.key,))

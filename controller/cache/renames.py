@@ -15,8 +15,9 @@ from typing import TypeVar
 import msgspec
 
 from controller.model.moving import MovingState
-from controller.model.objects import DisplacedShare, LeavingShare, MemberCluster, Workload
+from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
+from machinery.types.api import DisplacedShare, LeavingShare
 from machinery.types.bounds import MOST_UNITS
 
 V = TypeVar("V")

@@ -23,9 +23,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from controller.model.objects import Placement, Workload
+from controller.model.objects import Workload
 from crds.fields.claims import MOST_CLAIMS
 from machinery.clock import Clock
+from machinery.types.api import Claim
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key, Meta
 
@@ -52,16 +53,6 @@ SetForeign: TypeAlias = Callable[[Key, Mapping[Key, Shares]], object]
 
 The replicas replace those of the call before, and count from the next decision on.
 """
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """Quota that a scheduler has taken, as the hub stores it."""
-
-    workload: str
-    uid: str
-    holder: str
-    time: str
-    placements: list[Placement] = []
 
 
 @dataclass(slots=True)

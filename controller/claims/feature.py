@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.claims.claims import HOLDER_LIMIT, Claim, ClaimIndex, SetForeign
+from controller.claims.claims import HOLDER_LIMIT, ClaimIndex, SetForeign
 from controller.claims.controller import ClaimController
 from controller.framework.interface import CycleState
 from controller.framework.runtime.feature import Feature
@@ -18,6 +18,7 @@ from controller.framework.runtime.handle import Handle, switched_off
 from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo
+from machinery.types.api import Claim
 from machinery.types.metadata import Key, Meta
 
 

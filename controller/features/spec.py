@@ -1,10 +1,12 @@
-"""Reads the spec of a kind as it is stored: an older schema may have let in a value of any type."""
+"""Reads the spec of a kind as it is stored: maybe older than the rules, or written past them."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
 import msgspec
+
+from crds.admission.validation import fault_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -16,3 +18,12 @@ def read_spec(stored: Any, form: type[T]) -> tuple[T, str]:
     except msgspec.ValidationError as e:
         text, _, path = str(e).partition(" - at `$")
         return form(), f"spec{path.removesuffix('`')}: {text}"
+
+
+def checked_spec(kind: str, stored: Any, form: type[T]) -> tuple[T | None, str]:
+    """Decode a spec, None where a field is of another type; return its first fault as well."""
+    fault = fault_of(kind, stored)
+    try:
+        return msgspec.convert(stored, form), fault
+    except msgspec.ValidationError as e:
+        return None, fault or f"spec: {e}"

@@ -62,9 +62,14 @@ def answer(done: asyncio.Future[bool], granted: bool | TransportError) -> None:
 
 
 def changed(fields: Mapping[str, Any], status: Any) -> list[str]:
-    """Return the names of the fields that a stored status lacks; empty values are all alike."""
-    said = msgspec.to_builtins(status)
-    return [name for name, value in fields.items() if (said.get(name) or None) != (value or None)]
+    """Return the names of the fields that a stored status lacks; empty values are all alike.
+
+    Both are read by the struct of the status: in its parts, too, a default may be left out.
+    """
+    given = {name: value for name, value in fields.items() if value}
+    wanted = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(given), type(status)))
+    had = msgspec.to_builtins(status)
+    return [name for name in fields if (wanted.get(name) or None) != (had.get(name) or None)]
 
 
 def ready_conditions(

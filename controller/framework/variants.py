@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from controller.model.objects import Toleration
 from controller.model.place import Place
 from controller.snapshot.columns import Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
+from machinery.types.taints import Toleration
 
 
 @dataclass(frozen=True, slots=True)

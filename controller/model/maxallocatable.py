@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from controller.model.load import Load
-from controller.model.objects import NodeGroup
+from machinery.types.api import NodeGroup
 from machinery.types.bounds import MOST_AMOUNT, MOST_NODES, between
 
 Amounts = Mapping[str, int]

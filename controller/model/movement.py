@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.model.objects import MovementSpec
 from crds.fields.movement import MOST_READY_SECONDS
 from machinery.clock import parse_timestamp
+from machinery.types.api import Movement
 from machinery.types.bounds import quoted
 from machinery.types.budget import amount
 
@@ -38,7 +38,7 @@ class MovementConfiguration:
     brake: BrakeConfiguration = BrakeConfiguration()
 
 
-def refuse(movement: MovementSpec) -> None:
+def refuse(movement: Movement) -> None:
     """Raise ValueError, naming the field, for what no version of the schema lets in."""
     budgets = {"maxSurge": movement.max_surge, "maxUnavailable": movement.max_unavailable}
     for field, budget in budgets.items():

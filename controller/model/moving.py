@@ -9,15 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from controller.model.objects import (
-    ClusterShare,
-    DisplacedShare,
-    LeavingShare,
-    MovementSpec,
-    Workload,
-)
+from controller.model.objects import ClusterShare, Workload
 from crds.fields.shares import ShareState
 from machinery.clock import parse_timestamp
+from machinery.types.api import DisplacedShare, LeavingShare, Movement
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.budget import amount
 
@@ -43,7 +38,7 @@ class MovingState:
         surplus: replicas that stand on a cluster beyond its placement, as it reports, by cluster.
     """
 
-    spec: MovementSpec = field(default_factory=MovementSpec)
+    spec: Movement = field(default_factory=Movement)
     once: bool = False
     leaving: Mapping[str, LeavingShare] = field(default_factory=dict)
     displaced: Mapping[str, DisplacedShare] = field(default_factory=dict)
@@ -128,12 +123,12 @@ def lacking(placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str
     }
 
 
-def ready_by_cluster(shares: Iterable[ClusterShare], spec: MovementSpec) -> dict[str, int]:
+def ready_by_cluster(shares: Iterable[ClusterShare], spec: Movement) -> dict[str, int]:
     """Return the replicas of each share that stand in for others."""
     return {share.name: ready_of(share, spec) for share in shares}
 
 
-def ready_of(share: ClusterShare, spec: MovementSpec) -> int:
+def ready_of(share: ClusterShare, spec: Movement) -> int:
     """Return the replicas of a share that stand in for others."""
     counted = share.ready
     if spec.min_ready_seconds:

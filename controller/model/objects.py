@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from controller.model.rollout import Rollout
 from crds.names import (
     ANNOTATION_PROFILE,
     ANNOTATION_UNJOIN,
@@ -22,43 +21,40 @@ from crds.names import (
     LABEL_PROVIDER,
     LABEL_VERSION,
 )
-from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
+from machinery.types.api import (
+    Capacity,
+    ClusterAffinity,
+    ClusterLimit,
+    DisplacedShare,
+    DistributionWeight,
+    Evacuation,
+    ImageRule,
+    LeavingShare,
+    MemberNamespaces,
+    Movement,
+    NamespaceRule,
+    NodeGroup,
+    OrdinalRange,
+    Placement,
+    Publish,
+    Reliability,
+    ReservedShare,
+    ReviewVerdict,
+    Rollout,
+    SecretReference,
+    ShareBlocked,
+    ShareEnd,
+    SpreadConstraint,
+    TargetCluster,
+    WorkloadAffinity,
+)
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key, Object
-from machinery.types.selectors import LabelSelector, SelectorTerm
+from machinery.types.taints import Taint, Toleration
 
 AWAY = "Away"
 """The reason of Ready of a cluster that shares name and no MemberCluster names; never stored."""
-
-
-class Taint(msgspec.Struct, frozen=True):
-    key: str
-    effect: str
-    value: str = ""
-
-    @property
-    def text(self) -> str:
-        """`<key>[=<value>]:<effect>`, as kubectl writes it."""
-        return f"{self.key}{'=' if self.value else ''}{self.value}:{self.effect}"
-
-
-class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An empty key with Exists tolerates all taints, an empty effect any effect."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int | None = None
-    """For how long a taint of effect NoExecute is tolerated; for ever without."""
-
-    def tolerates(self, taint: Taint) -> bool:
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.operator == "Exists":
-            return not self.key or self.key == taint.key
-        return self.key == taint.key and self.value == taint.value
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
@@ -79,41 +75,10 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
 _ALWAYS = ("status", "reason", "message")
 
 
-class SecretRef(msgspec.Struct, frozen=True):
-    """The place of the cluster's Secret."""
-
-    name: str = ""
-    namespace: str = ""
-
-
-class NamespaceRule(msgspec.Struct, frozen=True):
-    """Globs of the target namespaces that the cluster takes."""
-
-    allow: list[str] = msgspec.field(default_factory=lambda: ["*"])
-
-
-class MemberNamespaces(msgspec.Struct, frozen=True):
-    """Target namespaces that the member takes; only those `given`, where that is reported."""
-
-    given: list[str] | None = None
-    refused: list[str] = []
-
-    def takes(self, namespace: str) -> bool:
-        """Whether the member is not known to refuse the namespace."""
-        among = self.given is None or namespace in self.given
-        return among and namespace not in self.refused
-
-
-class Reliability(msgspec.Struct, frozen=True, rename="camel"):
-    """How often the cluster answers."""
-
-    ready_percent: int = 100
-
-
 class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     """MemberCluster.spec."""
 
-    secret_ref: SecretRef = SecretRef()
+    secret_ref: SecretReference = SecretReference("", "")
     taints: list[Taint] = []
     unschedulable: bool = False
     virtual: bool = False
@@ -124,51 +89,6 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     provider: str = ""
     version: str = ""
     former_names: list[str] = []
-
-
-class NodeGroup(msgspec.Struct, frozen=True):
-    """Nodes that are alike; `free` is the room of each."""
-
-    count: int = 0
-    labels: dict[str, str] = {}
-    taints: list[Taint] = []
-    free: dict[str, str | int] = {}
-
-
-class Capacity(msgspec.Struct, frozen=True):
-    """Sums over all nodes."""
-
-    nodes: int = 0
-    allocatable: dict[str, str | int] = {}
-    requested: dict[str, str | int] = {}
-
-
-class EvacuationCause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A reason to leave the cluster: `<key>[=<value>]:NoExecute`, and when it was first seen."""
-
-    name: str
-    since: str = ""
-
-
-class BlockedWorkload(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A Workload that should leave the cluster and does not."""
-
-    namespace: str
-    name: str
-    reason: str = ""
-    message: str = ""
-
-
-class Evacuation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """MemberCluster.status.evacuation: what leaves the cluster, and why."""
-
-    causes: list[EvacuationCause] = []
-    dwells_until: str = ""
-    dwell_seconds: int = 0
-    units: int = 0
-    left: int = 0
-    workloads: int = 0
-    blocked: list[BlockedWorkload] = []
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -251,58 +171,6 @@ class MemberCluster(Object, frozen=True):
         return reported or self.metadata.labels.get(LABEL_VERSION, "")
 
 
-class PreferredTerm(msgspec.Struct, frozen=True, omit_defaults=True):
-    weight: int
-    preference: SelectorTerm
-
-
-class ClusterTerms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Required terms, ORed."""
-
-    cluster_selector_terms: list[SelectorTerm] = []
-
-
-class ClusterAffinity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """spec.clusterAffinity."""
-
-    required: ClusterTerms | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[PreferredTerm] = msgspec.field(
-        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class WorkloadTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Other Workloads, and the topology key whose domains they are looked for in."""
-
-    topology_key: str
-    label_selector: LabelSelector = LabelSelector()
-
-
-class WeightedWorkloadTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    weight: int
-    workload_affinity_term: WorkloadTerm
-
-
-class WorkloadAffinity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """spec.workloadAffinity and spec.workloadAntiAffinity."""
-
-    required: list[WorkloadTerm] = msgspec.field(
-        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[WeightedWorkloadTerm] = msgspec.field(
-        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class TargetCluster(msgspec.Struct, frozen=True, omit_defaults=True):
-    """spec.targetCluster."""
-
-    name: str
-    namespace: str = ""
-
-
 class TemplateMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A template's metadata as stored; `controller.model.podtemplate` checks its form."""
 
@@ -327,50 +195,6 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
     kind: Any = ""
     metadata: Any = None
     spec: Any = None
-
-
-class DistributionWeight(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A static weight of the shares, with bounds for each."""
-
-    weight: int
-    cluster_selector: LabelSelector = LabelSelector()
-    min_replicas: int = 0
-    max_replicas: int | None = None
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return (self.weight, self.min_replicas, self.max_replicas or 0)
-
-
-class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Over how many domains of a topology key the shares go."""
-
-    topology_key: str
-    min_domains: int | None = None
-    max_domains: int | None = None
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return (self.min_domains or 0, self.max_domains or 0)
-
-
-class MovementSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """spec.movement; a budget is a number of units, or whole percents as text."""
-
-    max_surge: int | str | None = None
-    max_unavailable: int | str | None = None
-    min_ready_seconds: int = 0
-    returns: bool = True
-    rebalance_after: str = ""
-    data: str = ""
-
-
-class Publish(msgspec.Struct, frozen=True, rename="camel"):
-    """spec.publish."""
-
-    cluster_decision: bool = False
-    placement_decision: bool = False
-    labels: list[str] = []
 
 
 NOWHERE = Publish()
@@ -398,34 +222,11 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     manifests: list[Manifest] = []
     replicas_path: str = ""
     overrides: Any = None
-    movement: MovementSpec = MovementSpec()
+    movement: Movement = Movement()
     rollout: Rollout | None = None
     delivery: str = ""
     on_delete: str = ""
     publish: Publish = NOWHERE
-
-
-class Placement(msgspec.Struct, frozen=True):
-    cluster: str
-    replicas: int
-    completions: int | None = None
-    """Its part of the work; None where none is divided, or the part is not known yet."""
-
-
-class ShareBlocked(msgspec.Struct, frozen=True):
-    """Why a share is not lowered as far as it should be."""
-
-    reason: str = ""
-    message: str = ""
-
-
-class ShareEnd(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a share came to its end, and what has ended, as `run_of` names it."""
-
-    result: str = ""
-    time: str = ""
-    object: str = ""
-    message: str = ""
 
 
 class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
@@ -464,47 +265,6 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     """How it ended; None while it runs."""
 
 
-class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
-    """The replicas that a cluster was seen to run, and until when that is believed."""
-
-    cluster: str
-    replicas: int
-    until: datetime
-    hold_seconds: int
-    doubted: bool = False
-
-
-class LeavingShare(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Replicas that still stand where the Workload is placed no more, and why they leave."""
-
-    cluster: str
-    replicas: int
-    cause: str = ""
-    name: str = ""
-    """The object that the cause is about."""
-    since: str = ""
-    completions: int = 0
-    """Its part of the work that is divided."""
-    replaced: int = 0
-    """Of the replicas, those whose successors are ready: they go once the member lets them."""
-
-
-class OrdinalRange(msgspec.Struct, frozen=True):
-    """Where the ordinals of a cluster begin."""
-
-    cluster: str
-    start: int
-
-
-class DisplacedShare(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Replicas that were moved away from a cluster and may return."""
-
-    cluster: str
-    replicas: int
-    cause: str = ""
-    time: str = ""
-
-
 class DecisionRef(msgspec.Struct, frozen=True):
     """The hash of what the placements were decided on, and the time."""
 
@@ -512,36 +272,10 @@ class DecisionRef(msgspec.Struct, frozen=True):
     time: str = ""
 
 
-class Review(msgspec.Struct, frozen=True):
-    """Workload.status.review: the verdict on a generation; without a refusal it passed."""
-
-    generation: int = 0
-    refusal: str = ""
-
-
 class Footprint(msgspec.Struct, frozen=True):
     """The clusters that may hold something: encoded by `machinery.types.written_clusters`."""
 
     clusters: str = ""
-
-
-class ReservedShare(msgspec.Struct, frozen=True):
-    """Replicas of a Workload in the room that an object holds for them on a cluster."""
-
-    namespace: str
-    name: str
-    uid: str
-    cluster: str
-    replicas: int
-
-    @staticmethod
-    def read(stored: Any) -> tuple[ReservedShare, ...]:
-        """Read status.reservations; an entry of another form counts for nothing."""
-        found = []
-        for each in stored if isinstance(stored, list) else ():
-            with suppress(msgspec.ValidationError):
-                found.append(msgspec.convert(each, ReservedShare))
-        return tuple(share for share in found if 0 < share.replicas <= MOST_UNITS)
 
 
 class ObservedByController(msgspec.Struct, frozen=True, gc=False):
@@ -556,7 +290,7 @@ class PluginFields(msgspec.Struct, frozen=True, rename="camel"):
     policy_ref: dict[str, Any] | None = None
     overrides: list[Any] | None = None
     reservations: Any = None
-    """Read by `ReservedShare.read`."""
+    """Read by `reserved_shares`."""
     rollout: Any = None
     revisions: Any = None
     """Both are read by `controller.model.rollout.RolloutState`."""
@@ -605,7 +339,7 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     limits: list[ClusterLimit] = []
     footprint: Footprint = Footprint()
     decision: DecisionRef = DecisionRef()
-    review: Review = Review()
+    review: ReviewVerdict = ReviewVerdict(0)
     conditions: list[dict[str, Any]] = []
 
 
@@ -637,3 +371,12 @@ class Workload(Object, frozen=True):
             share.cluster: between(0, share.replicas, MOST_UNITS)
             for share in self.status.placements
         }
+
+
+def reserved_shares(stored: Any) -> tuple[ReservedShare, ...]:
+    """Read status.reservations; an entry of another form counts for nothing."""
+    found = []
+    for each in stored if isinstance(stored, list) else ():
+        with suppress(msgspec.ValidationError):
+            found.append(msgspec.convert(each, ReservedShare))
+    return tuple(share for share in found if 0 < share.replicas <= MOST_UNITS)

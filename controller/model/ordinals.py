@@ -11,10 +11,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from controller.model.objects import OrdinalRange, Workload
+from controller.model.objects import Workload
 from crds.fields.shares import ShareState
 from crds.names import ANNOTATION_ORDINALS
 from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
+from machinery.types.api import OrdinalRange
 
 
 def known_in(workload: Workload, first: int) -> dict[str, int]:

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from controller.model.objects import Taint, Toleration
 from machinery.types.selectors import LabelSelector, Requirement, parse_label_selector
+from machinery.types.taints import Taint, Toleration
 
 HARD = frozenset({"NoSchedule", "NoExecute"})
 SOFT = frozenset({"PreferNoSchedule"})

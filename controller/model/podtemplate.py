@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from controller.model.objects import Template, Toleration
+from controller.model.objects import Template
 from controller.model.place import Affinity
 from machinery.kinds import templates
 from machinery.kinds.profile import Profile
+from machinery.types.taints import Toleration
 
 _OF_POD = (
     "affinity",

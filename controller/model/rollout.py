@@ -4,85 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from machinery.types.selectors import LabelSelector
-
-
-class RolloutWave(msgspec.Struct, frozen=True, rename="camel"):
-    """Clusters that get a revision before those of later waves do."""
-
-    name: str
-    cluster_selector: LabelSelector = LabelSelector()
-    max_concurrent: int | str = 1
-    soak_seconds: int = 0
-    approval: bool = False
-
-
-class RolloutApproval(msgspec.Struct, frozen=True):
-    """Leave to go on after a wave."""
-
-    revision: str
-    wave: str
-
-
-class Rollout(msgspec.Struct, frozen=True, rename="camel"):
-    """spec.rollout."""
-
-    waves: list[RolloutWave] = []
-    min_ready_seconds: int = 0
-    progress_deadline_seconds: int = 600
-    on_failure: str = "Pause"
-    paused: bool = False
-    approvals: list[RolloutApproval] = []
-    aborted: str = ""
-    retry_after: datetime | None = None
-
-
-class WaveStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How far one wave has come; of the names at most 10 each."""
-
-    name: str
-    clusters: int = 0
-    healthy: int = 0
-    updating: list[str] = []
-    failed: list[str] = []
-    deferred: list[str] = []
-    start_time: datetime | None = None
-    end_time: datetime | None = None
-
-
-class ClusterUpdate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A cluster that has been given the revision and was not healthy with it yet, or failed."""
-
-    cluster: str
-    start_time: datetime | None = None
-    """None where its time does not run: it does not answer, or a decision has just placed it."""
-    ready_time: datetime | None = None
-    failed_time: datetime | None = None
-
-
-class RolloutStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """status.rollout."""
-
-    phase: str
-    revision: str
-    stable: str = ""
-    wave: str = ""
-    waves: list[WaveStatus] = []
-    updates: list[ClusterUpdate] = []
-    message: str = ""
-
-
-class RevisionException(msgspec.Struct, frozen=True):
-    """Clusters that get another revision than that of the rollout."""
-
-    revision: str
-    clusters: list[str]
+from machinery.types.api import RevisionException, Rollout, RolloutStatus
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from controller.model.objects import NodeGroup
 from machinery.types import hostports, quantities
+from machinery.types.api import NodeGroup
 
 
 class _Node(NamedTuple):

@@ -20,18 +20,11 @@ from controller.model.alongside import alongside, most_of, stays
 from controller.model.load import Load
 from controller.model.moving import AT_REST, MovingState, moving_state
 from controller.model.objects import (
-    ClusterAffinity,
-    DistributionWeight,
-    MovementSpec,
-    ReservedShare,
-    SpreadConstraint,
-    TargetCluster,
     Template,
-    Toleration,
     Workload,
-    WorkloadAffinity,
     WorkloadSpec,
     WorkloadStatus,
+    reserved_shares,
 )
 from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown, waiting
 from controller.model.ordinals import known_in
@@ -63,8 +56,18 @@ from machinery.kinds.templates import (
     run_of,
     runs_once,
 )
+from machinery.types.api import (
+    ClusterAffinity,
+    DistributionWeight,
+    Movement,
+    ReservedShare,
+    SpreadConstraint,
+    TargetCluster,
+    WorkloadAffinity,
+)
 from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.metadata import Key, Meta
+from machinery.types.taints import Toleration
 
 _PLACED_BY = (
     "affinity",
@@ -445,7 +448,7 @@ def _of_status(
         shown=shown(workload) or _NOTHING if counted else _NOTHING,
         waits=waiting(workload) or _NOTHING if counted else _NOTHING,
         version=workload.metadata.resource_version,
-        reservations=ReservedShare.read(status.reservations),
+        reservations=reserved_shares(status.reservations),
         deleting=workload.metadata.deleting,
         runs=any(c.current or c.ready or c.scheduled for c in status.clusters),
         rollout=rollout_state(workload.spec.rollout, status.rollout, status.revisions),
@@ -528,7 +531,7 @@ def harmless(workload: Workload) -> Workload:
         workload_affinity=WorkloadAffinity(required=spec.workload_affinity.required),
         workload_anti_affinity=WorkloadAffinity(required=spec.workload_anti_affinity.required),
         tolerations=[msgspec.structs.replace(t, toleration_seconds=None) for t in spec.tolerations],
-        movement=MovementSpec(),
+        movement=Movement(),
         target_deployment=None,
         template=None,
         manifests=[],
@@ -604,8 +607,16 @@ def _refuse_numbers(spec: WorkloadSpec) -> None:
     both = (spec.workload_affinity, spec.workload_anti_affinity)
     numbers = [
         ("priority", spec.priority),
-        *(("distributionWeights", n) for rule in spec.distribution_weights for n in rule.numbers),
-        *(("spreadConstraints", n) for rule in spec.spread_constraints for n in rule.numbers),
+        *(
+            ("distributionWeights", n or 0)
+            for rule in spec.distribution_weights
+            for n in (rule.weight, rule.min_replicas, rule.max_replicas)
+        ),
+        *(
+            ("spreadConstraints", n or 0)
+            for rule in spec.spread_constraints
+            for n in (rule.min_domains, rule.max_domains)
+        ),
         *(("clusterAffinity", each.weight) for each in spec.cluster_affinity.preferred),
         *(("workloadAffinity", each.weight) for side in both for each in side.preferred),
         *(("tolerations", each.toleration_seconds or 0) for each in spec.tolerations),

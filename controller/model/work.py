@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.model.objects import LeavingShare, Workload
+from controller.model.objects import Workload
 from crds.fields.shares import ShareResult
+from machinery.types.api import LeavingShare
 
 
 @dataclass(frozen=True, slots=True)

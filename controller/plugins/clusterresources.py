@@ -17,7 +17,6 @@ from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route, as_json, failure
 from controller.framework.status import Refusal
 from controller.framework.variants import Variant
-from controller.model.objects import Taint
 from controller.model.place import EVERY_TAINT, HARD, Place
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.amounts import amounts_of, rendered
@@ -26,6 +25,7 @@ from controller.snapshot.saturating import CEILING, plus
 from controller.snapshot.snapshot import Snapshot
 from machinery.http_messages import Request, Response
 from machinery.types import hostports
+from machinery.types.taints import Taint
 
 NAME = "ClusterResources"
 _LABELS = "LabelsDiffer"

@@ -17,12 +17,13 @@ from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMa
 from controller.framework.room import by_variant, variants_of
 from controller.framework.status import Refusal
 from controller.framework.variants import Variant
-from controller.model.objects import MemberCluster, Taint
+from controller.model.objects import MemberCluster
 from controller.model.place import HARD, SOFT
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.names import forbidden_namespace
+from machinery.types.taints import Taint
 
 _CORDONED = "Cordoned"
 _NAMESPACES = "spec.namespaces.allow of the MemberCluster"
@@ -106,7 +107,9 @@ class NamespaceGiven:
 
 
 def _is_given(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
-    return new.status.namespaces.takes(info.target_namespace)
+    namespaces, target = new.status.namespaces, info.target_namespace
+    among = namespaces.given is None or target in namespaces.given
+    return among and target not in namespaces.refused
 
 
 class AllowedKinds:

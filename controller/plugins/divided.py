@@ -204,7 +204,7 @@ class _Rules:
             mask = snapshot.selected(rule.cluster_selector) & free
             free &= ~mask
             weight[mask] = rule.weight
-            lower[mask] = rule.min_replicas
+            lower[mask] = rule.min_replicas or 0
             if rule.max_replicas is not None:
                 upper[mask] = rule.max_replicas
         return _Rules(weight, lower, upper, ~free)

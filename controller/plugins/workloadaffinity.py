@@ -23,10 +23,11 @@ from controller.framework.events import (
 from controller.framework.explains import Shortage
 from controller.framework.interface import CycleState, FilterMask
 from controller.framework.status import Refusal
-from controller.model.objects import Workload, WorkloadTerm
+from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
+from machinery.types.api import WorkloadAffinityTerm
 
 
 class WorkloadAffinityPlugin:
@@ -103,5 +104,5 @@ def _concerns(info: WorkloadInfo, old: Workload | None, new: Workload | None) ->
     )
 
 
-def _picked(terms: Iterable[WorkloadTerm], labels: Mapping[str, str]) -> bool:
+def _picked(terms: Iterable[WorkloadAffinityTerm], labels: Mapping[str, str]) -> bool:
     return any(term.label_selector.matches(labels) for term in terms)

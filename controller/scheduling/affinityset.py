@@ -26,7 +26,6 @@ import numpy as np
 from controller.cache.assumed import PendingAffinity
 from controller.cache.placements import PlacementIndex, PlacementOverlay, beside
 from controller.framework.profile import Profile
-from controller.model.objects import ClusterTerms, WorkloadAffinity, WorkloadTerm
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
@@ -35,6 +34,7 @@ from controller.snapshot.columns import Mask
 from controller.snapshot.saturating import sums, times
 from controller.snapshot.snapshot import Snapshot
 from crds.names import LABEL_CLUSTER
+from machinery.types.api import RequiredClusterTerms, WorkloadAffinity, WorkloadAffinityTerm
 from machinery.types.metadata import Key
 from machinery.types.selectors import Requirement, SelectorTerm
 
@@ -144,7 +144,7 @@ class _Open:
 
     info: WorkloadInfo
     there: Mapping[str, int]
-    term: WorkloadTerm
+    term: WorkloadAffinityTerm
     selected: frozenset[Key]
 
     def met(self, snapshot: Snapshot, view: PlacementIndex) -> bool:
@@ -310,7 +310,7 @@ class _Search:
         return decide(snapshot, info, view, self._profile, self._now, self._data)
 
 
-def _around(snapshot: Snapshot, term: WorkloadTerm, masks: Iterable[Mask]) -> Mask:
+def _around(snapshot: Snapshot, term: WorkloadAffinityTerm, masks: Iterable[Mask]) -> Mask:
     rows = np.flatnonzero(np.any([np.zeros(len(snapshot), dtype=np.bool_), *masks], axis=0))
     return snapshot.domain(term.topology_key, (snapshot.names[int(row)] for row in rows))
 
@@ -343,14 +343,14 @@ def _bound_to(info: WorkloadInfo, owed: Iterable[_Open], snapshot: Snapshot) -> 
 
 def _within(info: WorkloadInfo, requirement: Requirement) -> WorkloadInfo:
     """Return the Workload with one more requirement on clusters."""
-    required = info.cluster_affinity.required or ClusterTerms([SelectorTerm({}, [])])
+    required = info.cluster_affinity.required or RequiredClusterTerms([SelectorTerm({}, [])])
     # An empty term still matches nothing.
     terms = [
         SelectorTerm(term.match_labels, [*term.match_expressions, requirement])
         for term in required.cluster_selector_terms
         if term.match_labels or term.match_expressions or info.cluster_affinity.required is None
     ]
-    affinity = msgspec.structs.replace(info.cluster_affinity, required=ClusterTerms(terms))
+    affinity = msgspec.structs.replace(info.cluster_affinity, required=RequiredClusterTerms(terms))
     return replace(info, cluster_affinity=affinity)
 
 

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from controller.model import maxallocatable
 from controller.model.load import Load, entries, lying
-from controller.model.objects import MemberCluster, NodeGroup, Taint
+from controller.model.objects import MemberCluster
 from controller.snapshot.columns import Codes, Column, Ints, Mask, Vocabulary
 from controller.snapshot.inflight import LEAST_HOLDS, LEAST_LOADS, InFlight, most_loads
 from controller.snapshot.nodegroups import NodeGroups
 from crds.names import ANNOTATION_COST
 from machinery.types import hostports, quantities
+from machinery.types.api import NodeGroup
 from machinery.types.bounds import MOST_NODES, MOST_UNITS, RESOURCES, between
+from machinery.types.taints import Taint
 
 Cell = TypeVar("Cell", bound=np.generic)
 Members = TypeVar("Members", bound=Hashable)

@@ -11,11 +11,11 @@ from functools import partial
 
 import numpy as np
 
-from controller.model.objects import Taint
 from controller.model.place import NodeTerm, Place
 from controller.snapshot.columns import Codes, Column, Ints, Mask
 from machinery.types import hostports
 from machinery.types.selectors import Requirement
+from machinery.types.taints import Taint
 
 UNLIMITED = 2**36
 """Replicas that fit where nothing is checked, and the most told of any cluster: more than any

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from controller.model.load import ANYWHERE, Load, less
-from controller.model.objects import MemberCluster, Taint, Toleration
+from controller.model.objects import MemberCluster
 from controller.model.place import Place
 from controller.snapshot.columns import ABSENT, Column, DerivedColumns, Floats, Ints, Mask
 from controller.snapshot.inflight import MOST_PLACES, InFlight, cost_of, taken, taken_by
 from controller.snapshot.nodegroups import UNLIMITED, NodeGroups
 from controller.snapshot.saturating import sums, times
 from machinery.types.selectors import LabelSelector, Requirement, SelectorTerm
+from machinery.types.taints import Taint, Toleration
 
 _ALL = b""
 """Stands for all rows, where a key is otherwise the bytes of the row numbers."""

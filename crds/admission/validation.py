@@ -53,6 +53,9 @@ from crds.workloadpolicy import AllocationMethod, WorkloadPolicy
 Json = Mapping[str, Any]
 
 _TEMPLATES = ("targetDeployment", "template")
+_LONGEST_KEY = 317
+_QUOTED = 40
+"""The characters of a wrong value that a fault quotes."""
 _MODELS = {each.__name__: each for each in KINDS}
 
 
@@ -177,6 +180,20 @@ def object_violations(kind: str, thing: Json, before: Json | None = None) -> lis
     return wrong or ([*_foreign_owners(thing)] if model is Reservation else [])
 
 
+def fault_of(kind: str, spec: Any) -> str:
+    """The first fault of a stored spec, as `spec.field: what is wrong`; empty when there is none.
+
+    A field that the schema does not know is no fault: the object may be
+    younger than this process.
+    """
+    try:
+        _MODELS[kind].model_validate({"spec": spec}, extra="ignore")
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        return _described(fault) + _found(fault["input"])
+    return ""
+
+
 def object_defaults(kind: str, thing: Json) -> dict[str, Any]:
     """The merge patch with the defaults that the hub would have set on a new object."""
     if kind == WorkloadPolicy.__name__:
@@ -232,11 +249,25 @@ def _foreign_owners(reservation: Json) -> Iterator[str]:
 def _described(fault: Any) -> str:
     path = ""
     for part in fault["loc"]:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+        path += f"[{part}]" if isinstance(part, int) else f".{_key(part)}"
     if fault["type"] == "rule":
         path += f".{fault['ctx']['field']}"
     text = fault["ctx"]["text"] if fault["type"] == "rule" else fault["msg"]
+    text = "Input should be an object" if fault["type"] == "model_type" else text
     return f"{path.removeprefix('.')}: {text}"
+
+
+def _key(name: str) -> str:
+    """The name of a field, or the key of a map: that may be any text."""
+    safe = name.isprintable() and len(name) <= _LONGEST_KEY
+    return name if safe else f"{name[:_QUOTED]!r}"
+
+
+def _found(value: Any) -> str:
+    if not isinstance(value, str | int | float):
+        return ""
+    text = repr(value)
+    return f", not {text if len(text) <= _QUOTED else text[:_QUOTED] + '…'}"
 
 
 def _wrong_namespaces(workload: Json) -> Iterator[str]:

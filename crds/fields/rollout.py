@@ -7,6 +7,7 @@ are kept on the hub as ControllerRevisions (`machinery.kinds.revisions`).
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -15,7 +16,7 @@ from pydantic.functional_validators import BeforeValidator
 from pydantic.json_schema import WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from crds.base import Count, DnsLabel, DnsName, Flag, Model, Moment, Rule, Timestamp, atomic
+from crds.base import Count, DnsLabel, DnsName, Flag, Instant, Model, Moment, Rule, atomic
 from crds.fields.labels import LabelSelector
 
 REVISION_FIELDS: Final = (
@@ -178,7 +179,7 @@ class Rollout(Model):
     """As `stowage rollout approve` writes them."""
     aborted: Revision | None = None
     """The revision that is given up for the stable one, as `stowage rollout abort` writes it."""
-    retry_after: Moment | None = None
+    retry_after: Annotated[Moment, datetime] | None = None
     """Clusters that failed before this begin anew, as `stowage rollout retry` writes it."""
 
 
@@ -197,9 +198,9 @@ class WaveStatus(Model):
     """Those that did not become healthy in time, at most 10."""
     deferred: list[DnsName] = atomic(MOST_NAMES)
     """Those that do not answer and are not waited for, at most 10."""
-    start_time: Timestamp | None = None
+    start_time: Instant | None = None
     """When its first cluster was started."""
-    end_time: Timestamp | None = None
+    end_time: Instant | None = None
     """When its last cluster was healthy; soaking begins then."""
 
 
@@ -208,12 +209,12 @@ class ClusterUpdate(Model):
 
     cluster: DnsName
     """The MemberCluster's name."""
-    start_time: Timestamp | None = None
+    start_time: Instant | None = None
     """When it was given the revision; unset while it does not answer, and until the controller has
     looked at it after a decision placed it there. Its deadline runs from then on."""
-    ready_time: Timestamp | None = None
+    ready_time: Instant | None = None
     """Since when all of its units are updated and ready."""
-    failed_time: Timestamp | None = None
+    failed_time: Instant | None = None
     """When it had not become healthy in time."""
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crds.base import Count, DnsName, Int32, Int64, Model, Timestamp, atomic
+from crds.base import Count, DnsName, Instant, Int32, Int64, Model, Timestamp, atomic
 
 Word = Annotated[str, Field(max_length=64)]
 """One word for programs."""
@@ -98,7 +98,7 @@ class ClusterLimit(Model):
     """The MemberCluster's name."""
     replicas: Count
     """The most units that it is given."""
-    until: Timestamp
+    until: Instant
     """When that is doubted, and more is tried."""
     hold_seconds: Count
     """For how long it was believed this time."""

@@ -10,20 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
+from machinery.types.api import ImageRule
 from machinery.types.strategic_merge import CONTAINER_LISTS
 
 DOCKER_HUB = "docker.io"
 _ALSO_DOCKER_HUB = "index.docker.io"
 _LIBRARY = "library"
-
-
-class ImageRule(msgspec.Struct, frozen=True, rename={"from_": "from"}):
-    """Images below `from` are pulled from below `to`."""
-
-    from_: str
-    to: str
 
 
 def rewritten(image: str, rules: Sequence[ImageRule]) -> str:

@@ -38,7 +38,7 @@ from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import check, labelled_path, made_of
 from machinery.kinds.templates import first_ordinal as start_in
-from machinery.overrides.images import ImageRule, rewrite
+from machinery.overrides.images import rewrite
 from machinery.overrides.override import (
     ClusterOverride,
     OverrideMisfit,
@@ -48,6 +48,7 @@ from machinery.overrides.override import (
     overridden,
 )
 from machinery.overrides.variables import ClusterFacts
+from machinery.types.api import ImageRule
 from machinery.types.bounds import MESSAGE, clean
 from machinery.types.strategic_merge import merge
 from propagator.members.objects import ManagedObject

@@ -222,7 +222,7 @@ class Registrar:
         session.health.recall(**reported_health(cluster.status))
         await self._set_credentials(session, cluster)
         session.take_in(
-            namespaces=cluster.spec.namespaces.allow,
+            namespaces=tuple(cluster.spec.namespaces.allow),
             allowed_kinds=frozenset(cluster.spec.allowed_kinds),
             generation=cluster.metadata.generation,
             registration=cluster.metadata.uid,

@@ -26,13 +26,13 @@ from machinery.api.resources import Resource, group_of
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import Conflict, KubeconfigError, LeaseLost, StowageError, Unreachable
-from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
 from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import Gradually
+from machinery.types.api import ImageRule
 from machinery.types.metadata import Key
 from propagator.credentials.credentials import Credentials
 from propagator.members.available_pods import Availability

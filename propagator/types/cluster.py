@@ -16,33 +16,27 @@ from crds.names import (
     ANNOTATION_UNJOIN,
     FORCED_DRAIN,
     GIVEN_UP,
-    SYSTEM_NAMESPACE,
     TAINT_DRAIN,
     TAINT_OUT_OF_SERVICE,
 )
-from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
-from machinery.types import conditions
+from machinery.types import api, conditions
+from machinery.types.api import ImageRule, NamespaceRule
 from machinery.types.bounds import SECRET_BYTES
 from machinery.types.metadata import Key, Object
+from machinery.types.taints import Taint
 
 
-class SecretReference(msgspec.Struct, frozen=True):
+class SecretReference(api.SecretReference, frozen=True):
     """The Secret with the kubeconfig of a member."""
-
-    name: str
-    namespace: str = SYSTEM_NAMESPACE
 
     @property
     def key(self) -> Key:
         return (self.namespace, self.name)
 
 
-class ClusterEndpoint(msgspec.Struct, rename="camel", frozen=True):
+class ClusterEndpoint(api.ClusterEndpoint, frozen=True):
     """The address of a member, as an inventory gave it."""
-
-    server: str
-    certificate_authority_data: str = ""
 
     @property
     def data(self) -> dict[str, bytes]:
@@ -52,19 +46,6 @@ class ClusterEndpoint(msgspec.Struct, rename="camel", frozen=True):
             with suppress(ValueError):  # the schema lets base64 in alone
                 data["clusterCA"] = base64.b64decode(self.certificate_authority_data)
         return data
-
-
-class NamespaceRule(msgspec.Struct, frozen=True):
-    """Globs of the target namespaces that a member takes."""
-
-    allow: tuple[str, ...] = ("*",)
-
-
-class Taint(msgspec.Struct, frozen=True):
-    """A taint of a MemberCluster."""
-
-    key: str = ""
-    value: str = ""
 
 
 class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):

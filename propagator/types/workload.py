@@ -41,6 +41,15 @@ from machinery.kinds.profile import Profile
 from machinery.kinds.table import profile_of
 from machinery.kinds.templates import first_ordinal, run_of, runs_once
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
+from machinery.types.api import (
+    Footprint,
+    LeavingShare,
+    ObservedGenerations,
+    OrdinalRange,
+    Placement,
+    ReviewVerdict,
+    RevisionException,
+)
 from machinery.types.metadata import Key, Object, OwnerReference
 from machinery.types.texts import shared
 from propagator.types.movement import Movement
@@ -68,25 +77,6 @@ class ResourceRef(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     def secret(self) -> str:
         """The name of the Secret."""
         return self.secret_name or self.name
-
-
-class Placement(msgspec.Struct, frozen=True, gc=False):
-    cluster: str
-    replicas: int
-    completions: int | None = None
-    """Its part of the work that is divided; None where none is."""
-
-
-class LeavingShare(msgspec.Struct, frozen=True, gc=False):
-    """Units that still stand on a cluster, and why they leave it."""
-
-    cluster: str
-    replicas: int
-    cause: str = ""
-    completions: int = 0
-    """Its part of the work that is divided."""
-    replaced: int = 0
-    """Of the units, those whose successors are ready."""
 
 
 class _OutlineMeta(msgspec.Struct, frozen=True, gc=False):
@@ -143,42 +133,6 @@ class Rollout(msgspec.Struct, frozen=True, gc=False):
     revision: str = ""
 
 
-class _RevisionException(msgspec.Struct, frozen=True, gc=False):
-    """Clusters that get another revision than that of the rollout."""
-
-    revision: str
-    clusters: list[str]
-
-
-class Review(msgspec.Struct, frozen=True, gc=False):
-    """The controller's review of an edit, where the hub itself judges none."""
-
-    generation: int = 0
-    refusal: str = ""
-
-
-class OrdinalRange(msgspec.Struct, frozen=True, gc=False):
-    """Where the ordinals of a cluster begin."""
-
-    cluster: str
-    start: int
-
-
-class Footprint(msgspec.Struct, frozen=True, gc=False):
-    """The members that may hold objects, and their kinds, as noted in the status."""
-
-    clusters: str = ""
-    kinds: str = ""
-
-
-class ObservedByWriters(msgspec.Struct, frozen=True, gc=False):
-    """The generations that the writers of the status have seen."""
-
-    controller: int | None = None
-    """None where the scheduler is another one, and says nothing, or has decided nothing yet."""
-    propagator: int | None = None
-
-
 class StoredCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A condition as it is stored: a field that is missing stays so. A fifth of a dict's size."""
 
@@ -201,7 +155,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
 
     state: str = ""
     observed_generation: int = -1
-    observed: ObservedByWriters = ObservedByWriters()
+    observed: ObservedGenerations = ObservedGenerations()
     desired: int | None = None
     placements: list[Placement] = []
     decision: DecisionRef = DecisionRef()
@@ -220,7 +174,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     service_external_ip: str | None = msgspec.field(default=None, name="serviceExternalIP")
     conditions: list[StoredCondition] = []
     """Read as `Workload.conditions`."""
-    review: Review = Review()
+    review: ReviewVerdict = ReviewVerdict(0)
     rollout: Rollout = Rollout()
     revisions: msgspec.Raw = msgspec.Raw()
     """Decoded by `Workload.revision_of`: most Workloads have none."""
@@ -752,4 +706,4 @@ _object = msgspec.json.Decoder(dict[str, Any])
 _outlines = msgspec.json.Decoder(Outline)
 _workload = msgspec.json.Decoder(Workload)
 _departing = msgspec.json.Decoder(_Departing)
-_revisions = msgspec.json.Decoder(list[_RevisionException] | None)
+_revisions = msgspec.json.Decoder(list[RevisionException] | None)

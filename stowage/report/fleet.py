@@ -12,9 +12,10 @@ from datetime import datetime
 
 import msgspec
 
-from controller.model.objects import Capacity, Condition, MemberCluster, Placement
+from controller.model.objects import Condition, MemberCluster
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
 from machinery.types import quantities
+from machinery.types.api import Capacity, Placement
 from machinery.types.metadata import Meta
 from stowage.console import output
 from stowage.console.words import time

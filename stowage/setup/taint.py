@@ -13,11 +13,11 @@ from typing import Any
 import click
 import msgspec
 
-from controller.model.objects import Taint
 from crds.fields.labels import TaintEffect
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import ConfigurationError, NotFound
+from machinery.types.taints import Taint
 from stowage.console.terminal import say
 from stowage.hub.writer import edit
 

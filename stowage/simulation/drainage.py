@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.features.evacuation import taints
-from controller.model.objects import Taint, Workload
+from controller.model.objects import Workload
 from controller.model.placed import is_workload
 from crds.fields.movement import MovingReason
 from crds.names import TAINT_DRAIN
@@ -18,6 +18,7 @@ from crds.workload import WorkloadCondition
 from machinery.types import conditions
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key
+from machinery.types.taints import Taint
 from stowage.console import output
 from stowage.console.words import count, shares
 from stowage.kinds import titled

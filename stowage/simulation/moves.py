@@ -22,14 +22,7 @@ from controller.features.evacuation.waiting import turns
 from controller.framework.calling.guard import PluginError
 from controller.framework.profile import SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
-from controller.model.objects import (
-    Capacity,
-    ClusterShare,
-    MemberCluster,
-    NodeGroup,
-    Workload,
-    WorkloadStatus,
-)
+from controller.model.objects import ClusterShare, MemberCluster, Workload, WorkloadStatus
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo, restated
 from controller.scheduling import moving
@@ -37,6 +30,7 @@ from controller.scheduling.decision import Decision
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.shares import ShareState
 from machinery.types import hostports, quantities
+from machinery.types.api import Capacity, NodeGroup
 from machinery.types.metadata import Key, Object
 from stowage.fleet.inventory import PlanInputs
 from stowage.simulation.rehearsal import Rehearsal

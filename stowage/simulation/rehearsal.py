@@ -22,7 +22,7 @@ from controller.framework.runtime import framework as runtime
 from controller.framework.runtime.feature import placed_kinds, told_of_placed
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.movement import MovementConfiguration
-from controller.model.objects import MemberCluster, ReservedShare, Workload
+from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
@@ -30,6 +30,7 @@ from controller.scheduling.sets import Batch, Others
 from controller.scheduling.steps import at_once
 from machinery import logs
 from machinery.api.resources import WORKLOADS
+from machinery.types.api import ReservedShare
 from machinery.types.metadata import Key, Object
 
 LOG = logs.get(__name__)

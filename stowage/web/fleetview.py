@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from controller.model.objects import Capacity, MemberCluster
+from controller.model.objects import MemberCluster
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import Clock
 from machinery.errors import Forbidden
 from machinery.types import quantities
+from machinery.types.api import Capacity
 from stowage.console import words
 from stowage.report import fleet, status
 from stowage.report.findings import Report, condition

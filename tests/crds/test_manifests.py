@@ -22,12 +22,14 @@ def test_the_files_are_what_the_models_generate(capsys):
 
 
 def test_a_difference_is_shown_and_fails(tmp_path, monkeypatch, capsys):
-    for name in crds.FILES:
-        (tmp_path / name).write_text((FOLDER / name).read_text())
-    (tmp_path / "workload.yaml").write_text(
+    folder = tmp_path / "crds"
+    for name in (*crds.FILES, generate.STRUCTS):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text((FOLDER / name).read_text())
+    (folder / "workload.yaml").write_text(
         (FOLDER / "workload.yaml").read_text().replace("maximum: 100", "maximum: 1000")
     )
-    monkeypatch.setattr(generate, "__file__", str(tmp_path / "generate.py"))
+    monkeypatch.setattr(generate, "__file__", str(folder / "generate.py"))
     assert generate.main(["--check"]) == 1
     shown = capsys.readouterr().out
     changed = [line.split() for line in shown.splitlines() if line.startswith(("-  ", "+  "))]

@@ -30,7 +30,7 @@ from controller.features.evacuation.waiting import Waiting
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter
-from controller.model.objects import BlockedWorkload, MemberCluster, Workload
+from controller.model.objects import MemberCluster, Workload
 from crds.fields.movement import MovingReason
 from crds.membercluster import MOST_BLOCKED, EvacuatingReason, MemberClusterCondition
 from crds.names import PROPAGATOR_LEASE
@@ -42,6 +42,7 @@ from machinery.errors import NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
 from machinery.types import conditions
+from machinery.types.api import BlockedWorkload
 from machinery.types.metadata import Key, Meta
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ import msgspec
 from controller.features.evacuation import status, taints
 from controller.features.evacuation.brake import brake_of
 from controller.model.movement import MovementConfiguration
-from controller.model.objects import Condition, MemberCluster, Taint
+from controller.model.objects import Condition, MemberCluster
 from crds.membercluster import MemberClusterCondition, ReadyReason
 from crds.names import TAINT_DRAIN
+from machinery.types.taints import Taint
 
 _READY = MemberClusterCondition.READY.value
 _EVACUATING = MemberClusterCondition.EVACUATING.value

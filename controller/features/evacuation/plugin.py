@@ -39,7 +39,7 @@ from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.status import SUCCESS, Refusal, Status
 from controller.model.movement import NEVER
-from controller.model.objects import MemberCluster, Taint
+from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
 from controller.snapshot.saturating import sums
@@ -50,6 +50,7 @@ from crds.membercluster import EvacuatingReason, MemberClusterCondition
 from crds.names import TAINT_OUT_OF_SERVICE
 from machinery.types import hostports, quantities
 from machinery.types.budget import amount
+from machinery.types.taints import Taint
 
 NAME = "TaintEviction"
 _NONE = Descheduling()

@@ -12,10 +12,11 @@ import msgspec
 from controller.features.evacuation import taints
 from controller.framework.statuswriter import StatusEvent
 from controller.model.movement import NEVER, MovementConfiguration
-from controller.model.objects import BlockedWorkload, Evacuation, EvacuationCause, MemberCluster
+from controller.model.objects import MemberCluster
 from crds.membercluster import MOST_BLOCKED, EvacuatingReason, MemberClusterEventReason
 from crds.names import TAINT_DRAIN, TAINT_OUT_OF_SERVICE
 from machinery.clock import stored_time, timestamp
+from machinery.types.api import BlockedWorkload, Evacuation, EvacuationCause
 
 LONGEST_DWELL = 7200
 """Seconds: each loss doubles the dwell of a cluster, up to this."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from controller.model.objects import EvacuationCause, MemberCluster, Taint, Toleration
+from controller.model.objects import MemberCluster
 from crds.fields.labels import TaintEffect
 from crds.fields.why import ChangeCause
 from crds.membercluster import ReadyReason
 from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
 from machinery.clock import stored_time
+from machinery.types.api import EvacuationCause
+from machinery.types.taints import Taint, Toleration
 
 NO_EXECUTE = TaintEffect.NO_EXECUTE.value
 NOT_READY = Taint(TAINT_NOT_READY, NO_EXECUTE)

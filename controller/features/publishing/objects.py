@@ -8,21 +8,8 @@ import msgspec
 
 from crds.names import API_VERSION
 from machinery.api.resources import WORKLOADS
+from machinery.types.api import ClusterDecisionSpec, ClusterDecisionStatus
 from machinery.types.metadata import Key, Meta, Object
-
-
-class ClusterDecisionSpec(msgspec.Struct, frozen=True):
-    """ClusterDecision.spec."""
-
-    labels: Any = msgspec.field(default_factory=list)
-
-
-class ClusterDecisionStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """ClusterDecision.status."""
-
-    observed_generation: int = -1
-    decisions: list[Any] = []
-    conditions: list[dict[str, Any]] = []
 
 
 class ClusterDecision(Object, frozen=True):

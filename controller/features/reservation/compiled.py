@@ -6,28 +6,23 @@ checked again. An invalid reservation has a `fault`: it holds nothing and serves
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
 
 import msgspec
 
-from controller.features.reservation.objects import Owner, Reservation, ReservationSpec
+from controller.features.reservation.objects import Reservation, ReservationSpec
 from controller.features.reservation.placed import ENDED, as_workload
-from controller.features.spec import read_spec
+from controller.features.spec import checked_spec
 from controller.model.load import Load
+from controller.model.moving import moment_of
 from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo, workload_info
 from crds.names import SYSTEM_NAMESPACE
-from crds.reservation import MOST_OWNERS, TTL
 from machinery.types import durations
-from machinery.types.bounds import quoted
+from machinery.types.api import Owner
 from machinery.types.metadata import Key
-from machinery.types.selectors import parse_label_selector
-
-_TTL: Final = re.compile(TTL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +65,10 @@ class Reserved:
 
 def compile_reservation(stored: Reservation) -> Reserved:
     """Compile a stored reservation; `fault` says where an invalid one is wrong."""
-    spec, fault = read_spec(stored.spec, ReservationSpec)
+    found, fault = checked_spec("Reservation", stored.spec, ReservationSpec)
+    spec = ReservationSpec() if found is None or fault else found
     info, wrong = _info(stored)
-    expires, late = _end(spec, stored.metadata.creation_timestamp)
-    namespace = stored.metadata.namespace
-    fault = fault or wrong or late or _wrong_owners(spec.owners)
+    namespace, fault = stored.metadata.namespace, fault or wrong
     return Reserved(
         key=stored.metadata.key,
         uid=stored.metadata.uid,
@@ -82,7 +76,7 @@ def compile_reservation(stored: Reservation) -> Reserved:
         request=info.request if info else {},
         load=info.load if info else Load.of({}),
         once=spec.allocate_once,
-        expires=expires,
+        expires=None if fault else _end(spec, stored.metadata.creation_timestamp),
         owners=() if fault else tuple(spec.owners),
         namespaces=() if fault else tuple(_whose(each, namespace) for each in spec.owners),
         hold=spec.hold,
@@ -113,35 +107,13 @@ def _info(stored: Reservation) -> tuple[WorkloadInfo | None, str]:
         return None, str(e)
 
 
-def _end(spec: ReservationSpec, created: str) -> tuple[datetime | None, str]:
-    """Return when the reservation ends by itself, and the fault of its `expires` or `ttl`."""
+def _end(spec: ReservationSpec, created: str) -> datetime | None:
+    """Return when the reservation ends by itself; None for never."""
     if spec.expires:
-        try:
-            return _moment(spec.expires), ""
-        except ValueError:
-            return None, f"spec.expires: {quoted(spec.expires)} is no moment"
-    seconds = seconds_of(spec.ttl)
-    if seconds is None:
-        return None, f"spec.ttl: {quoted(spec.ttl)} is no duration, such as 24h"
-    try:
-        return (_moment(created) + timedelta(seconds=seconds) if seconds else None), ""
-    except ValueError:
-        return None, ""  # an object read from a file has no time of creation
-
-
-def _moment(text: str) -> datetime:
-    """Parse a time; ValueError for an invalid one, or one without a zone."""
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        raise ValueError(text)
-    return found
-
-
-def seconds_of(ttl: str) -> float | None:
-    """Return the seconds of a duration as Kubernetes writes it; None for an invalid one."""
-    if len(ttl) > 32 or not _TTL.fullmatch(ttl):
-        return None
-    return durations.parse(ttl).total_seconds()
+        return datetime.fromisoformat(spec.expires)
+    # An object that was read from a file has no time of creation.
+    begin, held = moment_of(created), durations.parse(spec.ttl)
+    return begin + held if begin and held else None
 
 
 def may_serve(namespace: str, other: str) -> bool:
@@ -154,20 +126,3 @@ def _whose(owner: Owner, namespace: str) -> str:
     parts = (part for part in (owner.object, owner.controller) if part is not None)
     [only, *more] = {part.namespace for part in parts if part.namespace} or {namespace}
     return only if not more and may_serve(namespace, only) else ""
-
-
-def _wrong_owners(owners: list[Owner]) -> str:
-    """Return the first fault that admission would have refused; empty where there is none."""
-    if not owners:
-        return "spec.owners: name at least one"
-    if len(owners) > MOST_OWNERS:
-        return f"spec.owners: {len(owners)} of them, {MOST_OWNERS} at most"
-    for i, owner in enumerate(owners):
-        if owner.label_selector is None:
-            continue
-        known: Any = msgspec.to_builtins(owner.label_selector)
-        try:
-            parse_label_selector(known)
-        except ValueError as e:
-            return f"spec.owners[{i}].labelSelector.{e}"
-    return ""

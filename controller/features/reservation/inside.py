@@ -18,8 +18,8 @@ from controller.features.reservation import split
 from controller.features.reservation.compiled import Reserved, may_serve
 from controller.features.reservation.owners import OwnerIndex
 from controller.features.reservation.split import Amounts
-from controller.model.objects import ReservedShare
 from controller.model.unit import WorkloadInfo
+from machinery.types.api import ReservedShare
 from machinery.types.metadata import Key
 
 MOST_USED = 64

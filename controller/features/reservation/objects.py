@@ -9,36 +9,8 @@ import msgspec
 from controller.model.objects import WorkloadSpec, WorkloadStatus
 from crds.fields.placing import Distribution
 from crds.reservation import Hold
+from machinery.types.api import Owner
 from machinery.types.metadata import Object
-from machinery.types.selectors import LabelSelector
-
-
-class OwnerObject(msgspec.Struct, frozen=True, rename="camel"):
-    """Selects a Workload by its name."""
-
-    name: str
-    kind: str = "Workload"
-    api_version: str = ""
-    namespace: str = ""
-    uid: str = ""
-
-
-class OwnerController(msgspec.Struct, frozen=True, rename="camel"):
-    """Selects by the controlling owner of a Workload, or by the object of its template."""
-
-    kind: str
-    name: str
-    api_version: str = ""
-    namespace: str = ""
-    uid: str = ""
-
-
-class Owner(msgspec.Struct, frozen=True, rename="camel"):
-    """One entry of spec.owners: all parts that are given must hold."""
-
-    object: OwnerObject | None = None
-    controller: OwnerController | None = None
-    label_selector: LabelSelector | None = None
 
 
 class PodTemplate(msgspec.Struct, frozen=True):

@@ -14,9 +14,9 @@ from itertools import islice
 from typing import TypeAlias
 
 from controller.features.reservation.compiled import Reserved
-from controller.features.reservation.objects import Owner, OwnerController, OwnerObject
 from controller.model.unit import WorkloadInfo
 from crds.names import API_VERSION
+from machinery.types.api import Owner, OwnerController, OwnerObject
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector, Operator
 

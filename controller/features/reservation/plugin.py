@@ -34,7 +34,6 @@ from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
 from controller.framework.status import SKIP, SUCCESS, Refusal, Status, unschedulable
-from controller.model.objects import WorkloadAffinity
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.nodegroups import UNLIMITED
@@ -42,6 +41,7 @@ from controller.snapshot.saturating import plus
 from controller.snapshot.snapshot import Snapshot
 from crds.reservation import ReservationPhase
 from machinery.types import hostports, quantities
+from machinery.types.api import WorkloadAffinity
 
 NAME = "Reservation"
 _OUTSIDE = "no reservation of its own here"

@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from controller.model.load import Load
-from controller.model.objects import ReservedShare
 from controller.model.unit import WorkloadInfo
 from crds.fields.shares import MOST_RESERVED_SHARES
+from machinery.types.api import ReservedShare
 from machinery.types.bounds import MOST_UNITS
 
 Amounts: TypeAlias = Mapping[str, int]

@@ -13,11 +13,12 @@ import numpy as np
 from controller.cache.renames import current_names
 from controller.features.rollout.machine import RolloutCluster, RolloutView
 from controller.model.objects import ClusterShare, Workload
-from controller.model.rollout import Rollout, RolloutState, RolloutStatus
+from controller.model.rollout import RolloutState
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot
 from machinery.kinds.profile import Profile
+from machinery.types.api import Rollout, RolloutStatus
 from machinery.types.selectors import LabelSelector
 
 

@@ -28,7 +28,7 @@ from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.objects import Workload
-from controller.model.rollout import Rollout, RolloutState
+from controller.model.rollout import RolloutState
 from crds.fields.rollout import BACK, RolledOutReason, RolloutPhase
 from crds.workload import WorkloadCondition
 from machinery import logs
@@ -36,6 +36,7 @@ from machinery.api.resources import WORKLOADS
 from machinery.errors import Forbidden
 from machinery.kinds.revisions import revision_name
 from machinery.types import conditions
+from machinery.types.api import Rollout
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from controller.framework.statuswriter import StatusEvent
-from controller.model.rollout import ClusterUpdate, Rollout, RolloutStatus, RolloutWave, WaveStatus
 from crds.fields.rollout import BACK, MOST_NAMES, REST, RolloutFailure, RolloutPhase
 from crds.names import short_revision
 from crds.workload import EventReason
+from machinery.types.api import ClusterUpdate, Rollout, RolloutStatus, RolloutWave, WaveStatus
 from machinery.types.budget import amount
 
 

@@ -10,16 +10,11 @@ import msgspec
 
 from controller.features.rollout.machine import RolloutStep, failure
 from controller.framework.statuswriter import MESSAGE_LIMIT
-from controller.model.rollout import (
-    RevisionException,
-    Rollout,
-    RolloutState,
-    RolloutStatus,
-    RolloutWave,
-)
+from controller.model.rollout import RolloutState
 from crds.fields.rollout import MOST_WAVES, RolledOutReason, RolloutPhase
 from crds.names import short_revision
 from machinery.clock import timestamp
+from machinery.types.api import RevisionException, Rollout, RolloutStatus, RolloutWave
 
 _REASONS = {
     RolloutPhase.FAILED: RolledOutReason.HEALTH_CHECK_FAILED,

@@ -6,25 +6,19 @@ checked again. An invalid group has a `fault`: its members keep their shares and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from controller.features.spec import read_spec
-from controller.features.workloadgroup.objects import (
-    GroupSpec,
-    GroupStatus,
-    Topology,
-    WorkloadGroup,
-)
-from crds.base import NAME, QUALIFIED
+from controller.features.spec import checked_spec
+from controller.features.workloadgroup.objects import GroupStatus, WorkloadGroup
 from crds.groups.gate import takes_back
-from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
+from crds.groups.workloadgroup import TopologyMode
 from machinery.types import quantities
-from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS, RESOURCES, name_in_words, quoted
+from machinery.types.api import WorkloadGroupSpec
+from machinery.types.bounds import MOST_AMOUNT, name_in_words, quoted
 from machinery.types.metadata import Key
 
 TIMEOUT_SECONDS: Final = 60
@@ -32,9 +26,7 @@ TIMEOUT_SECONDS: Final = 60
 LONGEST_SECONDS: Final = 300
 """The longest back-off after a failure."""
 _LONGEST_REST = timedelta(seconds=LONGEST_SECONDS + 1)
-_MODES = frozenset(mode.value for mode in TopologyMode)
 _LONGEST_KEY: Final = 317
-_KEY = re.compile(rf"({NAME}(\.{NAME})*/)?{QUALIFIED}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,23 +96,27 @@ def in_words(key: Key) -> str:
 
 def compile_group(stored: WorkloadGroup) -> CompiledGroup:
     """Compile a stored group; `fault` says where an invalid one is wrong."""
-    spec, fault = read_spec(stored.spec, GroupSpec)
-    topology, status = spec.topology or Topology(), stored.status
-    amounts, wrong = _amounts(spec.min_resources)
-    fault = fault or _number("minMember", spec.min_member, MOST_UNITS) or wrong
-    fault = fault or _number("scheduleTimeoutSeconds", _timeout(spec), MOST_SECONDS)
+    meta = stored.metadata
+    told: dict[str, Any] = {
+        "key": meta.key,
+        "uid": meta.uid,
+        "created": meta.creation_timestamp,
+        "generation": meta.generation,
+        **_told(stored.status),
+    }
+    spec, fault = checked_spec("WorkloadGroup", stored.spec, WorkloadGroupSpec)
+    if spec is None:
+        return CompiledGroup(min_member=0, fault=fault, **told)
+    amounts, wrong = ({}, "") if fault else _amounts(spec.min_resources)
+    seconds, topology = spec.schedule_timeout_seconds, spec.topology
     return CompiledGroup(
-        key=stored.metadata.key,
-        uid=stored.metadata.uid,
-        created=stored.metadata.creation_timestamp,
-        generation=stored.metadata.generation,
         min_member=spec.min_member,
         min_resources=amounts,
-        timeout=_timeout(spec),
-        topology_key=topology.topology_key,
-        topology_required=topology.mode == TopologyMode.REQUIRED,
-        fault=fault or _wrong_topology(spec.topology),
-        **_told(status),
+        timeout=TIMEOUT_SECONDS if seconds is None else seconds,
+        topology_key=topology.topology_key if topology else "",
+        topology_required=not topology or topology.mode == TopologyMode.REQUIRED,
+        fault=fault or wrong,
+        **told,
     )
 
 
@@ -138,43 +134,16 @@ def _told(status: GroupStatus) -> dict[str, Any]:
     }
 
 
-def _timeout(spec: GroupSpec) -> int:
-    seconds = spec.schedule_timeout_seconds
-    return TIMEOUT_SECONDS if seconds is None else seconds
-
-
-def _number(name: str, number: int, most: int) -> str:
-    return "" if 1 <= number <= most else f"spec.{name}: {quoted(number)} is not from 1 to {most}"
-
-
 def _amounts(stored: Mapping[str, Any]) -> tuple[dict[str, int], str]:
-    """Return the amounts by resource, and the fault of the first invalid one."""
-    if len(stored) > RESOURCES:
-        return {}, f"spec.minResources: {len(stored)} resources, {RESOURCES} at most"
-    amounts = {}
-    for name, text in stored.items():
-        if len(name) > _LONGEST_KEY:
-            return {}, f"spec.minResources: {quoted(name)} is no resource"
-        where = f"spec.minResources.{name_in_words(name, most=_LONGEST_KEY)}"
-        try:
-            amount = quantities.amount(name, text)
-        except ValueError as e:
-            return {}, f"{where}: {e}"
-        if not 0 <= amount <= MOST_AMOUNT:
-            return {}, f"{where}: {quoted(text)} is out of range"
-        amounts[name] = amount
-    return amounts, ""
-
-
-def _wrong_topology(topology: Topology | None) -> str:
-    if topology is None:
-        return ""
-    key = topology.topology_key
-    if len(key) > _LONGEST_KEY or not _KEY.fullmatch(key):
-        return f"spec.topology.topologyKey: {quoted(key)} is no label key"
-    if topology.mode not in _MODES:
-        return f"spec.topology.mode: {quoted(topology.mode)} is neither Required nor Preferred"
-    return ""
+    """Return the amounts by resource, and the fault of the first that cannot be counted."""
+    if long := next((name for name in stored if len(name) > _LONGEST_KEY), None):
+        return {}, f"spec.minResources: {quoted(long)} is no resource"
+    amounts = {name: quantities.amount(name, text) for name, text in stored.items()}
+    over = next((name for name, amount in amounts.items() if amount > MOST_AMOUNT), None)
+    if over is None:
+        return amounts, ""
+    where = f"spec.minResources.{name_in_words(over, most=_LONGEST_KEY)}"
+    return {}, f"{where}: {quoted(stored[over])} is out of range"
 
 
 def _moment(text: str) -> datetime | None:

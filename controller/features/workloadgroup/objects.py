@@ -12,22 +12,6 @@ from crds.groups.workloadgroup import MOST_WORKLOADS
 from machinery.types.metadata import Object
 
 
-class Topology(msgspec.Struct, frozen=True, rename="camel"):
-    """WorkloadGroup.spec.topology."""
-
-    topology_key: str = ""
-    mode: str = "Required"
-
-
-class GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """WorkloadGroup.spec, as `controller.features.workloadgroup.compiled` reads it."""
-
-    min_member: int = 0
-    min_resources: dict[str, Any] = {}
-    schedule_timeout_seconds: int | None = None
-    topology: Topology | None = None
-
-
 class GroupStatus(GateStatus, msgspec.Struct, frozen=True, rename="camel"):
     """WorkloadGroup.status; times are text as stored, empty where there is none."""
 

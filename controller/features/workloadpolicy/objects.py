@@ -6,46 +6,8 @@ from typing import Any
 
 import msgspec
 
-from controller.claims.claims import Claim
+from machinery.types.api import WorkloadPolicyStatus
 from machinery.types.metadata import Object
-from machinery.types.selectors import LabelSelector
-
-
-class Allocation(msgspec.Struct, frozen=True):
-    """A domain, and its number of replicas."""
-
-    name: str
-    replicas: int
-
-
-class PolicySpec(msgspec.Struct, frozen=True, rename="camel"):
-    """WorkloadPolicy.spec, as `controller.features.workloadpolicy.compiled` reads it."""
-
-    topology_key: str = ""
-    label_selector: LabelSelector | None = None
-    allocation_policy: list[Allocation] = []
-    allocation_type: str = "Preferred"
-    allocation_method: str = ""
-    schedule_strategy: str = ""
-
-
-class Allocated(msgspec.Struct, frozen=True):
-    """The replicas that a domain holds."""
-
-    name: str
-    replicas: int
-    desired: int
-
-
-class PolicyStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """WorkloadPolicy.status."""
-
-    observed_generation: int = 0
-    conditions: list[dict[str, Any]] = []
-    allocated: list[Allocated] = []
-    summary: str = ""
-    workloads: int = 0
-    claims: list[Claim] = []
 
 
 class WorkloadPolicy(Object, frozen=True):
@@ -57,4 +19,4 @@ class WorkloadPolicy(Object, frozen=True):
     """
 
     spec: Any = msgspec.field(default_factory=dict)
-    status: PolicyStatus = PolicyStatus()
+    status: WorkloadPolicyStatus = WorkloadPolicyStatus()

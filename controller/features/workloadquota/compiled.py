@@ -7,17 +7,18 @@ is checked again. An invalid quota has a `fault`, and bounds no Workload.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from controller.features.spec import checked_spec
 from controller.features.workloadquota.objects import WorkloadQuota
 from controller.model.unit import WorkloadInfo
 from crds.names import API_VERSION, PLACEHOLDER_SCHEDULER, REQUESTS
-from crds.workloadquota import HARD_NAME, MOST_HARD, RESERVATIONS, UNITS
+from crds.workloadquota import UNITS
 from machinery.types import hostports, quantities
-from machinery.types.bounds import MOST_AMOUNT, quoted
+from machinery.types.api import WorkloadQuotaSpec
+from machinery.types.bounds import MOST_AMOUNT
 from machinery.types.metadata import Key
 
 Amounts: TypeAlias = Mapping[str, int]
@@ -47,34 +48,18 @@ class CompiledQuota:
 def compile_quota(stored: WorkloadQuota) -> CompiledQuota:
     """Compile a stored quota; `fault` says where an invalid one is wrong."""
     meta = stored.metadata
-    hard, fault = _hard(stored.spec)
+    spec, fault = checked_spec("WorkloadQuota", stored.spec, WorkloadQuotaSpec)
+    hard = _amounts(spec.hard) if spec and not fault else {}
     return CompiledQuota(meta.key, meta.uid, meta.creation_timestamp, hard, fault)
 
 
 def default_quota(namespace: str, hard: Mapping[str, Any]) -> CompiledQuota:
     """Return the default quota of the configuration, whose own model has checked it."""
-    return CompiledQuota((namespace, ""), "", "", _hard({"hard": hard})[0])
+    return CompiledQuota((namespace, ""), "", "", _amounts(hard))
 
 
-def _hard(spec: Any) -> tuple[dict[str, int], str]:
-    given = spec.get("hard") if isinstance(spec, dict) else None
-    if not isinstance(given, dict) or not given:
-        return {}, "spec.hard: name at least one amount"
-    if len(given) > MOST_HARD:
-        return {}, f"spec.hard: {len(given)} amounts, {MOST_HARD} at most"
-    found = {}
-    for name, text in given.items():
-        if not re.fullmatch(HARD_NAME, name):
-            known = f"{UNITS}, {RESERVATIONS} or {REQUESTS}<resource>"
-            return {}, f"spec.hard: {quoted(name)} is none of {known}"
-        try:
-            amount = quantities.amount(resource_of(name), text)
-        except ValueError as e:
-            return {}, f"spec.hard.{name}: {e}"
-        if amount < 0:
-            return {}, f"spec.hard.{name}: must not be negative"
-        found[name] = amount
-    return found, ""
+def _amounts(hard: Mapping[str, Any]) -> dict[str, int]:
+    return {name: quantities.amount(resource_of(name), text) for name, text in hard.items()}
 
 
 def resource_of(name: str) -> str:

@@ -6,27 +6,8 @@ from typing import Any
 
 import msgspec
 
-from controller.claims.claims import Claim
+from machinery.types.api import WorkloadQuotaStatus
 from machinery.types.metadata import Object
-
-
-class LeftAmounts(msgspec.Struct, frozen=True):
-    """What a Workload leaves on its clusters; `workload` is empty for the sum of many."""
-
-    workload: str = ""
-    uid: str = ""
-    amounts: dict[str, Any] = {}
-
-
-class QuotaStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """WorkloadQuota.status."""
-
-    observed_generation: int = 0
-    conditions: list[dict[str, Any]] = []
-    hard: dict[str, Any] = {}
-    used: dict[str, Any] = {}
-    claims: list[Claim] = []
-    left: list[LeftAmounts] = []
 
 
 class WorkloadQuota(Object, frozen=True):
@@ -37,4 +18,4 @@ class WorkloadQuota(Object, frozen=True):
     """
 
     spec: Any = msgspec.field(default_factory=dict)
-    status: QuotaStatus = QuotaStatus()
+    status: WorkloadQuotaStatus = WorkloadQuotaStatus()

@@ -30,13 +30,13 @@ from controller.features.workloadspread.entries import (
     entries_of,
     stamp,
 )
-from controller.features.workloadspread.objects import SubsetStatus
 from controller.features.workloadspread.subsets import replicas_of, subsets_of
 from controller.model.objects import ClusterShare
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.shares import ShareState
+from machinery.types.api import SubsetStatus
 from machinery.types.bounds import MOST_UNITS, between
 
 CREATE_SECONDS = 30

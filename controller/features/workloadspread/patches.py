@@ -23,7 +23,6 @@ from controller.features.workloadspread.compiled import CompiledSpread, Compiled
 from controller.features.workloadspread.subsets import replicas_of
 from controller.framework.variants import Variant
 from controller.model import podtemplate
-from controller.model.objects import Toleration
 from controller.model.place import HARD, Place
 from controller.model.requests import request_of
 from controller.model.unit import WorkloadInfo
@@ -31,6 +30,7 @@ from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from machinery.types import strategic_merge
+from machinery.types.taints import Toleration
 
 _KEPT = 1024
 """Patched pods that are remembered: every pass asks for the same few."""

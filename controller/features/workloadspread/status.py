@@ -24,7 +24,7 @@ from controller.features.workloadspread.counted import (
     counted,
 )
 from controller.features.workloadspread.entries import most_entries, named
-from controller.features.workloadspread.objects import SubsetStatus, WorkloadSpread
+from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.patches import fault_of
 from controller.framework.statuswriter import MESSAGE_LIMIT, StatusEvent, ready_conditions
 from controller.model.objects import Workload
@@ -35,6 +35,7 @@ from crds.workloadspread import (
     SpreadReadyReason,
 )
 from machinery.types import conditions
+from machinery.types.api import SubsetStatus
 from machinery.types.bounds import MOST_UNITS
 
 NAMED_SPANS = 10

@@ -21,11 +21,12 @@ from controller.framework.runtime.controllers import PluginController
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route, failure
 from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
-from controller.model.objects import MemberCluster, Taint
+from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from machinery.http_messages import Request, Response
+from machinery.types.taints import Taint
 from stowage_carbon import intensities
 from stowage_carbon.arguments import CarbonArgs
 from stowage_carbon.intensities import GRAMS_LABEL, UNKNOWN

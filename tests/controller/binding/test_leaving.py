@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from controller.binding.leaving import MOST_LEAVING, leaving_of
 from controller.explain.steps import Occasion
-from controller.model.objects import LeavingShare, Workload
+from controller.model.objects import Workload
 from controller.model.unit import workload_info
 from controller.scheduling.moving import NO_MOVES, Moves
 from controller.snapshot.snapshot import Snapshot
 from machinery.api.resources import WORKLOADS
+from machinery.types.api import LeavingShare
 from tests.controller import make
 from tests.controller.memory import Stage
 
@@ -156,8 +157,8 @@ def test_an_entry_says_since_when_and_why_and_keeps_it() -> None:
         occasion=lambda: Occasion("2026-01-02T00:00:00Z", "ClusterGone", "m2"),
     )
     assert found == [
-        LeavingShare("m1", 2, "Edited", "", AT),
-        LeavingShare("m2", 3, "ClusterGone", "m2", "2026-01-02T00:00:00Z"),
+        LeavingShare("m1", 2, since=AT, cause="Edited"),
+        LeavingShare("m2", 3, since="2026-01-02T00:00:00Z", cause="ClusterGone", name="m2"),
     ]
 
 

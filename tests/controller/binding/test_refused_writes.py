@@ -19,7 +19,7 @@ from controller.config import default_profile
 from controller.eventhandlers import known
 from controller.framework.runtime import framework as runtime
 from controller.framework.statuswriter import for_good
-from controller.model.objects import Footprint, LeavingShare, Workload
+from controller.model.objects import Footprint, Workload
 from controller.model.unit import workload_info
 from controller.scheduling.decision import Decision
 from crds.names import ANNOTATION_CLUSTERS
@@ -28,6 +28,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS, Resource
 from machinery.api.verbs import MERGE_PATCH
 from machinery.errors import AlreadyExists, ApiError, Conflict, Unreachable
+from machinery.types.api import LeavingShare
 from tests.controller import make
 from tests.controller.live import (
     SINCE,
@@ -239,7 +240,7 @@ class TestForGood:
 
     def test_the_verdict_alone_does_not_say_that_what_leaves_has_left(self) -> None:
         stored = make.workload(present={"a": 1})
-        share = LeavingShare("b", 2, "Drained", "", SINCE)
+        share = LeavingShare("b", 2, since=SINCE, cause="Drained")
         moves = msgspec.structs.replace(stored.status, leaving=[share])
         workload = msgspec.structs.replace(stored, status=moves)
         kept = replace(

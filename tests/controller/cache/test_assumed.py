@@ -16,12 +16,13 @@ from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
 from controller.model.load import Load
-from controller.model.objects import ClusterShare, Toleration, Workload
+from controller.model.objects import ClusterShare, Workload
 from controller.model.place import Place
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.events import freed
 from controller.scheduling.cycle import decide
 from controller.snapshot.builder import Snapshot
+from machinery.types.taints import Toleration
 from tests.controller.make import NOW, builder, cluster, info, workload
 from tests.examples import examples
 

@@ -15,7 +15,6 @@ from controller.claims.claims import (
     CLAIM_SECONDS,
     LANDED_SECONDS,
     WRITE_SECONDS,
-    Claim,
     ClaimLedger,
     HeldClaim,
     Shares,
@@ -29,12 +28,12 @@ from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
 from controller.framework.interface import CycleState
 from controller.framework.runtime.feature import Term
-from controller.model.objects import Placement
 from controller.model.unit import WorkloadInfo
 from controller.queue.scheduling_queue import WORKERS
 from controller.snapshot.snapshot import Snapshot
 from machinery.errors import Unreachable
 from machinery.runtime.store import Cache
+from machinery.types.api import Claim, ClaimedShare
 from machinery.types.metadata import Key
 from tests.alive import Names
 from tests.controller.make import ZONE, cluster, decided, info, workload
@@ -44,8 +43,8 @@ KEY = ("shop", "web")
 
 
 def claim(uid: str = "u1", holder: str = "other", time: str = "t1", **shares: int) -> Claim:
-    placements = [Placement(cluster, units) for cluster, units in shares.items()]
-    return Claim("shop/web", uid, holder, time, placements)
+    placements = [ClaimedShare(cluster, units) for cluster, units in shares.items()]
+    return Claim("shop/web", uid, holder, placements, time)
 
 
 def policy(*claims: Claim, generation: int = 1) -> tuple[int, tuple[Claim, ...]]:

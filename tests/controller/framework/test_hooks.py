@@ -26,7 +26,7 @@ from controller.framework.percluster import (
 from controller.framework.profile import Profile
 from controller.framework.room import cap
 from controller.framework.status import SUCCESS, Code, Status, unschedulable
-from controller.model.objects import MemberCluster, WorkloadAffinity
+from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo, workload_info
 from controller.queue.hints import Hints
 from controller.scheduler import awaited
@@ -34,6 +34,7 @@ from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.snapshot.builder import Mask, Snapshot, with_cluster
 from crds.workload import ScheduledReason, WorkloadState
+from machinery.types.api import WorkloadAffinity
 from tests.controller.make import (
     CLUSTER,
     NOW,

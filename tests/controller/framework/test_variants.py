@@ -17,7 +17,6 @@ from controller.framework.profile import Profile
 from controller.framework.room import needed, vary
 from controller.framework.status import SUCCESS
 from controller.framework.variants import Variant
-from controller.model.objects import Toleration
 from controller.model.podtemplate import skeleton
 from controller.model.unit import WorkloadInfo
 from controller.planner.problem import Problem
@@ -25,6 +24,7 @@ from controller.scheduling.batch import decide_set
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.scheduling.steps import at_once
+from machinery.types.taints import Toleration
 from tests.controller.make import NOW, builder, cluster, info, snapshot, verdicts
 
 

@@ -14,14 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.eventhandlers import known
-from controller.model.objects import (
-    ClusterStatus,
-    DisplacedShare,
-    MovementSpec,
-    ShareBlocked,
-    Workload,
-)
+from controller.model.objects import ClusterStatus, Workload
 from controller.model.unit import workload_info
+from machinery.types.api import DisplacedShare, Movement, ShareBlocked
 from machinery.types.budget import amount
 from tests.controller.make import workload
 
@@ -83,7 +78,7 @@ def test_budgets_of_every_form_are_read() -> None:
     }
     found = told(movement=given)
     assert not found.fault
-    assert found.spec.movement == MovementSpec(
+    assert found.spec.movement == Movement(
         "25%", 1, 10, False, rebalance_after="2026-11-23T10:00:00Z"
     )
 

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.model.objects import ClusterShare, OrdinalRange, Workload
+from controller.model.objects import ClusterShare, Workload
 from controller.model.ordinals import ordinals_of
 from controller.model.unit import workload_info
+from machinery.types.api import OrdinalRange
 from tests.controller import make
 
 

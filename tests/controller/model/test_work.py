@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.model.objects import LeavingShare
 from controller.model.work import Work
+from machinery.types.api import LeavingShare
 
 SHARES = {"m1": 2, "m2": 1, "m3": 1}
 

@@ -22,7 +22,7 @@ from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadpolicy.objects import WorkloadPolicy
-from controller.model.objects import ClusterLimit, ClusterShare, Workload
+from controller.model.objects import ClusterShare, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.hints import Hints
 from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, SchedulingQueue
@@ -31,6 +31,7 @@ from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
 from controller.scheduling.steps import at_once
 from crds.names import ANNOTATION_COST, LABEL_POLICY
+from machinery.types.api import ClusterLimit
 from machinery.types.metadata import Key
 from tests.controller import make
 from tests.controller.make import NOW, REQUIRED, ZONE, flush

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from controller.features.workloadgroup.feature import _helps
 from controller.framework.events import Action
-from controller.model.objects import NodeGroup
 from controller.model.room import roomier
 from controller.queue.events import of_cluster
+from machinery.types.api import NodeGroup
 from tests.controller.make import cluster
 
 HTTP = "hostport/TCP/80"

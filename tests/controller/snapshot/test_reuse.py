@@ -18,7 +18,6 @@ from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework.interface import CycleState
 from controller.model.load import Load
-from controller.model.objects import Toleration
 from controller.model.place import Place
 from controller.plugins.clusterresources import NAME
 from controller.scheduling.decision import Decision
@@ -26,6 +25,7 @@ from controller.snapshot.columns import DerivedColumns, Ints
 from controller.snapshot.inflight import MOST_PLACES
 from controller.snapshot.snapshot import Snapshot
 from machinery.types import hostports
+from machinery.types.taints import Toleration
 from tests.controller.features.workloadgroup.ganging import Yard, group, member
 from tests.controller.make import builder, cluster, info
 from tests.examples import examples

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from controller.model.load import Load
-from controller.model.objects import MemberCluster, Toleration
+from controller.model.objects import MemberCluster
 from controller.model.place import Place
 from controller.snapshot import encode
 from controller.snapshot.builder import (
@@ -24,6 +24,7 @@ from controller.snapshot.builder import (
     with_clusters,
 )
 from controller.snapshot.inflight import InFlight
+from machinery.types.taints import Toleration
 from tests.controller.make import CLUSTER, ZONE, builder, cluster, snapshot
 from tests.controller.scheduling.test_decide_properties import NAMES, arrays, clusters, node_groups
 from tests.examples import examples

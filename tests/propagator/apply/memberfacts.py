@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from machinery.overrides.images import ImageRule
 from machinery.overrides.variables import ClusterFacts
+from machinery.types.api import ImageRule
 from propagator.apply.render import MemberFacts
 
 

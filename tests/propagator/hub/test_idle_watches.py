@@ -13,12 +13,13 @@ import pytest
 from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
 from machinery.api.resources import Resource
 from machinery.tasks import SLICE
+from machinery.types.api import Placement
 from machinery.types.metadata import Meta
 from machinery.types.written_clusters import digest
 from propagator.hub.idle_watches import FEW, IdleKinds
 from propagator.hub.workloads import clusters_of, touches
 from propagator.members.noted_kinds import without_kinds
-from propagator.types.workload import MOST_KINDS, Placement, Workload, WorkloadStatus
+from propagator.types.workload import MOST_KINDS, Workload, WorkloadStatus
 from tests.propagator.stage import MakeStage, Stage, configmap, settled
 from tests.propagator.waits import until
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
 from machinery.api.verbs import ServerHistory
 from machinery.clock import SystemClock
+from machinery.types.api import Placement
 from machinery.types.memory_budget import BudgetShare
 from machinery.types.written_clusters import MOST, MemberRecord, digest
 from propagator.hub.workload_metadata import (
@@ -26,7 +27,7 @@ from propagator.members.kinds import USUAL_KINDS
 from propagator.members.noted_kinds import first_kinds, needed_kinds, writable_kinds
 from propagator.removal.finalizer import Finalizer
 from propagator.shares import ShareTable
-from propagator.types.workload import Placement, Workload, workload_of
+from propagator.types.workload import Workload, workload_of
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?", fullmatch=True)
 

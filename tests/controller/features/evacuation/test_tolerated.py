@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from controller.features.evacuation.taints import tolerated
-from controller.model.objects import Taint, Toleration
+from machinery.types.taints import Taint, Toleration
 
 TAINT = Taint(key="k", effect="NoExecute")
 

@@ -13,11 +13,12 @@ from controller.features.reservation.compiled import Reserved, compile_reservati
 from controller.features.reservation.feature import Reservations as Feature
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.objects import Reservation
-from controller.model.objects import ReservedShare, Workload
+from controller.model.objects import Workload
 from controller.model.placed import placed_key
 from controller.model.unit import WorkloadInfo
 from controller.plugins.prioritysort import PrioritySort
 from controller.snapshot.amounts import ResourceAmounts, amounts_of
+from machinery.types.api import ReservedShare
 from machinery.types.metadata import OwnerReference
 from tests.controller import make
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from controller.features.reservation.ledger import ReservationLedger
-from controller.model.objects import ReservedShare, Workload
+from controller.model.objects import Workload
+from machinery.types.api import ReservedShare
 from tests.controller.features.reservation.reservations import NS, Hall, owner, reservation
 from tests.examples import examples
 

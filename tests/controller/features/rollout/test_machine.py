@@ -10,8 +10,8 @@ import pytest
 
 from controller.features.rollout.machine import RolloutCluster, RolloutView
 from controller.features.rollout.status import condition_of, revisions_of
-from controller.model.rollout import RolloutApproval, RolloutStatus, RolloutWave
 from crds.fields.rollout import MOST_WAVES
+from machinery.types.api import RolloutApproval, RolloutStatus, RolloutWave
 from tests.controller.features.rollout.road import BEGINNING, NEW, NEWER, OLD, Road
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from controller.features.rollout.machine import RolloutStep
-from controller.model.rollout import Rollout, RolloutApproval, RolloutStatus, RolloutWave
 from crds.fields.rollout import BACK
+from machinery.types.api import Rollout, RolloutApproval, RolloutStatus, RolloutWave
 from machinery.types.budget import amount
 from tests.controller.features.rollout.road import BEGINNING, OLD, Road
 from tests.examples import examples

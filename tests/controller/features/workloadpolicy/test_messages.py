@@ -106,25 +106,34 @@ def test_the_policy_was_deleted_under_a_workload_that_runs(wanted: int, pending:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"topologyKey": ""}, "spec.topologyKey: name a label of MemberClusters"),
-        ({"labelSelector": None}, "spec.labelSelector: say which Workloads count"),
-        ({"allocationPolicy": []}, "spec.allocationPolicy: name at least one domain"),
+        ({"topologyKey": ""}, "spec.topologyKey: String should have at least 1 character, not ''"),
+        ({"labelSelector": None}, "spec.labelSelector: Input should be an object"),
+        (
+            {"allocationPolicy": []},
+            "spec.allocationPolicy: List should have at least 1 item after validation, not 0",
+        ),
         (
             {"allocationPolicy": [{"name": "host", "replicas": 1}] * 2},
-            "spec.allocationPolicy: host stands there twice",
+            "spec.allocationPolicy: only one element with name host",
         ),
         (
             {"allocationPolicy": [{"name": "host", "replicas": -1}]},
-            "spec.allocationPolicy: replicas must not be negative",
+            "spec.allocationPolicy[0].replicas: Input should be greater than or equal to 0, not -1",
         ),
         (
             {"allocationType": "require"},
-            "spec.allocationType: 'require' is none of Required, Preferred",
+            "spec.allocationType: Input should be 'Required' or 'Preferred', not 'require'",
         ),
-        ({"allocationMethod": "Fair"}, "spec.allocationMethod: Fair is none of Fill, Balance"),
+        (
+            {"allocationMethod": "Fair"},
+            "spec.allocationMethod: Input should be 'Fill' or 'Balance', not 'Fair'",
+        ),
         (
             {"scheduleStrategy": "Fill"},
-            "spec.scheduleStrategy: is another name of allocationMethod, and differs from it",
+            (
+                "spec.scheduleStrategy: is another name of allocationMethod: give one of the two, "
+                "or the same for both"
+            ),
         ),
     ],
 )

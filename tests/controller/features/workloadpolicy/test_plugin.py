@@ -186,8 +186,11 @@ def test_a_policy_that_is_not_there_or_makes_no_sense_keeps_things_as_they_are()
     [
         ({"labelSelector": None}, "spec.labelSelector"),
         ({"allocationPolicy": []}, "spec.allocationPolicy"),
-        ({"allocationPolicy": [{"name": "a", "replicas": 1}] * 2}, "a stands there twice"),
-        ({"allocationPolicy": [{"name": "a", "replicas": -1}]}, "must not be negative"),
+        ({"allocationPolicy": [{"name": "a", "replicas": 1}] * 2}, "only one element with name a"),
+        (
+            {"allocationPolicy": [{"name": "a", "replicas": -1}]},
+            "spec.allocationPolicy[0].replicas",
+        ),
         ({"allocationType": "require"}, "spec.allocationType"),
         ({"allocationMethod": "Fair"}, "spec.allocationMethod"),
         ({"scheduleStrategy": "Fill"}, "spec.scheduleStrategy"),

@@ -20,7 +20,7 @@ from controller.features.workloadquota.answers import book
 from controller.features.workloadquota.compiled import compile_quota
 from controller.features.workloadquota.objects import WorkloadQuota
 from controller.features.workloadquota.usage import Usage
-from controller.model.objects import ReservedShare
+from controller.model.objects import reserved_shares
 from controller.model.unit import WorkloadInfo, workload_info
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
@@ -53,7 +53,7 @@ def place(info: WorkloadInfo, bound: PlacementIndex) -> Decision:
 
 def written(decision: Decision) -> WorkloadInfo:
     """The unit as its status says it afterwards."""
-    shares = ReservedShare.read(decision.fields.get("reservations") or [])
+    shares = reserved_shares(decision.fields.get("reservations") or [])
     return replace(decision.workload, present=decision.placements, reservations=shares)
 
 

@@ -451,7 +451,7 @@ def test_a_spread_that_makes_no_sense_keeps_what_there_is():
     held = decided(info(replicas=6, present={"a1": 2, "c1": 2}), rules, roomy("a1"), roomy("c1"))
     assert shares(held) == {"a1": 2, "c1": 2}
     assert held.reason is ScheduledReason.INVALID_SPREAD
-    assert "the percentages make 110%" in held.message
+    assert "the percents of maxReplicas must add up to 100%" in held.message
 
 
 @pytest.mark.proves("W1")

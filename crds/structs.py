@@ -1,0 +1,175 @@
+"""From the models to msgspec structs: how the processes read what is stored, declared once.
+
+A struct has the fields of its model, by the same names, and checks types alone: unknown fields are
+ignored, an enumeration is text, and text that may be missing is empty. A selector and a time may be
+missing, too: without one all is selected, and nothing is known of the time. A condition stays as it
+is stored, since its list is written back whole. Left out are the kinds, of which each process reads
+its own part, and what may hold fields of any name: a struct would drop them. A struct that has
+methods is written by hand, in the module that `WRITTEN` names; the tests compare its fields with
+those that would be generated.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from crds.base import Condition, Kind, Model
+from crds.definition import KINDS
+
+WRITTEN = {
+    "LabelSelector": "machinery.types.selectors",
+    "Requirement": "machinery.types.selectors",
+    "SelectorTerm": "machinery.types.selectors",
+    "Taint": "machinery.types.taints",
+    "Toleration": "machinery.types.taints",
+}
+"""Structs with methods, by their names, and the modules that declare them."""
+_LONG = "_during_scheduling_ignored_during_execution"
+_TEXT = "str | None"
+_SCALARS = frozenset({"str", "int", "bool", "None"})
+
+HEADER = '''# Generated from the models in `crds`; `make crds` writes it.
+"""The parts of all kinds as they are stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+'''
+BASE = """class Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    pass
+"""
+_WIDTH = 100
+
+
+def module() -> str:
+    """Return the text of the module: each struct below those that it consists of."""
+    models = dict.fromkeys(part for kind in KINDS for part in _parts(kind))
+    names = {model.__name__ for model in models}
+    imports = "".join(
+        f"from {source} import {', '.join(sorted(n for n in names if WRITTEN.get(n) == source))}\n"
+        for source in sorted({WRITTEN[name] for name in names & WRITTEN.keys()})
+    )
+    own = (_struct(model) for model in models if model.__name__ not in WRITTEN)
+    return f"{HEADER}{imports}\n\n{BASE}\n\n" + "\n\n\n".join(own) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """A field of a struct: its type and its default as source text; required without a default."""
+
+    name: str
+    kind: str
+    default: str
+    stored: str
+    """Its name in JSON, where that is not the name in camel case; else empty."""
+
+    def __str__(self) -> str:
+        default = self.default
+        if self.stored:
+            given = {"": "", "[]": "default_factory=list, "}.get(default, f"default={default}, ")
+            default = f'msgspec.field({given}name="{self.stored}")'
+        line = f"    {self.name}: {self.kind}{default and f' = {default}'}"
+        call, _, inner = line.partition("(")
+        fits = len(line) <= _WIDTH  # the formatter's
+        return line if fits else f"{call}(\n        {inner.removesuffix(')')}\n    )"
+
+
+def fields(model: type[Model]) -> list[StructField]:
+    """Return the fields of a model's struct; the required ones come first."""
+    found = (_field(name, field) for name, field in model.model_fields.items())
+    return sorted(found, key=lambda each: bool(each.default))
+
+
+def _parts(model: type[Model]) -> Iterator[type[Model]]:
+    """Yield the models that have a struct: those that one consists of, and then itself."""
+    if model.__name__ not in WRITTEN:
+        for part in _consists_of(model):
+            yield from _parts(part)
+    if model is not Condition and not issubclass(model, Kind) and not _open(model):
+        yield model
+
+
+def _open(model: type[Model]) -> bool:
+    """Whether it may hold fields of any name, at any depth."""
+    allowed = model.model_config.get("extra") == "allow"
+    return allowed or any(map(_open, _consists_of(model)))
+
+
+def _consists_of(model: type[Model]) -> Iterator[type[Model]]:
+    for field in model.model_fields.values():
+        yield from _models(field.annotation)
+
+
+def _models(annotation: Any) -> Iterator[type[Model]]:
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _struct(model: type[Model]) -> str:
+    told = fields(model)
+    scalar = all(set(each.kind.split(" | ")) <= _SCALARS for each in told)
+    head = f"class {model.__name__}(Part, frozen=True{', gc=False' if scalar else ''}):"
+    return "\n".join([head, *map(str, told)])
+
+
+def _field(name: str, field: FieldInfo) -> StructField:
+    kind = "datetime" if datetime in field.metadata else _type(field.annotation)
+    short = name.removesuffix(_LONG)
+    stored = field.alias or ""
+    return StructField(
+        short,
+        "str" if kind == _TEXT else kind,
+        _default(field, kind),
+        "" if stored == _camel(short) else stored,
+    )
+
+
+def _camel(name: str) -> str:
+    """Return the name by which msgspec encodes a field."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others)) + "_" * name.endswith("_")
+
+
+def _type(annotation: Any) -> str:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return "datetime" if datetime in args[1:] else _type(args[0])
+    if origin in (Union, types.UnionType):
+        return " | ".join(dict.fromkeys(map(_type, args)))
+    if origin in (list, dict):
+        return f"{origin.__name__}[{', '.join(map(_type, args))}]"
+    if annotation is Condition:
+        return "dict[str, Any]"
+    if origin is Literal or (isinstance(annotation, type) and issubclass(annotation, Enum)):
+        return "str"
+    if annotation is Any or annotation is type(None):
+        return "Any" if annotation is Any else "None"
+    return str(annotation.__name__)
+
+
+def _default(field: FieldInfo, kind: str) -> str:
+    if field.is_required():
+        is_time = (field.json_schema_extra or {}) == {"format": "date-time"} and kind == "str"
+        return '""' if is_time else {"LabelSelector": "LabelSelector()"}.get(kind, "")
+    value = field.get_default(call_default_factory=True)
+    if value is None:
+        return '""' if kind == _TEXT else "None"
+    if isinstance(value, Model):
+        return f"{type(value).__name__}()"
+    if isinstance(value, list) and value:
+        return f"msgspec.field(default_factory=lambda: {json.dumps(value)})"
+    return json.dumps(value) if isinstance(value, str) else repr(value)

@@ -1,0 +1,760 @@
+# Generated from the models in `crds`; `make crds` writes it.
+"""The parts of all kinds as they are stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from machinery.types.selectors import LabelSelector, SelectorTerm
+from machinery.types.taints import Taint, Toleration
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    pass
+
+
+class SecretReference(Part, frozen=True, gc=False):
+    name: str
+    namespace: str = "stowage-system"
+
+
+class ClusterEndpoint(Part, frozen=True, gc=False):
+    server: str
+    certificate_authority_data: str = ""
+
+
+class ClusterTaint(Part, frozen=True, gc=False):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NamespaceRule(Part, frozen=True):
+    allow: list[str] = msgspec.field(default_factory=lambda: ["*"])
+
+
+class ImageRule(Part, frozen=True, gc=False):
+    from_: str = msgspec.field(name="from")
+    to: str
+
+
+class MemberClusterSpec(Part, frozen=True):
+    secret_ref: SecretReference | None = None
+    endpoint: ClusterEndpoint | None = None
+    taints: list[ClusterTaint] = []
+    unschedulable: bool = False
+    virtual: bool = False
+    namespaces: NamespaceRule = NamespaceRule()
+    allowed_kinds: list[str] = []
+    images: list[ImageRule] = []
+    max_allocatable: dict[str, str | int] = {}
+    provider: str = ""
+    version: str = ""
+    former_names: list[str] = []
+
+
+class EvacuationCause(Part, frozen=True, gc=False):
+    name: str
+    since: str = ""
+
+
+class BlockedWorkload(Part, frozen=True, gc=False):
+    namespace: str
+    name: str
+    reason: str = ""
+    message: str = ""
+
+
+class Evacuation(Part, frozen=True):
+    causes: list[EvacuationCause] = []
+    dwells_until: str = ""
+    dwell_seconds: int = 0
+    units: int = 0
+    left: int = 0
+    workloads: int = 0
+    blocked: list[BlockedWorkload] = []
+
+
+class NodeGroup(Part, frozen=True):
+    count: int
+    labels: dict[str, str] = {}
+    taints: list[Taint] = []
+    free: dict[str, str | int] = {}
+
+
+class CapacitySummary(Part, frozen=True, gc=False):
+    cpu: str = ""
+    memory: str = ""
+
+
+class Capacity(Part, frozen=True):
+    nodes: int = 0
+    allocatable: dict[str, str | int] = {}
+    requested: dict[str, str | int] = {}
+    summary: CapacitySummary | None = None
+
+
+class MemberNamespaces(Part, frozen=True):
+    given: list[str] | None = None
+    refused: list[str] = []
+
+
+class HeldWorkload(Part, frozen=True, gc=False):
+    namespace: str
+    name: str
+    uid: str
+    objects: int
+    claims: int = 0
+
+
+class HeldSweep(Part, frozen=True):
+    count: int
+    workloads: list[HeldWorkload] = []
+
+
+class Reliability(Part, frozen=True, gc=False):
+    ready_percent: int
+
+
+class MemberClusterStatus(Part, frozen=True):
+    observed_generation: int | None = None
+    conditions: list[dict[str, Any]] = []
+    evacuation: Evacuation | None = None
+    cluster_id: str = msgspec.field(default="", name="clusterID")
+    cluster_uid: str = msgspec.field(default="", name="clusterUID")
+    cluster_set: str = ""
+    version: str = ""
+    provider: str = ""
+    node_groups: list[NodeGroup] = []
+    capacity: Capacity | None = None
+    namespaces: MemberNamespaces | None = None
+    sweep_held: HeldSweep | None = None
+    latency_milliseconds: int | None = None
+    reliability: Reliability | None = None
+
+
+class WorkloadQuotaSpec(Part, frozen=True):
+    hard: dict[str, str | int]
+
+
+class LeftAmounts(Part, frozen=True):
+    workload: str
+    uid: str
+    amounts: dict[str, str | int]
+
+
+class ClaimedShare(Part, frozen=True, gc=False):
+    cluster: str
+    replicas: int
+
+
+class Claim(Part, frozen=True):
+    workload: str
+    uid: str
+    holder: str
+    placements: list[ClaimedShare] = []
+    time: str = ""
+
+
+class WorkloadQuotaStatus(Part, frozen=True):
+    observed_generation: int | None = None
+    conditions: list[dict[str, Any]] = []
+    hard: dict[str, str | int] = {}
+    used: dict[str, str | int] = {}
+    left: list[LeftAmounts] = []
+    claims: list[Claim] = []
+
+
+class Allocation(Part, frozen=True, gc=False):
+    name: str
+    replicas: int
+
+
+class WorkloadPolicySpec(Part, frozen=True):
+    topology_key: str
+    allocation_policy: list[Allocation]
+    label_selector: LabelSelector = LabelSelector()
+    allocation_type: str = "Preferred"
+    allocation_method: str = ""
+    schedule_strategy: str = ""
+
+
+class Allocated(Part, frozen=True, gc=False):
+    name: str
+    replicas: int
+    desired: int
+
+
+class WorkloadPolicyStatus(Part, frozen=True):
+    observed_generation: int | None = None
+    conditions: list[dict[str, Any]] = []
+    allocated: list[Allocated] = []
+    summary: str = ""
+    workloads: int | None = None
+    claims: list[Claim] = []
+
+
+class DistributionWeight(Part, frozen=True):
+    weight: int
+    cluster_selector: LabelSelector = LabelSelector()
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+
+
+class SpreadConstraint(Part, frozen=True, gc=False):
+    topology_key: str
+    min_domains: int | None = None
+    max_domains: int | None = None
+
+
+class TargetCluster(Part, frozen=True, gc=False):
+    name: str
+    namespace: str = ""
+
+
+class RequiredClusterTerms(Part, frozen=True):
+    cluster_selector_terms: list[SelectorTerm]
+
+
+class PreferredClusterTerm(Part, frozen=True):
+    weight: int
+    preference: SelectorTerm
+
+
+class ClusterAffinity(Part, frozen=True):
+    required: RequiredClusterTerms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredClusterTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class WorkloadAffinityTerm(Part, frozen=True):
+    topology_key: str
+    label_selector: LabelSelector = LabelSelector()
+
+
+class PreferredWorkloadTerm(Part, frozen=True):
+    weight: int
+    workload_affinity_term: WorkloadAffinityTerm
+
+
+class WorkloadAffinity(Part, frozen=True):
+    required: list[WorkloadAffinityTerm] = msgspec.field(
+        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredWorkloadTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class OwnerObject(Part, frozen=True, gc=False):
+    name: str
+    api_version: str = ""
+    kind: str = "Workload"
+    namespace: str = ""
+    uid: str = ""
+
+
+class OwnerController(Part, frozen=True, gc=False):
+    kind: str
+    name: str
+    api_version: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class Owner(Part, frozen=True):
+    object: OwnerObject | None = None
+    controller: OwnerController | None = None
+    label_selector: LabelSelector | None = None
+
+
+class Placement(Part, frozen=True, gc=False):
+    cluster: str
+    replicas: int
+    completions: int | None = None
+
+
+class PlacementRule(Part, frozen=True):
+    rule: str
+    numbers: dict[str, int] = {}
+    name: str = ""
+
+
+class PlacementStep(Part, frozen=True):
+    units: int
+    time: str = ""
+    cause: str = ""
+    name: str = ""
+    because: list[PlacementRule] = []
+
+
+class PlacementReasons(Part, frozen=True):
+    cluster: str
+    steps: list[PlacementStep] = []
+
+
+class ReasonCount(Part, frozen=True, gc=False):
+    rule: str
+    clusters: int
+    units: int
+
+
+class PlacementMove(Part, frozen=True):
+    cluster: str
+    before: int | None = msgspec.field(default=None, name="from")
+    now: int | None = msgspec.field(default=None, name="to")
+    because: list[PlacementRule] = []
+
+
+class UntoldMoves(Part, frozen=True, gc=False):
+    clusters: int
+    came: int = 0
+    went: int = 0
+
+
+class PlacementChange(Part, frozen=True):
+    cause: str
+    time: str = ""
+    name: str = ""
+    desired: int = 0
+    assigned: int = 0
+    moves: list[PlacementMove] = []
+    more: UntoldMoves | None = None
+    id: str = ""
+
+
+class DecisionReference(Part, frozen=True, gc=False):
+    hash: str
+    time: str = ""
+    id: str = ""
+
+
+class CurrentOwner(Part, frozen=True, gc=False):
+    namespace: str
+    name: str
+    uid: str
+    cluster: str
+    replicas: int
+    kind: str = "Workload"
+
+
+class ReservationStatus(Part, frozen=True):
+    observed_generation: int | None = None
+    desired: int | None = None
+    assigned: int | None = None
+    pending: int | None = None
+    placements: list[Placement] = []
+    reasons: list[PlacementReasons] = []
+    reason_counts: list[ReasonCount] = []
+    history: list[PlacementChange] = []
+    cluster_summary: str = ""
+    plugins: dict[str, dict[str, Any]] = {}
+    decision: DecisionReference | None = None
+    phase: str = ""
+    cluster_name: str = ""
+    allocatable: dict[str, str | int] = {}
+    allocated: dict[str, str | int] = {}
+    current_owners: list[CurrentOwner] = []
+    owners: int | None = None
+    conditions: list[dict[str, Any]] = []
+
+
+class Topology(Part, frozen=True, gc=False):
+    topology_key: str
+    mode: str = "Required"
+
+
+class WorkloadGroupSpec(Part, frozen=True):
+    min_member: int
+    min_resources: dict[str, str | int] = {}
+    schedule_timeout_seconds: int | None = None
+    topology: Topology | None = None
+
+
+class Released(Part, frozen=True, gc=False):
+    name: str
+    uid: str
+    decision: str
+
+
+class WorkloadGroupStatus(Part, frozen=True):
+    observed_generation: int | None = None
+    phase: str = ""
+    workloads: int | None = None
+    desired: int | None = None
+    scheduled: int | None = None
+    waiting: int | None = None
+    running: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    schedule_start_time: str = ""
+    quorum_time: str = ""
+    gate: str = ""
+    decisions: dict[str, str] = {}
+    retained: dict[str, dict[str, int]] = {}
+    released: list[Released] = []
+    failures: int | None = None
+    retry_time: str = ""
+    last_failure_time: str = ""
+    conditions: list[dict[str, Any]] = []
+
+
+class ConnectionResource(Part, frozen=True, gc=False):
+    name: str
+    secret_name: str = ""
+
+
+class OverrideTarget(Part, frozen=True, gc=False):
+    kind: str
+    name: str
+
+
+class JsonPatchOperation(Part, frozen=True):
+    op: str
+    path: str
+    value: Any = None
+
+
+class ClusterOverride(Part, frozen=True):
+    name: str
+    cluster_selector: LabelSelector = LabelSelector()
+    target: OverrideTarget | None = None
+    patch: dict[str, Any] | None = None
+    json_patch: list[JsonPatchOperation] | None = None
+
+
+class Movement(Part, frozen=True, gc=False):
+    max_surge: int | str | None = None
+    max_unavailable: int | str | None = None
+    min_ready_seconds: int = 0
+    returns: bool = True
+    data: str = "Hold"
+    rebalance_after: str = ""
+
+
+class RolloutWave(Part, frozen=True):
+    name: str
+    cluster_selector: LabelSelector = LabelSelector()
+    max_concurrent: int | str = 1
+    soak_seconds: int = 0
+    approval: bool = False
+
+
+class RolloutApproval(Part, frozen=True, gc=False):
+    revision: str
+    wave: str
+
+
+class Rollout(Part, frozen=True):
+    waves: list[RolloutWave]
+    min_ready_seconds: int = 0
+    progress_deadline_seconds: int = 600
+    on_failure: str = "Pause"
+    paused: bool = False
+    approvals: list[RolloutApproval] = []
+    aborted: str = ""
+    retry_after: datetime | None = None
+
+
+class Publish(Part, frozen=True):
+    cluster_decision: bool = False
+    placement_decision: bool = False
+    labels: list[str] = []
+
+
+class ObservedGenerations(Part, frozen=True, gc=False):
+    controller: int | None = None
+    propagator: int | None = None
+
+
+class DeletionCost(Part, frozen=True, gc=False):
+    cost: int
+    replicas: int
+
+
+class OverriddenCluster(Part, frozen=True):
+    name: str
+    deletion_costs: list[DeletionCost] = []
+
+
+class Override(Part, frozen=True):
+    name: str = ""
+    patch: Any = None
+    clusters: list[OverriddenCluster] = []
+
+
+class ReservedShare(Part, frozen=True, gc=False):
+    namespace: str
+    name: str
+    uid: str
+    cluster: str
+    replicas: int
+
+
+class LeavingShare(Part, frozen=True, gc=False):
+    cluster: str
+    replicas: int
+    replaced: int = 0
+    completions: int = 0
+    cause: str = ""
+    name: str = ""
+    since: str = ""
+
+
+class OrdinalRange(Part, frozen=True, gc=False):
+    cluster: str
+    start: int
+
+
+class DisplacedShare(Part, frozen=True, gc=False):
+    cluster: str
+    replicas: int
+    cause: str = ""
+    time: str = ""
+
+
+class ClusterReference(Part, frozen=True, gc=False):
+    name: str
+    api_version: str = "stowage.dev/v1alpha1"
+    kind: str = "MemberCluster"
+
+
+class ShareEnd(Part, frozen=True, gc=False):
+    result: str
+    time: str = ""
+    object: str = ""
+    message: str = ""
+
+
+class ShareBlocked(Part, frozen=True, gc=False):
+    reason: str
+    message: str = ""
+
+
+class ClusterShare(Part, frozen=True):
+    name: str
+    replicas: int = 0
+    scheduled: int = 0
+    capacity_version: int | None = None
+    current: int = 0
+    finished: int = 0
+    completed: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    ready: int = 0
+    available: int | None = None
+    unschedulable: int = 0
+    unschedulable_since: str = ""
+    updated: int = 0
+    outdated: int | None = None
+    observed_generation: int | None = None
+    revision: str = ""
+    state: str = "Pending"
+    message: str = ""
+    reason: str = ""
+    health: str = ""
+    ended: ShareEnd | None = None
+    blocked: ShareBlocked | None = None
+    start: int | None = None
+    load_balancer: dict[str, Any] | None = None
+
+
+class PolicyReference(Part, frozen=True, gc=False):
+    name: str
+
+
+class ClusterLimit(Part, frozen=True):
+    cluster: str
+    replicas: int
+    until: datetime
+    hold_seconds: int
+    doubted: bool = False
+
+
+class Footprint(Part, frozen=True, gc=False):
+    clusters: str = ""
+    kinds: str = ""
+
+
+class KeptObject(Part, frozen=True, gc=False):
+    cluster: str
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+class DriftedField(Part, frozen=True, gc=False):
+    path: str
+    hub: str = ""
+    member: str = ""
+    manager: str = ""
+
+
+class DriftedObject(Part, frozen=True):
+    cluster: str
+    kind: str
+    name: str
+    state: str
+    namespace: str = ""
+    paths: list[DriftedField] = []
+    since: str = ""
+
+
+class Dependency(Part, frozen=True, gc=False):
+    kind: str
+    name: str
+    state: str
+    message: str = ""
+
+
+class WaveStatus(Part, frozen=True):
+    name: str
+    clusters: int = 0
+    healthy: int = 0
+    updating: list[str] = []
+    failed: list[str] = []
+    deferred: list[str] = []
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+
+
+class ClusterUpdate(Part, frozen=True):
+    cluster: str
+    start_time: datetime | None = None
+    ready_time: datetime | None = None
+    failed_time: datetime | None = None
+
+
+class RolloutStatus(Part, frozen=True):
+    phase: str
+    revision: str
+    stable: str = ""
+    wave: str = ""
+    waves: list[WaveStatus] = []
+    updates: list[ClusterUpdate] = []
+    message: str = ""
+
+
+class RevisionException(Part, frozen=True):
+    revision: str
+    clusters: list[str]
+
+
+class ReviewVerdict(Part, frozen=True, gc=False):
+    generation: int
+    refusal: str = ""
+
+
+class WorkloadStatus(Part, frozen=True):
+    observed_generation: int | None = None
+    desired: int | None = None
+    assigned: int | None = None
+    pending: int | None = None
+    placements: list[Placement] = []
+    reasons: list[PlacementReasons] = []
+    reason_counts: list[ReasonCount] = []
+    history: list[PlacementChange] = []
+    cluster_summary: str = ""
+    plugins: dict[str, dict[str, Any]] = {}
+    decision: DecisionReference | None = None
+    observed: ObservedGenerations | None = None
+    state: str = ""
+    ready: int | None = None
+    ready_summary: str = ""
+    selector: str = ""
+    overrides: list[Override] = []
+    reservations: list[ReservedShare] = []
+    leaving: list[LeavingShare] = []
+    ordinals: list[OrdinalRange] = []
+    completed: int | None = None
+    displaced: list[DisplacedShare] = []
+    rebalanced: str = ""
+    cluster_ref: ClusterReference | None = None
+    clusters: list[ClusterShare] = []
+    service_external_ip: str = msgspec.field(default="", name="serviceExternalIP")
+    policy_ref: PolicyReference | None = None
+    limits: list[ClusterLimit] = []
+    footprint: Footprint | None = None
+    kept: list[KeptObject] = []
+    drift: list[DriftedObject] = []
+    dependencies: list[Dependency] = []
+    rollout: RolloutStatus | None = None
+    revisions: list[RevisionException] = []
+    review: ReviewVerdict | None = None
+    conditions: list[dict[str, Any]] = []
+
+
+class TargetReference(Part, frozen=True, gc=False):
+    api_version: str
+    kind: str
+    name: str
+
+
+class PatchMetadata(Part, frozen=True):
+    labels: dict[str, str | None] = {}
+    annotations: dict[str, str | None] = {}
+
+
+class Patch(Part, frozen=True):
+    metadata: PatchMetadata | None = None
+    spec: dict[str, Any] | None = None
+
+
+class Subset(Part, frozen=True):
+    name: str
+    required_node_selector_term: SelectorTerm | None = None
+    required_cluster_selector_term: SelectorTerm | None = None
+    preferred_node_selector_terms: list[PreferredClusterTerm] = []
+    tolerations: list[Toleration] = []
+    max_replicas: int | str | None = None
+    patch: Patch | None = None
+
+
+class Adaptive(Part, frozen=True, gc=False):
+    reschedule_critical_seconds: int | None = None
+    disable_simulation_schedule: bool = False
+
+
+class ScheduleStrategy(Part, frozen=True):
+    type: str = "Fixed"
+    adaptive: Adaptive | None = None
+
+
+class WorkloadSpreadSpec(Part, frozen=True):
+    target_ref: TargetReference
+    subsets: list[Subset]
+    schedule_strategy: ScheduleStrategy = ScheduleStrategy()
+
+
+class SubsetStatus(Part, frozen=True):
+    name: str
+    replicas: int = 0
+    missing_replicas: int = 0
+    creating_pods: dict[str, str] = {}
+    deleting_pods: dict[str, str] = {}
+    stuck_pods: dict[str, str] = {}
+    deletion_cost: int = 0
+    conditions: list[dict[str, Any]] = []
+
+
+class WorkloadSpreadStatus(Part, frozen=True):
+    observed_generation: int | None = None
+    conditions: list[dict[str, Any]] = []
+    subset_statuses: list[SubsetStatus] = []
+    summary: str = ""
+
+
+class ClusterDecisionSpec(Part, frozen=True):
+    labels: list[str] = []
+
+
+class ClusterDecisionStatus(Part, frozen=True):
+    observed_generation: int | None = None
+    decisions: list[dict[str, str]] = []
+    conditions: list[dict[str, Any]] = []
