@@ -22,6 +22,11 @@ def test_a_struct_with_methods_has_the_fields_of_its_model(name: str) -> None:
     }
 
 
+def test_no_two_models_share_the_name_of_a_struct() -> None:
+    declared = [line for line in structs.module().splitlines() if line.startswith("class ")]
+    assert len({line.partition("(")[0] for line in declared}) == len(declared)
+
+
 def test_what_a_process_does_not_know_is_ignored_and_what_is_missing_has_its_default() -> None:
     found = msgspec.convert(
         {"taints": [{"key": "a", "effect": "NoExecute", "since": "long"}], "younger": 1},

@@ -101,7 +101,7 @@ SPREAD = {
         "targetRef": {
             "apiVersion": "stowage.dev/v1alpha1",
             "kind": "Workload",
-            "name": "WorkloadSpread",
+            "name": "workloadspread",
         },
         "subsets": [{"name": "all"}],
     },
@@ -262,19 +262,19 @@ async def test_a_kind_whose_controller_is_switched_off_says_so(config: Path, kin
     stage.hub.put(WORKLOAD_SPREADS, SPREAD)
     settings = {"plugins": {"Prices": Prices}, "controller_plugins": f"*,-{kind}"}
     async with stage.configured(config, **settings):
-        stage.workload("WorkloadPolicy", labels={LABEL_POLICY: "even"})
-        stage.workload("WorkloadSpread")
+        stage.workload("workloadpolicy", labels={LABEL_POLICY: "even"})
+        stage.workload("workloadspread")
         stage.workload("plain")
         await stage.until(lambda: stage.placed("plain"))
-        other = {"WorkloadPolicy": "WorkloadSpread", "WorkloadSpread": "WorkloadPolicy"}[kind]
+        other = {"WorkloadPolicy": "workloadspread", "WorkloadSpread": "workloadpolicy"}[kind]
         await stage.until(lambda: stage.placed(other))
-        await stage.until(lambda: "--controller-plugins" in stage.says(kind)[2])
-        assert stage.placed(kind) == {}
-        status, _, message = stage.says(kind)
+        await stage.until(lambda: "--controller-plugins" in stage.says(kind.lower())[2])
+        assert stage.placed(kind.lower()) == {}
+        status, _, message = stage.says(kind.lower())
         assert status == "False"
         assert f"takes no units: the controller of plugin {kind} is switched off" in message
     async with stage.configured(config, plugins={"Prices": Prices}, identity="two"):
-        await stage.until(lambda: stage.placed(kind))
+        await stage.until(lambda: stage.placed(kind.lower()))
 
 
 @pytest.mark.proves("E14", "N4")

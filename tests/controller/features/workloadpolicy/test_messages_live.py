@@ -235,26 +235,27 @@ async def test_from_a_hundred_thousand_to_none(world: World) -> None:
         assert (status["clusterSummary"], status["pending"]) == ("", 0)
 
 
+VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "type": (
         {"allocationType": "require"},
-        "spec.allocationType: 'require' is none of Required, Preferred",
+        "spec.allocationType: Input should be 'Required' or 'Preferred', not 'require'",
     ),
     "text": (
         {"allocationPolicy": [{"name": "host", "replicas": "3"}]},
-        "spec.allocationPolicy[0].replicas: Expected `int`, got `str`",
+        "spec.allocationPolicy[0].replicas: Input should be a valid integer, not '3'",
     ),
     "domains": (
         {"allocationPolicy": None},
-        "spec.allocationPolicy: name at least one domain",
+        "spec.allocationPolicy: Field required",
     ),
     "selector": (
         {"labelSelector": None},
-        "spec.labelSelector: say which Workloads count",
+        "spec.labelSelector: Field required",
     ),
     "value": (
         {"allocationPolicy": [{"name": "no value", "replicas": 3}]},
-        "spec.allocationPolicy: 'no value' is no value of a label",
+        f"spec.allocationPolicy[0].name: String should match pattern '{VALUE}', not 'no value'",
     ),
 }
 """By the name of the policy and of its Workload: what is wrong with it, and the words for that."""
