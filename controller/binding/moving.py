@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from controller.cache.renames import renamed, with_names
-from controller.model.moving import lacking, moment_of, ready_by_cluster
+from controller.model.moving import lacking, ready_by_cluster
 from controller.model.objects import Workload
 from controller.model.placed import is_workload
 from controller.scheduling.decision import Decision
@@ -17,7 +17,7 @@ from crds.fields.movement import MovedData, MovingReason
 from crds.fields.why import ChangeCause
 from crds.workload import EventReason, WorkloadCondition
 from machinery import metrics
-from machinery.clock import timestamp
+from machinery.clock import stored_time, timestamp
 from machinery.types import conditions
 from machinery.types.api import DisplacedShare, LeavingShare
 
@@ -211,7 +211,7 @@ def _going(
         said = shares[cluster].message if cluster in shares else ""
         part = f"{placed - missing[cluster]} of {placed} ready on {cluster}"
         parts.append(f"{part} ({said})" if said else part)
-    moments = [at for each in going if (at := moment_of(each.since)) is not None]
+    moments = [at for each in going if (at := stored_time(each.since)) is not None]
     late = timedelta(seconds=NOT_READY_SECONDS)
     stands = bool(moments) and decision.time - max(moments) >= late
     reason = MovingReason.NOT_READY_THERE if stands else MovingReason.MOVING

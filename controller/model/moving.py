@@ -11,7 +11,7 @@ from datetime import datetime
 
 from controller.model.objects import ClusterShare, Workload
 from crds.fields.shares import ShareState
-from machinery.clock import parse_timestamp
+from machinery.clock import stored_time
 from machinery.types.api import DisplacedShare, LeavingShare, Movement
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.budget import amount
@@ -81,7 +81,7 @@ class MovingState:
     def rebalance_due(self) -> datetime | None:
         """Return from when on a rebalance is due that has not been made; None for none."""
         asked = self.spec.rebalance_after
-        return None if not asked or asked == self.rebalanced else moment_of(asked)
+        return None if not asked or asked == self.rebalanced else stored_time(asked)
 
     def rebalance_asked(self, now: datetime) -> bool:
         due = self.rebalance_due
@@ -147,11 +147,3 @@ def _surplus(workload: Workload, present: Mapping[str, int]) -> dict[str, int]:
         if more > 0:
             found[share.name] = more
     return found
-
-
-def moment_of(text: str) -> datetime | None:
-    """Return the moment of a stored time; None where it is none."""
-    try:
-        return parse_timestamp(text)
-    except ValueError:
-        return None

@@ -16,10 +16,10 @@ from controller.features.reservation.objects import Reservation, ReservationSpec
 from controller.features.reservation.placed import ENDED, as_workload
 from controller.features.spec import checked_spec
 from controller.model.load import Load
-from controller.model.moving import moment_of
 from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo, workload_info
 from crds.names import SYSTEM_NAMESPACE
+from machinery.clock import stored_time
 from machinery.types import durations
 from machinery.types.api import Owner
 from machinery.types.metadata import Key
@@ -112,7 +112,7 @@ def _end(spec: ReservationSpec, created: str) -> datetime | None:
     if spec.expires:
         return datetime.fromisoformat(spec.expires)
     # An object that was read from a file has no time of creation.
-    begin, held = moment_of(created), durations.parse(spec.ttl)
+    begin, held = stored_time(created), durations.parse(spec.ttl)
     return begin + held if begin and held else None
 
 
