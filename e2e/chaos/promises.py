@@ -184,6 +184,11 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
     secrets = {_key(s): s["data"] for s in await stage.lists("hub", "secret")}
     for key in [key for key in wanted if _waits_for_an_edit(found[key])]:
         await churn.edited(key)  # as a person would who reads the message
+    for member in MEMBERS:
+        waits = any(_waits_for(found[key], member) for key in wanted)
+        if waits and (held := await stage.held(member)):
+            churn.forgotten |= held
+            await stage.sweep(member)  # so would a person who reads that one
     for key, wish in wanted.items():
         if wish.mode == "Taken":
             _refused(found[key])
@@ -487,6 +492,12 @@ def _waits_for_an_edit(workload: Mapping[str, Any]) -> bool:
     told = [each["message"] for each in workload["status"].get("clusters", ())]
     told += [each["message"] for each in workload["status"].get("conditions", ())]
     return any("an edit of the Workload decides" in each for each in told)
+
+
+def _waits_for(workload: Mapping[str, Any], member: str) -> bool:
+    """Return whether replicas wait for what the member may run of one that the hub forgot."""
+    told = [each["message"] for each in workload["status"].get("clusters", ())]
+    return any("wait until they are gone from" in each and member in each for each in told)
 
 
 async def until_held(check: Any, seconds: float) -> None:
