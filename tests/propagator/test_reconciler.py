@@ -161,7 +161,7 @@ async def test_what_runs_at_most_once_goes_from_a_cluster_made_again_once_all_of
         "gates": SimpleNamespace(
             verdict=lambda _: APPLY, removal_pending=lambda *_: False, starting=lambda _: False
         ),
-        "revisions": Revisions(cast("ApiClient", None)),
+        "revisions": Revisions(cast("ApiClient", None), ShareTable()),
         "inventory": SimpleNamespace(wait_listed=does("list")),
         "shares": SimpleNamespace(lower=does("lower"), stays=lambda *_: did.append("stays")),
         "guard": SimpleNamespace(note=lambda *_: None, kept=does("guard", answer=4)),
@@ -172,6 +172,8 @@ async def test_what_runs_at_most_once_goes_from_a_cluster_made_again_once_all_of
     }
     context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m3", mark=Mark())
-    await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
+    await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
+        session, workload.metadata.key
+    )
     assert ("lower" in did) == (placed == 5)
     assert ("stays" in did) == (placed == 4)

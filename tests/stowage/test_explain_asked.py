@@ -29,6 +29,15 @@ def as_stored(member: dict[str, Any]) -> dict[str, Any]:
     return {**member, "status": {**member["status"], "nodeGroups": groups, "capacity": capacity}}
 
 
+OTHERS = (
+    "workloadpolicies",
+    "workloadspreads",
+    "workloadgroups",
+    "workloadquotas",
+    "reservations",
+)
+
+
 class Hub:
     """One cluster, one Workload on it; what `faults` names is answered by that code."""
 
@@ -40,7 +49,7 @@ class Hub:
         self.lists = {
             "workloads": [there],
             "memberclusters": [as_stored(cluster(name)) for name in "ab"],
-            "workloadpolicies": [],
+            **{kind: [] for kind in OTHERS},
         }
 
     def answer(self, path: str, query: dict[str, list[str]]) -> Answer:
