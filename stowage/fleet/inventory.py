@@ -7,6 +7,7 @@ Objects of a hub have been admitted already and are only read; those of files go
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -74,8 +75,10 @@ def of_hub(api: ObjectReader) -> PlanInputs:
         for each in api.each(WORKLOADS, dict[str, Any]):
             found.add(known(msgspec.convert(each, Workload)), each)
         for kind in admission.Kinds(catalogue.features()):
-            for known_as in api.each(kind.resource, kind.type_):
-                found.objects[kind.resource.kind, known_as.metadata.key] = known_as
+            theirs = kind.resource.group != GROUP  # of a package whose kind may not be served
+            with suppress(NotFound) if theirs else nullcontext():
+                for known_as in api.each(kind.resource, kind.type_):
+                    found.objects[kind.resource.kind, known_as.metadata.key] = known_as
     except NotFound as e:
         raise ConfigurationError(
             f"the hub does not know the kinds of {GROUP}: run stowage install first"

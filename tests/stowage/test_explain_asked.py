@@ -35,6 +35,7 @@ OTHERS = (
     "workloadgroups",
     "workloadquotas",
     "reservations",
+    "clusterdecisions",
 )
 
 
