@@ -54,6 +54,8 @@ class Workers:
         self._own = WeakValueDictionary[str, asyncio.Lock]()
         self._idle: list[_Worker] = []
         self._working: set[_Worker] = set()
+        self._killed: list[_Worker] = []
+        """Those whose end is not seen yet."""
         self._decoder = msgspec.json.Decoder(DecisionAnswer)
 
     async def ask(self, request: DecisionRequest, caller: str = "") -> tuple[dict[str, Any], int]:
@@ -86,13 +88,13 @@ class Workers:
             async with asyncio.timeout(self.seconds):
                 answer = await self._asked(worker, request)
         except TimeoutError as e:
-            worker.kill()
+            self._kill(worker)
             raise TookTooLong(f"it takes longer than {self.seconds:g} s") from e
         except (OSError, asyncio.IncompleteReadError) as e:
-            worker.kill()
+            self._kill(worker)
             raise TookTooLong("the process that computes it ended") from e
         except BaseException:
-            worker.kill()  # in the middle of an answer
+            self._kill(worker)  # in the middle of an answer
             raise
         else:
             self._idle.append(worker)
@@ -113,13 +115,22 @@ class Workers:
     async def warm(self) -> None:
         """Begin one process, so that the first request need not wait for its imports."""
         worker = _Worker()
-        with suppress(OSError):
+        try:
             await worker.start(self._command)
-            self._idle.append(worker)
+        except OSError:
+            return
+        except BaseException:
+            self._kill(worker)
+            raise
+        self._idle.append(worker)
+
+    def _kill(self, worker: _Worker) -> None:
+        worker.kill()
+        self._killed = [each for each in (*self._killed, worker) if each.running]
 
     async def close(self) -> None:
         """End all processes."""
-        for each in (*self._idle, *self._working):
+        for each in (*self._idle, *self._working, *self._killed):
             each.kill()
             await each.gone()
 
@@ -129,18 +140,22 @@ class _Worker:
 
     def __init__(self) -> None:
         self.revision = -1
+        self._beginning: asyncio.Task[asyncio.subprocess.Process] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self, command: tuple[str, ...]) -> None:
         if self._process is None or self._process.returncode is not None:
-            self.revision = -1
+            self.revision, self._process = -1, None
             pipe = asyncio.subprocess.PIPE
-            self._process = await asyncio.create_subprocess_exec(
+            begins = asyncio.create_subprocess_exec(
                 *command,
                 stdin=pipe,
                 stdout=pipe,
                 start_new_session=True,  # an interrupt of the terminal is for the page alone
             )
+            self._beginning = asyncio.create_task(begins)
+            # Who is cancelled meanwhile leaves a process that `gone` ends as any other.
+            self._process = await asyncio.shield(self._beginning)
 
     async def exchange(self, data: bytes) -> bytes:
         """Send a request and return the answer. Raises OSError, IncompleteReadError."""
@@ -154,10 +169,19 @@ class _Worker:
         head = await process.stdout.readexactly(LENGTH)
         return await process.stdout.readexactly(int.from_bytes(head, "big"))
 
+    @property
+    def running(self) -> bool:
+        begun = self._process
+        return self._beginning is not None if begun is None else begun.returncode is None
+
     def kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
     async def gone(self) -> None:
-        if self._process is not None:
-            await self._process.wait()
+        """Return once the process has ended, and end one that has begun meanwhile."""
+        if self._beginning is not None:
+            with suppress(OSError):
+                self._process = await self._beginning
+                self.kill()
+                await self._process.wait()

@@ -80,6 +80,28 @@ async def test_a_request_waits_no_longer_than_it_may(patience: float, tmp_path: 
     await made.close()
 
 
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 30])
+@pytest.mark.parametrize("warm", [True, False])
+async def test_whoever_is_cancelled_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, warm: bool, turns: int
+) -> None:
+    made, begun = workers(0, tmp_path / "go"), list[asyncio.subprocess.Process]()
+    begin = asyncio.create_subprocess_exec
+
+    async def noted(*command: str, **how: Any) -> asyncio.subprocess.Process:
+        begun.append(await begin(*command, **how))
+        return begun[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    asking = asyncio.create_task(made.warm() if warm else made.ask(DecisionRequest("shop")))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    await made.close()
+    assert all(each.returncode is not None for each in begun)
+
+
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in pairwise("abcdefghi")
 )
