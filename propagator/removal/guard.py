@@ -26,6 +26,7 @@ from crds.fields.why import ChangeCause
 from machinery.kinds.readiness import available_in, counts_of
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
+from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import main_object, owned
@@ -122,14 +123,20 @@ class Guard:
         own = self._seen(workload, main, member)
         elsewhere = counted.standing_in - min(own.standing_in, target)
         goal = max(sum(workload.placements.values()), workload.wanted - workload.status.pending)
-        keeps = least(
-            target=target,
-            present=own.present,
-            ready=own.ready,
-            elsewhere=elsewhere + self._going_later(workload, main, member),
-            goal=goal - workload.unavailable,
-            ordered=main.profile.ordered,
-        )
+
+        def keeping(later: int) -> int:
+            return least(
+                target=target,
+                present=own.present,
+                ready=own.ready,
+                elsewhere=elsewhere + later,
+                goal=goal - workload.unavailable,
+                ordered=main.profile.ordered,
+            )
+
+        keeps = keeping(0)
+        if keeps > target:  # else no other member is looked at
+            keeps = keeping(self._going_later(workload, main, member))
         last = member not in workload.placements and elsewhere >= goal
         keeps, why = self._by_budgets(workload, member, main, own.present, keeps, last=last)
         left = self._once.left(workload, member)
@@ -145,10 +152,13 @@ class Guard:
 
         What runs at most once has no successors yet. If each member counted on none of the others
         that it leaves, none of them would be lowered; the later ones do not count on this one.
+        Another scheduler says nothing in `leaving`, so all are looked at that have, or may have,
+        something of it.
         """
         if not workload.at_most_once:
             return 0
-        later = (name for name in workload.leaving if name > member)
+        sent = record_of(workload).names(self._registry.names)
+        later = (n for n in {*workload.placements, *workload.leaving, *sent} if n > member)
         beyond = ((self._seen(workload, main, n).ready, workload.shares.get(n, 0)) for n in later)
         return sum(max(ready - target, 0) for ready, target in beyond)
 

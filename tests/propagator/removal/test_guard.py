@@ -111,7 +111,9 @@ class Fleet:
 
         context: Any = SimpleNamespace(
             clock=self.clock,
-            registry=SimpleNamespace(get=self.session, on_change=listen),
+            registry=SimpleNamespace(
+                get=self.session, on_change=listen, names=lambda: sorted(self.ready)
+            ),
             clusters=SimpleNamespace(get=lambda _key: None, add_handler=lambda _handler: None),
         )
         no: Any = SimpleNamespace()
@@ -189,6 +191,20 @@ async def test_no_more_lacks_than_may(unavailable: int | str, kept: int | None) 
     workload = placed({"maxUnavailable": unavailable}, m1=2, m2=3)
     found = await fleet.guard().kept(workload, "m1")
     assert (found and found.replicas) == kept
+
+
+@pytest.mark.proves("M51")
+async def test_what_another_scheduler_takes_away_at_most_once_is_lowered_on_one_member_first() -> (
+    None
+):
+    """Its successors on m1 wait for both, and it says of none that it leaves."""
+    fleet = Fleet(FakeClock(), {"m1": 2, "m2": 2, "m3": 2}, present=2)
+    workload = placed({"maxSurge": 0}, m1=4, m2=1)
+    workload.metadata.annotations["stowage.dev/clusters"] = "m1,m2,m3"
+    guard = fleet.guard()
+    assert await guard.kept(workload, "m2") is None
+    kept = await guard.kept(workload, "m3")
+    assert (kept and kept.replicas) == 1
 
 
 @pytest.mark.proves("M10")
