@@ -1,8 +1,4 @@
-"""Explanations of plugins: what would lift a refusal, and what a plugin tells in the status.
-
-Plugins are asked for words on demand, never in a pass. A refusal of a plugin that does not explain
-itself is quoted with the plugin's name.
-"""
+"""Explanations of plugins, made on demand: what would lift a refusal, and status fields."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 
 NAMED = 3
-"""A sentence lists up to this many names, and counts the others."""
+"""Names that a sentence lists. It counts the others."""
 
 
 class NoteKind(Enum):
@@ -42,9 +38,10 @@ class NoteKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One obstacle or remedy. `number` counts clusters; replicas for the remedies Room and Quota.
+    """An obstacle or a remedy.
 
-    `name` is the plugin, object or resource that it is about.
+    `number` counts clusters, or replicas for the remedies Room and Quota. `name` is the plugin,
+    object or resource.
     """
 
     kind: NoteKind
@@ -63,12 +60,14 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """Replicas of a Workload that found no cluster.
+    """Replicas of a Workload that found no cluster. Arrays have one entry per cluster.
 
-    `reason` is that of the condition, `state` is what the plugins of the pass left, with the plan
-    where replicas were divided. Arrays have one entry a cluster: `feasible` are those that nothing
-    refuses, `held` the replicas that they hold, `room` those that they can hold in all. `why`
-    returns what made a row's number.
+    Args:
+        state: that of the pass, with the plan if replicas were divided.
+        feasible: refused by no plugin.
+        held: the replicas on each cluster.
+        room: the replicas that fit on each cluster in all.
+        why: returns the rules that made a row's number.
     """
 
     workload: WorkloadInfo
@@ -81,16 +80,15 @@ class Shortage:
     room: Ints
     why: Reasons
     _kinds: dict[int, set[RuleKind]] = field(default_factory=dict, repr=False, compare=False)
-    """The rules behind each number, cached: several plugins ask about all clusters."""
+    """Cached, because several plugins read it."""
 
     @property
     def tight(self) -> Mask:
-        """The clusters that hold as many replicas as they can."""
         mask: Mask = self.held >= self.room
         return mask
 
     def made_by(self, kind: RuleKind) -> Mask:
-        """Return the clusters whose number that rule had a part in."""
+        """Return the clusters whose number a rule of that kind contributed to."""
         if not self._kinds:
             rows = np.flatnonzero(self.held).tolist()
             self._kinds.update({row: {each.kind for each in self.why(row)} for row in rows})
@@ -102,7 +100,7 @@ class Shortage:
         return sorted(self.snapshot.names[row] for row in np.flatnonzero(rows).tolist())
 
     def space(self, rows: Mask) -> str:
-        """Return `, with room for 4`: the replicas that clusters could take, where counted."""
+        """Return `, with room for 4`; empty if room is not counted or there is none."""
         info = self.workload
         fits = room(info, self.snapshot, variants=variants_of(self.state))[rows]
         if not info.counted or not info.request or (fits >= UNLIMITED).any() or not fits.any():
@@ -114,7 +112,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A bound that keeps clusters that nothing refuses from taking more replicas."""
+    """A bound that keeps feasible clusters from taking more replicas."""
 
     kind: NoteKind
     rows: Mask
@@ -123,7 +121,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class PassView:
-    """The view of plugins at one moment; `feasible` is None until clusters are filtered."""
+    """The input of plugins at one moment. `feasible` is None before Filter."""
 
     workload: WorkloadInfo
     snapshot: Snapshot
@@ -131,37 +129,29 @@ class PassView:
 
 
 class Explainer(Plugin, Protocol):
-    """A plugin with words of its own. Each method is optional, see `method_of`."""
+    """A plugin with explanations. Each method is optional, see `method_of`."""
 
     def cure(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
-        """Return what to change so that the plugin no longer refuses these clusters so.
+        """Return the change that lifts this refusal, as a noun phrase.
 
-        By `code` and `args` of the refusal, which are the plugin's own, and never by its text. A
-        noun phrase; empty where that would not help by itself. Without the method the plugin is
-        quoted with its name.
+        Reads `code` and `args`, never the text. Empty if it does not help by itself. Without the
+        method the refusal is quoted.
         """
         ...
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Return what would help beside lifting a refusal, such as a larger quota, by itself.
-
-        Nothing where the plugin is not what replicas lack.
-        """
+        """Return remedies other than lifting a refusal, such as a larger quota."""
         ...
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Return the bounds that keep clusters that nothing refuses from taking more replicas.
+        """Return the bounds that keep feasible clusters from taking more.
 
-        Of all that hold for a cluster the first counts; plugins are asked in their order at Assign.
-        More room does not help a cluster that a plugin stops.
+        The first one for a cluster counts. More room does not help a stopped cluster.
         """
         ...
 
     def where(self, shortage: Shortage, rows: Mask) -> str:
-        """Return the larger things that clusters belong to, such as regions; empty for none.
-
-        The text stands in brackets behind the clusters' names.
-        """
+        """Return what the clusters belong to, such as regions, to be put in brackets."""
         ...
 
     def shortfall(
@@ -169,25 +159,20 @@ class Explainer(Plugin, Protocol):
     ) -> Sequence[str]:
         """Return phrases for the condition, such as `2 clusters are at the maxReplicas of …`.
 
-        Called in the pass at Assign, where replicas stay without a cluster, with the arguments of
-        `bound`: what the plugin's bounds keep out of the plan.
+        Called at Assign if replicas stay pending.
         """
         ...
 
     def changes(self, before: PassView, after: PassView) -> Sequence[str]:
-        """Return a hook's changes without a subject: `gave back 2 cpu on member-a`.
-
-        Without the method the two views are compared.
-        """
+        """Return a hook's changes without a subject, such as `gave back 2 cpu on member-a`."""
         ...
 
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
     ) -> tuple[str, str] | None:
-        """Return the cause of this change of shares, as one word (`Rescheduled`) and its object.
+        """Return the cause of this change of shares: a word (`Rescheduled`) and its object.
 
-        Called right before the write, where nothing of the Workload itself was edited; None where
-        another cause moved the replicas.
+        Called before the write if the spec was not edited. None for another cause.
         """
         ...
 
@@ -197,13 +182,12 @@ R = TypeVar("R")
 
 
 def method_of(plugin: Plugin, method: Callable[Concatenate[Any, P], R]) -> Callable[P, R] | None:
-    """Return that method of an `Explainer`, as the plugin has it; None where it has none."""
     return getattr(plugin, method.__name__, None)
 
 
 @runtime_checkable
 class TellsStatus(Plugin, Protocol):
-    """A plugin that comes with Stowage, for which the Workload's status has fields."""
+    """A plugin of Stowage with fields in the Workload's status."""
 
     def status_fields(
         self,
@@ -212,17 +196,17 @@ class TellsStatus(Plugin, Protocol):
         snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """Return the fields by their JSON names, as they shall be stored; None removes one.
+        """Return the fields by their JSON names; None removes one.
 
-        A pure function of its arguments: after a restart it returns the same. When a change of one
-        of them changes the result, the plugin calls `Handle.look` to have the status written.
+        Pure, with the same result after a restart. After a change of its input the plugin calls
+        `Handle.look`.
         """
         ...
 
 
 @runtime_checkable
 class TellsOwnStatus(Plugin, Protocol):
-    """A plugin of any package with something to tell below `status.plugins.<its name>`."""
+    """A plugin of any package with a field in `status.plugins`."""
 
     def own_status(
         self,
@@ -231,16 +215,15 @@ class TellsOwnStatus(Plugin, Protocol):
         snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """Return an object of JSON values, of 4 KiB at most; an empty one for nothing.
+        """Return an object of JSON values, at most 4 KiB; empty for none. Pure.
 
-        Pure like `TellsStatus.status_fields`, and written with the placements. An answer that is
-        too large, or no JSON, is logged as the plugin's fault, and nothing of it is written.
+        An answer that is too large or not JSON is logged as a fault and not written.
         """
         ...
 
 
 def either(names: Sequence[str], word: str = "or") -> str:
-    """Return `a`, `a or b`, `a, b or c`; beyond `NAMED` some names and how many others."""
+    """Return `a`, `a or b`, `a, b or c`, or `a, b or 4 others`."""
     if len(names) > NAMED:
         shown = ", ".join(names[: NAMED - 1])
         return f"{shown} {word} {len(names) - NAMED + 1} others"
@@ -248,13 +231,13 @@ def either(names: Sequence[str], word: str = "or") -> str:
 
 
 def clusters(rows: Mask, one: str = "", many: str = "") -> str:
-    """Return `1 cluster is`, `3 clusters are`: the number of rows, with a verb in either form."""
+    """Return `1 cluster {one}` or `3 clusters {many}`."""
     number = int(rows.sum())
     return f"1 cluster {one}".rstrip() if number == 1 else f"{number} clusters {many}".rstrip()
 
 
 def full(field: Candidates, plan: Apportionment) -> Mask:
-    """Return the clusters that might take replicas by their weight and whose room a plan fills."""
+    """Return the feasible clusters with a weight whose room the plan fills."""
     meant = field.feasible & (plan.asked.weight > 0)
     mask: Mask = meant & (plan.shares >= plan.asked.room)
     return mask

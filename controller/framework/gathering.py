@@ -1,10 +1,8 @@
-"""Workloads that a plugin wants decided in one pass: all of them, or as many as it says, or none.
+"""Workloads that a plugin wants decided in one pass, all or nothing.
 
-A plugin that is a `GroupScheduling` says which Workloads belong together. The scheduler decides
-them one after the other over one snapshot, each seeing the room that those before it took, and the
-plugin judges the result. The plugin may try several ways (`Attempt`), and the first that it accepts
-is taken. So a set takes room as a whole or not at all, and no half of it waits for room that
-another half holds.
+The members are decided in order over one snapshot, each seeing the room that earlier ones took. The
+plugin judges the result, and may try several ways (`Attempt`). A group never holds room with one
+half while it waits for room for the other.
 """
 
 from __future__ import annotations
@@ -25,31 +23,25 @@ from crds.workload import ScheduledReason
 from machinery.types.metadata import Key
 
 Withdrawn: TypeAlias = Mapping[Key, Mapping[str, int]]
-"""By member, the part of its present shares that it keeps."""
+"""By member, the present shares that it keeps."""
 
 
 class TrialResult(Enum):
-    """The outcome of an attempt."""
-
     PLACE = "Place"
-    """All members that found a cluster are placed."""
     WAIT = "Wait"
-    """The placements are held, in the cache alone, until the plugin allows them."""
+    """The placements stay in the cache until the plugin allows them."""
     REFUSE = "Refuse"
-    """No member is placed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathering:
-    """The Workloads that are decided in one pass.
+    """A group for one pass.
 
     Args:
-        key: what gathers them, such as the namespace and name of an object.
-        members: the Workloads, the one asked about among them, in the order in which they are
-            decided.
-        refusal: why none of them is tried, in the plugin's words; None where they are.
-        withdrawn: with a refusal, the members whose present shares are taken back, and what of
-            these they keep.
+        key: that of the group's object.
+        members: in the order of decision, including the one asked about.
+        refusal: why the group is not tried; None if it is.
+        withdrawn: of a refused group, the members that lose shares, and what they keep.
         about: the plugin's own.
     """
 
@@ -64,9 +56,9 @@ class Gathering:
 class Attempt:
     """One way to place the members.
 
-    During the attempt the plugin's own points find it under the plugin's name in the data of each
-    pass. Around the write of a member that is not placed they find the Gathering there. `order` are
-    members in another order, before those that it leaves out; `told` is the plugin's own.
+    Each pass has it in its data under the plugin's name; at the points around the write of a member
+    that is not placed, the Gathering. Members missing in `order` come last. `told` is the plugin's
+    own.
     """
 
     order: tuple[Key, ...] = ()
@@ -75,16 +67,13 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The decision on one member in an attempt.
+    """The decision on one member in an attempt. Masks have shape (n,).
 
     Args:
-        info: the member, with its present shares.
-        placements: the shares that it would have.
-        desired: its replicas that are wanted, over all clusters.
-        reason: that of the condition, were it alone.
-        message: what its condition would say.
-        feasible: the clusters that nothing refuses, shape (n,).
-        crowded: those that only a lack of room refuses, shape (n,).
+        desired: the replicas wanted over all clusters.
+        reason: that of the condition if the member were alone.
+        feasible: refused by no plugin.
+        crowded: refused only for insufficient room.
     """
 
     workload: WorkloadInfo
@@ -104,10 +93,10 @@ class Trial:
 class GroupDecision:
     """The plugin's verdict on an attempt.
 
-    `status` says why the set waits (for `seconds` from now on) or is refused: its reasons become
-    the conditions' messages. `withdrawn` are members of a refused set whose present shares are
-    taken back, with the part that they keep; all others keep theirs. `late` is the message of a set
-    that has waited for too long.
+    Args:
+        status: why the group is refused or waits. Its reasons become messages.
+        withdrawn: as in `Gathering`.
+        late: the message of a group that waited too long.
     """
 
     outcome: TrialResult
@@ -121,16 +110,12 @@ PLACE = GroupDecision(TrialResult.PLACE)
 
 @runtime_checkable
 class GroupScheduling(Plugin, Protocol):
-    """A plugin at PreFilter that wants Workloads decided together.
-
-    All but `concluded` are pure: plan, explain and diagnosis call them, too. `info` and `infos` are
-    settled: they contain what else is known of them.
-    """
+    """A plugin at PreFilter that decides Workloads together. Pure except `concluded`."""
 
     def gathering(
         self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
     ) -> Gathering | None:
-        """Return the set that `info` is decided with; None, at next to no cost, if it is alone."""
+        """Return the group of `info`; None if it is alone, which must be cheap."""
         ...
 
     def attempts(
@@ -140,10 +125,7 @@ class GroupScheduling(Plugin, Protocol):
         snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Iterable[Attempt]:
-        """Return the ways to try, the most promising first: at least one, each made on demand.
-
-        `infos` are the members that can be decided now, in their order.
-        """
+        """Return at least one way, the most promising first, each made on demand."""
         ...
 
     def judge(
@@ -154,19 +136,19 @@ class GroupScheduling(Plugin, Protocol):
         bound: PlacementIndex,
         now: datetime,
     ) -> GroupDecision:
-        """Return the verdict. `snapshot` and `bound` are as they were before the attempt.
+        """Return the verdict. `snapshot` and `bound` are from before the attempt.
 
-        The first attempt that is placed is taken; where none is, the best: one that waits, then the
-        one with the most replicas, then the first.
+        The first placed attempt is taken. Otherwise one that waits is best, then the one with the
+        most replicas, then the first.
         """
         ...
 
     def concluded(
         self, gathering: Gathering, verdict: GroupDecision, tried: Sequence[Trial], now: datetime
     ) -> None:
-        """Note what the next leader must know of a decision. Only the leader calls it.
+        """Store what the next leader must know. Only the leader calls it.
 
-        Called right before the decision is counted, with no await between. After a refusal of the
-        whole set, `tried` is empty.
+        Called right before the decision is counted, without an await. `tried` is empty if the whole
+        group was refused.
         """
         ...

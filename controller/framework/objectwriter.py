@@ -1,8 +1,7 @@
-"""Writes objects of one kind that follow from stored ones, on the version that is known.
+"""Writes objects of one kind that follow from other stored objects.
 
-Each request names the version or the UID that it is about, so that one that was decided on an old
-view does nothing; then the object is read again. What the hub answers is what is known from then
-on, before the watch tells it.
+Each request carries the version or UID that it was decided on, so a stale decision has no effect;
+then the object is read again. Answers update the informer ahead of the watch.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ T = TypeVar("T", bound=Object)
 
 
 class ObjectWriter(Generic[T]):
-    """The objects of one kind, for one term of leadership; `stored` is their informer.
+    """The objects of one kind for one term.
 
-    All writes raise TransportError where trying again may help, and LeaseLost.
+    Each write raises LeaseLost, or TransportError if a retry may help.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class ObjectWriter(Generic[T]):
         return self._stored.get(key)
 
     async def create(self, body: Mapping[str, Any], namespace: str) -> T:
-        """Return the object as created. Raises AlreadyExists for one that was not known of."""
+        """Raises AlreadyExists for an object that was not known."""
         kind = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
         metadata = {**body["metadata"], "namespace": namespace}
         made = {**kind, **body, "metadata": metadata}
@@ -55,7 +54,7 @@ class ObjectWriter(Generic[T]):
             raise
 
     async def patch(self, found: T, patch: Mapping[str, Any], *, status: bool = False) -> T:
-        """Patch the object on the version that was read. Raises Conflict for an older one."""
+        """Raises Conflict if the version is out of date."""
         meta = found.metadata
         metadata = {**patch.get("metadata", {}), "resourceVersion": meta.resource_version}
         path = self.resource.path(*meta.key, "status" if status else None)
@@ -66,7 +65,7 @@ class ObjectWriter(Generic[T]):
             raise
 
     async def delete(self, found: T) -> None:
-        """Delete the very object; one that is gone by now is no fault."""
+        """Delete the object by UID. Ignores one that is gone."""
         if found.metadata.deleting:
             return
         self._check()

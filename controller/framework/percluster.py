@@ -1,4 +1,4 @@
-"""Bases for plugins that are written for one cluster at a time; only they pay for the loop."""
+"""Bases for plugins that handle one cluster at a time, at the price of a loop."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from controller.snapshot.snapshot import Snapshot
 
 
 class PerClusterFilter(ABC):
-    """A filter written for one cluster at a time."""
-
     name = ""
     ignored_during_execution = True
 
     @abstractmethod
     def fits(self, info: WorkloadInfo, cluster: MemberCluster) -> str:
-        """Return the reason to refuse the cluster; empty when it will do."""
+        """Return the reason to refuse the cluster; empty if it fits."""
 
     def filter(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
@@ -38,22 +36,20 @@ class PerClusterFilter(ABC):
 
 
 class PerClusterFilterHook(ABC):
-    """A hook before Filter for one cluster at a time: it changes a copy, or refuses it."""
-
     name = ""
 
     @abstractmethod
     def before_filter_one(
         self, info: WorkloadInfo, cluster: MemberCluster
     ) -> MemberCluster | str | None:
-        """Return a changed copy of the cluster, why no new replica may go there, or None."""
+        """Return a changed copy of the cluster, why new replicas may not go there, or None."""
 
     def before_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool]:
-        """Call `before_filter_one` for each cluster; only the changed ones are read again.
+        """Call `before_filter_one` for each cluster.
 
-        Raises TypeError or ValueError for an answer that is none of the three.
+        Raises TypeError or ValueError for a wrong answer.
         """
         changed: list[MemberCluster] = []
         for name, cluster in zip(snapshot.names, snapshot.clusters, strict=True):
@@ -74,13 +70,11 @@ class PerClusterFilterHook(ABC):
 
 
 class PerClusterScoreHook(ABC):
-    """A hook before Score for one cluster at a time: it leaves single clusters out."""
-
     name = ""
 
     @abstractmethod
     def leaves_out(self, info: WorkloadInfo, cluster: MemberCluster) -> bool:
-        """Whether this cluster shall take no new replica. Called for feasible clusters only."""
+        """Whether the cluster takes no new replica. Called for feasible clusters only."""
 
     def before_score(
         self,
@@ -98,13 +92,11 @@ class PerClusterScoreHook(ABC):
 
 
 class PerClusterScore(ABC):
-    """A score written for one cluster at a time."""
-
     name = ""
 
     @abstractmethod
     def score_one(self, info: WorkloadInfo, cluster: MemberCluster) -> int:
-        """Return 0..100, the greater the better."""
+        """Return 0..100, higher is better."""
 
     def score(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex

@@ -1,8 +1,8 @@
-"""The parts of a Workload's status that plugins set, held to what a status can keep.
+"""The parts of a Workload's status that plugins set.
 
-The hub must return the values exactly as they were written: otherwise they would be written again
-and again. So an object has no None (a merge patch removes such a field), no number that JSON cannot
-hold, and a size that leaves room for the placements, which are written with it.
+The hub must return values exactly as written, or they would be written again and again. So there is
+no None (removed by a merge patch), no number outside JSON, and a bounded size that leaves room for
+the placements.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from crds.fields.shares import MOST_PLUGINS
 from machinery.types.bounds import KIB
 
 MOST_BYTES = 4 * KIB
-"""Of what one plugin tells of its own, as JSON."""
+"""Bytes of one plugin's object as JSON."""
 MOST_BYTES_TOGETHER = 16 * KIB
-"""Of what all of them tell of one Workload, as JSON."""
+"""Bytes of all plugins' objects on a Workload as JSON."""
 MOST_DEPTH = 16
 OWN = "plugins"
-"""The field that holds what plugins tell of their own, by their names."""
+"""The field with the plugins' own objects."""
 _INT64 = 2**63
 
 
 def fields_of(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of a plugin. Raises ValueError for one that plugins may not set."""
+    """Raises ValueError for a field that plugins may not set."""
     for name in said:
         if name not in PLUGIN_FIELDS or name == OWN:
             known = ", ".join(sorted(PLUGIN_FIELDS.keys() - {OWN}))
@@ -44,10 +44,7 @@ class PluginStatus:
         self._left = MOST_BYTES_TOGETHER
 
     def add(self, plugin: str, said: Mapping[str, Any]) -> None:
-        """Add what that plugin tells; nothing for an empty object.
-
-        Raises TypeError or ValueError for a value that no status can keep.
-        """
+        """Raises TypeError or ValueError for a value that a status cannot hold."""
         value = _plain(said, MOST_DEPTH)
         if not isinstance(value, dict):
             raise TypeError(f"an object is wanted, found {type(said).__name__}")

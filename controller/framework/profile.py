@@ -28,9 +28,7 @@ PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
     "preBind": interface.PreBind,
     "postBind": interface.PostBind,
 }
-"""The names of the points in the configuration, in the order in which a pass calls them.
-NormalizeScore belongs to its Score plugin and is called right after it; Bind is the one status
-write."""
+"""The points of the configuration, in the order of a pass."""
 
 
 PLUGIN_TIMEOUT = 2.0
@@ -58,28 +56,20 @@ class Profile:
     post_bind: Sequence[interface.PostBind] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
     plugin_timeout: float = PLUGIN_TIMEOUT
-    """Seconds that a plugin may take to answer; 0 for no limit."""
+    """Per call; 0 for no limit."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The names of the plugins at each point that has any, in their order."""
+    """The plugins at each point, in order."""
     plugins: Mapping[str, interface.Plugin] = field(init=False)
-    """Every plugin once, by name."""
     telling: Sequence[explains.TellsStatus] = field(init=False, repr=False)
-    """The plugins whose kinds have fields in the status."""
     telling_own: Sequence[explains.TellsOwnStatus] = field(init=False, repr=False)
-    """The plugins with a field below `status.plugins`."""
     normalizing: Mapping[str, interface.NormalizeScore] = field(init=False, repr=False)
-    """The Score plugins that bring their values into range themselves, by name."""
     bounds: Sequence[interface.Bounds] = field(init=False, repr=False)
-    """The Assign plugins that bound one plan together."""
     assigners: Sequence[interface.Assign] = field(init=False, repr=False)
-    """The Assign plugins that return shares."""
     learning: Sequence[interface.Settle] = field(init=False, repr=False)
-    """The plugins that know more of a Workload than its object says (`Settle`)."""
     gathering: Sequence[GroupScheduling] = field(init=False, repr=False)
-    """The plugins that want Workloads decided together."""
 
     def __post_init__(self) -> None:
-        """Check each plugin's protocols once: an isinstance check costs microseconds."""
+        """Sort plugins by protocol once: an isinstance check costs microseconds."""
         plugins = {plugin.name: plugin for plugin in self.every_plugin()}
         gathers = [p for p in self.pre_filter if isinstance(p, GroupScheduling)]
         found = {
@@ -104,7 +94,7 @@ class Profile:
         weights: Mapping[str, int],
         plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> Profile:
-        """Return a profile of plugins by point; every point is optional but queueSort."""
+        """Return a profile. Only queueSort is required in `enabled`."""
         return Profile(
             scheduler_name=scheduler_name,
             queue_sort=enabled["queueSort"][0],
@@ -128,7 +118,7 @@ class Profile:
         )
 
     def every_plugin(self) -> Iterator[interface.Plugin]:
-        """Yield the plugins of all points; one that serves several points several times."""
+        """Yield the plugins of all points, with repetitions."""
         yield self.queue_sort
         for point in (
             (*self.before_pre_filter, *self.pre_filter, *self.before_filter, *self.filter),
@@ -145,28 +135,22 @@ class Profile:
             yield from point
 
     def refusing(self) -> list[interface.Plugin]:
-        """Return the plugins that can keep replicas from clusters, each once."""
+        """Return the plugins that can keep replicas out, each once."""
         before_write = (*self.reserve, *self.permit, *self.pre_bind)
         found = (*self.pre_filter, *self.filter, *self.deschedule, *self.assign, *before_write)
         return list({plugin.name: plugin for plugin in found}.values())
 
     def hooks(self) -> list[interface.Plugin]:
-        """Return the plugins that change what the others see."""
         return [*self.before_pre_filter, *self.before_filter, *self.before_score]
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfiguration:
-    """Profiles by scheduler name, and whether a Lease is needed.
-
-    `args` are the arguments of plugins as written, by scheduler name and plugin. With
-    `placement_decisions` Workloads that ask for it are published as PlacementDecisions.
-    """
+    """`args` are those of plugins as written, by scheduler name and plugin."""
 
     profiles: Mapping[str, Profile]
     leader_elect: bool = True
     args: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     movement: MovementConfiguration = field(default_factory=MovementConfiguration)
     cluster_profiles: ClusterProfilesConfiguration | None = None
-    """None without that section."""
     placement_decisions: bool = False

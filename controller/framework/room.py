@@ -1,9 +1,7 @@
-"""Room in replicas of one Workload: how many each cluster can hold, and how many it must.
+"""Room in replicas of one Workload: how many each cluster can hold, and must hold.
 
-A replica need not be alike everywhere: a plugin at PreFilter may say what it requests, and what it
-tolerates, on some of the clusters (`vary`). All code that counts room or looks at taints reads
-that. A plugin that lets a cluster hold fewer replicas than fit says so with `cap`, one that lets
-all clusters together hold fewer than are wanted with `limit`.
+A plugin at PreFilter may change a replica on some clusters (`vary`), bound each cluster (`cap`) or
+all together (`limit`). All code that counts room or reads taints uses these.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ from machinery.types import hostports
 
 
 def limit(state: CycleState, most: PlacementLimit) -> None:
-    """Let no more replicas than these have a cluster. Of several limits the least holds.
+    """Bound the replicas on all clusters together. The lowest limit holds.
 
-    A limit must count the present replicas in: it takes nothing away.
+    A limit includes the present replicas: it removes none.
     """
     if state.limit is None or most.units < state.limit.units:
         state.limit = most
@@ -43,7 +41,7 @@ def within(state: CycleState, replicas: int) -> int:
 
 
 def vary(state: CycleState, variants: Sequence[Variant]) -> None:
-    """Add variants of the replica; of two that hold for one cluster the later added counts."""
+    """The variant added last wins on a cluster with several."""
     state.variants = (*variants, *state.variants)
 
 
@@ -52,16 +50,15 @@ def variants_of(state: CycleState) -> Sequence[Variant]:
 
 
 def cap(state: CycleState, most: Callable[[Snapshot], Ints]) -> None:
-    """Let a cluster hold at most so many replicas in all, present ones included, shape (n,).
+    """Bound the replicas on each cluster, including present ones, shape (n,).
 
-    Of several caps the least holds. `most` is called with the snapshot that hooks left.
+    The lowest cap holds. `most` gets the snapshot as hooks left it.
     """
     state.caps = (*state.caps, most)
     state.room = None
 
 
 def without_room(state: CycleState) -> CycleState:
-    """Return the state without the cached room."""
     return replace(state, room=None)
 
 
@@ -71,7 +68,7 @@ def by_variant(
     snapshot: Snapshot,
     value: Callable[[WorkloadInfo | Variant], Ints],
 ) -> Ints:
-    """Return a column, shape (n,): the Workload's value, or a variant's where it holds."""
+    """Return a column, shape (n,): the variant's value, or the Workload's."""
     column = value(info)
     for variant in reversed(variants):
         column = np.where(variant.rows(snapshot), value(variant), column)
@@ -87,7 +84,7 @@ def needed(info: WorkloadInfo) -> int:
 
 
 def room_of(state: CycleState, info: WorkloadInfo, snapshot: Snapshot) -> Ints:
-    """Return the room in all resources, cached in the pass for this replica and snapshot."""
+    """Return the room in all resources, cached for this replica and snapshot."""
     known = state.room
     if known is None or known[0] is not info or known[1] is not snapshot:
         known = state.room = (info, snapshot, _capped(state, info, snapshot))
@@ -109,11 +106,10 @@ def room(
     placed: Callable[[Place], Place] = lambda place: place,
     variants: Sequence[Variant] = (),
 ) -> Ints:
-    """Return the replicas that fit on each cluster, present ones included; in one resource or all.
+    """Return the replicas that fit on each cluster, including present ones, shape (n,).
 
-    Replicas that refuse each other are no more than nodes. `placed` returns the nodes for them, of
-    those that they ask for. Caps of plugins do not count here: `room_of` returns what a cluster may
-    hold.
+    `only` counts one resource. Replicas that exclude each other are bounded by the nodes that
+    `placed` returns. Caps do not count, see `room_of`.
     """
     if not info.counted:
         return np.full(len(snapshot), UNLIMITED, dtype=np.int64)
@@ -135,12 +131,11 @@ def room(
         hostports.is_apart(r) for each in variants for r in each.request
     ):
         most = by_variant(variants, info, snapshot, nodes)
-        for row, replicas in present.items():  # which node is gone moves nothing
+        for row, replicas in present.items():  # a lost node moves nothing
             most[row] = max(most[row], replicas)
         np.minimum(fits, most, out=fits)
     return fits
 
 
 def resources_of(state: CycleState, info: WorkloadInfo) -> list[str]:
-    """Return the resources that a replica requests on any cluster, sorted."""
     return sorted({*info.request, *(r for each in variants_of(state) for r in each.request)})

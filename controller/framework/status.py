@@ -9,7 +9,7 @@ from crds.workload import ScheduledReason
 
 
 class Code(Enum):
-    """The outcomes, as kube-scheduler names them."""
+    """The outcomes, with kube-scheduler's names."""
 
     SUCCESS = "Success"
     UNSCHEDULABLE = "Unschedulable"
@@ -17,16 +17,19 @@ class Code(Enum):
     WAIT = "Wait"
     SKIP = "Skip"
     ERROR = "Error"
-    """A fault of the plugin, as a value where a pass ends with it."""
+    """A fault of the plugin, in a pass that ends with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a cluster, or a Workload as a whole, is refused, and the plugin that refuses it.
+    """Why a plugin refuses a cluster or a whole Workload.
 
-    `text` is for people, and nothing is read off it. `code` and `args` say the same to the plugin:
-    one word of its own, and the names that the text has. `reached` when only a quota stands in the
-    way, `short` when only room does.
+    Args:
+        text: for people; code never parses it.
+        code: the plugin's own word for the reason.
+        args: the names in `text`.
+        reached: only an exhausted quota causes it.
+        short: only insufficient room causes it.
     """
 
     plugin: str
@@ -39,10 +42,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A code, the reasons for it in words, the plugin, and the reason for the condition.
+    """The answer of a plugin.
 
-    `seconds` is the time-out that goes with the code WAIT; `detail` and `args` are `code` and
-    `args` of the `refusal`.
+    `reason` is that of the condition, `seconds` the time-out of WAIT; `detail` and `args` are
+    `code` and `args` of the `refusal`.
     """
 
     code: Code = Code.SUCCESS
@@ -59,7 +62,6 @@ class Status:
 
     @property
     def ok(self) -> bool:
-        """True when the pass goes on."""
         return self.code in (Code.SUCCESS, Code.SKIP)
 
 
@@ -79,5 +81,5 @@ def unschedulable(
 
 
 def wait(plugin: str, *reasons: str, seconds: float) -> Status:
-    """Return Permit's answer for not yet. After so many seconds the decision is void."""
+    """Return Permit's answer to wait. The decision expires after `seconds`."""
     return Status(Code.WAIT, reasons, plugin, ScheduledReason.WAITING_ON_PERMIT, seconds)

@@ -1,11 +1,9 @@
 """The base of controllers that write the statuses of one kind: queue, draft, compare-and-swap.
 
-Changes that come while a status is written go into the next write together, so that a burst costs a
-handful of writes. Every write is a compare-and-swap on the version that was read. On a conflict the
-newer version is read and the status drafted on it; a status that the hub refuses is tried shorter,
-as long as the controller knows how. The Events of a draft are emitted once it is stored. However a
-turn ends, by cancellation too, the controller is told, so that nothing waits for a write that will
-not come.
+Changes during a write are merged into the next one. On a conflict the status is drafted on the
+newer version. A refused status is retried shorter if the controller can. Events follow the write.
+The controller learns the end of every turn, even a cancelled one, so no caller waits for a write
+that never comes.
 """
 
 from __future__ import annotations
@@ -35,24 +33,23 @@ if TYPE_CHECKING:
 
 LOG = logs.get(__name__)
 WRITERS = 16
-"""How many statuses are written at once."""
 RESYNC_SECONDS = 1.0
-"""The least time between two rounds over all objects."""
+"""Seconds between two rounds over all objects."""
 LEAST_WAIT = 0.1
-"""The least seconds until the next draft: two clocks measure them, and never agree in full."""
+"""The least seconds until the next draft: the two clocks that measure them differ slightly."""
 MESSAGE_LIMIT = 4096
 """The longest message of a condition, by the schemas of the kinds."""
 LONGEST_WAIT = 3600.0
-"""Seconds after which an object is drafted again, as the wall clock may have been set."""
+"""Seconds after which an object is drafted again, in case the wall clock was set."""
 
 
 def for_good(error: TransportError) -> bool:
-    """Whether the same write would be refused again: it breaks the schema, or is too large."""
+    """Whether the hub would refuse a retry: it breaks the schema, or is too large."""
     return isinstance(error, Invalid | TooLarge)
 
 
 def answer(done: asyncio.Future[bool], granted: bool | TransportError) -> None:
-    """Answer a decision that waits for a status to be written; the first answer counts."""
+    """Answer a decision that waits for a status. The first answer counts."""
     if done.done():
         return
     if isinstance(granted, bool):
@@ -62,9 +59,9 @@ def answer(done: asyncio.Future[bool], granted: bool | TransportError) -> None:
 
 
 def changed(fields: Mapping[str, Any], status: Any) -> list[str]:
-    """Return the names of the fields that a stored status lacks; empty values are all alike.
+    """Return the fields that the stored status lacks. Empty values are equal.
 
-    Both are read by the struct of the status: in its parts, too, a default may be left out.
+    Both are read through the struct of the status, which may omit defaults.
     """
     given = {name: value for name, value in fields.items() if value}
     wanted = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(given), type(status)))
@@ -81,7 +78,7 @@ def ready_conditions(
     now: datetime,
     waits: Collection[str] = (),
 ) -> list[conditions.Condition]:
-    """Return the condition Ready of a stored object as of now, and `conditions.with_progress`."""
+    """Return the condition Ready as of now, with `conditions.with_progress`."""
     before = stored.status.conditions
     ready = conditions.renewed(
         conditions.among(before, conditions.READY),
@@ -97,13 +94,11 @@ def ready_conditions(
 
 @dataclass(frozen=True, slots=True)
 class StatusEvent:
-    """An Event about the object whose status it stands beside."""
-
     reason: str
     note: str
     warning: bool = False
     clusters: Collection[str] = ()
-    """The clusters that it is about; a single one is what it is related to."""
+    """A single one is the Event's `related` object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +106,11 @@ class Result:
     """A drafted status.
 
     Args:
-        fields: the fields of the status by their JSON names; None writes nothing this time.
+        fields: by their JSON names; None writes nothing.
         events: emitted once the status is stored.
-        requeue_after: the seconds until the next draft, counted from this one.
-        anyway: write even where the object has all of the fields, to compare and swap its version.
-        carry: what the controller needs once the draft is stored, or is not.
+        requeue_after: seconds until the next draft, from this one.
+        anyway: write unchanged fields too, to swap the version.
+        carry: the controller's own, for the end of the turn.
     """
 
     fields: Mapping[str, Any] | None
@@ -129,8 +124,6 @@ T = TypeVar("T", bound=Object)
 
 
 class _Stored(Protocol[T]):
-    """The objects of a kind as they are stored: an informer, as a writer of statuses reads it."""
-
     def get(self, key: Key) -> T | None: ...
 
     def values(self) -> Collection[T]: ...
@@ -139,10 +132,10 @@ class _Stored(Protocol[T]):
 
 
 class StatusWriter(Generic[T]):
-    """Writes the statuses of a kind for one term of leadership; one write for an object at a time.
+    """Writes the statuses of a kind for one term, one write per object at a time.
 
-    A subclass drafts them, on the view of the term's informer. All its methods but `prepare` return
-    at once. `action` is that of its Events.
+    A subclass drafts them. All its methods except `prepare` return at once. `action` is that of its
+    Events.
     """
 
     action = ""
@@ -164,51 +157,48 @@ class StatusWriter(Generic[T]):
         self._everything.set()
 
     async def prepare(self, stored: T) -> None:
-        """Write what must be written before the status."""
+        """Write what must precede the status."""
 
     def draft(self, stored: T) -> Result | None:
-        """Return the status that follows from the stored objects; None leaves the object alone."""
+        """Return the status by the stored objects; None leaves the object alone."""
         raise NotImplementedError
 
     def landed(self, key: Key, result: Result, *, written: bool) -> None:
-        """Called once the draft is stored: `written`, or there already."""
+        """The draft is stored, by this write or before."""
 
     def conflicted(self, key: Key, result: Result) -> None:
-        """Called where another writer was faster; the next draft is made on that one's version."""
+        """Another writer was faster. The next draft reads its version."""
 
     def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
-        """The hub refuses the status; return whether the next draft, at once, is a shorter one."""
+        """The hub refuses the status. Return whether the next draft is shorter."""
         return False
 
     def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
-        """Called where a turn ends with a draft that is not stored, or with an error."""
+        """A turn ended with an error, or a draft that is not stored."""
 
     def forget(self, key: Key) -> None:
-        """Called where an object is gone."""
         self._written.pop(key, None)
 
     def rest(self, key: Key, seconds: float) -> float:
-        """Return the seconds until the last write in this term is so long ago; 0 without one."""
+        """Return seconds until the term's last write is `seconds` old; 0 without one."""
         written = self._written.get(key)
         return 0.0 if written is None else max(written + seconds - self._clock.monotonic(), 0.0)
 
     def resync(self, stored: T) -> None:
-        """Queue an object in a round over all of them."""
         self.add(stored.metadata.key)
 
     def add(self, key: Key, *, after: float = 0.0) -> None:
-        """Bring an object's status up to date, now or within so many seconds."""
+        """Update an object's status now, or within `after` seconds."""
         if after:
             self._queue.add_after(key, after)
         else:
             self._queue.add(key)
 
     def add_all(self) -> None:
-        """Queue all objects soon, a few at a time, as there may be very many."""
+        """Queue all objects, a few at a time."""
         self._everything.set()
 
     def emit(self, about: Meta, event: StatusEvent) -> None:
-        """Record an Event about an object of the kind."""
         self._recorder.event(
             ObjectRef(self._resource.api_version, self._resource.kind, *about.key, about.uid),
             type="Warning" if event.warning else "Normal",
@@ -219,7 +209,7 @@ class StatusWriter(Generic[T]):
         )
 
     async def run(self) -> None:
-        """Write until cancelled; all objects are queued first, for changes while none led."""
+        """Write until cancelled, all objects first: there may be changes from before the term."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._rounds())
@@ -228,9 +218,9 @@ class StatusWriter(Generic[T]):
             self._queue.shut_down()
 
     async def sync(self, key: Key) -> float | None:
-        """Bring one status up to date; return the seconds until the next draft, or None.
+        """Update one status. Return the seconds until the next draft, or None.
 
-        Raises TransportError where trying again may help, and LeaseLost.
+        Raises LeaseLost, or TransportError if a retry may help.
         """
         error: TransportError | None = None
         try:
@@ -289,7 +279,7 @@ class StatusWriter(Generic[T]):
         if written:
             self._written[about.key] = self._clock.monotonic()
         self.landed(about.key, result, written=written)
-        if self._stored.get(about.key) is None:  # it may be gone by now
+        if self._stored.get(about.key) is None:  # it may be gone already
             self._written.pop(about.key, None)
             return None
         for event in result.events:

@@ -1,4 +1,4 @@
-"""What plugins at PreFilter say of a Workload's replicas: what they are, and how many may be."""
+"""Changes that plugins at PreFilter make to a Workload's replicas: form and number."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from machinery.types.taints import Toleration
 class Variant:
     """A replica as it is on some clusters.
 
-    `rows` returns which ones, shape (n,), of a given snapshot, as a hook may have replaced it. The
-    other fields stand for those of the Workload; `tolerations` are of the clusters' own taints.
+    `rows` returns these, shape (n,), of a snapshot that a hook may have replaced. `tolerations` are
+    for the clusters' own taints.
     """
 
     rows: Callable[[Snapshot], Mask]
@@ -25,14 +25,14 @@ class Variant:
     place: Place
     tolerations: tuple[Toleration, ...]
     pod: bytes = b""
-    """The skeleton of its pods, for a patch that is laid over them; as `WorkloadInfo.pod`."""
+    """As `WorkloadInfo.pod`, with a patch laid over it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementLimit:
-    """The replicas of a Workload that may have clusters, all together, present ones included.
+    """The replicas of a Workload that may be placed in all, including present ones.
 
-    `plugin` set the limit, and `reason` is the condition's where fewer are placed than are wanted.
+    `reason` is the condition's if the limit is reached.
     """
 
     units: int

@@ -1,10 +1,8 @@
-"""The waiting Workloads: decisions that a Permit plugin holds back, and until when.
+"""Decisions that a Permit plugin holds back, and until when.
 
-A Permit plugin that answers `wait` is not asked again. The plugin keeps the map that it was given
-(`UsesWaitingWorkloads`) and calls `allow` or `reject` when it knows; a decision without an answer
-by its deadline counts as rejected. The map only keeps the answers: the scheduler, which the queue
-hands the key to, writes the decision or gives back what was reserved for it. A map serves one term
-of leadership. The scheduler's own view of it is `controller.binding.waiting.WaitingSets`.
+A plugin that answers `wait` later calls `allow` or `reject` on this map (`UsesWaitingWorkloads`).
+Without an answer by its deadline a decision is rejected. The map only keeps answers and queues the
+key; the scheduler acts on them (`controller.binding.waiting.WaitingSets`). A map serves one term.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from machinery.clock import Clock
 from machinery.types.metadata import Key
 
 LONGEST_WAIT_SECONDS = 900.0
-"""As in kube-scheduler: a waiting decision holds room that others could use."""
+"""As in kube-scheduler, because a waiting decision occupies room."""
 
 
 class PermitAnswer(Enum):
@@ -34,11 +32,10 @@ class PermitAnswer(Enum):
 
 @dataclass(slots=True)
 class WaitingWorkload:
-    """One waiting decision; `plugins` are those that have not allowed it yet, with deadlines.
+    """One waiting decision. Moments are seconds of the monotonic clock.
 
-    Deadlines are moments of the monotonic clock, in seconds. `said` are the reasons of the
-    plugins that asked to wait, `reason` that of the condition where one of them has its own, and
-    `objection` the message of `objector`, which rejected it.
+    `plugins` have not allowed it yet, with deadlines. `said` are the reasons of those that wait,
+    `reason` the condition's if a plugin has one. `objection` is the message of `objector`.
     """
 
     workload: WorkloadInfo
@@ -53,7 +50,6 @@ class WaitingWorkload:
     rejected: bool = False
 
     def answer(self, now: float) -> PermitAnswer:
-        """Return the answer by that moment."""
         if self.rejected:
             return PermitAnswer.REJECTED
         if not self.plugins:
@@ -62,12 +58,12 @@ class WaitingWorkload:
 
     @property
     def deadline(self) -> float:
-        """When the first of its plugins must have answered; `since` where all have."""
+        """The first deadline; `since` if all plugins have answered."""
         return min(self.plugins.values(), default=self.since)
 
 
 class WaitingWorkloads:
-    """Waiting decisions by the Workload's key; each answer has its key queued by `activate`."""
+    """By Workload key. `activate` queues the key at each answer."""
 
     def __init__(self, *, clock: Clock, activate: Callable[[Key], None]) -> None:
         self._clock = clock
@@ -84,7 +80,7 @@ class WaitingWorkloads:
         state: CycleState,
         asked: Mapping[str, Status],
     ) -> WaitingWorkload:
-        """Keep a decision until each of the plugins, named with their answers, has allowed it."""
+        """Keep a decision until each plugin of `asked` has allowed it."""
         now = self._clock.monotonic()
         until = {
             name: now + min(max(status.seconds, 0.0), LONGEST_WAIT_SECONDS)
@@ -99,18 +95,18 @@ class WaitingWorkloads:
         return waiting
 
     def put(self, waiting: WaitingWorkload) -> None:
-        """Put back a decision that was taken out, with its answers and deadlines."""
+        """Put back a decision that was removed, with its answers and deadlines."""
         self._waiting[waiting.workload.key] = waiting
 
     def get(self, key: Key) -> WaitingWorkload | None:
         return self._waiting.get(key)
 
     def iterate(self) -> Iterator[WaitingWorkload]:
-        """Iterate over a copy: answering one decision does not disturb the iteration."""
+        """Iterate over a copy, so answers do not disturb it."""
         return iter(tuple(self._waiting.values()))
 
     def allow(self, key: Key, plugin: str) -> None:
-        """Record that the plugin allows the decision. No effect where it does not wait for that."""
+        """No effect if the decision does not wait for the plugin."""
         waiting = self._waiting.get(key)
         if waiting is None or waiting.plugins.pop(plugin, None) is None:
             return
@@ -118,21 +114,18 @@ class WaitingWorkloads:
             self._activate(key)
 
     def reject(self, key: Key, plugin: str, message: str) -> None:
-        """Record that the decision must not be written; `message` becomes the condition's."""
+        """Record that the decision must not be written. `message` becomes the condition's."""
         waiting = self._waiting.get(key)
         if waiting is not None and not waiting.rejected:
             waiting.rejected, waiting.objector, waiting.objection = True, plugin, message
             self._activate(key)
 
     def remove(self, key: Key) -> WaitingWorkload | None:
-        """Take a decision out: it is written, or given back."""
         return self._waiting.pop(key, None)
 
 
 @runtime_checkable
 class UsesWaitingWorkloads(Plugin, Protocol):
-    """A plugin that answers waiting decisions."""
-
     def use_waiting_workloads(self, waiting: WaitingWorkloads) -> None:
-        """Called when a term of leadership begins, before its first decision."""
+        """Called when a term begins, before its first decision."""
         ...

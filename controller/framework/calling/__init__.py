@@ -1,1 +1,1 @@
-"""Calls of plugins: guarded against what they raise, how long they take and what they return."""
+"""Calls of plugins, guarded against exceptions, time-outs and wrong answers."""

@@ -1,8 +1,6 @@
-"""The checks of what each extension point returned: anything else is a fault of the plugin.
+"""Checks of plugins' answers, by extension point. Each raises `Unusable`.
 
-Each function returns the answer in the form that the pass reads, or raises `Unusable` with what was
-wanted and what was found. An array of another length would else shift a verdict from one cluster to
-another, and a wrong type would fail far from the plugin that returned it.
+An unchecked array of another length would shift verdicts to other clusters.
 """
 
 from __future__ import annotations
@@ -37,11 +35,11 @@ _MOST_SECONDS = 366 * 24 * 3600.0
 
 
 class Unusable(Exception):
-    """The message says what was wanted, and what was found."""
+    """A wrong answer. The message has what was wanted and what was found."""
 
 
 def anything(_answer: object) -> None:
-    """Accept any answer, where nothing depends on it."""
+    """Accept any answer."""
 
 
 def a_status(answer: Any) -> Status:
@@ -58,15 +56,12 @@ def a_status(answer: Any) -> Status:
 
 
 def a_bool(answer: Any) -> bool:
-    """Accept numpy's booleans too."""
     if not isinstance(answer, bool | np.bool_):
         raise _wanted("True or False", answer)
     return bool(answer)
 
 
 def a_workload_info(before: WorkloadInfo) -> Callable[[Any], WorkloadInfo]:
-    """Accept a WorkloadInfo of the same Workload only."""
-
     def usable(answer: Any) -> WorkloadInfo:
         if not isinstance(answer, WorkloadInfo):
             raise _wanted("a WorkloadInfo", answer)
@@ -78,7 +73,7 @@ def a_workload_info(before: WorkloadInfo) -> Callable[[Any], WorkloadInfo]:
 
 
 def a_descheduling(answer: Any) -> Descheduling:
-    """Accept evictions whose times have a time zone: all others are compared with these."""
+    """Accept evictions and returns whose times have a time zone."""
     if not isinstance(answer, Descheduling):
         raise _wanted("a Descheduling", answer)
     for each in answer.evictions.values():
@@ -110,7 +105,6 @@ def seconds(answer: Any) -> float:
 
 
 def a_mask(answer: Any, size: int) -> Mask:
-    """Accept one boolean for each cluster."""
     if not isinstance(answer, np.ndarray):
         raise _wanted("an array of booleans", answer)
     if answer.dtype != np.bool_:
@@ -155,8 +149,6 @@ def _strings(found: Any, what: str) -> tuple[str, ...]:
 
 
 def scores(size: int) -> Callable[[Any], Ints]:
-    """Accept one integer for each cluster."""
-
     def usable(answer: Any) -> Ints:
         if not isinstance(answer, np.ndarray):
             raise _wanted("an array of integers", answer)
@@ -212,7 +204,7 @@ def changed_list(
 
 
 def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
-    """Accept shares by row, on clusters that nothing refuses or that hold replicas already."""
+    """Accept shares on rows that are feasible, or that hold replicas already."""
     open_ = field.feasible | field.held
 
     def usable(answer: Any) -> Assignment:
@@ -238,7 +230,7 @@ def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
 
 
 def a_problem(before: Problem) -> Callable[[Any], Problem]:
-    """Accept a problem of the same total; its columns are checked when it is solved."""
+    """Accept a problem of the same total. The planner checks its columns."""
 
     def usable(answer: Any) -> Problem:
         if not isinstance(answer, Problem):
@@ -281,8 +273,6 @@ def a_cause(answer: Any) -> tuple[str, str] | None:
 
 
 def a_gathering(key: Key) -> Callable[[Any], Gathering | None]:
-    """Accept a gathering that contains `key`, or None."""
-
     def usable(answer: Any) -> Gathering | None:
         if answer is None:
             return None
@@ -304,7 +294,7 @@ def an_attempt(answer: Any) -> Attempt | None:
 
 
 def a_verdict(answer: Any) -> GroupDecision:
-    """Accept a verdict on an attempt with a Status that goes with it."""
+    """Accept a GroupDecision whose Status matches its outcome."""
     if not isinstance(answer, GroupDecision):
         raise _wanted("a GroupDecision", answer)
     status = a_status(answer.status)
@@ -316,7 +306,7 @@ def a_verdict(answer: Any) -> GroupDecision:
 
 
 def _refusal(answer: Status) -> Status:
-    """A hook's Status ends the pass, so it must be a refusal."""
+    """Accept a refusal only: a hook's Status ends the pass."""
     if a_status(answer).ok or answer.code is Code.WAIT:
         raise Unusable(f"gave the Status {answer.code.value}, which refuses nothing")
     return answer

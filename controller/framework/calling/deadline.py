@@ -1,13 +1,10 @@
-"""The time limit of a plugin call: a call that takes longer is ended where that can be done.
+"""The time limit of plugin calls.
 
-While plugins are asked, and only then, an interval timer ticks (`limited`). Each call counts the
-ticks that it sees, and a call that has seen too many is ended by an exception raised inside of it.
-Ticks and not a clock: a process that was stopped for a minute, or was not given the processor, has
-seen one tick, and none of its plugins is to blame.
+A timer ticks while plugins run. A call that sees more than `_TICKS` ticks is ended by an exception
+inside it. Unlike a clock, ticks do not blame a plugin for a process that was stopped or starved.
 
-Python handles a signal between two of its own steps, in the main thread. So a call is not ended on
-another thread, nor inside a C function that does not return, nor in a process where other code uses
-SIGALRM. There the clock says afterwards that it was late (`guard`).
+Python handles signals in the main thread, between bytecodes. Calls on other threads, inside C
+functions, or with another SIGALRM handler cannot be ended; `guard` reports them as late.
 """
 
 from __future__ import annotations
@@ -19,11 +16,11 @@ from types import FrameType
 from typing import Any
 
 _TICKS = 10
-"""Ticks in the time that a call may take; one more ends it."""
+"""Ticks within the limit of a call. One more ends it."""
 
 
 class PluginCall:
-    """A plugin that is being asked; `outer` is the call that asks it, if a plugin does."""
+    """`outer` is the call that this one is nested in."""
 
     __slots__ = ("outer", "ticks", "traced")
 
@@ -31,24 +28,22 @@ class PluginCall:
         self.outer = outer
         self.ticks = 0
         self.traced: tuple[Any] | None = None
-        """The trace function from before `_insist`, in a tuple; None where that was not needed."""
+        """The trace function that `_insist` replaced, in a tuple."""
 
     @property
     def under_way(self) -> bool:
-        """Whether the call is still in progress, on this thread."""
         call = HERE.call
         while call is not None and call is not self:
             call = call.outer
         return call is self
 
     def over(self) -> None:
-        """Restore the trace function from before `_insist`."""
         if self.traced is not None:
             sys.settrace(*self.traced)
 
 
 class Overdue(BaseException):
-    """Raised inside a call that takes too long. No `except Exception` of a plugin catches it."""
+    """Raised inside a slow call. Not an Exception, so plugins do not catch it."""
 
     def __init__(self, call: PluginCall) -> None:
         super().__init__()
@@ -56,7 +51,7 @@ class Overdue(BaseException):
 
 
 class _Here(threading.local):
-    """The state of this thread. `seconds` is the limit of each call, 0 where there is none."""
+    """`seconds` is the limit of each call; 0 for none."""
 
     call: PluginCall | None = None
     seconds: float = 0.0
@@ -66,10 +61,7 @@ HERE = _Here()
 
 
 class limited:  # noqa: N801 - reads as the statement that it is: `with limited(seconds):`
-    """Limits each plugin call inside to so many seconds; 0 for no limit.
-
-    Inside of another one it changes nothing.
-    """
+    """Limits each plugin call in the block; 0 for no limit. No effect when nested."""
 
     __slots__ = ("_armed", "_seconds")
 
@@ -90,7 +82,7 @@ class limited:  # noqa: N801 - reads as the statement that it is: `with limited(
 
 
 def _arm(seconds: float) -> bool:
-    """Start the timer; return whether it ticks."""
+    """Start the timer. Return False if this thread or process cannot use it."""
     if threading.get_ident() != threading.main_thread().ident:
         return False
     known = signal.getsignal(signal.SIGALRM)
@@ -104,7 +96,6 @@ def _arm(seconds: float) -> bool:
 
 
 def _tick(_signal: int, frame: FrameType | None) -> None:
-    """Count the tick for each call in progress; end the outermost one that has seen too many."""
     call, overdue = HERE.call, None
     while call is not None:
         call.ticks += 1
@@ -120,9 +111,9 @@ def _tick(_signal: int, frame: FrameType | None) -> None:
 
 
 def _insist(call: PluginCall, frame: FrameType | None) -> None:
-    """End a call that has caught its Overdue: the next line that it runs raises another one.
+    """Raise Overdue again in a call that caught the first one.
 
-    That is the first line of its `except` or `finally`, from which the same `try` does not save it.
+    It is raised at the next line, in the `except` or `finally`: outside of the `try`.
     """
 
     def ending(_frame: FrameType, event: str, _arg: object) -> Any:
@@ -139,4 +130,4 @@ def _insist(call: PluginCall, frame: FrameType | None) -> None:
 
 
 _OURS = frozenset({__name__, f"{__package__}.guard"})
-"""The modules that ask: frames above them are the plugin's, or called by it."""
+"""The modules that call plugins. Frames above theirs belong to the plugin."""

@@ -1,8 +1,4 @@
-"""Every plugin is asked through `ask`, which confines whatever the plugin does.
-
-An exception, an answer of the wrong form and no answer in time all become a `PluginError`, which
-names the plugin and the extension point.
-"""
+"""`ask` calls a plugin and turns each fault into a `PluginError`."""
 
 from __future__ import annotations
 
@@ -28,8 +24,7 @@ T = TypeVar("T")
 
 LOG = logs.get(__name__)
 RESTS_SECONDS = 30.0
-"""How long a plugin is not asked, after a time-out, where it is asked for very many Workloads one
-after the other."""
+"""Seconds for which `ask_aside` skips a plugin after a time-out."""
 _TEXT_LIMIT = 400
 
 ERRORS = metrics.counter(
@@ -40,14 +35,13 @@ ERRORS = metrics.counter(
 
 
 def at_zero(names: Mapping[str, Sequence[str]]) -> None:
-    """Create the counters of these plugins at zero, by the points of the configuration."""
     for point, plugins in names.items():
         for plugin in plugins:
             ERRORS.labels(plugin, f"{point[0].upper()}{point[1:]}")
 
 
 class PluginError(StowageError):
-    """A plugin failed. The message says which one, where, and what it did."""
+    """A plugin failed. The message has its name, the extension point and the fault."""
 
     def __init__(self, plugin: str, point: str, text: str) -> None:
         super().__init__(f"plugin {plugin} failed at {point}: {text[:_TEXT_LIMIT]}")
@@ -60,11 +54,11 @@ class PluginError(StowageError):
 
 
 class Resting(PluginError):
-    """The plugin was not asked, as it timed out a short time ago; that was counted and logged."""
+    """The plugin was skipped after a time-out, which was counted and logged."""
 
 
 def failed(plugin: Plugin, point: str, text: str) -> PluginError:
-    """Return the error to raise, counted."""
+    """Count the error and return it."""
     ERRORS.labels(plugin.name, point).inc()
     return PluginError(plugin.name, point, text)
 
@@ -78,8 +72,8 @@ def ask(
     **kwargs: P.kwargs,
 ) -> T:
     """Return the answer of a plugin's method, checked by `usable`. Raises PluginError."""
-    # A tick may come at any step of Python, and may raise as long as the call is in `HERE`. So each
-    # branch undoes that before anything else; between the two Python handles no signal.
+    # A tick may raise at any bytecode while the call is in `HERE`. Each branch therefore restores
+    # `HERE` first. Python handles no signal between the two.
     outer = HERE.call
     call, began = PluginCall(outer), stopwatch()
     try:
@@ -103,7 +97,7 @@ def ask(
         HERE.call = outer
         if call.traced is not None:
             call.over()
-        if WITHIN.get() is not None:  # here, as most calls are recorded by nobody
+        if WITHIN.get() is not None:  # here, because most calls are not traced
             called(point, plugin.name, began)
     if HERE.seconds and stopwatch() - began > HERE.seconds:
         _late(plugin, point, stopwatch() - began)
@@ -111,7 +105,7 @@ def ask(
 
 
 _resting: dict[tuple[str, str], float] = {}
-"""Until when a plugin is not asked at a point, by the stopwatch."""
+"""Until when a plugin is skipped at a point; stopwatch."""
 
 
 def ask_aside(
@@ -122,7 +116,7 @@ def ask_aside(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """As `ask`, for calls beside the decisions, which come for very many Workloads in a row.
+    """Like `ask`, for calls on very many Workloads in a row.
 
     Raises Resting for a while after a time-out: ten thousand of them would stop the process.
     """
@@ -138,7 +132,6 @@ def ask_aside(
 
 
 def words(fault: Exception) -> str:
-    """Return what was raised, and where: the last line of the plugin's own that is known."""
     text = str(fault)
     return f"{type(fault).__name__}{': ' + text if text else ''}{_place(fault, -1)}"
 
@@ -148,7 +141,6 @@ def _in_vain(fault: Overdue) -> str:
 
 
 def _place(fault: BaseException, frame: int) -> str:
-    """Return the file and line of a frame, counted from the end."""
     # The last frame of an Overdue is that of the signal handler.
     frames = [f for f in traceback.extract_tb(fault.__traceback__) if f.filename != __file__]
     if len(frames) < -frame:
@@ -157,7 +149,7 @@ def _place(fault: BaseException, frame: int) -> str:
 
 
 def _late(plugin: Plugin, point: str, seconds: float) -> None:
-    """Count and log a late answer; the answer itself counts, as the call could not be ended."""
+    """Count and log a late answer. It is used, because the call could not be ended."""
     ERRORS.labels(plugin.name, point).inc()
     LOG.warning("plugin %s took %.1f s at %s", plugin.name, seconds, point)
 
@@ -166,19 +158,16 @@ _GOES_ON = object()
 
 
 class _Stretch(NamedTuple):
-    """The end of a stretch: what the plugin waits for, its answer, or what it raised."""
-
     waits: Any = None
     answer: Any = None
     fault: Exception | None = None
 
 
 class in_stretches(Awaitable[Status]):  # noqa: N801 - it reads as what it does
-    """Awaits the answer of a PreBind plugin, which waits for I/O, stretch by stretch.
+    """Awaits the answer of a PreBind plugin with the time limit on each stretch between waits.
 
-    The plugin's work between two waits holds up the whole process, so each such stretch is asked
-    like any other plugin, within the profile's time limit. Raises PluginError for a stretch that
-    took too long; an exception of the plugin is raised as it is: it may be a fault of the hub.
+    A stretch blocks the event loop, and raises PluginError if it is too long. The plugin's own
+    exceptions are raised unchanged: they may be faults of the hub.
     """
 
     def __init__(
@@ -196,7 +185,7 @@ class in_stretches(Awaitable[Status]):  # noqa: N801 - it reads as what it does
         self._last = _Stretch(answer=_GOES_ON)
 
     def begin(self) -> bool:
-        """Run to the first wait; return whether there is one."""
+        """Run to the first wait. Return False if there is none."""
         self._last = self._run(self._first)
         return self._last.answer is _GOES_ON
 

@@ -1,1 +1,1 @@
-"""The runtime of plugins and features: where they come from, how they are called."""
+"""The runtime of plugins and features: their sources, and their calls."""

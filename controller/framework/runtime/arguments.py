@@ -1,8 +1,7 @@
-"""The arguments of a plugin: checked before it is made, so that a fault names line and field.
+"""The arguments of a plugin, checked before it is made so that an error names the field.
 
-A factory is called as `factory(args, handle)`. A factory that names a pydantic model, by the
-attribute `args_model` or by the annotation of its first parameter, gets an instance of that; any
-other one a mapping, as the file has it.
+A factory is called as `factory(args, handle)`. `args` is an instance of the pydantic model that its
+`args_model` or the annotation of its first parameter names; otherwise a mapping as written.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from pydantic.alias_generators import to_camel
 from machinery.errors import ConfigurationError
 
 Factory: TypeAlias = Callable[[Any, Any], Any]
-"""(args, handle): the plugin. The handle is a `controller.framework.runtime.handle.Handle`."""
+"""(args, handle): the plugin."""
 
 
 class Args(BaseModel):
-    """The base of our models: camelCase in the file, and no unknown field."""
+    """Stowage's models: camelCase in the file, no unknown fields."""
 
     model_config = ConfigDict(
         extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True
@@ -34,7 +33,7 @@ class NoArgs(Args):
 
 
 class WrongArgs(ConfigurationError):
-    """Arguments that a plugin does not take; `where` is the path of the field below `args`."""
+    """`where` is the path of the wrong field below `args`."""
 
     def __init__(self, plugin: str, message: str, where: tuple[str | int, ...] = ()) -> None:
         super().__init__(f"plugin {plugin}: {message}")
@@ -43,7 +42,7 @@ class WrongArgs(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """The factory of a plugin that takes no arguments and asks nothing of the process."""
+    """The factory of a plugin without arguments or use of the handle."""
 
     make: Callable[[], Any]
 
@@ -56,19 +55,19 @@ class Plain:
 
 
 def model_of(factory: Factory) -> type[BaseModel] | None:
-    """Return the model that a factory names; None where it takes a mapping."""
+    """Return the factory's model; None if it takes a mapping."""
     named = getattr(factory, "args_model", None)
     if named is None:
         try:
             parameters = inspect.signature(factory, eval_str=True).parameters.values()
-        except (TypeError, ValueError, NameError):  # built in, or a name of the type checker alone
+        except (TypeError, ValueError, NameError):  # a builtin, or names for type checkers
             return None
         named = next((each.annotation for each in parameters), None)
     return named if isinstance(named, type) and issubclass(named, BaseModel) else None
 
 
 def read(plugin: str, factory: Factory, args: Mapping[str, Any]) -> Any:
-    """Return the factory's first argument. Raises WrongArgs with the first field that is wrong."""
+    """Return the factory's first argument. Raises WrongArgs."""
     model = model_of(factory)
     if model is None:
         return dict(args)

@@ -1,8 +1,7 @@
-"""The controllers of plugins and features, which run beside the decisions while this process leads.
+"""The controllers of plugins and features, which run while this process leads.
 
-A plugin with a method `controllers()` has some, once for each process, however many profiles enable
-it. All begin when the instance leads, are cancelled when it leads no more, and run again in a while
-after a fault. What a feature runs begins and ends in the same way, under the name of its plugin.
+A plugin's `controllers()` run once per process, however many profiles enable it. All restart
+`AGAIN_SECONDS` after a fault. A feature's controller has the name of its plugin.
 """
 
 from __future__ import annotations
@@ -24,29 +23,26 @@ from machinery.errors import ConfigurationError
 
 LOG = logs.get(__name__)
 AGAIN_SECONDS = 10
-"""The delay before a failed controller runs again."""
 ALL = "*"
 Run: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""Runs what has begun, until cancelled."""
+"""Runs a controller until cancelled."""
 
 
 class PluginController(Protocol):
-    """Has `async run()`, until cancelled, or `start()`; maybe `stop()`, when the term is over."""
+    """Has `async run()` or `start()`, and optionally `stop()` for the end of a term."""
 
     name: str
 
 
 @runtime_checkable
 class Controls(Plugin, Protocol):
-    """A plugin with controllers."""
-
     def controllers(self) -> Sequence[PluginController]:
         """Called once, before this instance leads."""
         ...
 
 
 class _Part(NamedTuple):
-    """A controller of one plugin or feature. `begin` returns None where there is nothing to do."""
+    """`begin` returns None if there is nothing to run."""
 
     plugin: str
     name: str
@@ -55,15 +51,14 @@ class _Part(NamedTuple):
 
 
 def names(features: Iterable[Feature], plugins: Iterable[Plugin]) -> list[tuple[str, str]]:
-    """Return (plugin, controller) for each that would run where an instance leads."""
+    """Return (plugin, controller) for each that a leader runs."""
     return [(part.plugin, part.name) for part in _parts(features, plugins)]
 
 
 class Controllers:
-    """The controllers of a process.
+    """`chosen` lists plugins: `*` for all, `Name`, `-Name` for all but that.
 
-    `chosen` lists plugins: `*` for all, `Name`, `-Name` for all but that. Raises ConfigurationError
-    for a name that has no controller.
+    Raises ConfigurationError for a name without a controller.
     """
 
     def __init__(
@@ -84,9 +79,9 @@ class Controllers:
         return all(part.plugin != plugin for part in self._skipped)
 
     def begin(self, term: Term, forsake: Callable[[], None]) -> list[Run]:
-        """Return what each has to do in this term; nothing for one that raises.
+        """Return what to run in this term. A controller that raises is left out.
 
-        `forsake` is called where one does not end with the term: see `Tenure.run`.
+        `forsake` is called for one that does not end with the term, see `Tenure.run`.
         """
         term = replace(term, check=partial(_checked, term.check))
         for part in self._skipped:
@@ -102,7 +97,6 @@ class Controllers:
         return found
 
     async def _keep(self, name: str, run: Run, forsake: Callable[[], None]) -> None:
-        """Run until cancelled, or until it ends by itself; again in a while after it raised."""
         LOG.info("the controller %s runs", name)
         while True:
             try:
@@ -165,7 +159,7 @@ def _begin(controller: Any, _term: Term) -> Run:
 
 
 async def _run(controller: Any) -> None:
-    """Run a controller of a plugin; `start` may return at once, or be awaited as `run` is."""
+    """`start` may return at once, or be awaited like `run`."""
     answer = (getattr(controller, "run", None) or controller.start)()
     if inspect.isawaitable(answer):
         await answer

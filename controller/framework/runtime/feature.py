@@ -1,8 +1,7 @@
-"""A feature: a kind of its own, with everything that belongs to it, in one folder.
+"""A feature: a kind with its ledgers, plugins and controllers, in one folder.
 
-The process loops over its features and knows none by name: it watches their kinds, feeds their
-ledgers, makes their plugins, and runs what they have to do while this instance leads. A feature
-imports the framework; nothing of the scheduler or the queue imports a feature.
+The process watches the kinds of its features, feeds their ledgers, makes their plugins, and runs
+their controllers while it leads. The scheduler and the queue import no feature.
 """
 
 from __future__ import annotations
@@ -28,16 +27,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[Any, Any], None]
-"""(the object before, the object now): None for one that is new, or gone."""
+"""(old object, new object); None if added or deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A kind that a feature reads: decoded as `type_`, each change passed to `handler`.
+    """A kind that a feature reads.
 
-    MemberClusters and Workloads are shared with the scheduler, which hears of a change first. A hub
-    may lack any other kind. With `placed` a handler of Workloads also gets the objects of placed
-    kinds, as the Workloads that decisions read.
+    The scheduler handles changes of MemberClusters and Workloads first. The hub may lack any other
+    kind. With `placed`, a handler of Workloads also gets objects of placed kinds as Workloads.
     """
 
     resource: Resource
@@ -48,7 +46,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Enabled:
-    """A plugin of the default profile: at that point, ahead of the plugin `before`, or last."""
+    """A default plugin at a point, ahead of the plugin `before`, or last."""
 
     point: str
     plugin: str
@@ -58,10 +56,10 @@ class Enabled:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of leadership. `check` raises LeaseLost; call it right before each write.
+    """A term of leadership.
 
-    `informer` returns that of a kind among the feature's watches; `recorder` records Events.
-    `namespace` is that of our processes' Leases.
+    `check` raises LeaseLost; call it right before each write. `informer` returns that of a kind in
+    the feature's watches. `namespace` is that of the processes' Leases.
     """
 
     client: Verbs
@@ -73,7 +71,7 @@ class Term:
 
 
 class _Idle:
-    """Stands in for the controller of a term: whatever is called does nothing."""
+    """Replaces the controller outside of a term. Its methods do nothing."""
 
     def __getattr__(self, _name: str) -> Callable[..., None]:
         return _nothing
@@ -87,21 +85,17 @@ IDLE: Any = _Idle()
 
 
 class Feature:
-    """One for each process. Its plugins are pure, but for what they ask of it around the write.
+    """One per process. Its plugins are pure except around the write.
 
-    An object that has these members without being a subclass is a feature as well; it may lack
-    `places`.
+    Subclassing is optional. `places` may be missing.
 
     Attributes:
-        plugins: its plugins by name.
-        defaults: where the default profile enables them.
+        defaults: where the default profile enables its plugins.
         ledgers: what the cache feeds; at most one of a type.
-        places: kinds whose objects get clusters as Workloads do. Its own watches of them hear of a
+        places: kinds whose objects get clusters as Workloads do. Its own watches of them handle a
             change before the scheduler.
-        watches: the kinds that it reads; `watch` adds to them.
-        handle: that of the process; before `attach`, and in a dry run, one that does nothing.
-        controller: that of this term; while this instance does not lead, each of its methods does
-            nothing and returns None.
+        handle: before `attach`, and in a dry run, one that does nothing.
+        controller: that of this term; `IDLE` while this instance does not lead.
     """
 
     plugins: Mapping[str, Factory] = {}
@@ -121,7 +115,7 @@ class Feature:
         gone: Callable[[T], None] | None = None,
         placed: bool = False,
     ) -> None:
-        """Have each change of that kind told to `changed`; with `gone` a deletion goes there."""
+        """Pass each change of that kind to `changed`; deletions to `gone` if given."""
 
         def either(old: Any, new: Any) -> None:
             if new is None and gone is not None:
@@ -133,35 +127,33 @@ class Feature:
         self.watches = (*self.watches, Watch(resource, type_, handler, placed))
 
     def attach(self, handle: Handle) -> None:
-        """Called once, before anything is watched; never in a dry run."""
+        """Called once before anything is watched; never in a dry run."""
         self.handle = handle
 
     def enabled(self, plugin: type[T]) -> list[T]:
-        """Return the instances of a plugin, one for each profile that enables it."""
+        """Return the plugin's instances, one per profile."""
         return [each for each in self.handle.plugins if isinstance(each, plugin)]
 
     @property
     def leading(self) -> bool:
-        """Whether a controller runs in this term."""
         return self.controller is not IDLE
 
     def start(self, term: Term) -> Any:
-        """Return the controller of a term, which has `run()`; None where nothing is to be done."""
+        """Return the controller of a term, which has `run()`, or None."""
         return None
 
     def lead(self, term: Term) -> Any:
-        """Called when a term begins; returns what is run until the term ends, or None."""
+        """Called when a term begins. Returns what to run, or None."""
         started = self.start(term)
         self.controller = IDLE if started is None else started
         return started
 
     def stop_leading(self) -> None:
-        """Called when the term is over."""
         self.controller = IDLE
 
 
 def placed_kinds(features: Iterable[Feature]) -> list[PlacedKind]:
-    """Return the kinds that they place. Raises ConfigurationError where two place one kind."""
+    """Return the placed kinds. Raises ConfigurationError if two features place one."""
     found = [kind for each in features for kind in getattr(each, "places", ())]
     for kind in found:
         if sum(other.resource == kind.resource for other in found) > 1:
@@ -170,5 +162,5 @@ def placed_kinds(features: Iterable[Feature]) -> list[PlacedKind]:
 
 
 def told_of_placed(features: Iterable[Feature]) -> list[Handler]:
-    """Return the handlers that get objects of placed kinds as Workloads."""
+    """Return the handlers that get placed objects as Workloads."""
     return [watch.handler for each in features for watch in each.watches if watch.placed]

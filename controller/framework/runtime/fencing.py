@@ -1,8 +1,7 @@
-"""Fences tasks of a term that is over: they write nothing, even if they did not end when cancelled.
+"""Fences tasks of an ended term, which must not write even if they ignore cancellation.
 
-A controller runs for a term in a context of its own, with all the tasks that it starts. Where it
-does not end, that context is fenced: `check` raises in it from then on, although this very process
-may lead again by then.
+A controller runs with its tasks in a context. If it outlives its term, `check` raises in that
+context, even if this process leads again.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from machinery.errors import LeaseLost
 
 LOG = logs.get(__name__)
 END_SECONDS = 5.0
-"""How long a cancelled controller may take to end."""
 
 
 class Fence:
@@ -30,14 +28,14 @@ _FENCE: ContextVar[Fence | None] = ContextVar("fence", default=None)
 
 
 def check() -> None:
-    """Raise LeaseLost where the calling task belongs to a term that is over."""
+    """Raise LeaseLost in a task of an ended term."""
     fence = _FENCE.get()
     if fence is not None and fence.shut:
         raise LeaseLost("the term that this task belongs to is over")
 
 
 class Tenure:
-    """Controllers that run during terms, by name; each ends with its term, or is fenced."""
+    """Runs controllers by name. Each ends with its term, or is fenced."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -46,12 +44,12 @@ class Tenure:
     async def run(
         self, name: str, begin: Callable[[], Awaitable[None]], forsake: Callable[[], None]
     ) -> None:
-        """Run a controller until it ends or this is cancelled; what it raises is raised here.
+        """Run a controller until it ends or this is cancelled. Raises what it raises.
 
-        `forsake` is called where it does not end in time, as it may be in the middle of a write.
+        `forsake` is called if it does not end in time, perhaps in the middle of a write.
         """
         left = self._left.get(name)
-        # One that is left over from an earlier term must end first: no controller runs twice.
+        # A run left over from an earlier term must end first: no controller runs twice.
         if left is not None and not left.done():
             LOG.warning("the controller %s has not ended its last term, and is waited for", name)
             await asyncio.wait([left])

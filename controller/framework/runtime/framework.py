@@ -1,9 +1,8 @@
-"""Calls plugins: guarded, timed, and in the order of the points around the write.
+"""Calls plugins, guarded and timed, at the points around the write and for the status.
 
-Whatever a plugin raises becomes a `PluginError` that names the plugin and the extension point: the
-Workload that it was about says so, and no other Workload is affected. The points around the write
-are Reserve and Permit, without an await after the decision, PreBind before the write, PostBind
-after it; each but the last may withhold the write.
+Reserve and Permit run without an await after the decision, PreBind before the write, PostBind after
+it. Each but PostBind may withhold the write. A fault becomes a `PluginError`, which only that
+Workload's condition reports.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ from machinery.errors import StowageError
 
 LOG = logs.get(__name__)
 PRE_BIND_SECONDS = 60.0
-"""The time limit of a PreBind plugin, which holds a worker and the room of its decision."""
+"""Seconds that a PreBind plugin may take: it occupies a worker and the decision's room."""
 ASK_AGAIN_SECONDS = 30.0
-"""The delay before a plugin is asked again that failed to say when there is more to learn."""
+"""Seconds before `next_look` is called again after it failed."""
 
 About: TypeAlias = tuple[Profile, CycleState, WorkloadInfo, Mapping[str, int]]
-"""The arguments of the points around the write: plugins, pass, Workload, shares."""
+"""The arguments of the points around the write."""
 
 
 def settled(
     profile: Profile, info: WorkloadInfo, now: datetime, bound: PlacementIndex
 ) -> WorkloadInfo:
-    """Return the Workload with what plugins know of it by now. Raises PluginError."""
+    """Return the enriched Workload. Raises PluginError."""
     if not profile.learning:
         return info
     with limited(profile.plugin_timeout):
@@ -62,7 +61,7 @@ def settled(
 
 
 def next_look(profile: Profile, info: WorkloadInfo, now: datetime) -> float | None:
-    """Return the seconds until there may be more to learn without a report, or None."""
+    """Return seconds until `settled` may change without a report, or None."""
     looks: list[float | None] = []
     if not profile.learning:
         return None
@@ -73,7 +72,7 @@ def next_look(profile: Profile, info: WorkloadInfo, now: datetime) -> float | No
                 looks.append(ask(plugin, "NextLook", usable, plugin.next_look, info, now))
             except PluginError as e:
                 _log(e, info)
-                # The decision is written by then, so this fault must not fail it.
+                # The decision is already written, so this fault must not fail it.
                 looks.append(ASK_AGAIN_SECONDS)
     return min((look for look in looks if look is not None), default=None)
 
@@ -85,10 +84,10 @@ def status_fields(
     snapshot: Snapshot,
     bound: PlacementIndex,
 ) -> dict[str, Any]:
-    """Return what the plugins tell of the Workload, placed so, in its status.
+    """Return the plugins' status fields for these placements.
 
-    A plugin that fails tells nothing of this Workload: the cache asks for every Workload when a
-    term begins, and one fault must not end that.
+    A plugin that fails is left out: the cache asks for every Workload when a term begins, and one
+    fault must not end that.
     """
     fields: dict[str, Any] = {}
     own, about = PluginStatus(), (info, placements, snapshot, bound)
@@ -116,10 +115,7 @@ def _log(fault: PluginError, info: WorkloadInfo) -> None:
 
 
 class Ranking:
-    """The order of the queue, as the QueueSort plugin of a profile says.
-
-    Called at every event, so a fault is only logged; the Workload then comes first.
-    """
+    """The order of the queue. A fault is only logged, and the Workload is first."""
 
     def __init__(self, profile: Profile) -> None:
         self.name = profile.queue_sort.name
@@ -137,12 +133,11 @@ class Ranking:
 
 
 def telling(profiles: Mapping[str, Profile]) -> Fields:
-    """Return `status_fields` for Workloads of several schedulers."""
     return lambda info, *about: status_fields(profiles[info.scheduler_name], info, *about)
 
 
 def hinting(plugin: Plugin, hint: Hint, seconds: float) -> Hint:
-    """Return a plugin's hint, guarded; where it fails the Workload is decided again."""
+    """Guard a hint. A fault requeues the Workload."""
 
     def asked(info: WorkloadInfo, old: Any, new: Any) -> bool:
         try:
@@ -158,7 +153,7 @@ def hinting(plugin: Plugin, hint: Hint, seconds: float) -> Hint:
 def reserve(
     profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> Status:
-    """Call the Reserve plugins; on the first refusal, or fault, all give back."""
+    """Call the Reserve plugins. On the first refusal or fault, unreserve all."""
     about = (state, info, placements)
     try:
         with limited(profile.plugin_timeout):
@@ -176,7 +171,7 @@ def reserve(
 def unreserve(
     profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> None:
-    """Let the Reserve plugins give back, the last first; a fault of one is logged."""
+    """Unreserve in reverse order. Faults are logged."""
     with limited(profile.plugin_timeout):
         for plugin in reversed(profile.reserve):
             try:
@@ -189,7 +184,7 @@ def unreserve(
 def permit(
     profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> tuple[Status, dict[str, Status]]:
-    """Return SUCCESS or the first refusal, and the answers of plugins that ask to wait, by name."""
+    """Return SUCCESS or the first refusal, and by plugin the answers that wait."""
     waits: dict[str, Status] = {}
     about = (state, info, placements)
     try:
@@ -208,11 +203,10 @@ def permit(
 async def pre_bind(
     profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> Status:
-    """Call the PreBind plugins, one after the other.
+    """Call the PreBind plugins in turn.
 
-    Each may wait for up to `PRE_BIND_SECONDS`; the profile's time limit is for each stretch between
-    two waits. A StowageError passes through: it is a fault of the hub, and the scheduler knows
-    which may be tried again.
+    Each may wait `PRE_BIND_SECONDS`; the profile's limit applies to each stretch between waits. A
+    StowageError is raised: it is the hub's, and the scheduler knows which to retry.
     """
     for plugin in profile.pre_bind:
         try:
@@ -225,7 +219,7 @@ async def pre_bind(
             raise
         except answers.Unusable as e:
             return failed(plugin, "PreBind", str(e)).status
-        except Exception as e:  # noqa: BLE001 - whatever a plugin raises is told, and goes no further
+        except Exception as e:  # noqa: BLE001 - whatever a plugin raises becomes its status
             return failed(plugin, "PreBind", words(e)).status
         if not status.ok:
             return named(plugin, status)
@@ -235,7 +229,7 @@ async def pre_bind(
 def post_bind(
     profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> None:
-    """Call the PostBind plugins. The decision is written, so a fault is only logged."""
+    """Faults are only logged, because the decision is written."""
     if not profile.post_bind:
         return
     with limited(profile.plugin_timeout):
@@ -249,7 +243,7 @@ def post_bind(
 
 async def _timed(answer: in_stretches) -> Status:
     if not answer.begin():
-        return await answer  # without a timer: most plugins wait for nothing
+        return await answer  # without a timer: most plugins do not wait
     within = asyncio.timeout(PRE_BIND_SECONDS)
     try:
         async with within:
@@ -261,5 +255,4 @@ async def _timed(answer: in_stretches) -> Status:
 
 
 def named(plugin: Plugin, status: Status) -> Status:
-    """Return the status with the plugin's name, unless it has one."""
     return replace(status, plugin=status.plugin or plugin.name)

@@ -1,8 +1,7 @@
-"""The handle: all that a plugin or a feature may ask of its process, leading or not.
+"""The handle: what a plugin or a feature may ask of its process, leading or not.
 
-Every factory gets the handle before there are clusters or profiles: until `begin`, the snapshot and
-the configuration are empty, and no Workload is queued. `PluginHandle` is that of a controller.
-`DryRunHandle` has no hub: `stowage plan` and the tests of a plugin use it.
+Factories get it before there are clusters or profiles: until `begin`, snapshot and configuration
+are empty.
 """
 
 from __future__ import annotations
@@ -28,12 +27,9 @@ if TYPE_CHECKING:
     from machinery.api.client import ApiClient
 
 REMEMBERED = 1000
-"""How many of the last events, looks and announcements a dry run keeps, of each."""
 
 
 class Recorder(Protocol):
-    """Records Events, which `kubectl get events` shows."""
-
     def event(
         self,
         regarding: Mapping[str, Any] | ObjectRef,
@@ -43,21 +39,21 @@ class Recorder(Protocol):
         note: str,
         action: str,
     ) -> None:
-        """Record an occurrence; returns at once."""
+        """Record an occurrence. Returns at once."""
         ...
 
 
 class Handle(Protocol):
-    """The services of the process. All of them belong to the one event loop."""
+    """The services of the process, for its event loop only."""
 
     @property
     def holder(self) -> str:
-        """The name of this process, which no other process has."""
+        """The name of this process, unique among all."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """The time, the hub's where our clock differs, and a monotonic clock."""
+        """The hub's time if the local clock differs, and a monotonic clock."""
         ...
 
     @property
@@ -66,9 +62,7 @@ class Handle(Protocol):
         ...
 
     @property
-    def recorder(self) -> Recorder:
-        """Events about objects of the hub."""
-        ...
+    def recorder(self) -> Recorder: ...
 
     @property
     def metrics(self) -> metrics.Shared:
@@ -77,7 +71,7 @@ class Handle(Protocol):
 
     @property
     def configuration(self) -> SchedulerConfiguration:
-        """The profiles with their plugins; empty until all plugins are made."""
+        """The profiles; empty until all plugins are made."""
         ...
 
     @property
@@ -86,70 +80,57 @@ class Handle(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise LeaseLost where this instance leads no more: call it right before each write.
+        """Raise LeaseLost if this instance no longer leads. Call it right before each write.
 
-        Also raises for a task of an earlier term that has not ended.
+        Also raises in a task left over from an earlier term.
         """
         ...
 
     def controls(self, plugin: str) -> bool:
-        """Whether the controllers of that plugin run where decisions are made.
+        """Whether --controller-plugins lets the plugin's controllers run.
 
-        The option --controller-plugins chooses. A plugin that cannot do without its own refuses at
-        PreFilter with the message of `switched_off`.
+        A plugin that needs them refuses at PreFilter with `switched_off`.
         """
         ...
 
     def snapshot(self) -> Snapshot:
-        """Return the snapshot of the clusters, with assumed placements counted. Never change it."""
+        """Return the clusters, including assumed placements. Read only."""
         ...
 
     def index(self) -> PlacementIndex:
-        """Return the placements index, with the ledgers of all features. Never change it."""
+        """Return the placements with the ledgers of all features. Read only."""
         ...
 
     def away(self) -> AwayClusters:
-        """Return the clusters that shares name and no MemberCluster names."""
+        """Return the clusters that shares name without a MemberCluster."""
         ...
 
     def look(self, keys: Iterable[Key]) -> None:
-        """Have these Workloads decided again. An unknown key, or one not ours, is no fault.
-
-        Of very many, each has its turn soon.
-        """
+        """Requeue these Workloads in turn. Unknown keys are ignored."""
         ...
 
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
-        """Announce an event of the plugin's object: Workloads that await it are requeued.
-
-        Where both versions are None no hint is asked.
-        """
+        """Requeue Workloads that await this event. Without versions no hint is called."""
         ...
 
 
 class SharedState(Protocol):
-    """The state that all plugins of a process see: `controller.eventhandlers.SchedulerCache`."""
+    """The state that plugins see: `controller.eventhandlers.SchedulerCache`."""
 
     index: PlacementIndex
     away: AwayClusters
 
-    def snapshot(self) -> Snapshot:
-        """Return the snapshot of the clusters."""
-        ...
+    def snapshot(self) -> Snapshot: ...
 
-    def activate_in_steps(self, keys: Iterable[Key]) -> None:
-        """Queue these Workloads to be decided."""
-        ...
+    def activate_in_steps(self, keys: Iterable[Key]) -> None: ...
 
-    def announce(self, kind: str, key: Key, action: Action, old: Any, new: Any) -> None:
-        """Announce an event."""
-        ...
+    def announce(self, kind: str, key: Key, action: Action, old: Any, new: Any) -> None: ...
 
 
 class PluginHandle:
-    """The handle of a process, and of a dry run where there is no `client`."""
+    """The handle of a process; without a `client`, that of a dry run."""
 
     metrics = metrics.SHARED
 
@@ -210,7 +191,7 @@ class PluginHandle:
 
 
 def switched_off(plugin: str) -> str:
-    """Return why a plugin whose controllers do not run refuses every Workload."""
+    """Return the refusal of a plugin whose controllers do not run."""
     return (
         f"the controller of plugin {plugin} is switched off: let --controller-plugins of "
         "`stowage controller` choose it"
@@ -218,7 +199,7 @@ def switched_off(plugin: str) -> str:
 
 
 def once(plugins: Iterable[Plugin]) -> Collection[Plugin]:
-    """Return the first plugin of each name, for what is done once in a process."""
+    """Return the first plugin of each name."""
     first: dict[str, Plugin] = {}
     for plugin in plugins:
         first.setdefault(plugin.name, plugin)
@@ -234,8 +215,6 @@ class RecordedEvent(NamedTuple):
 
 
 class _Kept:
-    """A recorder that writes nothing."""
-
     def __init__(self, events: deque[RecordedEvent]) -> None:
         self._events = events
 
@@ -252,9 +231,9 @@ class _Kept:
 
 
 class DryRunHandle(PluginHandle):
-    """A handle without a hub: records what was asked of it, and does nothing of it.
+    """A handle without a hub, which only records calls.
 
-    `events`, `looked` and `announced` hold the last of each. `begin` gives it clusters.
+    `stowage plan` and tests of plugins use it. `begin` gives it clusters.
     """
 
     def __init__(self, *, clock: Clock | None = None, holder: str = "rehearsal") -> None:

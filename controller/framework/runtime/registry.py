@@ -1,8 +1,7 @@
-"""The registry of plugins: a name and a factory each, ours and those of other packages.
+"""The registry of plugins: a name and a factory each.
 
-A factory is called as `factory(args, handle)`, see `arguments`. Features bring theirs
-(`with_feature`); others are added with `with_plugin`, by `--plugin module:factory`, or as an entry
-point of the group `stowage.plugins` in an installed package.
+Factories are Stowage's own, or come from features, `--plugin module:factory` and entry points of
+the group `stowage.plugins`. See `arguments` for their form.
 """
 
 from __future__ import annotations
@@ -23,15 +22,13 @@ from controller.framework.runtime.handle import Handle
 from machinery.errors import ConfigurationError
 
 Defaults: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
-"""The plugins of the default profile at each point, in order; the number is a score's weight."""
+"""(plugin, score weight) at each point, in order."""
 ENTRY_POINTS = "stowage.plugins"
 SINGLE = frozenset({"queueSort"})
-"""Points that have exactly one plugin: a feature's replaces the one that is there."""
+"""Points with exactly one plugin: a feature's replaces the default."""
 
 
 class Registry:
-    """Factories by name, and the plugins that the default profile enables."""
-
     def __init__(self, factories: Mapping[str, Factory], defaults: Defaults) -> None:
         self._factories = dict(factories)
         self._defaults = {point: list(plugins) for point, plugins in defaults.items()}
@@ -42,14 +39,14 @@ class Registry:
         return self._defaults
 
     def replaced(self, point: str, name: str) -> bool:
-        """Whether a feature's plugin replaced that default at a point for one plugin.
+        """Whether a feature's plugin replaced that default.
 
-        A profile that names the default wants it back, and not both.
+        A profile that names the default gets it instead.
         """
         return (point, name) in self._replaced
 
     def with_feature(self, feature: Feature) -> Registry:
-        """Add a feature's plugins; return the registry itself. Raises as `with_plugin`."""
+        """Add a feature's plugins. Returns the registry. Raises as `with_plugin`."""
         for name, factory in feature.plugins.items():
             self.with_plugin(name, factory)
         for enabled in feature.defaults:
@@ -66,16 +63,16 @@ class Registry:
         listed.insert(place, (enabled.plugin, enabled.weight))
 
     def with_plugin(self, name: str, factory: Factory) -> Registry:
-        """Add a factory; return the registry itself. Raises ConfigurationError for a taken name."""
+        """Returns the registry. Raises ConfigurationError for a taken name."""
         if name in self._factories:
             raise ConfigurationError(f"there is a plugin named {name} already")
         self._factories[name] = factory
         return self
 
     def with_modules(self, references: Iterable[str]) -> Registry:
-        """Add factories by `module:factory`, each under its `name`, else under its own name there.
+        """Add `module:factory`, each under its `name` attribute or its own name.
 
-        Raises ConfigurationError as `with_plugin`, and where there is no such factory.
+        Raises ConfigurationError as `with_plugin`, and for a missing factory.
         """
         for reference in references:
             factory = _found(reference)
@@ -85,10 +82,7 @@ class Registry:
         return self
 
     def with_installed(self) -> Registry:
-        """Add the plugins of installed packages.
-
-        Raises ConfigurationError as `with_plugin`, and for one that cannot be imported.
-        """
+        """Add the plugins of installed packages. Raises ConfigurationError."""
         for point in installed(ENTRY_POINTS):
             self.with_plugin(point.name, loaded(f"plugin {point.name}", point.load))
         return self
@@ -101,14 +95,14 @@ class Registry:
         return sorted(self._factories)
 
     def model(self, name: str) -> type[BaseModel] | None:
-        """Return the model of a plugin's arguments; None where it takes a mapping."""
+        """Return the model of a plugin's arguments; None for a mapping."""
         return model_of(self._factories[name])
 
     def make(self, name: str, args: Mapping[str, Any], handle: Handle) -> Any:
         """Make a plugin.
 
-        Raises WrongArgs when its factory does not take the arguments, ConfigurationError when the
-        factory is of another form, fails, or makes something that cannot have that name.
+        Raises WrongArgs for rejected arguments, ConfigurationError if the factory has another form,
+        fails, or makes an object that cannot have the name.
         """
         factory = self._factories[name]
         given = read(name, factory, args)
@@ -124,13 +118,12 @@ class Registry:
 
 
 def installed(group: str) -> Sequence[metadata.EntryPoint]:
-    """Return the entry points of installed packages that are of a group."""
     return _installed(group, tuple(sys.path))
 
 
 @cache
 def _installed(group: str, _: tuple[str, ...]) -> Sequence[metadata.EntryPoint]:
-    # Each look reads a file of each package that is there, some ten milliseconds in all.
+    # A lookup reads a file of each installed package, about ten milliseconds in all.
     return tuple(metadata.entry_points(group=group))
 
 
@@ -157,10 +150,9 @@ def _found(reference: str) -> Factory:
 
 
 def _check_form(name: str, factory: Factory) -> None:
-    """Raise ConfigurationError for a factory that does not take (args, handle)."""
     try:
         signature = inspect.signature(factory)
-    except ValueError:  # built in: the call will tell
+    except ValueError:  # a builtin: the call will show
         return
     except TypeError as e:
         raise ConfigurationError(f"plugin {name}: its factory cannot be called") from e
@@ -172,7 +164,6 @@ def _check_form(name: str, factory: Factory) -> None:
 
 
 def _named(plugin: Any, name: str) -> Any:
-    """Give the plugin the name of the configuration, unless it has it already."""
     if getattr(plugin, "name", None) == name:
         return plugin
     try:

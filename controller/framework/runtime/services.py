@@ -1,8 +1,7 @@
 """Endpoints of plugins, below `/apis/v1/plugins/<Name>/`.
 
-A plugin with a method `routes()` gets them, once for each process, however many profiles enable it:
-the instance of the first one answers. They have the same guard, the same check for the leader and
-the same errors as our own. An invalid route is left out and logged.
+The instance of the first profile answers. Guard, leader check and error form are those of the
+controller's own endpoints. An invalid route is left out and logged.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ LOG = logs.get(__name__)
 PREFIX = "/apis/v1/plugins"
 METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE"})
 ANSWER_SECONDS = 10.0
-"""A handler that takes longer is given up (504)."""
+"""Seconds. A slower handler is answered with 504."""
 ANSWER_LIMIT = 8 * 1024 * 1024
-"""Bytes of an answer; a handler that gives more has failed (500)."""
+"""Bytes. A larger answer is replaced by 500."""
 
 PAGE = 200
-"""Objects of one answer: each takes some tens of microseconds."""
+"""Objects per answer, at tens of microseconds each."""
 
 Answer: TypeAlias = Callable[[Request], Awaitable[Any]]
-"""Returns a Response, or anything that JSON can hold, which is sent with status 200."""
+"""Returns a Response, or a JSON value for status 200."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _PATH = re.compile(r"(/([A-Za-z0-9_.~-]+|:[A-Za-z_][A-Za-z0-9_]*))+")
 
 
 class Route(NamedTuple):
-    """One endpoint: `path` begins with a slash, `:param` stands for one part of it."""
+    """`path` begins with a slash; `:param` matches one segment."""
 
     method: str
     path: str
@@ -51,16 +50,12 @@ class Route(NamedTuple):
 
 @runtime_checkable
 class Serves(Plugin, Protocol):
-    """A plugin with endpoints."""
-
     def routes(self) -> Sequence[Route]:
         """Called once, before anything is served."""
         ...
 
 
 class Endpoint(NamedTuple):
-    """An endpoint as served: the whole path, and a handler within the limits."""
-
     method: str
     path: str
     handler: Handler
@@ -71,7 +66,6 @@ def as_json(status: int, body: Any) -> Response:
 
 
 def failure(status: int, message: str) -> Response:
-    """Return an error in the form of every endpoint."""
     return as_json(status, {"message": message})
 
 
@@ -82,20 +76,16 @@ T = TypeVar("T")
 class Book(Generic[T]):
     """The endpoints of a kind: `/plural` in pages, and `/one/:namespace/:name` in detail.
 
-    The list is in the order of the keys, as lists of Kubernetes are. The value of `continue` in an
-    answer, given with the next request, returns the next page. All functions are called at the time
-    of a request, and return what JSON can hold.
+    The list is sorted by key. An answer's `continue` returns the next page. All functions are
+    called per request and return JSON values.
 
     Args:
         plural: the path of the list, and the field of its answer.
-        named: what the kind is called where an object is not found.
-        objects: returns all objects.
-        find: returns the object of a key.
-        summary: returns an object as the list shows it.
+        named: the kind's name in a not-found message.
+        summary: returns an object as the list has it.
         detail: returns an object in full.
         one: the path of an object; `plural` by default.
-        key: returns the key of an object.
-        missing: returns what follows `named` where no object has that key.
+        missing: returns what follows `named` in a not-found message.
     """
 
     plural: str
@@ -129,7 +119,7 @@ class Book(Generic[T]):
 
 
 def services(plugins: Iterable[Plugin]) -> list[Endpoint]:
-    """Return the endpoints of these plugins; of several with one name, those of the first."""
+    """Of several plugins with one name the first counts."""
     return [each for plugin in once(plugins) for each in _of(plugin)]
 
 
@@ -153,7 +143,6 @@ def _of(plugin: Plugin) -> Iterator[Endpoint]:
 
 
 def _fault(name: str, route: Any, taken: set[tuple[str, str]]) -> str:
-    """Return what is wrong with a route; empty for nothing."""
     if not isinstance(route, Route) or not callable(route.answer):
         return f"{type(route).__name__} is no Route with a handler"
     if not _NAME.fullmatch(name):
@@ -169,7 +158,7 @@ def _fault(name: str, route: Any, taken: set[tuple[str, str]]) -> str:
 
 
 def _shape(route: Route) -> tuple[str, str]:
-    """Return the same for two routes that answer the same requests."""
+    """Return a value that is equal for routes that match the same requests."""
     return route.method, re.sub(r":\w+", ":", route.path)
 
 
@@ -181,7 +170,7 @@ def _bounded(answer: Answer) -> Handler:
                 given = await answer(request)
         except TimeoutError:
             if not limit.expired():
-                raise  # the handler's own: it failed
+                raise  # the handler's own time-out
             return failure(504, f"no answer within {ANSWER_SECONDS:.0f} s")
         response = given if isinstance(given, Response) else as_json(200, given)
         if len(response.body) > ANSWER_LIMIT:
