@@ -1,14 +1,11 @@
-"""Workloads that require each other: all are placed beside each other, or none is.
+"""Workloads whose required affinities select each other: all are placed together, or none.
 
-The clusters of the first Workload are tried in the order of its ranking. The others follow, those
-that a placed one waits for before the rest, each bound to the domains where it is waited for. The
-number of passes is linear in the size of the set, and every pass is a step of its own.
+`together` finds the set, a strongly connected component. `decide_together` tries clusters for the
+first Workload by its ranking. The others follow, those that a placed one waits for first, bound to
+the domains where it waits. Passes are linear in the size of the set.
 
-`together` finds the set. An edge goes from a Workload to each one that its required affinity
-selects. A strongly connected set can only be placed together or not at all: each of its members
-waits for another one. networkx takes most of a second to import and few Workloads need it, so
-`plan` and `explain` load it with the first set; a controller has it before its loop runs
-(`controller.scheduler`).
+networkx takes most of a second to import: `plan` and `explain` load it with the first set, a
+controller before its loop runs (`controller.scheduler`).
 """
 
 from __future__ import annotations
@@ -39,22 +36,20 @@ from machinery.types.metadata import Key
 from machinery.types.selectors import Requirement, SelectorTerm
 
 _STARTS = 64
-"""Clusters tried for the first Workload of a set. A set without a place by then waits for a change:
-a set that is hard to place must not keep all the other Workloads from being decided."""
+"""Clusters tried for the first Workload. A set that is hard to place must not block all other
+decisions."""
 _PASSES = 4
-"""Passes for each Workload of a set, over all starts."""
+"""Passes per Workload of a set, over all starts."""
 MOST_TOGETHER = 200
-"""The largest set. Where more Workloads reach each other they are decided one by one: such terms
-must not keep all the others from being decided."""
+"""Larger sets are decided one by one, to not block all other decisions."""
 
 
 def together(
     info: WorkloadInfo, *among: PendingAffinity, partner: Callable[[Key], bool] = lambda _: True
 ) -> Steps[list[WorkloadInfo]]:
-    """Return the Workloads that require each other, `info` among them, by key; else `info` alone.
+    """Return the Workloads that require each other with `info`, by key; else `info` alone.
 
-    Only Workloads that `info` reaches are looked at. `partner` says whether another one may be
-    decided with it.
+    `partner` returns whether another one may be decided with it.
     """
     reached, front = {info.key: info}, [info]
     edges: list[tuple[Key, Key]] = []
@@ -81,7 +76,7 @@ def together(
 
 
 def _wanted(info: WorkloadInfo, among: Sequence[PendingAffinity]) -> Iterable[WorkloadInfo]:
-    """Return the Workloads that the terms select, each once; a few beyond the limit are enough."""
+    """Return the selected Workloads, up to a few beyond the limit."""
     found: dict[Key, WorkloadInfo] = {}
     for term, seekers in product(info.affinity.required, among):
         chosen = islice(seekers.selected(info, term.label_selector), MOST_TOGETHER + 1)
@@ -97,11 +92,7 @@ def decide_together(
     now: datetime,
     data: Mapping[str, Any] = MappingProxyType({}),
 ) -> Steps[list[Decision]]:
-    """Return one decision for each Workload: all are placed beside each other, or none is.
-
-    Where none is, each decision is the one on the Workload alone: a refusal, as it waits for
-    another. `data` is as in `decide`.
-    """
+    """Return one decision per Workload: all placed, or each the one on it alone."""
     search = _Search(snapshot, infos, bound, profile, now, data)
     starts = yield from search.starts()
     for row in starts:
@@ -124,9 +115,9 @@ def found_again(
     profile: Profile,
     now: datetime,
 ) -> Steps[bool]:
-    """Whether the members of a set come to the same places in this snapshot.
+    """Whether the set gets the same places in this snapshot.
 
-    The search begins at the same cluster: looking for a start is half of its work.
+    The search begins at the same cluster: finding a start is half of the work.
     """
     search = _Search(snapshot, [decision.workload for decision in found], bound, profile, now)
     places = {decision.workload.key: decision.placements for decision in found}
@@ -138,8 +129,7 @@ def found_again(
 class _Open:
     """A required term of a placed Workload that does not hold yet.
 
-    `there` are the replicas of that Workload by cluster, `selected` the members that the term
-    selects.
+    `there` are its replicas by cluster, `selected` the members that the term selects.
     """
 
     info: WorkloadInfo
@@ -161,7 +151,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Attempt:
-    """A set half placed: what the next pass reads, and the terms that do not hold yet."""
+    """A partly placed set."""
 
     snapshot: Snapshot
     view: PlacementOverlay
@@ -170,7 +160,7 @@ class _Attempt:
     open: list[_Open] = field(default_factory=list)
 
     def following(self) -> WorkloadInfo:
-        """Take the next member: the only one that can meet an open term, then one that can."""
+        """Take the next member: the only one that can meet an open term, else one that can."""
         waited: WorkloadInfo | None = None
         for owed in self.open:
             able = [key for key in self.left if key in owed.selected]
@@ -181,13 +171,13 @@ class _Attempt:
         return self.left.pop(info.key)
 
     def owed_by(self, info: WorkloadInfo, *, strictly: bool) -> list[_Open]:
-        """Return the open terms that `info` may meet; `strictly`: that no later member can."""
+        """Return the open terms that `info` may meet; `strictly` those no later member can."""
         mine = [owed for owed in self.open if info.key in owed.selected]
         return [o for o in mine if not (strictly and o.selected & self.left.keys())]
 
 
 class _Search:
-    """The search for places of one set. `passes` counts the calls of `decide`."""
+    """The search for a set's places. `passes` counts calls of `decide`."""
 
     def __init__(
         self,
@@ -213,7 +203,7 @@ class _Search:
         return self._turns[0].key
 
     def starts(self) -> Steps[list[int]]:
-        """Return the rows to try for the first member: its ranking, without hopeless clusters."""
+        """Return the rows to try for the first member, without hopeless ones."""
         first, snapshot = self._turns[0], self._snapshot
         everybody = {info.key for info in self._turns}
         opened = self._decide(snapshot, _without(first, self._terms(first), everybody), self._bound)
@@ -235,11 +225,11 @@ class _Search:
         if one:
             possible &= np.all(list(masks.values()), axis=0) & _roomy(snapshot, self._turns)
         rows = [row for row in map(int, opened.ranking) if possible[row]]
-        # A member that takes several clusters is bound to none of them: one start is enough.
+        # A member that takes several clusters is bound to none of them, so one start is enough.
         return list(islice(rows, _STARTS if first.whole else 1))
 
     def beginning_at(self, cluster: str) -> Steps[dict[Key, Decision]]:
-        """Decide all with the first member on that cluster; empty where one finds no place."""
+        """Decide all with the first member on that cluster; empty if one finds no place."""
         left = {info.key: info for info in self._turns}
         attempt = _Attempt(self._snapshot, self._bound.overlay({}), left)
         info = left.pop(self._turns[0].key)
@@ -255,7 +245,6 @@ class _Search:
             info = start = attempt.following()
 
     def _place(self, attempt: _Attempt, info: WorkloadInfo, asked: WorkloadInfo) -> bool:
-        """Decide a member beside the placed ones; False where it finds no place."""
         asked = _without(asked, self._terms(info), attempt.left.keys())
         decision = None
         for strictly in (False, True):
@@ -274,7 +263,7 @@ class _Search:
         return True
 
     def _take(self, attempt: _Attempt, info: WorkloadInfo, decision: Decision) -> None:
-        """Count a decision in what the next pass reads, and update the open terms."""
+        """Count a decision for the next pass, and update the open terms."""
         there = decision.placements
         attempt.decisions[info.key] = replace(decision, workload=info)
         attempt.view.place(info, there)
@@ -289,7 +278,7 @@ class _Search:
                 attempt.open.append(owed)
 
     def _terms(self, info: WorkloadInfo) -> list[frozenset[Key]]:
-        """Return for each required term the other members that it selects."""
+        """Return the other members that each required term selects."""
         if info.key not in self._selected:
             self._selected[info.key] = [
                 frozenset(other.key for other in self._seekers.selected(info, t.label_selector))
@@ -299,7 +288,6 @@ class _Search:
         return self._selected[info.key]
 
     def _one_cluster(self) -> bool:
-        """Whether all members have to be on one and the same cluster."""
         return all(
             info.whole and all(t.topology_key == LABEL_CLUSTER for t in info.affinity.required)
             for info in self._turns
@@ -316,7 +304,7 @@ def _around(snapshot: Snapshot, term: WorkloadAffinityTerm, masks: Iterable[Mask
 
 
 def _roomy(snapshot: Snapshot, infos: Iterable[WorkloadInfo]) -> Mask:
-    """Return the clusters whose nodes have, in sum, as much free as all Workloads ask for."""
+    """Return the clusters whose free sum covers all requests."""
     asked: dict[str, int] = {}
     for info in infos:
         for resource, amount in info.request.items() if info.counted else ():
@@ -330,19 +318,18 @@ def _roomy(snapshot: Snapshot, infos: Iterable[WorkloadInfo]) -> Mask:
 
 
 def more(info: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
-    """Return the replicas by cluster that take room which is not taken yet."""
+    """Return the replicas by cluster beyond the present ones."""
     return {name: n - info.present.get(name, 0) for name, n in placements.items()}
 
 
 def _bound_to(info: WorkloadInfo, owed: Iterable[_Open], snapshot: Snapshot) -> WorkloadInfo:
-    """Return the Workload, bound to the domains of placed members that wait for it."""
+    """Bind the Workload to the domains of placed members that wait for it."""
     for key, values in dict.fromkeys(each.domains(snapshot) for each in owed):
         info = _within(info, Requirement(key, "In", tuple(values)))
     return info
 
 
 def _within(info: WorkloadInfo, requirement: Requirement) -> WorkloadInfo:
-    """Return the Workload with one more requirement on clusters."""
     required = info.cluster_affinity.required or RequiredClusterTerms([SelectorTerm({}, [])])
     # An empty term still matches nothing.
     terms = [
@@ -357,7 +344,7 @@ def _within(info: WorkloadInfo, requirement: Requirement) -> WorkloadInfo:
 def _without(
     info: WorkloadInfo, selected: Sequence[frozenset[Key]], later: Iterable[Key]
 ) -> WorkloadInfo:
-    """Return the Workload without the required terms that later members may meet."""
+    """Drop the required terms that later members may meet."""
     terms = zip(info.affinity.required, selected, strict=True)
     left = [term for term, keys in terms if keys.isdisjoint(later)]
     return replace(info, affinity=WorkloadAffinity(left, info.affinity.preferred))

@@ -1,10 +1,8 @@
-"""Decides a Workload, and with it those that have to be decided together with it.
+"""Decides a Workload together with those that must be decided with it.
 
-The live controller, plan, explain and the diagnosis all call `decide_set` and nothing else, so that
-none of them can say what another one does not. A Workload that admission would have refused, or
-whose template cannot be read, gets that as its decision and is never decided with others. A
-Workload that a plugin gathers with others is decided with these. A Workload that finds no place and
-requires others is decided together with those that require each other with it.
+The live controller, plan, explain and diagnosis all call `decide_set`. A Workload that is invalid
+is decided alone, one that a plugin gathers with its group. One that finds no place and requires
+others is decided with those that require it as well.
 """
 
 from __future__ import annotations
@@ -29,11 +27,10 @@ from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 
 _TRIES = 3
-"""How often a set is decided at most, as the cache may change meanwhile."""
+"""Decisions of a set at most, because the cache may change during each."""
 _NAMED = 3
-"""Members of an incomplete set that a message names."""
 _MOST_CONFIRMED = 64
-"""A set on more clusters than these is not confirmed but decided again."""
+"""A set on more clusters is decided again instead."""
 
 
 def decide_set(
@@ -45,19 +42,18 @@ def decide_set(
     fault: str = "",
     others: Others | None = None,
 ) -> Steps[Batch]:
-    """Decide a Workload now, alone or as one of a set. Changes nothing.
+    """Decide a Workload now, alone or in a set. Changes nothing.
 
-    A Workload that is decided alone takes one step, after one for each form that its overrides
-    give it. A set takes many, and its decisions are checked
-    against the newest state at the end: with the last step they are true.
+    A Workload alone takes one step, after one per form of its overrides. A set is confirmed on the
+    newest state in the last step.
 
     Args:
         view: the cache.
         info: the Workload with its present shares.
-        profiles: the plugins, by scheduler name.
-        now: the time that the records carry.
-        fault: why the Workload may not be placed, in the words of admission; empty where it may.
-        others: what the caller knows of other Workloads that wait.
+        profiles: by scheduler name.
+        now: the time in the records.
+        fault: admission's reason to refuse the Workload; empty for none.
+        others: the caller's knowledge of other pending Workloads.
     """
     others = others or Others()
     yield from laid_over([info], view.snapshot())
@@ -83,13 +79,13 @@ def decide_set(
 
 
 def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
-    """Name in a refusal the members of its set that run: a crash came between their writes."""
+    """Name running members of the set in a refusal: a crash came between the writes."""
     if not batch.decisions or batch.decisions[0].scheduled or batch.decisions[0].workload.present:
         return batch
     info = batch.decisions[0].workload
     members = yield from together(
         info, view.pending_affinity, view.placed_affinity
-    )  # as of each of the batch
+    )  # as for each of the batch
     running = tuple(each.key for each in members if each.present)
     if not running:
         return batch
@@ -103,7 +99,7 @@ def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A Workload that finds no place alone and requires others."""
+    """A Workload with required affinity that has no cluster on its own."""
 
     view: View
     info: WorkloadInfo
@@ -112,7 +108,6 @@ class _Asked:
     others: Others
 
     def decide(self, alone: Decision) -> Steps[Batch]:
-        """Decide the Workload with those that require each other with it, if there are any."""
         others, pending = self.others, self.view.pending_affinity
         group = yield from together(self.info, pending, partner=others.partner)
         if others.busy(self.info.key):  # taken into another set during the search
@@ -140,7 +135,7 @@ class _Asked:
             still = self.view.snapshot() is snapshot and self.view.index.version == version
             current = all(map(self.others.current, group))
             if not current:
-                break  # an edited member is queued again by its edit
+                break  # the edit itself requeues an edited member
             if still or not found[0].scheduled:
                 return Batch(found, busy, moved=not still)
             if (yield from self._confirmed(found)) and all(map(self.others.current, group)):
@@ -149,7 +144,7 @@ class _Asked:
         return Batch([self._again(alone)], busy, moved=True)
 
     def _again(self, alone: Decision) -> Decision:
-        """Return the decision on the Workload alone, made again if the snapshot changed since."""
+        """Return the decision on the Workload alone, as of now."""
         snapshot = self.view.snapshot()
         if snapshot is alone.snapshot:
             return alone

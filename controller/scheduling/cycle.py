@@ -1,7 +1,7 @@
-"""The whole scheduling cycle in one pass: `decide`.
+"""The scheduling cycle in one pass: `decide`.
 
-The live controller, plan, explain and diagnosis call this one function, so that an explanation
-cannot differ from what happens. It does no I/O, reads no clock and changes none of its arguments.
+The live controller, plan, explain and diagnosis call this function. It does no I/O, reads no clock
+and does not change its arguments.
 
     may the Workload be placed at all   hooks, PreFilter
     which clusters could take it        hooks, Filter: the first refusal of a cluster is its reason
@@ -65,12 +65,12 @@ def decide(
     """Decide one Workload.
 
     Args:
-        snapshot: the snapshot of the clusters.
+        snapshot: the clusters.
         info: the Workload with its present shares.
         bound: where other Workloads run.
         profile: the plugins.
-        now: the time that the record carries.
-        data: what plugins find in the state of the pass from the beginning, by their names.
+        now: the time in the record.
+        data: the initial `CycleState.data`.
     """
     about = (snapshot, info, bound, profile, now)
     state = CycleState(data=dict(data), enabled=profile.names)
@@ -78,7 +78,7 @@ def decide(
         with limited(profile.plugin_timeout):
             said = moving.descheduling(profile, info, snapshot, bound, now)
             decision = _decide(*about, said, state)
-            # A plugin narrowed this pass to try a preference (`CycleState.tentative`). Where that
+            # A plugin narrowed this pass to try a preference (`CycleState.tentative`). If that
             # leaves replicas over, the pass is repeated without it.
             if not state.tentative or (decision.scheduled and not decision.moving.stuck):
                 return decision
@@ -106,8 +106,8 @@ def _decide(
         assignment = assigned(profile, work.info, work.candidates())
     if assignment is not None:
         found, (assignment, moves) = assignment, work.moved(assignment, back)
-        # Where its edited rules have no place for it, that is what the Workload is told, though
-        # its units stay.
+        # If the edited rules have no place for the Workload, its condition reports that even though
+        # its replicas stay.
         told = found if moves.stuck and work.info.edited else assignment
         return _recorded(info, work, assignment, moves, work.verdict(told))
     if refusal is None:
@@ -121,7 +121,7 @@ def _decide(
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass in progress. Hooks replace `info` and `snapshot` by copies of their own."""
+    """A pass in progress. Hooks replace `info` and `snapshot` by copies."""
 
     profile: Profile
     bound: PlacementIndex
@@ -147,12 +147,11 @@ class _Pass:
 
     @property
     def feasible(self) -> Mask:
-        """The clusters that nothing has refused so far."""
         mask: Mask = self.verdicts == FITS
         return mask
 
     def admit(self) -> Status | None:
-        """Run PreFilter: return why the Workload may not be placed at all, or None."""
+        """Run PreFilter. Return a refusal of the Workload, or None."""
         for hook in self.profile.before_pre_filter:
             usable = answers.changed_unit(self.info)
             answer = ask(hook, "PreFilterHook", usable, hook.before_pre_filter, *self.about)
@@ -168,7 +167,6 @@ class _Pass:
     def _changed(
         self, hook: Plugin, phase: str, seen: PassView, before: Mask | None = None
     ) -> None:
-        """Record what a hook changed; later plugins see it."""
         was = PassView(self.info, self.snapshot, before)
         if (
             seen.workload is was.workload
@@ -180,7 +178,7 @@ class _Pass:
         self.info, self.snapshot = seen.workload, seen.snapshot
 
     def filter(self) -> Status | None:
-        """Run Filter: collect each cluster's refusals, and where present shares may stay."""
+        """Run Filter: the refusals of each cluster, and where present shares may stay."""
         for hook in self.profile.before_filter:
             usable = answers.changed_snapshot(self.info, self.snapshot)
             answer = ask(hook, "FilterHook", usable, hook.before_filter, *self.about)
@@ -200,8 +198,8 @@ class _Pass:
             refused = ask(plugin, "Filter", masks, plugin.filter, *self.about)
             for mask, *said in refused.reasons:
                 self._refuse(mask, plugin.name, *said)
-                # A change of a cluster moves nothing that runs there. Only the Workload's own rules
-                # do, and only after they were edited.
+                # A change of a cluster moves nothing that runs there. Only edits of the Workload's
+                # own rules do.
                 if self.info.edited and not plugin.ignored_during_execution:
                     excluded |= mask
             for mask, *said in refused.reached:
@@ -213,9 +211,9 @@ class _Pass:
         return None
 
     def _refuse_more_work(self) -> None:
-        """Refuse what has ended to the clusters where it did, and what is left of a queue to all.
+        """Refuse ended shares on their clusters, and the rest of a shared queue everywhere.
 
-        What is left is done by the pods that have started.
+        The started pods finish the queue.
         """
         info, row = self.info, self.snapshot.row
         if info.ended:
@@ -230,7 +228,7 @@ class _Pass:
                     self.keeps[row[cluster]] = False
 
     def _exclude(self, excluded: Mask) -> None:
-        """Take the shares from clusters that the edited rules exclude, unless the kind stays."""
+        """Drop shares from clusters that the edited rules exclude, unless the kind stays."""
         if not self.info.stays:
             self.keeps &= ~excluded
             return
@@ -260,10 +258,10 @@ class _Pass:
         self.verdicts[mask & self.feasible] = len(self.refusals)
 
     def _leave(self) -> None:
-        """Let go of the shares that leave their clusters now, as far as the budgets let them."""
+        """Release the shares that leave now, within the budgets."""
         evictions = self.said.evictions
         for cluster, eviction in evictions.items():
-            # A toleration for a while lets the Workload stay, and not come back.
+            # A toleration with seconds lets the Workload stay, but not return.
             if moving.due(eviction, self.now) and cluster in self.snapshot.row:
                 mask = np.zeros(len(self.snapshot), dtype=np.bool_)
                 mask[self.snapshot.row[cluster]] = True
@@ -281,7 +279,7 @@ class _Pass:
             self.keeps[each.row] = False
 
     def score(self) -> Status | None:
-        """Run Score: the feasible clusters' scores by plugin, 0..100, and their weighted sum."""
+        """Run Score: 0..100 per plugin on feasible clusters, and the weighted sum."""
         for hook in self.profile.before_score:
             before = self.feasible
             listed = answers.changed_list(self.info, before)
@@ -318,13 +316,12 @@ class _Pass:
         return status.code is Code.SKIP
 
     def rank(self) -> None:
-        """Sort the rows: the highest total first, equals by name."""
+        """Sort the rows: highest total first, ties by name."""
         named = self.snapshot.kept.fixed("by name", lambda: np.argsort(self.snapshot.by_name))
         self.line = named[np.argsort(_short(-self.totals[named]), kind="stable")]
         self.ranking = self.line[self.feasible[self.line]]
 
     def pending_reasons(self, assignment: Assignment) -> list[str]:
-        """Return what PostFilter plugins say of replicas that found no cluster."""
         if sum(assignment.shares.values()) == assignment.desired:
             return []
         refusals = [(r.plugin, r.text, m) for r, m in zip(self.refusals, self.masks, strict=True)]
@@ -338,7 +335,6 @@ class _Pass:
         return said
 
     def candidates(self) -> Candidates:
-        """Return the arguments of the Assign plugin."""
         self.rank()
         present = np.zeros(len(self.snapshot), dtype=np.int64)
         held = np.zeros(len(self.snapshot), dtype=np.bool_)
@@ -369,7 +365,7 @@ class _Pass:
         )
 
     def _with_ranges(self, held: Mask) -> Ints:
-        """Return the best clusters, as many as may have ordinals of their own, those held first."""
+        """Return the best clusters that may have ordinal ranges, held ones first."""
         others = self.ranking[~held[self.ranking]]
         standing = {*self.info.present, *self.info.moving.leaving, *self.info.moving.surplus}
         chosen = held.copy()
@@ -378,7 +374,6 @@ class _Pass:
         return first
 
     def verdict(self, assignment: Assignment) -> ScheduledCondition:
-        """Return the condition Scheduled of an assignment."""
         said = self.pending_reasons(assignment)
         holds = any(name in self.snapshot.row for name in self.info.present)
         ended = sum(self.info.ended.values())
@@ -387,7 +382,7 @@ class _Pass:
         )
 
     def moved(self, found: Assignment, back: Mapping[str, int]) -> tuple[Assignment, Moves]:
-        """Return the assignment with the replicas that stay for now, and what moves."""
+        """Return the assignment with the replicas that stay for now, and the moves."""
         state, leaving, now = self.info.moving, self.leaving, self.now
         on_the_way = moving.on_the_way(self.info)
         waits = state.rebalance_due is not None or state.displaced or on_the_way
@@ -423,12 +418,12 @@ class _Pass:
         return {name: n for name, n in shares.items() if n}
 
     def _stands(self, assignment: Assignment) -> bool:
-        """Whether all replicas have a cluster, and none moves."""
+        """Whether all replicas have a cluster and none moves."""
         named = {self.snapshot.names[row]: n for row, n in assignment.shares.items()}
         return sum(named.values()) == assignment.desired and named == dict(self.info.present)
 
     def _onward(self, assignment: Assignment, moves: Moves) -> tuple[Assignment, Moves]:
-        """Return a step of a rebalance, or of a return to clusters that it was driven from."""
+        """Return a step of a rebalance, or of a return of displaced replicas."""
         found, plan = self.candidates(), self.state.plan
         nothing = np.zeros(len(self.snapshot), dtype=np.bool_)
         free = replace(found, keeps=nothing, held=nothing)
@@ -442,7 +437,7 @@ class _Pass:
             return assignment, moves
         due = self.info.moving.rebalance_due
         asked = due is not None and due <= self.now
-        # Replicas that begin to move now may never become ready, which no event tells.
+        # Replicas that begin to move now may never become ready, and no event reports that.
         begins = step.assignment is not None
         names, waits = self.snapshot.names, step.left > 0 or begins or moving.on_the_way(self.info)
         waiting = step.left or step.data
@@ -459,7 +454,7 @@ class _Pass:
         )
 
     def _only(self, meant: Callable[[Refusal], bool]) -> Mask:
-        """Return the clusters that are refused, and by nothing but refusals that are `meant`."""
+        """Return the clusters that only `meant` refusals refuse."""
         refused, otherwise = np.zeros((2, len(self.snapshot)), dtype=np.bool_)
         if not any(map(meant, self.refusals)):
             return refused
@@ -473,7 +468,7 @@ class _Pass:
 
 
 def _short(values: Ints) -> NDArray[Any]:
-    """Return the values in 16 bits where they fit: numpy sorts them several times as fast."""
+    """Use 16 bits if the values fit: numpy sorts these several times as fast."""
     if len(values) and int(values.min()) >= -(2**15) and int(values.max()) < 2**15:
         return values.astype(np.int16)
     return values
@@ -536,7 +531,7 @@ def _refused(
     now: datetime,
     status: Status,
 ) -> Decision:
-    """Refuse the Workload as a whole: its present shares stay, the rest is pending."""
+    """Refuse the whole Workload. Its present shares stay."""
     placements, desired = _kept(info, snapshot)
     verdict = of_refusal(len(snapshot), status, holding=bool(placements))
     return Decision(
@@ -557,7 +552,7 @@ def _refused(
 
 
 def _kept(info: WorkloadInfo, snapshot: Snapshot) -> tuple[dict[str, int], int]:
-    """Return the present shares on existing clusters, as far as wanted, and the replicas wanted."""
+    """Return the present shares on existing clusters, and the replicas wanted."""
     kept = {name: n for name, n in info.present.items() if name in snapshot.row}
     if info.everywhere:
         desired = info.replicas * max(len(kept), 1)
@@ -567,7 +562,7 @@ def _kept(info: WorkloadInfo, snapshot: Snapshot) -> tuple[dict[str, int], int]:
 
 
 def _at_most(shares: Mapping[str, int], each: int, desired: int) -> dict[str, int]:
-    """Cap each share, then cut from the last name on what exceeds `desired`."""
+    """Cap each share, then cut the excess over `desired`, last name first."""
     left, kept = desired, {}
     for name in sorted(shares):
         kept[name] = min(shares[name], each, left)

@@ -1,9 +1,6 @@
-"""A decision, and everything that it was decided on: kept as arrays, rendered on demand.
+"""A decision and all its inputs, as arrays that are rendered on demand.
 
-The record is the same on success and on failure: each cluster's verdict, each score, the ranking,
-the reasons of each number, and for pending replicas what stands in their way and what would help.
-The record is written nowhere in full: the status carries a summary, and a reader of the whole
-computes it.
+It is not stored: the status has a summary, and `explain` computes the rest again.
 """
 
 from __future__ import annotations
@@ -37,13 +34,11 @@ from crds.workload import ScheduledReason, WorkloadState
 from machinery.types.metadata import Key
 
 FITS = 0
-"""The verdict of a cluster that nothing refused; others are 1 + an index into `refusals`."""
+"""A verdict. Others are 1 + an index into `refusals`."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookChange:
-    """A change by a hook, before PreFilter, Filter or Score; put in words on demand."""
-
     plugin: str
     phase: str
     before: PassView
@@ -52,7 +47,7 @@ class HookChange:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of one pass. Arrays have one entry for each row of `snapshot`.
+    """The decision of one pass. Arrays have one entry per row of `snapshot`.
 
     sum(placements) + pending == desired.
     """
@@ -61,15 +56,15 @@ class Decision:
     snapshot: Snapshot
     time: datetime
     placements: Mapping[str, int]
-    """The shares by cluster, also those of no replicas that keep a place."""
+    """Includes empty shares that keep their place."""
     desired: int
     reason: ScheduledReason
     state: WorkloadState
     message: str
     refusals: Sequence[Refusal] = ()
     masks: Sequence[Mask] = ()
-    """For each of `refusals` the clusters that it holds for, whether or not another one came first;
-    empty where the Workload was refused as a whole."""
+    """For each refusal its clusters, even if another came first; empty if the Workload was
+    refused."""
     verdicts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, dtype=np.int16))
     scores: Mapping[str, Ints] = field(default_factory=dict)
     weights: Mapping[str, int] = field(default_factory=dict)
@@ -79,25 +74,20 @@ class Decision:
     assignment_order: AssignmentOrder = no_order
     binding: Binding = nothing_binds
     choosing: tuple[str, ...] = ()
-    """Findings of the choice of domains."""
     shared_by: tuple[str, ...] = ()
-    """The plugins that made the shares, or that bounded the plan which made them."""
+    """The plugins that made the shares, or bounded their plan."""
     plugins: Mapping[str, Any] = field(default_factory=dict)
-    """The plugins of the profile by name: they put their own refusals and scores in words."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of the Workload's status that plugins tell."""
+    """The status fields that plugins set."""
     cycle_state: CycleState = field(default_factory=CycleState)
-    """The state of the pass, for the points around the write."""
     changes: Sequence[HookChange] = ()
-    """The changes by hooks, in their order."""
     moving: Moves = NO_MOVES
-    """The replicas that leave their clusters, and those that should."""
     incomplete: tuple[Key, ...] = ()
-    """Workloads that run without this one though all of them require each other."""
+    """Workloads that run without this one, although all require each other."""
 
     @property
     def seen(self) -> WorkloadInfo:
-        """The Workload as hooks left it: what plugins were asked about."""
+        """The Workload as hooks left it."""
         return self.changes[-1].after.workload if self.changes else self.workload
 
     @property
@@ -114,13 +104,12 @@ class Decision:
 
     @property
     def moves(self) -> bool:
-        """Whether any share changes; only then are the points around the write called."""
+        """Only then are the points around the write called."""
         return dict(self.placements) != dict(self.workload.present)
 
     def arguments(
         self, profiles: Mapping[str, Profile]
     ) -> tuple[Profile, CycleState, WorkloadInfo, Mapping[str, int]]:
-        """Return what the points around the write are called with."""
         return (
             profiles[self.workload.scheduler_name],
             self.cycle_state,
@@ -129,11 +118,7 @@ class Decision:
         )
 
     def lean(self) -> Decision:
-        """Return the same in a fraction of the memory, for one of very many decided together.
-
-        The reasons of the shares are worked out now, not on demand; the order in which replicas
-        went to clusters is lost.
-        """
+        """Return the same in a fraction of the memory, without the order of assignment."""
         row, bound = self.snapshot.row, self.binding()
         why = {row[name]: self.why(row[name]) for name in self.placements if name in row}
         scores: dict[str, Any] = {name: each.astype(np.uint8) for name, each in self.scores.items()}
@@ -160,17 +145,16 @@ class Decision:
         return 1 + 9 * (100 * int(self.totals[row]) // most) // 100
 
     def refused_by(self) -> frozenset[str]:
-        """Return the plugins that refused a cluster, or the whole Workload."""
         return frozenset(refusal.plugin for refusal in self.refusals)
 
     def kept_out_by(self) -> frozenset[str]:
-        """Return the plugins that may keep replicas out: by a refusal or by the shares."""
+        """Return the plugins that keep replicas out, by a refusal or through the shares."""
         return self.refused_by().union(self.shared_by)
 
     def table(self, rows: int) -> str:
-        """Return the best `rows` clusters as a markdown table: place, Workload, cluster, scores."""
+        """Return the best `rows` clusters as a markdown table."""
         plugins = sorted(self.scores)
-        # The heads of koord-scheduler's table of debug scores, so that its readers take this one.
+        # The columns of koord-scheduler's table of debug scores, for its readers.
         head = ["#", "Pod", "Node", "Score", *plugins]
         lines = [head, ["---:", "---", "---", "---:", *["---:"] * len(plugins)]]
         for place, row in enumerate(self.ranking[:rows], start=1):

@@ -1,12 +1,7 @@
-"""From candidates to shares: divided by one plan that all plugins bound, or as one plugin says.
+"""From candidates to shares.
 
-Where a plugin divides the replicas, every plugin at Assign that gives bounds is asked in turn, and
-one planner solves the problem that they made together. Elsewhere the first plugin that serves the
-Workload's distribution decides alone.
-
-Where rules and not only room keep replicas out, the message counts the clusters that nothing
-refuses by what stops them from taking more. FailedToSchedule means that no cluster may take any
-replica; where some have a cluster, the others lack capacity, whatever bounds it.
+If a plugin divides the replicas, one planner solves the problem that all plugins with bounds make.
+Otherwise the first plugin that serves the distribution assigns alone.
 """
 
 from __future__ import annotations
@@ -33,11 +28,10 @@ from crds.workload import ScheduledReason
 
 
 def assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:
-    """Return the shares; None where no plugin of the profile serves the distribution.
+    """Return the shares; None if no plugin serves the distribution.
 
-    Where a limit on all replicas together keeps some out, its plugin gives the reason. A Workload
-    that is scaled to 0 keeps its clusters, with 0 replicas each, and one with claims keeps each
-    cluster that it has any on: what was made there stays, and is where it grows again if it can.
+    A Workload scaled to 0 keeps its clusters with 0 replicas. One with claims keeps each cluster,
+    because its volumes stay there and it may grow there again.
     """
     found = _where_it_was(profile, info, field) or _assigned(profile, info, field)
     if found is not None:
@@ -49,7 +43,7 @@ def assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignm
 
 
 def _where_it_was(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:
-    """Return the shares on the clusters of now, where some are empty and all replicas fit."""
+    """Return shares on the current clusters if some are empty and all replicas fit."""
     if info.everywhere or not (field.keeps & field.held & (field.present == 0)).any():
         return None
     here = field.feasible & field.held
@@ -86,7 +80,7 @@ def _assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assign
 
 
 def divided(bounds: Sequence[Bounds], info: WorkloadInfo, field: Candidates) -> Assignment:
-    """Return the shares of one plan within all bounds; what no cluster may take stays pending."""
+    """Return the shares of one plan within all bounds."""
     problem = asked(info, field)
     said = [THE_PLAN]
     made: list[tuple[Bounds, Problem]] = []
@@ -116,7 +110,7 @@ def divided(bounds: Sequence[Bounds], info: WorkloadInfo, field: Candidates) -> 
 
 
 def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Apportionment:
-    """Solve the problem. Raises PluginError of the first plugin that made it unsolvable."""
+    """Raises PluginError of the first plugin that made the problem unsolvable."""
     try:
         return apportion(problem)
     except (ArithmeticError, IndexError, TypeError, ValueError):
@@ -126,14 +120,14 @@ def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Apporti
 
 
 def asked(info: WorkloadInfo, field: Candidates) -> Problem:
-    """Return the problem before any plugin has bounded it: free room gives the weights."""
+    """Return the problem before any plugin bounds it, weighted by free room."""
     size = len(field.snapshot)
     present = np.where(field.keeps, field.present, 0)
     room = np.where(field.able, np.minimum(field.room, UNBOUNDED), present)
     lower = np.zeros(size, dtype=np.int64)
     total = max(within(field.state, info.replicas) - field.staying, 0)
     if (work := info.shared_work) is not None and work.total is not None and total:
-        # The part of a share never changes, so that none grows, and none goes before it is done.
+        # The part of a share is fixed, so no share grows, and none ends before its part is done.
         taken = _leaving(info, field)
         room = np.where((present > 0) | taken, np.minimum(room, present), room)
         lower = np.minimum(present, 1)
@@ -156,7 +150,6 @@ def asked(info: WorkloadInfo, field: Candidates) -> Problem:
 
 
 def _leaving(info: WorkloadInfo, field: Candidates) -> Mask:
-    """Return the clusters from which replicas of the Workload leave."""
     mask: Mask = np.zeros(len(field.snapshot), dtype=np.bool_)
     rows = (field.snapshot.row.get(name) for name in info.moving.leaving)
     mask[[row for row in rows if row is not None]] = True
@@ -169,12 +162,12 @@ def _why(plan: Apportionment, row: int) -> tuple[Reason, ...]:
 
 
 def _binding(plan: Apportionment) -> tuple[Obstacle, ...]:
-    """Return what keeps replicas out, and contradictory bounds even where none are pending."""
+    """Include contradictory bounds even if no replicas are pending."""
     return (*plan.binding, *(Obstacle(each.reason, 0) for each in plan.contradictions))
 
 
 def _in_order(plan: Apportionment, field: Candidates) -> Ints:
-    """Return the rows that hold replicas, by the order of their domain, if any, and by name."""
+    """Return the rows with replicas, by domain in their order, then by name."""
     rows = np.flatnonzero(plan.shares)
     order = plan.asked.domains
     if order is None:
@@ -184,7 +177,7 @@ def _in_order(plan: Apportionment, field: Candidates) -> Ints:
 
 
 def _assignment_order(plan: Apportionment) -> list[str]:
-    """Return each new replica's domain, in the order of assignment; `-` for none."""
+    """Return each new replica's domain in turn; `-` for none."""
     order = plan.asked.domains
     names = () if order is None else order.names
     return ["-" if turn == OUTSIDE else names[turn] for turn in plan.assignment_order()]
@@ -192,7 +185,7 @@ def _assignment_order(plan: Apportionment) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """The plan of a problem; the condition's reason and notes for replicas that it leaves out."""
+    """The condition's reason and notes for replicas that a plan leaves out."""
 
     info: WorkloadInfo
     field: Candidates
@@ -201,23 +194,20 @@ class Shortfall:
 
     @property
     def asked(self) -> Problem:
-        """The problem before the choice of domains."""
         return self.plan.asked
 
     @property
     def shares(self) -> Ints:
-        """Shape (n,), the replicas that each cluster holds."""
         return self.plan.shares
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """The bound on the number of domains that cannot be met."""
         return () if self.plan.choice is None else self.plan.choice.lacks
 
     def reason(self) -> ScheduledReason:
-        """Return ReplicasReached where numbers let no more in, whatever the room.
+        """Return ReplicasReached if quotas or caps keep replicas out.
 
-        FailedToSchedule where no cluster may take any replica, InsufficientCapacity elsewhere.
+        FailedToSchedule if no cluster may take any, else InsufficientCapacity.
         """
         if self.plan.beyond_quotas or self.plan.beyond_caps:
             return ScheduledReason.REPLICAS_REACHED
@@ -227,7 +217,6 @@ class Shortfall:
         return ScheduledReason.INSUFFICIENT_CAPACITY
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the rules keep out; empty where none of them does."""
         if self.plan.pending <= 0:
             return ()
         if self._all_have_parts():
@@ -241,7 +230,7 @@ class Shortfall:
         return tuple(found)
 
     def _all_have_parts(self) -> bool:
-        """Whether only clusters are left that have a share of the work."""
+        """Whether all clusters that are left have a share of the work."""
         work, field = self.info.shared_work, self.field
         if work is None or work.total is None:
             return False

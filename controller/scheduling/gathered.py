@@ -1,9 +1,7 @@
-"""The Workloads that a plugin gathers: decided in one pass, and judged as one.
+"""The Workloads of a group, decided in one pass and judged together.
 
-The members are decided one after the other over one snapshot, each seeing the room that those
-before it took. A Workload that requires another of them has another turn when that one has its
-place. The plugin judges the result. Nothing counts until all of it does: no member ever takes room,
-or keeps others from it, for a set that comes to nothing.
+Each member sees the room that earlier ones took. One that requires a later one gets another turn.
+Nothing counts before all of it does, so a refused group takes no room.
 """
 
 from __future__ import annotations
@@ -46,23 +44,22 @@ from crds.workload import WorkloadState
 from machinery.types.metadata import Key
 
 _TRIES = 3
-"""How often the set is decided at most, as the cache may change meanwhile."""
+"""Decisions of a group at most, because the cache may change during each."""
 _ROUNDS = 2
-"""Further turns of members that require others: each places those that waited for the one
-before."""
+"""Extra rounds for members whose affinity target was placed in the previous one."""
 _IN_FULL = 64
-"""Members whose decisions are kept with everything that they were decided on."""
+"""Members whose decisions are kept in full."""
 _STEP = 50
-"""Members that are looked at in one step, where that takes less than a pass."""
+"""Members per step where each takes little time."""
 
 
 def decide_group(
     view: View, info: WorkloadInfo, profiles: Mapping[str, Profile], now: datetime, others: Others
 ) -> Steps[Batch | None]:
-    """Return the decisions on all that a plugin gathers with `info`; None where none does.
+    """Return the decisions on the group of `info`; None if no plugin gathers it.
 
-    Without decisions where a member is in flight elsewhere, and where the cache changed too often.
-    For the arguments see `batch.decide_set`. Raises PluginError.
+    Empty if a member is in flight elsewhere, or the cache changed too often. Arguments as for
+    `batch.decide_set`. Raises PluginError.
     """
     own, begun = profiles[info.scheduler_name], set[Key]()
     for _ in range(_TRIES):
@@ -84,11 +81,11 @@ def decide_group(
         if view.snapshot() is snapshot and view.index.version == version:
             return batch
         if not all(map(others.current, infos)):
-            break  # an edited member is queued again by its edit
+            break  # the edit itself requeues an edited member
         if tried is None or tried.verdict.outcome is TrialResult.REFUSE:
             return replace(batch, moved=True)
         if (yield from _still(view, work, infos, tried)) and all(map(others.current, infos)):
-            return replace(batch, moved=True)  # what lacks a place may have one elsewhere by now
+            return replace(batch, moved=True)  # pending members may have a place by now
         yield
     return Batch([], moved=True)
 
@@ -96,7 +93,7 @@ def decide_group(
 def _gathering(
     profile: Profile, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
 ) -> tuple[GroupScheduling, Gathering] | None:
-    """Return the first plugin that gathers others with `info`. Raises PluginError."""
+    """Return the first plugin that gathers `info`. Raises PluginError."""
     if not profile.gathering:
         return None
     with limited(profile.plugin_timeout):
@@ -122,7 +119,7 @@ def _members(
         known = info if key == info.key else view.info(key) if others.partner(key) else None
         if known is not None and known.scheduler_name in profiles:
             found.append(runtime.settled(profiles[known.scheduler_name], known, now, view.index))
-            if key != info.key:  # its own forms are known
+            if key != info.key:  # the forms of `info` are evaluated
                 yield from laid_over([known], view.snapshot())
         if number % _STEP == 0:
             yield
@@ -130,7 +127,7 @@ def _members(
 
 
 def _still(view: View, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judged) -> Steps[bool]:
-    """Whether the same attempt comes to the same places in the newest snapshot."""
+    """Whether the attempt gives the same places in the newest snapshot."""
     chosen = {name for d in tried.decisions.values() for name in d.placements}
 
     def again(snapshot: Snapshot) -> Steps[bool]:
@@ -143,8 +140,6 @@ def _still(view: View, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judge
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """An attempt, the decisions that came of it, and the plugin's verdict."""
-
     attempt: Attempt
     decisions: Mapping[Key, Decision]
     trials: Sequence[Trial]
@@ -152,14 +147,12 @@ class _Judged:
 
     @property
     def worth(self) -> tuple[bool, int]:
-        """The sort key of attempts that place nothing: the greatest one is reported."""
+        """Sorts attempts that place nothing. The greatest is reported."""
         return self.verdict.outcome is TrialResult.WAIT, sum(each.assigned for each in self.trials)
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One snapshot, and the set to place in it."""
-
     snapshot: Snapshot
     bound: PlacementIndex
     profiles: Mapping[str, Profile]
@@ -169,7 +162,7 @@ class _Work:
     asked: Key
 
     def tried(self, infos: Sequence[WorkloadInfo]) -> Steps[_Judged | None]:
-        """Return the first attempt that is placed, else the best; None where the set is refused.
+        """Return the placed attempt, else the best; None if the group is refused.
 
         Raises PluginError.
         """
@@ -191,7 +184,6 @@ class _Work:
     def attempt(
         self, infos: Sequence[WorkloadInfo], attempt: Attempt
     ) -> Steps[dict[Key, Decision]]:
-        """Decide every member in one attempt."""
         course = _GroupCycle(
             self, {self.plugin.name: attempt}, self.snapshot, self.bound.overlay({})
         )
@@ -208,7 +200,6 @@ class _Work:
         return course.decisions
 
     def batch(self, infos: Sequence[WorkloadInfo], judged: _Judged | None) -> Steps[Batch]:
-        """Return the decisions, and what the plugin is to be told of them."""
         verdict = self._refusal() if judged is None else judged.verdict
         found = {} if judged is None else judged.decisions
         conclusion = Conclusion(
@@ -245,7 +236,7 @@ class _Work:
         return GroupDecision(TrialResult.REFUSE, status, self.gathering.withdrawn)
 
     def _attempts(self, infos: Sequence[WorkloadInfo]) -> Iterator[Attempt]:
-        """Yield the plugin's attempts; each is asked for when the one before has failed."""
+        """Yield attempts, each requested after the previous one failed."""
         plugin, about = self.plugin, (self.gathering, infos, self.snapshot, self.bound)
         with limited(self._seconds):
             found = ask(plugin, "Attempts", iter, plugin.attempts, *about)
@@ -269,7 +260,7 @@ class _Work:
         withdrawn: Withdrawn,
         kept_out_by: Iterable[str],
     ) -> Decision:
-        """Return the decision that places nothing new and waits for what helps any member."""
+        """Return a decision that places nothing new and awaits the events of all members."""
         decision = found or untouched(info, self.snapshot, self.now, status)
         kept = withdrawn.get(info.key, info.present)
         profile = self.profiles[info.scheduler_name]
@@ -293,8 +284,6 @@ class _Work:
 
 @dataclass(slots=True)
 class _GroupCycle:
-    """An attempt in progress: what the next pass reads."""
-
     work: _Work
     data: Mapping[str, Any]
     snapshot: Snapshot
@@ -302,7 +291,7 @@ class _GroupCycle:
     decisions: dict[Key, Decision] = field(default_factory=dict)
 
     def round(self, infos: Sequence[WorkloadInfo]) -> Steps[list[WorkloadInfo]]:
-        """Decide each; return those that lack replicas and require others that may come yet."""
+        """Decide each. Return those with pending replicas and required affinity."""
         left: list[WorkloadInfo] = []
         for info in infos:
             profile = self.work.profiles[info.scheduler_name]
@@ -319,9 +308,9 @@ class _GroupCycle:
         return decide(self.snapshot, info, self.view, profile, self.work.now, self.data)
 
     def _fewer(self, found: Decision, profile: Profile) -> Decision:
-        """Place as many replicas as one cluster has room for, where none takes all of them.
+        """Place as many replicas as one cluster has room for, if none takes all.
 
-        Alone the Workload would have none; here the plugin says how many replicas are enough.
+        The plugin decides whether these are enough.
         """
         info, able = found.workload, _feasible(found) | _crowded(found)
         room = room_of(found.cycle_state, found.seen, found.snapshot)
@@ -342,7 +331,6 @@ class _GroupCycle:
         )
 
     def mutual(self, infos: Sequence[WorkloadInfo]) -> Steps[None]:
-        """Decide those that require each other: all are placed beside each other, or none."""
         profile = self.work.profiles[infos[0].scheduler_name]
         alike = [each for each in infos if each.scheduler_name == profile.scheduler_name]
         about = (self.view, profile, self.work.now, self.data)
@@ -382,7 +370,7 @@ def _told(decision: Decision) -> Trial:
 
 
 def _feasible(decision: Decision) -> Mask:
-    """Return the clusters that nothing refuses; none where the whole Workload was refused."""
+    """Return the feasible clusters; none if the whole Workload was refused."""
     if len(decision.masks) < len(decision.refusals):
         return np.zeros(len(decision.snapshot), dtype=np.bool_)
     found: Mask = decision.verdicts == FITS
@@ -390,7 +378,6 @@ def _feasible(decision: Decision) -> Mask:
 
 
 def _crowded(decision: Decision) -> Mask:
-    """Return the clusters that only a lack of room refuses."""
     short, otherwise = np.zeros((2, len(decision.snapshot)), dtype=np.bool_)
     for refusal, mask in zip(decision.refusals, decision.masks, strict=False):
         if refusal.short:

@@ -1,15 +1,12 @@
-"""Which replicas of a Workload leave their clusters in a pass, and which stay for now. Pure.
+"""Which replicas of a Workload leave their clusters in a pass. Pure.
 
-A plugin says which clusters a Workload must leave (`Deschedule`). In one pass so many of its
-replicas are placed anew as its budgets let move at once; the others stay, and so does each replica
-for which no other cluster has a place. What must leave a cluster and has not begun to is lowered
-first where fewer replicas are wanted.
+Deschedule plugins name the clusters to leave, and budgets bound how many replicas a pass moves. The
+others stay, and so do replicas that no other cluster takes. Surplus is cut first from what must
+leave and has not begun to. If an eviction is cancelled before the replacement is ready, the replica
+stays (`resumed`).
 
-A replica that has begun to leave is its cluster's again where nothing drives it away any more and
-its successor is not ready: `resumed` makes that the starting point of the pass.
-
-A rebalance, and a return to clusters that a Workload was driven from, are moves from the present
-shares towards those that a Workload without shares would get.
+A rebalance, and a return of displaced replicas, move towards the shares of a Workload without
+shares.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ from crds.fields.why import ChangeCause
 EVERY = 2**31
 """More replicas than there are: no budget."""
 EDITED = Eviction(cause="")
-"""A cluster that the edited rules exclude: what set the move off is said by the history."""
+"""A cluster that the edited rules exclude. status.history has the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +42,19 @@ class Moves:
     """The moves of one decision. Replicas by cluster.
 
     Args:
-        evictions: why replicas leave, of all that leave now, later, or not yet.
-        stuck: those that could leave now, and for which no other cluster has a place.
-        lacks: what these lack, in words.
-        data: those that should leave, and stay with the claims that they have there.
-        claims: the claims that each replica has.
-        held: the number of those that wait until others have moved.
-        holder: whose moves they wait for, in words; empty where it is the Workload's own.
-        cancelled: those that are their cluster's again.
-        cause: Rebalanced or Returned, where the shares move towards a fresh plan.
-        returned: those that a cluster of status.displaced got back.
-        dropped: clusters of status.displaced to which nothing returns any more.
+        evictions: of all replicas that leave now, later, or not yet.
+        stuck: could leave now but fit on no other cluster.
+        lacks: what the stuck ones lack, as text.
+        data: should leave but stay with their claims.
+        claims: the claims of each replica.
+        held: the number that waits for other moves.
+        holder: whose moves they wait for, as text; empty for the Workload's own.
+        cancelled: their eviction was cancelled.
+        cause: Rebalanced or Returned if the shares move towards a fresh plan.
+        returned: what clusters of status.displaced got back.
+        dropped: clusters of status.displaced that get nothing back.
         rebalanced: the value for status.rebalanced.
-        look: when the Workload has to be decided again; None for never.
+        look: when to decide the Workload again; None for never.
     """
 
     evictions: Mapping[str, Eviction] = field(default_factory=dict)
@@ -76,20 +73,18 @@ class Moves:
 
     @property
     def keeps_rules_of_before(self) -> bool:
-        """Whether replicas stay though the edited rules exclude their clusters."""
+        """Whether replicas stay although the edited rules exclude their clusters."""
         edited = ChangeCause.EDITED.value
         held = any(each.cause == edited for each in self.evictions.values())
         return bool(self.stuck or self.data) or held
 
     def wait(self, now: datetime) -> float | None:
-        """Return the seconds until `look`, None for never."""
         return None if self.look is None else max((self.look - now).total_seconds(), 0.0)
 
 
 NO_MOVES = Moves()
 NOTHING_LEAVES = Descheduling()
 LEFT = "had to be left"
-"""The refusal of a cluster that the Workload must leave."""
 
 
 def descheduling(
@@ -99,12 +94,12 @@ def descheduling(
     bound: PlacementIndex,
     now: datetime,
 ) -> Descheduling:
-    """Return what the plugins say of the clusters that a Workload is on. Raises PluginError."""
+    """Return the merged answers of the plugins. Raises PluginError."""
     plugins = profile.deschedule
     if not (plugins and (info.present or info.moving.leaving)) or not is_workload(info.key):
         return NOTHING_LEAVES
     if info.groups and not info.runs:
-        return NOTHING_LEAVES  # before a gang runs, its gate alone takes placements back
+        return NOTHING_LEAVES  # before a gang runs, only its gate takes placements back
     found = NOTHING_LEAVES
     for plugin in plugins:
         about = (info, snapshot, bound, now)
@@ -118,7 +113,7 @@ def descheduling(
 
 
 def stayed(info: WorkloadInfo, eviction: Eviction) -> Eviction:
-    """Return an eviction that waits for a person, as nothing is known of the kind."""
+    """Return an eviction that waits for an operator: the kind is unknown."""
     group = info.profile.group
     note = (
         f"{info.kind} of {group} is a kind of which nothing is known, so it stays; "
@@ -146,9 +141,9 @@ def _first(eviction: Eviction) -> float:
 
 
 def resumed(info: WorkloadInfo, said: Descheduling, snapshot: Snapshot) -> dict[str, int]:
-    """Return the replicas in `leaving` that are their cluster's again, by cluster.
+    """Return the replicas in `leaving` whose eviction is cancelled, by cluster.
 
-    Those whose successor is not ready, on clusters that nothing drives them from any more.
+    Their successors are not ready.
     """
     moving, found = info.moving, dict[str, int]()
     if not moving.leaving or info.everywhere or not info.counted:
@@ -185,7 +180,7 @@ def _missing(info: WorkloadInfo) -> dict[str, int]:
 
 
 def with_resumed(info: WorkloadInfo, back: Mapping[str, int]) -> WorkloadInfo:
-    """Return the Workload with these replicas on their clusters, and their successors gone."""
+    """Put these replicas back on their clusters, and drop their successors."""
     if not back:
         return info
     present, left = dict(info.present), sum(back.values())
@@ -203,10 +198,7 @@ def with_resumed(info: WorkloadInfo, back: Mapping[str, int]) -> WorkloadInfo:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """What of a cluster's share leaves in this pass.
-
-    `cut` goes as fewer are wanted, `goes` may be placed elsewhere, the rest stays for now.
-    """
+    """`cut` is surplus, `goes` may be placed elsewhere, the rest stays for now."""
 
     row: int
     eviction: Eviction
@@ -221,13 +213,13 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """All that leaves, in its order. `held` replicas would leave, were the budgets larger."""
+    """All departures in order. Larger budgets would release `held` more."""
 
     rows: tuple[Departure, ...] = ()
     held: int = 0
     holder: str = ""
     data: Mapping[str, int] = field(default_factory=dict)
-    """The replicas that should leave, and stay with their claims, by cluster."""
+    """Should leave but stay with their claims, by cluster."""
 
     @property
     def staying(self) -> int:
@@ -235,7 +227,7 @@ class Departures:
 
     @property
     def waits(self) -> bool:
-        """Whether replicas begin to leave, or wait for those of others."""
+        """Whether replicas begin to leave, or wait for other Workloads."""
         return bool(self.holder) or any(each.goes for each in self.rows)
 
 
@@ -256,7 +248,7 @@ def departures(
         said: the evictions.
         keeps: the clusters that may keep what they have, shape (n,).
         now: the time of the pass.
-        wanted: the replicas that shall have a cluster.
+        wanted: the replicas that should have a cluster.
     """
     shares = []
     for cluster, present in info.present.items():
@@ -286,16 +278,13 @@ def departures(
 
 
 def stays_with_data(eviction: Eviction, now: datetime) -> bool:
-    """Whether a share that holds data would leave now, or waits for a person to let it."""
+    """Whether a share with data would leave now, or waits for an operator."""
     return eviction is EDITED or due(eviction, now) or bool(eviction.reason)
 
 
 @dataclass(slots=True)
 class _Budgets:
-    """What may still begin to move in a pass: by the Workload's own budget, and by the fleet's.
-
-    An edit of its rules is a person's own word on the Workload: it needs no budget.
-    """
+    """The budgets left in a pass. An edit of the Workload's rules needs none."""
 
     info: WorkloadInfo
     said: Descheduling
@@ -312,7 +301,7 @@ class _Budgets:
             self._fleet[cause] = self.said.budget(cause) or (EVERY, "")
         most, words = self._fleet[cause]
         goes = able if eviction.lost else min(able, self.own)
-        # A copy moves as a whole, however small the budget: else a large one never would.
+        # A copy moves as a whole, however small the budget. Otherwise a large one would never move.
         together = info.whole or info.shared_work is not None
         bound = EVERY if together and most else most
         if bound < goes:
@@ -337,11 +326,10 @@ def due(eviction: Eviction, now: datetime) -> bool:
 
 
 def _own_budget(info: WorkloadInfo, wanted: int) -> int:
-    """Return how many replicas may begin to move at once."""
-    if info.everywhere or not info.delivered:  # no report would let the next ones go
+    if info.everywhere or not info.delivered:  # no report would release the next ones
         return EVERY
     under_way = info.moving.under_way()
-    if info.whole or info.shared_work is not None:  # a part of its work goes as a whole
+    if info.whole or info.shared_work is not None:  # a part of the work moves as a whole
         return 0 if under_way else EVERY
     most = info.moving.surge(wanted) or info.moving.unavailable(wanted)
     return max(most - under_way, 0)
@@ -350,17 +338,17 @@ def _own_budget(info: WorkloadInfo, wanted: int) -> int:
 def completed(
     found: Assignment, leaving: Departures, limit: int, *, everywhere: bool
 ) -> tuple[Assignment, dict[int, int]]:
-    """Return the assignment with the replicas that stay, and those that found no place, by row.
+    """Return the assignment with the replicas that stay, and the stuck ones by row.
 
-    `limit` are the replicas that may have a cluster, all together.
+    `limit` bounds the replicas on all clusters together.
     """
     if everywhere:
-        gone = not found.shares  # then the pass keeps the shares as they are
+        gone = not found.shares  # the pass then keeps the shares as they are
         return found, {each.row: each.goes for each in leaving.rows if gone and each.goes}
     left = min(found.desired, limit) - sum(found.shares.values())
     kept: dict[int, int] = {}
     stuck: dict[int, int] = {}
-    # Those that leave last keep their places first, and those that stay before any others.
+    # Those that leave last keep their places first, and staying ones before others.
     for counts, of in ((kept, "stays"), (stuck, "goes")):
         for each in reversed(leaving.rows):
             if (replicas := min(getattr(each, of), left)) > 0:
@@ -382,9 +370,9 @@ def completed(
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """A step towards the shares that a Workload without shares would get.
+    """A step towards a fresh plan.
 
-    `assignment` is None where nothing moves now. `left` replicas still have to move.
+    `assignment` is None if nothing moves now. `left` replicas still have to move.
     """
 
     assignment: Assignment | None
@@ -394,7 +382,7 @@ class Onward:
     left: int
     holder: str
     data: Mapping[str, int] = field(default_factory=dict)
-    """The replicas that would move, and stay with their claims, by cluster."""
+    """Would move but stay with their claims, by cluster."""
 
 
 def onward(
@@ -404,14 +392,10 @@ def onward(
     said: Descheduling,
     now: datetime,
 ) -> Onward:
-    """Return the next step of a rebalance, or of a return to clusters that it was driven from.
+    """Return the next step of a rebalance, or of a return of displaced replicas.
 
-    Args:
-        info: the Workload; all its replicas have their clusters.
-        found: the candidates of the pass.
-        fresh: the plan for a Workload without shares.
-        said: the clusters that take replicas again.
-        now: the time of the pass.
+    All replicas are placed. `fresh` is the plan for a Workload without shares, `said` has the
+    clusters that take replicas again.
     """
     asked = info.moving.rebalance_asked(now)
     back = {
@@ -466,7 +450,7 @@ def refused(
     message: str,
     now: datetime,
 ) -> Moves:
-    """Return the moves of a Workload that was refused as a whole: what must leave stays."""
+    """Return the moves of a refused Workload: evicted replicas stay."""
     if said is NOTHING_LEAVES:
         return NO_MOVES
     leaves = stays_with_data if info.claims else due
@@ -480,14 +464,10 @@ def refused(
 def towards(
     present: Ints, wanted: Ints, *, most: int, only: Ints | None = None, whole: bool = False
 ) -> Ints:
-    """Return shares that are a step nearer to the wanted ones; arrays have shape (n,).
+    """Return shares one step nearer to `wanted`. Arrays have shape (n,).
 
-    Args:
-        present: the shares now.
-        wanted: the shares in the end, with the same sum.
-        most: replicas that may move.
-        only: the most that each cluster may get; None for no bound.
-        whole: all or nothing.
+    `wanted` has the same sum as `present`. At most `most` replicas move, and `only` bounds each
+    gain. With `whole`, all or none.
     """
     lacks = np.maximum(wanted - present, 0)
     if only is not None:
@@ -502,7 +482,7 @@ def towards(
 
 
 def _first_of(values: Ints, total: int) -> Ints:
-    """Return as much of the values, from the first on, as makes the total."""
+    """Return the leading part of the values whose sum is `total`."""
     before = np.cumsum(values) - values
     taken: Ints = np.minimum(values, np.maximum(total - before, 0))
     return taken
@@ -514,13 +494,13 @@ def on_the_way(info: WorkloadInfo) -> bool:
 
 
 LOOK_SECONDS = 10.0
-"""Seconds until a Workload is decided again whose moves wait for those of others."""
+"""Seconds until the next look while moves wait for other Workloads."""
 
 
 def next_look(
     said: Descheduling, info: WorkloadInfo, now: datetime, *, waits: bool
 ) -> datetime | None:
-    """Return when an eviction, a return or a rebalance is due; soon where `waits`."""
+    """Return when an eviction, return or rebalance is due, or soon if `waits`."""
     moments = [each.due for each in said.evictions.values()] + list(said.returns.values())
     moments += [info.moving.rebalance_due, now + timedelta(seconds=LOOK_SECONDS) if waits else None]
     return min((each for each in moments if each is not None and each > now), default=None)

@@ -1,8 +1,7 @@
-"""The condition Scheduled: from a pass to a reason, a state and one sentence.
+"""The condition Scheduled: the reason, state and message of a pass.
 
-FailedToSchedule and the state Failed mean that no cluster takes any replica; where only room or a
-quota is lacking the Workload is Pending. A Workload that holds replicas keeps the state Scheduled,
-and its condition says what it lacks.
+FailedToSchedule with the state Failed means that no cluster takes any replica; if only room or
+quota is short, the state is Pending. A Workload with replicas keeps the state Scheduled.
 """
 
 from __future__ import annotations
@@ -27,15 +26,13 @@ _FAILING = frozenset({ScheduledReason.FAILED_TO_SCHEDULE, ScheduledReason.INVALI
 
 @dataclass(frozen=True, slots=True)
 class ScheduledCondition:
-    """The condition's reason and message, and the state that goes with them."""
-
     reason: ScheduledReason
     state: WorkloadState
     message: str
 
 
 def of_refusal(clusters: int, status: Status, *, holding: bool) -> ScheduledCondition:
-    """The Workload as a whole was refused; `holding` says that it keeps replicas meanwhile."""
+    """Return the condition for a refusal of the Workload, which may be `holding` replicas."""
     state = without_units(status.reason)
     text = "; ".join(status.reasons)
     return ScheduledCondition(
@@ -54,10 +51,10 @@ def of_assignment(
     holds: bool,
     ended: int,
 ) -> ScheduledCondition:
-    """The clusters were filtered and shares assigned.
+    """Return the condition after Filter and Assign.
 
-    `said` is what stands in the way beside the refusals; `holds` that there were shares before, and
-    `ended` are the replicas that have ended.
+    `said` are further obstacles, `ended` replicas have ended. `holds` means that there were shares
+    before.
     """
     assigned, desired = sum(assignment.shares.values()) + ended, assignment.desired + ended
     feasible = int((verdicts == FITS).sum())
@@ -83,7 +80,7 @@ def of_assignment(
 
 
 def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Status) -> Decision:
-    """Return a decision that keeps every share; reason and message are those of the status."""
+    """Return a decision that keeps every share."""
     return Decision(
         workload=info,
         snapshot=snapshot,
@@ -98,7 +95,7 @@ def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Sta
 
 
 def over(info: WorkloadInfo, snapshot: Snapshot, now: datetime) -> Decision:
-    """Return the decision on a Workload that has ended: no place is looked for any more."""
+    """Return the decision on a Workload that has ended."""
     units = sum(info.ended.values())
     return Decision(
         workload=info,
@@ -113,12 +110,12 @@ def over(info: WorkloadInfo, snapshot: Snapshot, now: datetime) -> Decision:
 
 
 def without_units(reason: ScheduledReason) -> WorkloadState:
-    """Return the state of a Workload that holds nothing, refused for that reason."""
+    """Return the state of a refused Workload without replicas."""
     return WorkloadState.FAILED if reason in _FAILING else WorkloadState.PENDING
 
 
 def tally(verdicts: NDArray[np.int16], refusals: Sequence[Refusal]) -> str:
-    """Return `2 didn't match clusterSelector, 1 not ready`: greatest count first, then by text."""
+    """Return `2 didn't match clusterSelector, 1 not ready`: by count, then by text."""
     counts: Counter[str] = Counter()
     numbers = np.bincount(verdicts, minlength=len(refusals) + 1)[1:]
     for refusal, number in zip(refusals, numbers, strict=True):

@@ -1,7 +1,7 @@
 """The input and output of a decision on several Workloads.
 
-A set is decided in steps while the cache changes. So the result is checked against the newest
-snapshot at the end, among the chosen clusters: `confirmed`.
+The cache may change while a set is decided. `confirmed` checks the result in the newest snapshot,
+among the chosen clusters.
 """
 
 from __future__ import annotations
@@ -32,18 +32,14 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 FEW = 16
-"""A set of up to this many members is confirmed in one step."""
+"""Members of a set that is confirmed in one step. Larger ones are confirmed in steps."""
 _CALM_TRIES = 2
-"""How often a larger set is confirmed in steps before it is in one."""
+"""Attempts to confirm a set in steps before it is confirmed in one."""
 
 
 class View(Protocol):
-    """The cache as decisions read it."""
-
     @property
-    def index(self) -> PlacementIndex:
-        """Where every Workload runs."""
-        ...
+    def index(self) -> PlacementIndex: ...
 
     @property
     def pending_affinity(self) -> PendingAffinity:
@@ -56,18 +52,16 @@ class View(Protocol):
         ...
 
     def snapshot(self) -> Snapshot:
-        """Return the snapshot of the clusters, with assumed placements counted."""
+        """Return the clusters, including assumed placements."""
         ...
 
     def info(self, key: Key) -> WorkloadInfo | None:
-        """Return a Workload as it is known now; None if it does not exist."""
+        """Return a Workload as the cache knows it now, or None."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """The verdict of a plugin on the Workloads that it wants decided together."""
-
     plugin: GroupScheduling
     gathering: Gathering
     verdict: GroupDecision
@@ -77,7 +71,7 @@ class Conclusion:
     """The time limit of the plugin's `concluded`."""
 
     def note(self) -> None:
-        """Tell the plugin what was decided. A fault of the plugin is logged and changes nothing."""
+        """Report the decision to the plugin. A fault is only logged."""
         arguments = (self.gathering, self.verdict, self.tried, self.time)
         try:
             with limited(self.seconds):
@@ -89,26 +83,24 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The decisions made together, that of the Workload asked about among them."""
+    """Decisions made together, including that of the Workload asked about."""
 
     decisions: list[Decision]
     busy: frozenset[Key] = frozenset()
-    """Members in flight elsewhere, so that they were not decided here. `decisions` is empty while
-    one of them is being decided."""
+    """Members in flight elsewhere. `decisions` is empty while one is being decided."""
     moved: bool = False
-    """The cache changed meanwhile, and members that lack replicas were not decided on its newest
-    state. Without decisions: try again."""
+    """The cache changed, and pending members were not decided on its newest state. Without
+    decisions: retry."""
     conclusion: Conclusion | None = None
-    """Where a plugin has judged them, what the leader tells that plugin."""
     held: Sequence[Decision] = ()
-    """Decisions that are counted but not written until the plugin allows it. A caller that cannot
-    hold decisions tells `decisions` instead."""
+    """Decisions that count but wait for the plugin. A caller that cannot hold them reports
+    `decisions`."""
     waits: Mapping[str, Status] = field(default_factory=lambda: MappingProxyType({}))
-    """The plugin's Status on `held`, by the plugin's name."""
+    """The plugin's Status on `held`, by its name."""
 
     @property
     def late(self) -> str:
-        """The message when `held` waits for too long, if the plugin has one."""
+        """The message if `held` waits too long."""
         return self.conclusion.verdict.late if self.conclusion is not None else ""
 
     def of(self, key: Key) -> Decision:
@@ -117,14 +109,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """The caller's knowledge of Workloads that could be decided with the one asked about.
+    """The caller's knowledge of other Workloads.
 
     Args:
-        partner: whether a Workload may be: it is ours, and nothing speaks against placing it.
-        busy: whether a Workload is in flight elsewhere; its write may take long.
-        deciding: whether a Workload is being decided: the result is known in a moment.
-        begin: told whose decisions are being made from now on, before the first step of them.
-        current: whether `info` is still what its object says.
+        partner: whether it may be decided with this one.
+        busy: whether it is in flight elsewhere; its write may take long.
+        deciding: whether it is being decided; the result is known soon.
+        begin: called with the keys before the first is decided.
+        current: whether `info` still matches its object.
     """
 
     partner: Callable[[Key], bool] = lambda _: True
@@ -141,10 +133,10 @@ def confirmed(
     *,
     large: bool,
 ) -> Steps[bool]:
-    """Whether `again`, in the newest snapshot, finds the same among the chosen clusters.
+    """Whether `again` finds the same in the newest snapshot, among the chosen clusters.
 
-    A large set is confirmed in steps as long as these clusters and all placements stay as they are;
-    if they keep changing, in one step.
+    A large set is confirmed in steps while these clusters and all placements stay the same;
+    otherwise in one.
     """
 
     def find_again() -> Steps[bool]:
@@ -162,12 +154,12 @@ def confirmed(
 def _clusters(view: View, names: Iterable[str]) -> list[MemberCluster | None]:
     snapshot = view.snapshot()
     rows = map(snapshot.row.get, sorted(names))
-    # Placements on their way to these clusters show in the index's version.
+    # The index's version covers placements on their way to these clusters.
     return [None if row is None else snapshot.clusters[row] for row in rows]
 
 
 def _alike(before: MemberCluster | None, now: MemberCluster | None) -> bool:
-    """Whether decisions read the same of both: most reports of a member say nothing new."""
+    """Whether decisions read the same of both. Most reports change nothing."""
     if before is now or before is None or now is None:
         return before is now
     meta = msgspec.structs.replace(now.metadata, resource_version=before.metadata.resource_version)

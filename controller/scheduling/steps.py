@@ -1,12 +1,8 @@
-"""Work in steps: a pass over many Workloads that lets the event loop go on in between.
+"""Cooperative work: a generator yields where the event loop may run.
 
-A generator yields wherever it may be interrupted. A caller that wants the answer at once takes all
-steps in one go; a server takes them in slices of time.
-
-A cycle that returned to the event loop in between could find its room taken by another cycle. So
-the cycles hold a lock, in the order in which the queue hands Workloads out, but only for up to
-`LONGEST_SECONDS`: a cycle that takes longer releases the lock, and checks its result against the
-newer state at its end. Writes belong to no cycle; many of them are in flight at once.
+Another cycle could take the room of one that yields. Cycles therefore hold a lock in queue order,
+for up to `LONGEST_SECONDS`. A longer cycle releases it and checks its result against the newest
+state. Writes need no lock; many are in flight at once.
 """
 
 from __future__ import annotations
@@ -26,13 +22,13 @@ T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 
 SLICE_SECONDS = 0.01
-"""How long steps are taken before the event loop has its turn."""
+"""Seconds of work between turns of the event loop."""
 LONGEST_SECONDS = 0.5
-"""How long a cycle may keep the other cycles waiting."""
+"""Seconds that a cycle may block others."""
 
 
 def laid_over(infos: Iterable[WorkloadInfo], snapshot: Snapshot) -> Steps[None]:
-    """Evaluate the forms that overrides give these Workloads, so that their decisions find them."""
+    """Evaluate the overrides' forms of these Workloads for their decisions."""
     for info in infos:
         if info.overridden is not None:
             for _ in Forms(info.overridden, snapshot).evaluated():
@@ -54,9 +50,9 @@ async def in_slices(
     between: Callable[[], None] = lambda: None,
     now: Callable[[], float] = stopwatch,
 ) -> T:
-    """Take all steps, with a turn of the event loop after each slice; return the answer.
+    """Take all steps in slices of time. Return the answer.
 
-    `between` is called before each such turn.
+    `between` is called before each turn of the event loop.
     """
     began = now()
     while True:
@@ -72,7 +68,7 @@ async def in_slices(
 
 
 class Cycle:
-    """The turn of one cycle. The lock is released once, by `release_if_long` or by `end`."""
+    """The turn of a cycle. It releases the lock once, by `release_if_long` or `end`."""
 
     def __init__(self, lock: asyncio.Lock, clock: Clock) -> None:
         self._lock = lock
@@ -81,7 +77,7 @@ class Cycle:
         self._holds = True
 
     def release_if_long(self) -> None:
-        """Release the lock if the cycle has run for too long. Called between two steps."""
+        """Release the lock after `LONGEST_SECONDS`. Called between two steps."""
         if self._clock.monotonic() - self._began >= LONGEST_SECONDS:
             self.end()
 
@@ -92,15 +88,13 @@ class Cycle:
 
 
 class CycleLock:
-    """The lock of the scheduling cycles of one term of leadership."""
-
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._lock = asyncio.Lock()  # fair: the first to ask is the first to get it
+        self._lock = asyncio.Lock()  # fair: first come, first served
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Cycle]:
-        """Wait until the cycles that came before have ended or have taken too long."""
+        """Wait until earlier cycles have ended or released the lock."""
         with tracing.span("turn"):
             await self._lock.acquire()
         cycle = Cycle(self._lock, self._clock)
