@@ -1,1 +1,1 @@
-"""From a decision to one write, and back where the write fails."""
+"""From a decision to one write, and back if the write fails."""

@@ -1,11 +1,9 @@
-"""Makes a trace of each decision that is written, out of what one `schedule_one` recorded.
+"""Makes a trace of each written decision from what one `schedule_one` recorded.
 
-A trace begins when the key was ready in the queue and ends with the last PostBind. Its parts follow
-one another: `queue`, `review`, `turn` (the decisions before it), `decide` with the extension points
-and their plugins, Reserve and Permit, `patch`, PreBind, `write`, PostBind, `record`. Of a
-set that is decided in one go the trace of the key that was handed out has all of that; those of the
-others have their write, and `set` for the time before. Permit plugins make two traces of a
-decision: one of what is said while it waits, and one of its write.
+A trace runs from the key being ready to the last PostBind: `queue`, `review`, `turn` (earlier
+decisions), `decide` with points and plugins, Reserve, Permit, `patch`, PreBind, `write`, PostBind,
+`record`. In a set only the handed-out key's trace has all; the others have `set` and their write.
+Permit plugins cause two traces, for the wait and for the write.
 """
 
 from __future__ import annotations
@@ -27,20 +25,20 @@ from machinery.types.metadata import Key
 WORKLOAD, UID, DECISION = "stowage.workload", "stowage.uid", "stowage.decision"
 RESULT, TRIGGER, ATTEMPT = "stowage.result", "stowage.trigger", "stowage.attempt"
 SET = "stowage.set"
-"""The trace that tells how the set was decided that the Workload belongs to."""
+"""The trace of the set that the Workload was decided in."""
 FAILURES = frozenset({ScheduledReason.PLUGIN_ERROR.value, ScheduledReason.SCHEDULE_TIMEOUT.value})
 WRITE = "write"
 
 
 def exemplar(workload: Workload) -> dict[str, str] | None:
-    """Return what a histogram keeps beside an observation of the decision on that version."""
+    """Return the decision's exemplar; None without a tracer."""
     if tracing.tracer() is None:
         return None
     return tracing.exemplar(workload.metadata.uid, decision_id(workload))
 
 
 def writing(workload: Workload, patch: Mapping[str, Any], decision: str) -> tracing.span:
-    """Measure the write of a decision; the span says which one it is, and what came of it."""
+    """Measure the write of a decision."""
     return tracing.span(WRITE, _told(workload, patch, decision) if tracing.recorded() else None)
 
 
@@ -56,8 +54,6 @@ def _told(workload: Workload, patch: Mapping[str, Any], decision: str) -> dict[s
 
 
 class DecisionTraces:
-    """Calls `schedule_one` for each key of the queue, and hands what it took to the tracer."""
-
     def __init__(
         self,
         schedule_one: Callable[[Key], Awaitable[float | None]],
@@ -72,7 +68,7 @@ class DecisionTraces:
         self._tracer = tracer
 
     async def schedule_one(self, key: Key) -> float | None:
-        """Do what the scheduler's own does, and raise what it raises."""
+        """Call the scheduler's `schedule_one`. Raises what it raises."""
         attempt, now = self._queue.attempt(key), stopwatch()
         began = now - self._queue.active.waited(key)
         whole = TraceSpan("place", began, children=[TraceSpan("queue", began, now)])
@@ -89,19 +85,19 @@ class DecisionTraces:
             self._finish_unwritten(key, whole)
             return
         own = [each for each in writes if each.attributes[WORKLOAD] == "/".join(key)]
-        last = (own or writes)[-1]  # one before it only settled whether an earlier write landed
+        last = (own or writes)[-1]  # an earlier one only settled whether a previous write landed
         lead, before = _ids(last), whole.attributes
         whole.children = [each for each in whole.children if each is last or each.name != WRITE]
         for write in writes:
             place = whole if write is last else _one_of_set(whole.began, write, lead)
-            # What the write says of the decision is true of the whole trace.
+            # The attributes of the write apply to the whole trace.
             place.attributes = {**before, **place.attributes, **write.attributes}
             place.error = place.error or write.error or _failure(write)
             ids, write.attributes = _ids(write), {}
             self._tracer.finish(ids, place)
 
     def _finish_unwritten(self, key: Key, whole: TraceSpan) -> None:
-        """Finish what failed before its write; what decided nothing has no trace."""
+        """Finish a trace that failed before its write. Without a decision there is none."""
         workload = self._workloads.get(key)
         if whole.error and workload is not None:
             ids = TraceIds.of(workload.metadata.uid, decision_id(workload))
@@ -118,7 +114,6 @@ def _failure(write: TraceSpan) -> str:
 
 
 def _one_of_set(began: float, write: TraceSpan, lead: TraceIds) -> TraceSpan:
-    """Return the trace of a Workload that was decided along with another one."""
     before = TraceSpan("set", began, write.began)
     told: dict[str, Value] = {SET: f"{lead.trace:032x}"}
     return TraceSpan("place", began, write.ended, attributes=told, children=[before, write])

@@ -1,11 +1,9 @@
-"""Which replicas still stand where a Workload is placed no more, until their successors are ready.
+"""Which replicas stay on their old clusters until their successors are ready. Pure.
 
-`status.leaving` is written with the placements: a move is a step of both in one write. Replicas
-are replaced as others become ready, by what the propagator reports, and named until they are gone,
-as a disruption budget may keep them; those of a kind that must not run twice leave once the cluster
-shows that they are gone. What a lost cluster has stands there
-until it is back. A smaller number of wanted replicas moves nothing, so those that are too many go
-at once. Pure.
+`status.leaving` is written with the placements. Replicas count as replaced when others become
+ready, and are listed until they are gone, because a disruption budget may keep them. Those that
+must not run twice are listed until the cluster reports them gone, those on a lost cluster until it
+returns. Surplus replicas are not listed: they go at once.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from crds.fields.shares import ShareState
 from machinery.types.api import LeavingShare
 
 MOST_LEAVING = 1000
-"""The most shares that a status names; each takes about 110 bytes beside those of placements."""
+"""Shares that a status lists, at about 110 bytes each in addition to the placements."""
 
 
 def leaving_of(
@@ -38,15 +36,10 @@ def leaving_of(
     snapshot: Snapshot,
     occasion: Callable[[], Occasion],
 ) -> list[LeavingShare]:
-    """Return the shares that leave from now on, by cluster.
+    """Return the leaving shares, by cluster.
 
-    Args:
-        workload: the object as stored, with the placements and `leaving` of before.
-        info: the Workload of the decision.
-        placements: those of the decision.
-        moves: what leaves, and why.
-        snapshot: the clusters that exist.
-        occasion: what set this change of the placements off; asked where a share begins to leave.
+    `workload` is the stored object with the previous placements, `placements` are those of the
+    decision. `occasion` is called if a share begins to leave.
     """
     if not placements or not is_workload(workload.metadata.key) or not _leaves(info):
         return []
@@ -74,27 +67,26 @@ def leaving_of(
     gone = _gone(workload, info, before) if once else {}
     stay = moved if once else min(_missing(workload, info, placements), moved)
     if stay and info.whole:
-        moved = stay = sum(excess.values())  # a copy goes as a whole
+        moved = stay = sum(excess.values())  # a copy moves as a whole
     found, surplus = [], info.moving.surplus
-    # Those that have been leaving go on standing before others begin to.
+    # Shares that already leave come before new ones.
     for cluster in sorted(excess, key=lambda each: (each not in before, each)):
         lost = _is_lost(cluster, before, moves, snapshot)
         replicas = min(excess[cluster] - gone.get(cluster, 0), moved if lost else stay)
         moved -= replicas
         stay -= 0 if lost else replicas
-        # What is replaced stands until the member has let it go.
+        # Replaced replicas are listed until the member has removed them.
         was = before.get(cluster)
         stands = min(was.replicas, surplus.get(cluster, 0)) if was and not lost else 0
         replaced = max(min(excess[cluster], stands) - max(replicas, 0), 0)
         if replicas > 0 or replaced:
             units = max(replicas, 0) + replaced
             found.append(_share(cluster, units, replaced, was, moves, occasion))
-    # The rest of very many stays as well, by the guard of the propagator; but a status is bounded.
+    # The propagator's guard keeps the rest as well, but a status is bounded.
     return sorted(found[:MOST_LEAVING], key=lambda each: each.cluster)
 
 
 def _missing(workload: Workload, info: WorkloadInfo, placements: Mapping[str, int]) -> int:
-    """Return how many replicas are not ready where they are placed."""
     ready = ready_by_cluster(workload.status.clusters, info.moving.spec)
     return sum(lacking(placements, ready).values())
 
@@ -102,7 +94,7 @@ def _missing(workload: Workload, info: WorkloadInfo, placements: Mapping[str, in
 def _gone(
     workload: Workload, info: WorkloadInfo, before: Mapping[str, LeavingShare]
 ) -> dict[str, int]:
-    """Return the replicas that have left, as their clusters show, of those that were leaving."""
+    """Return the leaving replicas that their clusters report gone."""
     states = {share.name: share.state for share in workload.status.clusters}
     found = {}
     for cluster, each in before.items():
@@ -115,7 +107,6 @@ def _gone(
 def _is_lost(
     cluster: str, before: Mapping[str, LeavingShare], moves: Moves, snapshot: Snapshot
 ) -> bool:
-    """Whether nobody can see what stands there: it is lost, and has not been back since."""
     if snapshot.ready[snapshot.row[cluster]]:
         return False
     eviction = moves.evictions.get(cluster)
@@ -141,9 +132,9 @@ def _share(
 
 
 def _leaves(info: WorkloadInfo) -> bool:
-    """Whether replicas of one cluster stand in for those of another.
+    """Whether replicas on one cluster replace those on another.
 
-    Copies of a duplicated Workload do not. What a gang releases is its placements alone. Of what
-    others deliver no report says that a successor is ready.
+    Copies of a duplicated Workload do not. A gang releases placements only. Deliveries by another
+    tool have no report of a ready successor.
     """
     return info.delivered and not info.groups and not info.everywhere

@@ -1,4 +1,4 @@
-"""What a status says of moves: the condition Moving, the cause, and what may come back. Pure."""
+"""Moves in the status: the condition Moving, causes, and displaced replicas. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from machinery.types import conditions
 from machinery.types.api import DisplacedShare, LeavingShare
 
 MOST_DISPLACED = 64
-"""Clusters that a status names to which replicas may return."""
 NOT_READY_SECONDS = 10.0
-"""How long successors may take to become ready before the condition says that they do not."""
+"""Seconds that successors may take before Moving reports them as not ready."""
 DONE, CANCELLED = "Moved", "Cancelled"
 MOVES = metrics.counter(
     "stowage_moves",
@@ -79,7 +78,6 @@ class MovingCondition:
 
 
 def displaced_of(decision: Decision, workload: Workload) -> list[DisplacedShare]:
-    """Return the replicas that may come back to a cluster, by cluster."""
     info, moves = decision.workload, decision.moving
     if not info.moving.spec.returns or info.whole or info.everywhere:
         return []
@@ -110,7 +108,7 @@ def displaced_of(decision: Decision, workload: Workload) -> list[DisplacedShare]
 def moving_of(
     decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> MovingCondition | None:
-    """Return the condition Moving; None for a Workload that never moved and has no reason to."""
+    """Return the condition Moving; None for a Workload that never moved and need not."""
     if not is_workload(decision.workload.key):
         return None
     moves, after = decision.moving, decision.placements
@@ -156,13 +154,12 @@ MOVING = WorkloadCondition.MOVING.value
 
 
 def _seen(cluster: str, decision: Decision) -> bool:
-    """Whether it is known what stands on a cluster: of a lost one it is not."""
+    """Whether the cluster's replicas are observed; those of a lost one are not."""
     row = decision.snapshot.row.get(cluster)
     return row is not None and bool(decision.snapshot.ready[row])
 
 
 def _where(decision: Decision, going: Sequence[LeavingShare]) -> str:
-    """Return the clusters that replicas leave or have to leave, each with the cause."""
     moves = decision.moving
     names = {each.cluster: word(each.cause) for each in going}
     names |= {name: word(ChangeCause.EDITED.value) for name in moves.stuck}
@@ -186,7 +183,6 @@ def _settled(leaving: Sequence[LeavingShare]) -> str:
 
 
 def word(cause: str) -> str:
-    """Return a cause as a message has it."""
     return _WORDS.get(cause, cause)
 
 
@@ -196,7 +192,7 @@ def _going(
     going: Sequence[LeavingShare],
     missing: Mapping[str, int],
 ) -> tuple[MovingReason, str]:
-    """Return what replicas wait for that have begun to leave."""
+    """Return what leaving replicas wait for."""
     shares = {share.name: share for share in workload.status.clusters}
     for each in going:
         share = shares.get(each.cluster)
@@ -219,13 +215,12 @@ def _going(
 
 
 def _data_cause(decision: Decision) -> str:
-    """Return what would have data left that no eviction drives away."""
+    """Return the cause for data that no eviction covers."""
     cause = ChangeCause.EDITED if decision.workload.edited else ChangeCause.REBALANCED
     return word(cause.value)
 
 
 def holds_data(moves: Moves) -> str:
-    """Return which replicas stay with their claims, and what would let them go without."""
     named = [
         f"{_count(n, 'replica')} {'holds' if n == 1 else 'hold'} "
         f"{_count(n * moves.claims, 'claim')} on {cluster}"
@@ -261,7 +256,7 @@ class MoveEvent:
 
 
 def events_of(status: Mapping[str, Any], before: Workload) -> list[MoveEvent]:
-    """Return the Events of a written status: one for each change of the reason of Moving."""
+    """Return the Events of a written status: one per change of Moving's reason."""
     found = []
     changes = [each.get("cause") for each in status.get("history", ())[-1:]]
     if changes == [ChangeCause.MOVE_CANCELLED.value]:
@@ -283,13 +278,13 @@ def events_of(status: Mapping[str, Any], before: Workload) -> list[MoveEvent]:
 
 
 def left_by(status: Mapping[str, Any], before: Workload) -> set[str]:
-    """Return the clusters that units leave by a written status, or left before it."""
+    """Return the clusters that units leave, or left before this status."""
     now = {each["cluster"] for each in status.get("leaving", ())}
     return now or {each.cluster for each in before.status.leaving}
 
 
 def count(status: Mapping[str, Any], before: Workload) -> None:
-    """Count the units that a written status lets go, by what came of their move."""
+    """Count the units that a written status removes from `leaving`."""
     if "leaving" not in status:
         return
     left = {each["cluster"]: each["replicas"] for each in status["leaving"]}
@@ -303,7 +298,7 @@ def count(status: Mapping[str, Any], before: Workload) -> None:
 
 
 def cause_of(decision: Decision, before: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return the cause of a change that moves replicas, and its subject; None for another one."""
+    """Return the cause of a move and its subject; None if no move caused the change."""
     moves, after = decision.moving, decision.placements
     if moves.cause:
         return moves.cause, min(moves.returned, default="")

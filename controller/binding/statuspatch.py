@@ -1,7 +1,7 @@
-"""From a decision to the one write that it needs: a merge patch of the controller's own fields.
+"""From a decision to its one write: a merge patch of the controller's status fields.
 
-The patch carries the resourceVersion that was read, so it lands on that version or not at all. That
-makes it safe to send the propagator's conditions back as they were.
+It applies to the resourceVersion that was read only, so the propagator's conditions can be sent
+back unchanged.
 """
 
 from __future__ import annotations
@@ -50,20 +50,19 @@ SELECTOR_LIMIT = 4096
 HASH_LIMIT = 128
 CONDITIONS_LIMIT = 32
 NAME_LIMIT = 317
-"""Of what a rule is about; two bounds that contradict each other may have longer names."""
+"""The limit of a rule's name. Contradictory bounds have longer ones, which are cut."""
 CAUSE_LIMIT, CAUSE_ABOUT_LIMIT = 64, 317
-"""The schema's limits on a plugin's own cause."""
+"""The schema's limits on a plugin's cause and its object."""
 Kept: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Returns the fields that an object stores: one of a placed kind may lack some of a Workload's."""
+"""Returns the fields that an object stores: placed kinds may lack some."""
 _OURS = frozenset({WorkloadCondition.SCHEDULED.value, WorkloadCondition.FAILED.value})
 _KNOWN = frozenset(condition.value for condition in WorkloadCondition)
 
 
 def decision_id(workload: Workload) -> str:
-    """Return the id of the decision that is written on this version of a Workload.
+    """Return the id of the decision that is written on this version.
 
-    The hub takes one write on a version, so of all decisions that are stored each has its own id,
-    and one that is sent again keeps its.
+    The hub takes one write per version, so the id is unique, and a repeated write keeps it.
     """
     version = f"{workload.metadata.uid}/{workload.metadata.resource_version}"
     return hashlib.blake2b(version.encode(), digest_size=8).hexdigest()
@@ -72,9 +71,9 @@ def decision_id(workload: Workload) -> str:
 def patch_of(
     decision: Decision, workload: Workload, *, always: bool = False, kept: Kept = dict
 ) -> dict[str, Any] | None:
-    """Return the merge patch of the status subresource; None when it would change nothing.
+    """Return the merge patch of the status subresource; None if it would change nothing.
 
-    With `always` the patch is returned also then: its time makes a new version of the object.
+    With `always` its time makes a new version of the object.
     """
     status = status_of(decision, workload)
     if dict(decision.placements) != workload.placements:
@@ -88,10 +87,7 @@ def patch_of(
 def short_patch(
     decision: Decision, workload: Workload, *, kept: Kept = dict
 ) -> dict[str, Any] | None:
-    """Return the patch of the verdict alone, where the hub refuses the rest; None if known.
-
-    The shares stay as they are.
-    """
+    """Return a patch without shares, for a hub that refused the full one; None if no change."""
     status: dict[str, Any] = {
         "observed": {"controller": workload.metadata.generation},
         "conditions": _conditions(decision, workload, workload.status.leaving),
@@ -109,10 +105,7 @@ def short_patch(
 
 
 def is_news(patch: Mapping[str, Any], workload: Workload, *, message: bool = True) -> bool:
-    """Whether the patch says anything new to people: other shares, or another verdict.
-
-    With `message` a verdict with another message is another verdict.
-    """
+    """Whether the patch changes shares or the verdict; with `message`, its text too."""
     before = {c["type"]: c for c in workload.status.conditions}
     after = patch["status"]["conditions"]
     parts = ("status", "reason", "message") if message else ("status", "reason")
@@ -132,8 +125,8 @@ def summary(placements: Mapping[str, int]) -> str:
 
 
 def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
-    """Return the controller's fields of the status, but for reasons and history."""
-    # Those that have ended stay where they were: the propagator makes them nowhere again.
+    """Return the status fields except reasons and history."""
+    # Ended replicas keep their clusters: the propagator creates them nowhere again.
     placements = {**decision.workload.ended, **decision.placements}
     leaving = _leaving(decision, workload)
     work = _work(decision, placements, leaving)
@@ -164,13 +157,13 @@ def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
     if decision.workload.limits or workload.status.limits:
         status["limits"] = to_status(decision.workload.limits)
     if not placements or not workload.standing:
-        # From the first placement on the state belongs to the propagator.
+        # The propagator owns the state from the first placement on.
         status["state"] = decision.state.value
     return status
 
 
 def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
-    """Return what the plugins tell; a field to remove is left out where it is absent."""
+    """Return the plugins' fields, without nulls for absent ones."""
     nothing = [name for name, value in decision.fields.items() if value is None]
     absent = {name for name in nothing if workload.status.says({name: None})}
     fields = {name: value for name, value in decision.fields.items() if name not in absent}
@@ -182,7 +175,7 @@ def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
 def _work(
     decision: Decision, placements: Mapping[str, int], leaving: Sequence[LeavingShare]
 ) -> Work | None:
-    """Return who does which part of the work from now on; None where none is divided."""
+    """Return the new division of the work; None if it is not divided."""
     work = decision.workload.shared_work
     if work is None or work.total is None:
         return None
@@ -207,7 +200,6 @@ def _leaving(decision: Decision, workload: Workload) -> list[LeavingShare]:
 def _moves(
     decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> dict[str, Any]:
-    """Return the fields that say what moves, and what may come back; none of a Workload at rest."""
     status, old = dict[str, Any](), workload.status
     displaced = moving.displaced_of(decision, workload)
     if leaving or old.leaving:
@@ -220,7 +212,6 @@ def _moves(
 
 
 def _ordinals(decision: Decision, workload: Workload) -> list[OrdinalRange]:
-    """Return the ranges of ordinals, with the names that clusters have now."""
     info, snapshot = decision.workload, decision.snapshot
     if not info.profile.ordered:
         return workload.status.ordinals
@@ -232,9 +223,8 @@ def _ordinals(decision: Decision, workload: Workload) -> list[OrdinalRange]:
 
 
 def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, Any]:
-    """Return the clusters that may be sent something from now on, with those from before."""
-    # In the same write as the shares: so the clusters are known before anything is sent, whichever
-    # process crashes when, and the propagator needs no write of its own.
+    # In the same write as the shares: the clusters are recorded before the first apply, whichever
+    # process crashes, and the propagator needs no additional write.
     before = MemberRecord.read(workload.status.footprint.clusters)
     noted = MemberRecord.read(workload.metadata.annotations.get(ANNOTATION_CLUSTERS, ""))
     new = [name for name in placements if name not in before and name not in noted]
@@ -242,7 +232,6 @@ def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, A
 
 
 def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
-    """Return the reasons of the shares and the history, with what this decision adds."""
     before = kept(workload.status)
     at, names = _occasion(decision, workload), decision.snapshot.names
     ranking = [names[row] for row in decision.ranking[: 2 * steps.MOST_SHARES].tolist()]
@@ -263,7 +252,7 @@ def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
 def _named(
     known: list[ShareSteps], shares: steps.ShareDifference, snapshot: Snapshot
 ) -> tuple[list[ShareSteps], steps.ShareDifference]:
-    """Return both with the names that clusters have now: a renamed share keeps its steps."""
+    """Return both with current cluster names, so renamed shares keep their steps."""
     if all(name in snapshot.row for name in shares.before):
         return known, shares
     now = current_names(snapshot.clusters, snapshot.row)
@@ -274,9 +263,9 @@ def _named(
     return renamed, replace(shares, before=before)
 
 
-# The cause of a change of placement. The queue merges the events that requeue a Workload, so the
-# last event is not the cause. The status says what the present shares were decided on: a part of it
-# that differs is the cause; where none does, the replicas have what they waited for.
+# The cause of a change of placement. The queue merges events, so the last event is not the cause.
+# The first part of the decision's stored inputs that differs is the cause. If none differs, the
+# replicas got what they waited for.
 
 _WAITED_FOR = {
     ScheduledReason.REPLICAS_REACHED.value: ChangeCause.QUOTA_GROWN,
@@ -316,7 +305,6 @@ def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
 
 
 def _plugin_cause(decision: Decision, present: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return the cause that a plugin moved the replicas for, if one says so."""
     for plugin in decision.plugins.values():
         if (method := method_of(plugin, Explainer.cause)) is None:
             continue
@@ -327,14 +315,14 @@ def _plugin_cause(decision: Decision, present: Mapping[str, int]) -> tuple[str, 
                 return cause[0][:CAUSE_LIMIT], cause[1][:CAUSE_ABOUT_LIMIT]
         except PluginError as e:
             about = {"object": "/".join(decision.workload.key)}
-            LOG.error("%s", e, extra=about)  # noqa: TRY400 - it says where
+            LOG.error("%s", e, extra=about)  # noqa: TRY400 - the message has the place
     return None
 
 
 def _learnt_limit(
     before: Mapping[str, ObservedLimit], after: Mapping[str, ObservedLimit]
 ) -> tuple[ChangeCause, str] | None:
-    """Return a limit that is lower than before, or one that is higher or gone."""
+    """Return a lowered limit, or else one that was raised or removed."""
     for cluster, limit in sorted(after.items()):
         if cluster not in before or limit.replicas < before[cluster].replicas:
             return ChangeCause.LIMIT_LEARNT, cluster
@@ -345,7 +333,7 @@ def _learnt_limit(
 
 
 def _waited_for(workload: Workload) -> ChangeCause:
-    """Return the cause that lifts what the condition Scheduled said was lacking."""
+    """Return the cause that lifts the reason of Scheduled."""
     for condition in workload.status.conditions:
         if condition["type"] == WorkloadCondition.SCHEDULED.value:
             reason = condition.get("reason", "")
@@ -357,7 +345,7 @@ _LEAST_TELLING = (RuleKind.TIE, RuleKind.REMAINDER)
 
 
 def _rules(row: Mapping[str, int], why: Reasons, cluster: str) -> list[RuleNote]:
-    """Return what made a number, beside its previous value; what only rounds it comes last."""
+    """Return the rules behind a number; rounding comes last."""
     if cluster not in row:
         return []
     found = [reason for reason in why(row[cluster]) if reason.kind is not RuleKind.KEPT]
@@ -371,15 +359,14 @@ def _cut(name: str) -> str:
 
 
 def _numbers(decision: Decision) -> dict[str, int]:
-    """Return the replicas wanted, placed and pending, within the schema's limit."""
-    # Capped so that the sum still holds, and pending replicas stay visible.
+    # Capped so that the sum holds and pending replicas stay visible.
     desired = decision.desired + sum(decision.workload.ended.values())
     desired, pending = (min(n, MOST_UNITS) for n in (desired, decision.pending))
     return {"desired": desired, "assigned": desired - pending, "pending": pending}
 
 
 def _selector(decision: Decision) -> str:
-    """Return the pods' selector; none rather than a cut one, which would select others."""
+    """Return the selector; empty if too long, because a cut one selects other pods."""
     text = decision.workload.pod_selector
     return text if len(text) <= SELECTOR_LIMIT else ""
 
@@ -401,9 +388,9 @@ def _stored(
     workload: Workload,
     kept: Collection[str],
 ) -> bool:
-    """Whether the status says all of it already, with the plugins' `fields`, times apart.
+    """Whether the status has all of it already, times apart.
 
-    An optional field counts where the object has `kept` it.
+    Optional fields count if the object has `kept` them.
     """
     old = workload.status
     optional = {
@@ -431,7 +418,6 @@ def _stored(
 
 
 def _parts(placements: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the parts of divided work, by cluster."""
     found = ((each["cluster"], each.get("completions")) for each in placements)
     return {cluster: part for cluster, part in found if part is not None}
 
@@ -443,15 +429,15 @@ def _shares(status: Mapping[str, Any]) -> dict[str, int]:
 def _hash(decision: Decision, workload: Workload) -> str:
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
     info = decision.workload
-    if info.over:  # what runs next, by another name, goes by the rules of then
+    if info.over:  # the next run under another name follows the rules of then
         return workload.status.decision.hash
-    # What cannot leave yet leaves once it can.
+    # Replicas that cannot leave yet leave once they can.
     if info.edited and decision.moving.keeps_rules_of_before:
         return "-".join((info.decided[0], info.demand, info.shape))[-HASH_LIMIT:]
-    # Shares that a refusal left in place are still the old decision's: the refused edit stays an
+    # Shares that a refusal left in place belong to the old decision. The refused edit stays an
     # edit.
     if kept and not decision.scheduled and workload.status.decision.hash:
-        # The new shape: the limits that are written beside the hash belong to it.
+        # The new shape: the limits next to the hash belong to it.
         return "-".join((*info.decided[:-1], info.shape))[-HASH_LIMIT:]
     return info.hash
 
@@ -466,10 +452,9 @@ def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:
 def _conditions(
     decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> list[dict[str, Any]]:
-    """Return the conditions: ours renewed, the propagator's as they are, each in its place.
+    """Return the conditions in order, the propagator's unchanged.
 
-    Failed stands there only while it is true: most Workloads never have it. Moving stands there
-    from the first move on.
+    Failed exists only while it is true, Moving from the first move on.
     """
     after = {condition["type"]: condition for condition in workload.status.conditions}
     failed = after.pop(WorkloadCondition.FAILED.value, {})

@@ -1,7 +1,7 @@
 """Writes a status and announces it: one PATCH, an Event, a log line.
 
-Every write comes after the check of the Lease, carries the version that was read, and hands the
-hub's answer to the informer, so that the next decision does not have to wait for the watch.
+Every write follows a check of the Lease and carries the version that was read. The informer gets
+the answer, so the next decision need not wait for the watch.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 NOTED_CLUSTERS = 20
-"""How many shares an Event names; the others are in the status."""
 
 WRITE_SECONDS = metrics.histogram("stowage_decision_write_seconds", "Time of the status write")
 
 
 class StatusUpdater:
-    """Writes the statuses of placed objects and their Events. `check` raises LeaseLost."""
+    """Writes statuses and Events. `check` raises LeaseLost."""
 
     def __init__(
         self,
@@ -58,27 +57,26 @@ class StatusUpdater:
         self._recorder = recorder
         self._clock = clock
         self._check = check
-        # The versions on which a write of ours may still land, as no answer came.
+        # Versions on which a write may still land, because no answer came.
         self._unconfirmed: dict[Key, str] = {}
 
     async def update(self, decision: Decision) -> None:
-        """Write a decision on the newest version of the Workload, if it says anything new.
+        """Write a decision on the newest version, if it changes anything.
 
         Raises LeaseLost and TransportError.
         """
         workload = self._workloads.get(decision.workload.key)
         if workload is None or workload.info.version != decision.workload.version:
-            return  # edited meanwhile: its edit queues it again
+            return  # edited during the pass: the edit requeues it
         patch = self.patch(decision, workload)
         if patch is not None:
             await self.write(workload, patch)
             self.record(decision, patch, workload)
 
     async def update_verdict(self, decision: Decision, workload: Workload) -> None:
-        """Write the verdict alone, where the hub refuses the rest.
+        """Write the verdict alone, after the hub refused the full status.
 
-        A hub that refuses this too has no condition of it, only the Event. Raises LeaseLost and
-        TransportError.
+        If that is refused too, there is only the Event. Raises LeaseLost and TransportError.
         """
         key = workload.metadata.key
         patch = short_patch(decision, workload, kept=self._kept(key))
@@ -94,9 +92,9 @@ class StatusUpdater:
         self.record(decision, patch, workload)
 
     def patch(self, decision: Decision, workload: Workload) -> dict[str, Any] | None:
-        """Return the patch of a decision; None where the object says all of it."""
-        # After an unconfirmed write something is written in any case: of two writes on one version
-        # the hub takes one, so this one settles whether the other landed.
+        """Return the patch; None if the object is up to date."""
+        # After an unconfirmed write, always write. The hub takes one write per version, so this one
+        # settles whether the other landed.
         always = self.unconfirmed(workload)
         kept = self._kept(workload.metadata.key)
         with tracing.span("patch"):
@@ -106,14 +104,14 @@ class StatusUpdater:
         return partial(self._workloads.status, key)
 
     def unconfirmed(self, workload: Workload) -> bool:
-        """Whether a write of ours on this version may still land, as no answer came."""
+        """Whether an unanswered write on this version may still land."""
         return self._unconfirmed.get(workload.metadata.key) == workload.metadata.resource_version
 
     async def overtake(self, workload: Workload) -> None:
-        """Write once more on that version, and nothing new: then no earlier write can land.
+        """Rewrite that version unchanged. After that no earlier write can land.
 
-        Returns at once where no write is unconfirmed, and also where a newer version is known.
-        Raises LeaseLost, and TransportError while the hub does not answer.
+        No-op without an unconfirmed write, or if a newer version is known. Raises LeaseLost, and
+        TransportError while the hub does not answer.
         """
         if not self.unconfirmed(workload):
             return
@@ -124,10 +122,10 @@ class StatusUpdater:
             await self.write(workload, patch)
 
     async def write(self, workload: Workload, patch: Mapping[str, Any]) -> bool:
-        """PATCH the status of that version once; False for a Workload that is gone.
+        """PATCH the status of that version once; False if the Workload is gone.
 
-        The hub's audit log has the decision's id in the user agent. Raises LeaseLost, and
-        TransportError but for NotFound.
+        The user agent has the decision's id for the audit log. Raises LeaseLost, and TransportError
+        except NotFound.
         """
         self._check()
         started, decision = self._clock.monotonic(), decision_id(workload)
@@ -140,7 +138,7 @@ class StatusUpdater:
         path, status = self._workloads.path(key), patch["status"]
         body = {**patch, "status": self._workloads.status(key, status)}
         written = False
-        with suppress(NotFound):  # deleted meanwhile; the informer will say so
+        with suppress(NotFound):  # deleted; the informer will report it
             try:
                 answer = await self._client.request(
                     "PATCH",
@@ -165,7 +163,7 @@ class StatusUpdater:
         return written
 
     def _add_unconfirmed(self, key: Key, patch: Mapping[str, Any]) -> None:
-        # Entries of Workloads that are gone must not pile up.
+        # Entries of deleted Workloads must not accumulate.
         gone = [each for each in self._unconfirmed if self._workloads.get(each) is None]
         for each in gone:
             del self._unconfirmed[each]
@@ -179,9 +177,9 @@ class StatusUpdater:
         *,
         message: bool = True,
     ) -> None:
-        """Record an Event and a log line, where the patch is news.
+        """Record an Event and a log line if shares or verdict change.
 
-        Without `message` another message alone is no news: the condition has it.
+        Without `message`, a changed message is not recorded.
         """
         with tracing.span("record"):
             self._record_moves(decision, patch, before)
@@ -225,7 +223,7 @@ class StatusUpdater:
             )
 
     def _record_incomplete(self, key: Key, decision: Decision) -> None:
-        """Tell a running member that another one, which it requires, has no cluster."""
+        """Record on a running member that a Workload it requires has no cluster."""
         running = self._workloads.get(key)
         if running is None:
             return

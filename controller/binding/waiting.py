@@ -1,13 +1,12 @@
 """Decisions that wait for Permit plugins, in sets: all of a set are written, or none.
 
-A waiting set stays assumed in the cache and reserved with the plugins until the plugins allow it.
-`controller.scheduler` writes an allowed set, and undoes one that is rejected or whose time is over.
-A set is undone here as soon as a member is edited or deleted, a cluster of its shares is gone, or
-the term of leadership ends.
+A waiting set stays assumed and reserved. `controller.scheduler` writes an allowed set, and undoes
+one that is rejected or times out. This module undoes a set if a member is edited or deleted, a
+cluster of its shares is gone, or the term ends.
 
-A set that lacks something is decided again with its own reservations released. Until the result is
-counted no other Workload is decided: the released room would be taken. A set may be large, and
-there may be many, so nine tenths of the time are left to other decisions.
+A set with pending replicas is decided again with its reservations released. All other decisions
+wait for the result, because they would take the released room; nine tenths of the time are left to
+them.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 PAUSE_SECONDS = 0.5
-"""The least time between two decisions on one waiting set."""
+"""Seconds between two decisions on one waiting set."""
 OTHERS = 9
-"""After a set was decided again, no other one is for so many times the time that it took."""
+"""After a set is decided again, no set is for this multiple of the time it took."""
 
 
 @dataclass(slots=True)
 class WaitingSet:
-    """Decisions that wait together, by key; `waits` are those that a plugin holds back.
+    """Decisions that wait together. `waits` are those that a plugin holds back.
 
-    `open` says that members lack something: the next decision may place more of them.
+    `open` means that members have pending replicas.
     """
 
     decisions: dict[Key, Decision]
@@ -58,10 +57,9 @@ class WaitingSet:
     open: bool = False
     since: float = 0.0
     late: str = ""
-    """The message when its time is over, where a plugin has words for that."""
+    """The plugin's message for a time-out."""
 
     def answer(self, now: float) -> PermitAnswer:
-        """Return the worst answer of any member."""
         answers = {waiting.answer(now) for waiting in self.waits.values()}
         for worst in (PermitAnswer.REJECTED, PermitAnswer.TIMED_OUT, PermitAnswer.WAITING):
             if worst in answers:
@@ -70,11 +68,11 @@ class WaitingSet:
 
     @property
     def deadline(self) -> float:
-        """When the first plugin must have answered, by the monotonic clock."""
+        """The first deadline, by the monotonic clock."""
         return min((w.deadline for w in self.waits.values() if w.plugins), default=0.0)
 
     def refusal(self, now: float) -> Status:
-        """Return why the set is not written: it was rejected, or its time is over."""
+        """Return why the set is rejected or timed out."""
         for key, waiting in self.waits.items():
             about = f" of {'/'.join(key)}" if len(self.decisions) > 1 else ""
             if waiting.rejected:
@@ -92,9 +90,9 @@ class WaitingSet:
         return SUCCESS
 
     def status(self, key: Key) -> Status:
-        """Return the condition of a member; the same for as long as the set waits.
+        """Return the condition of a member, constant while the set waits.
 
-        Plugins that give the condition's reason also have all of its message.
+        Plugins that give its reason also give all of its message.
         """
         own = [(w.reason, each) for w in self.waits.values() if w.reason for each in w.said]
         if own:
@@ -109,13 +107,13 @@ class WaitingSet:
         return Status(Code.WAIT, (message,), reason=ScheduledReason.WAITING_ON_PERMIT)
 
     def record(self, key: Key, now: datetime) -> Decision:
-        """Return what is decided of a member while it waits: its shares stay as they are."""
+        """Return the decision on a member while it waits."""
         decision = self.decisions[key]
         return untouched(decision.workload, decision.snapshot, now, self.status(key))
 
 
 class WaitingSets(WaitingWorkloads):
-    """All that waits in one term of leadership; Permit plugins see it as `WaitingWorkloads`."""
+    """The sets of one term; for Permit plugins `WaitingWorkloads`."""
 
     def __init__(
         self,
@@ -135,7 +133,7 @@ class WaitingSets(WaitingWorkloads):
         self._reserved = asyncio.Event()
         self._reserved.set()
         self._next = 0.0
-        """No set is decided again before that, by the clock."""
+        """No set is decided again before this."""
         for plugin in _users(profiles):
             try:
                 plugin.use_waiting_workloads(self)
@@ -153,7 +151,7 @@ class WaitingSets(WaitingWorkloads):
         open_: bool,
         late: str,
     ) -> WaitingSet:
-        """Keep reserved decisions until each of the plugins that were `asked` has allowed them."""
+        """Keep reserved decisions until each plugin in `asked` has allowed them."""
         by_key = {decision.workload.key: decision for decision in decisions}
         waits = {
             key: self.add(d.workload, d.placements, d.cycle_state, asked[key])
@@ -166,30 +164,28 @@ class WaitingSets(WaitingWorkloads):
         return waiting
 
     def release(self, waiting: WaitingSet) -> list[Decision]:
-        """Stop waiting for the set, and return its decisions; they stay reserved."""
+        """Remove the set. Its decisions stay reserved."""
         for key in waiting.decisions:
             self._sets.pop(key, None)
             self.remove(key)
         return list(waiting.decisions.values())
 
     def release_unreserved(self, waiting: WaitingSet) -> list[Decision]:
-        """Stop waiting for the set, and let the plugins free what they reserved for it."""
         decisions = self.release(waiting)
         self._unreserve([decision for decision in decisions if decision.moves])
         return decisions
 
     def give_back(self, waiting: WaitingSet) -> None:
-        """Undo the set; each of its Workloads is queued again."""
         self._undo(self.release_unreserved(waiting))
 
     def close(self) -> None:
-        """End the term of leadership: undo all waiting sets."""
+        """Undo all waiting sets at the end of the term."""
         while self._sets:
             for decision in self.release_unreserved(next(iter(self._sets.values()))):
                 self._restore(decision)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's change, after the cache's handler: give back an edited set."""
+        """Undo the set of an edited Workload. Call after the cache's handler."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         waiting = self._sets.get(known.metadata.key)
@@ -208,14 +204,13 @@ class WaitingSets(WaitingWorkloads):
     # An open set is decided again.
 
     def due(self, waiting: WaitingSet) -> bool:
-        """Whether an open set is to be decided again now; if it must pause, queue its next turn."""
+        """Whether to decide an open set again now. If it must pause, its turn is queued."""
         now = self._clock.monotonic()
         waits = waiting.answer(now) is PermitAnswer.WAITING
         if not waiting.open or not waits or self.lost_cluster(waiting):
             return False
         if (pause := max(waiting.since + PAUSE_SECONDS, self._next) - now) > 0:
-            # Each time: the queue keeps one moment for a key, so a turn that comes earlier for
-            # something else uses up this one.
+            # Each time: the queue keeps one moment per key, so an earlier turn uses this one up.
             info = self._cache.info(next(iter(waiting.decisions)))
             if info is not None:
                 self._queue.add_after(self._cache.rank(info), pause)
@@ -224,11 +219,10 @@ class WaitingSets(WaitingWorkloads):
 
     @property
     def reopening(self) -> bool:
-        """Whether a set is being decided again: what it reserved looks free, and is not."""
+        """Whether a set's reserved room looks free because the set is being decided."""
         return not self._reserved.is_set()
 
     async def until_reserved(self) -> None:
-        """Wait while a set is being decided again."""
         while self.reopening:
             await self._reserved.wait()
 
@@ -236,10 +230,9 @@ class WaitingSets(WaitingWorkloads):
     def released(self, waiting: WaitingSet | None) -> Iterator[set[Key]]:
         """Release what that set reserves while it is decided again.
 
-        `until_reserved` keeps other decisions waiting. The caller adds the keys that it decided to
-        the set that is handed out. Members that it leaves out are queued again; where it decides
-        none at all, the whole set waits as before. Not to be called while another set is
-        `reopening`.
+        Other decisions wait in `until_reserved`. The caller adds decided keys to the yielded set.
+        Members left out are requeued; if none is decided, the set waits as before. Not reentrant:
+        check `reopening` first.
         """
         decided, kept = set[Key](), False
         if waiting is None:
@@ -250,7 +243,7 @@ class WaitingSets(WaitingWorkloads):
         self._reserved.clear()
         try:
             for decision in self.release_unreserved(waiting):
-                # Other Workloads hear only of the room that the set does not take again.
+                # Other Workloads learn only of the room that the set does not take again.
                 self._restore(decision, at_once=True)
             yield decided
             kept = not decided and self._hold_again(waiting, before)
@@ -262,7 +255,7 @@ class WaitingSets(WaitingWorkloads):
             self._reserved.set()
 
     def _hold_again(self, waiting: WaitingSet, before: Mapping[Key, Workload | None]) -> bool:
-        """Hold what was released and no other decision has taken; False where it is void by now."""
+        """Hold the released set again; False if it became void."""
         now = {key: self._workloads.get(key) for key in waiting.decisions}
         if self.lost_cluster(waiting) or not all(self._same(before[key], now[key]) for key in now):
             return False
@@ -277,7 +270,7 @@ class WaitingSets(WaitingWorkloads):
         return True
 
     def _reserve_again(self, waiting: WaitingSet) -> bool:
-        """Reserve what was released, and wait on to the old deadline; False if a plugin refuses."""
+        """Reserve again until the old deadline; False if a plugin refuses."""
         reserved: list[Decision] = []
         for decision in (each for each in waiting.decisions.values() if each.moves):
             if not runtime.reserve(*decision.arguments(self._profiles)).ok:
@@ -291,7 +284,7 @@ class WaitingSets(WaitingWorkloads):
 
     @staticmethod
     def _follow(waiting: WaitingSet, workload: Workload) -> Decision:
-        """Move a waiting decision to the version that its own status write made; return it."""
+        """Move a decision to the version that its own status write made."""
         before = waiting.decisions[workload.metadata.key]
         info = replace(before.workload, version=workload.info.version)
         waiting.decisions[info.key] = after = replace(before, workload=info)
@@ -302,7 +295,6 @@ class WaitingSets(WaitingWorkloads):
             runtime.unreserve(*decision.arguments(self._profiles))
 
     def _undo(self, decisions: Iterable[Decision]) -> None:
-        """Undo these, announce their room, and queue their Workloads again."""
         keys: list[Key] = []
         for decision in decisions:
             self._restore(decision)
