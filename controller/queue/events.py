@@ -1,6 +1,6 @@
-"""The events of Workloads and clusters, worked out from two versions of an object.
+"""The events of Workloads and clusters, from two versions of an object. Pure.
 
-Pure. A change that no decision reads is no event.
+A change that no decision reads is no event.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def edited(old: Workload | None, new: Workload) -> bool:
 
 
 def of_workload(old: Workload | None, new: Workload | None) -> Action:
-    """Return what happened to a Workload, as the decisions of other Workloads see it."""
+    """Return the change as decisions on other Workloads see it."""
     if old is None or new is None:
         return Action.ADDED if old is None else Action.DELETED
     action = NOTHING
@@ -41,8 +41,7 @@ def of_workload(old: Workload | None, new: Workload | None) -> Action:
 def freed(old: Workload, new: Workload | None) -> set[str]:
     """Return the clusters where the Workload takes less room than before.
 
-    Replicas went or finished, or all of them ask for other resources. A replica that the cluster
-    itself has begun to count frees nothing: the cluster holds its room from then on.
+    A replica that the cluster begins to count frees nothing: its pods hold the room.
     """
     if new is None or old.info.load != new.info.load:
         return {cluster for cluster, replicas in old.placements.items() if replicas}
@@ -56,7 +55,6 @@ def freed(old: Workload, new: Workload | None) -> set[str]:
 
 
 def taken(old: Workload | None, new: Workload | None) -> set[str]:
-    """Return the clusters where the Workload takes more room than before."""
     if new is None:
         return set()
     same = old is not None and old.info.load == new.info.load

@@ -1,8 +1,6 @@
 """The events that an unschedulable Workload awaits: those of all plugins that refused it.
 
-A plugin registers once, for all Workloads, the events that could lift its refusals; a decision
-carries only the names of the plugins. The same set of names comes again and again, so the events of
-a set are worked out once and shared by all Workloads that these plugins refused.
+The events of a set of plugins are computed once and shared by all Workloads.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ from controller.framework.runtime.framework import hinting
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Awaits:
-    """Awaited events by their resource and by the function that says which object matters."""
-
     hints: Mapping[tuple[str, About | None], Sequence[EventHint]]
     _asked: dict[tuple[str, About | None, Action], Sequence[Hint] | None] = field(
         default_factory=dict
@@ -42,9 +38,9 @@ class Awaits:
         return Awaits(found)
 
     def ask(self, resource: str, about: About | None, action: Action) -> Sequence[Hint] | None:
-        """Return the hints to ask about an event; the event helps where one of them says yes.
+        """Return the hints for an event, of which any may help.
 
-        None means that the event helps without a hint, () that it is not awaited.
+        None means that it helps without a hint, () that it is not awaited.
         """
         place = (resource, about, action)
         if place not in self._asked:
@@ -55,13 +51,11 @@ class Awaits:
 
 
 NO_EVENT = Awaits({})
-"""No event helps: the Workload waits for its own edit, or for the next resync."""
+"""The Workload waits for an edit, or for the next resync."""
 ANY_EVENT = Awaits.of(ANYTHING)
 
 
 class Hints:
-    """The events that the plugins of one profile have registered."""
-
     def __init__(self, profile: Profile) -> None:
         refusing, hooks = profile.refusing(), profile.hooks()
         self._hooks = [plugin.name for plugin in hooks]
@@ -74,11 +68,10 @@ class Hints:
         self._known: dict[tuple[frozenset[str], bool], Awaits] = {}
 
     def of(self, plugins: frozenset[str], *, changed: bool = True) -> Awaits:
-        """Return the events that could lift the refusals of these plugins.
+        """Return the events that could lift the refusals of these plugins, or of any hook.
 
-        The events of hooks are always among them, as a hook may change what the plugins see. Where
-        a hook has `changed` something, no hint is asked: a hint gets the Workload as it is stored,
-        which is not what the plugin refused.
+        If a hook has `changed` something, hints are skipped: they get the stored Workload, which is
+        not the refused one.
         """
         unasked = changed and bool(self._hooks)
         known = self._known.get((plugins, unasked))

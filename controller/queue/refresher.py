@@ -1,11 +1,9 @@
-"""Refreshes the messages of unschedulable Workloads that have become untrue.
+"""Refreshes outdated messages of unschedulable Workloads.
 
-A cluster that is cordoned, joins without suiting, or goes, requeues no Workload, yet the condition
-of each unschedulable Workload counts the clusters. The refresher has each of them decided once
-more, as always: its message is what a decision says, and the Workload is placed should it fit. The
-refresher comes behind everything else: only while the queue is idle, one Workload at a time, and
-each at most once in a round. What the Workload awaits, its place and its back-off stay as they are,
-and a message that is still true is not written again.
+A cluster that is cordoned, deleted, or joins without fitting requeues no Workload, but messages
+count it. The refresher has each Workload decided once more, and placed if it fits. It runs while
+the queue is idle, one Workload at a time, each once per round. Awaited events, place and back-off
+stay. An unchanged message is not written.
 """
 
 from __future__ import annotations
@@ -17,17 +15,15 @@ from machinery.clock import Clock
 from machinery.types.metadata import Key
 
 BATCH_SECONDS = 0.5
-"""Changes of a cluster, or of many, come in bursts: one round serves them all."""
+"""Seconds to collect a burst of changes."""
 ROUND_SECONDS = 10.0
-"""The least time between the beginnings of two rounds."""
+"""Seconds between the beginnings of two rounds."""
 PAUSE_SECONDS = 0.05
-"""The pause after each Workload, and between two checks whether the queue is idle. A decision that
-takes longer, as that of a large set does, is followed by a pause in proportion."""
+"""Seconds of pause after each Workload, longer after a long decision, and between two checks for an
+idle queue."""
 
 
 class MessageRefresher:
-    """The refresher of one term of leadership."""
-
     def __init__(self, queue: SchedulingQueue, *, clock: Clock) -> None:
         self._queue = queue
         self._clock = clock
@@ -42,14 +38,12 @@ class MessageRefresher:
                 await self._clock.sleep(max(begun + ROUND_SECONDS - self._clock.monotonic(), 0.0))
 
     async def _round(self) -> bool:
-        """Refresh each message that may be untrue; return whether there was any."""
+        """Refresh outdated messages. Return whether there was any."""
         event_seq, any_was = self._queue.event_seq, False
         for number, key in enumerate(self._queue.unschedulable_keys(), start=1):
             if number % STEP == 0:
                 await asyncio.sleep(0)
-            if self._queue.message_outdated(
-                key, event_seq
-            ):  # else decided meanwhile, as one of a set
+            if self._queue.message_outdated(key, event_seq):  # else decided already, in a set
                 any_was = True
                 await self._refresh(key, event_seq)
         return any_was
@@ -60,7 +54,7 @@ class MessageRefresher:
         if not self._queue.message_outdated(key, event_seq):
             return
         if self._queue.active.handed_out(key):
-            # Its last decision is in flight: left to the next round.
+            # Its last decision is in flight. The next round handles it.
             self._queue.messages_outdated.set()
             return
         self._queue.refresh(key)

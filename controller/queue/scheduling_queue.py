@@ -1,15 +1,13 @@
-"""The scheduling queue: which Workload is decided next, and what an unschedulable one waits for.
+"""The scheduling queue: the next Workload to decide, and those that wait for an event.
 
-The active half is a `machinery.runtime.workqueue.WorkQueue`: a fair share of the work for each
-namespace, and within a namespace the order of the QueueSort plugin. Between namespaces
-`spec.priority` decides among Workloads that become ready together (`machinery.runtime.fair_queue`).
+The active half is a `machinery.runtime.workqueue.WorkQueue`: fair between namespaces, and in a
+namespace in the order of the QueueSort plugin. `spec.priority` decides between namespaces among
+Workloads that become ready together (`machinery.runtime.fair_queue`).
 
-The other half holds the unschedulable Workloads, each with the events that could help it
-(`controller.queue.hints`); no timer rescans them. An event requeues all Workloads that await it,
-together, so that freed room goes to the most important of them. A Workload that is requeued again
-and again and finds no more room backs off for longer each time, up to `LONGEST_DELAY_SECONDS`. No
-Workload backs off for longer than one of a lower priority that is requeued with it: else it would
-lose its room to it.
+The other half holds unschedulable Workloads; no timer rescans them. An event requeues all that
+await it (`controller.queue.hints`) together, so freed room goes to the most important one. Failures
+back off up to `LONGEST_DELAY_SECONDS`, but no longer than a lower priority requeued with it, which
+would take the room.
 """
 
 from __future__ import annotations
@@ -32,14 +30,14 @@ from machinery.runtime.workqueue import WorkQueue
 from machinery.types.metadata import Key
 
 WORKERS = 32
-"""How many status writes may be in flight at once; decisions are made one after the other."""
+"""Concurrent status writes; decisions are sequential."""
 
 BATCH_SECONDS = 0.02
-"""Changes come in bursts (a probe writes labels, readiness and room): one pass serves them all."""
+"""Seconds to collect a burst, such as the changes of one probe."""
 PAUSE_FACTOR = 10
-"""Each pass is followed by a pause of this many times its work, however many Workloads wait."""
+"""The pause after each pass, in multiples of its duration."""
 STEP = 500
-"""How many Workloads are looked at before the event loop has its turn."""
+"""Workloads per turn of the event loop."""
 
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 10.0
@@ -47,7 +45,7 @@ LONGEST_DELAY_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rank:
-    """The place of a Workload in the order of the profile's QueueSort plugin: smaller goes first.
+    """The place in the order of the QueueSort plugin; smallest first.
 
     `priority` counts between namespaces, where `order` does not.
     """
@@ -59,34 +57,33 @@ class Rank:
 
 @dataclass(slots=True)
 class _UnschedulableWorkload:
-    """An unschedulable Workload, and how many decisions in a row have placed no more of it."""
+    """`attempts` are decisions in a row that placed no more of it."""
 
     rank: Rank
     attempts: int
     at: float
     due: float | None = None
-    """When the Workload is decided again; None while no event has requeued it."""
+    """When it is decided again; None until an event requeues it."""
     ready_at: float = 0.0
     """The end of its back-off."""
     message_seq: int | None = None
-    """The `event_seq` as of which its message was true; None if not known."""
+    """The `event_seq` at which its message was true; None if unknown."""
     refreshing: bool = False
-    """The Workload was handed out only to refresh its message."""
+    """Handed out only to refresh its message."""
     refreshed: bool = False
     """The last decision only refreshed its message."""
 
     def __post_init__(self) -> None:
-        doublings = min(self.attempts - 1, 10)  # past the longest delay anyway, and no huge number
+        doublings = min(self.attempts - 1, 10)  # past the longest delay, and no huge number
         wait = min(FIRST_DELAY_SECONDS * 2.0**doublings, LONGEST_DELAY_SECONDS)
         self.ready_at = self.at + wait
 
 
 class InFlightKeys:
-    """Keys whose decisions are being made or written, and the keys that came for them meanwhile.
+    """Keys whose decisions are being made or written, and keys that wait for them.
 
-    A Workload may be in flight without having been handed out by the queue: as one of a set that
-    was decided for another key. A key that comes meanwhile is noted, and activated when the write
-    is done.
+    A Workload may be in flight in a set that was decided for another key. Keys that wait are
+    activated after the write.
     """
 
     def __init__(self) -> None:
@@ -98,24 +95,24 @@ class InFlightKeys:
         return key in self._busy
 
     def begin(self, keys: Iterable[Key]) -> None:
-        """Note that decisions on these are being written."""
+        """Mark decisions on these as being written."""
         self._busy.update(keys)
 
     def decide(self, keys: Iterable[Key]) -> None:
-        """Note that decisions on these are being made, in steps."""
+        """Mark decisions on these as being made, in steps."""
         self._busy.update(keys)
         self._deciding.update(keys)
 
     def deciding(self, key: Key) -> bool:
-        """Whether a decision on the Workload is being made: the result is known in a moment."""
+        """Whether a decision is being made, which ends soon."""
         return key in self._deciding
 
     def missed(self, key: Key, by: Key) -> None:
-        """Note that `by` needs `key`, which is in flight."""
+        """Note that `by` waits for `key`."""
         self._missed.setdefault(key, set()).add(by)
 
     def end(self, keys: Iterable[Key]) -> set[Key]:
-        """Release these keys; return those that came for them meanwhile."""
+        """Release these keys. Return those that wait for them."""
         came: set[Key] = set()
         for key in keys:
             self._busy.discard(key)
@@ -125,8 +122,6 @@ class InFlightKeys:
 
 
 class SchedulingQueue:
-    """Keys of Workloads: those to decide, those in flight, and those that wait for an event."""
-
     def __init__(self, *, clock: Clock) -> None:
         self.active: WorkQueue[Key] = WorkQueue(
             name="scheduling", clock=clock, flow=namespace_of, seats=WORKERS
@@ -140,40 +135,39 @@ class SchedulingQueue:
         self._has_events = asyncio.Event()
         self._requeueing = False
         self.messages_outdated = asyncio.Event()
-        """Set when a message may have become untrue; the MessageRefresher clears it."""
+        """The MessageRefresher clears it."""
         self.unschedulable = 0
-        """How many Workloads wait for an event and none has requeued them."""
+        """Workloads that no event has requeued."""
 
     def activate(self, ranks: Iterable[Rank]) -> None:
-        """Decide these as soon as their turn comes, whatever they waited for."""
+        """Decide these in their turn, whatever they waited for."""
         for rank in ranks:
             self.remove_unschedulable(rank.key)
             self.active.add(rank.key, priority=rank.priority, rank=rank.order)
 
     def activate_in_steps(self, ranks: Iterator[Rank]) -> None:
-        """As `activate`, for very many: the first `STEP` at once, the others by `run`, in steps."""
+        """Like `activate` for very many, in steps of `run` after the first."""
         self.activate(islice(ranks, STEP))
         if (following := next(ranks, None)) is not None:
             self._activating.append(chain((following,), ranks))
             self._has_events.set()
 
     def activate_after_backoff(self, ranks: Iterable[Rank]) -> None:
-        """As `activate`, but one whose write failed keeps its back-off: it was not edited."""
+        """Like `activate`, but a failed write keeps its back-off."""
         for rank in ranks:
             self.active.add_patiently(rank.key, priority=rank.priority, rank=rank.order)
 
     def add_unschedulable(
         self, rank: Rank, info: WorkloadInfo, awaits: Awaits = ANY_EVENT, *, attempt: bool = True
     ) -> None:
-        """Keep an unschedulable Workload until an event that it awaits is announced.
+        """Keep an unschedulable Workload until an event that it awaits.
 
-        Call it without an await after the decision: an event during the write must find the
-        Workload waiting. `attempt=False` says that the decision only refreshed its message: the
-        back-off stays as it is.
+        Call it without an await after the decision: an event during the write must find it.
+        `attempt=False` keeps the back-off, after a refresh of the message.
         """
         now = self._clock.monotonic()
         before = self._unschedulable.get(rank.key)
-        # A Workload that came back right after the longest back-off has not been quiet.
+        # A Workload that returns right after the longest back-off has not been quiet.
         recent = before is not None and now - before.at < 2 * LONGEST_DELAY_SECONDS
         attempts = before.attempts + 1 if before is not None and recent else 1
         if before is not None and not attempt:
@@ -185,29 +179,27 @@ class SchedulingQueue:
         self._awaited.add(rank.key, info, awaits)
 
     def message_written(self, key: Key) -> None:
-        """Note that the message of a waiting Workload is true as of now."""
         entry = self._unschedulable.get(key)
         if entry is not None:
             entry.message_seq = self._awaited.event_seq
 
     def attempt(self, key: Key) -> int:
-        """Return which attempt in a row the next decision is, counted from 1."""
+        """Return the number of the next attempt in a row, from 1."""
         entry = self._unschedulable.get(key)
         return 1 + self.active.failures(key) + (entry.attempts if entry is not None else 0)
 
     def unschedulable_keys(self) -> list[Key]:
-        """Return the Workloads that wait for an event, or that an event has requeued."""
+        """Return the unschedulable Workloads, requeued ones included."""
         return list(self._unschedulable)
 
     @property
     def event_seq(self) -> int:
-        """The number of events so far, for `message_outdated`."""
         return self._awaited.event_seq
 
     def message_outdated(self, key: Key, at: int) -> bool:
-        """Whether the Workload's message dates from `at` or before, and may be untrue by now.
+        """Whether the message dates from `at` or before and may be outdated.
 
-        False for a Workload that an event has requeued: it is decided soon anyway.
+        False for a requeued Workload, which is decided soon.
         """
         entry = self._unschedulable.get(key)
         if entry is None or entry.due is not None:
@@ -221,29 +213,27 @@ class SchedulingQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether no Workload is to be decided, and none is being requeued."""
         return not (self.active or self._activating or self._requeueing)
 
     def refresh(self, key: Key) -> None:
-        """Decide a waiting Workload only to refresh its message; what it awaits stays as it is."""
+        """Decide a waiting Workload to refresh its message only."""
         entry = self._unschedulable.get(key)
-        # A pending event may requeue it: the order of those that the event requeues must hold.
+        # A pending event may requeue it, in an order that this must not change.
         if entry is not None and not self._awaited.helps(key, self._events.pending()):
             entry.refreshing = True
             self.active.add(key, priority=entry.rank.priority, rank=entry.rank.order)
 
     def refreshing(self, key: Key) -> bool:
-        """Whether the Workload is decided only to refresh its message; no event has requeued it."""
         entry = self._unschedulable.get(key)
         return entry is not None and entry.refreshing and entry.due is None
 
     def refreshed(self, key: Key) -> bool:
-        """Whether the Workload waits, and its last decision only refreshed its message."""
+        """Whether the last decision only refreshed the message."""
         entry = self._unschedulable.get(key)
         return entry is not None and entry.refreshed
 
     def requeue(self, rank: Rank) -> None:
-        """Decide the Workload again without an event; a back-off stays as it is."""
+        """Decide the Workload again without an event, after any back-off."""
         entry = self._unschedulable.get(rank.key)
         if entry is None:
             self.active.add(rank.key, priority=rank.priority, rank=rank.order)
@@ -251,7 +241,7 @@ class SchedulingQueue:
             self._requeue_at(entry, entry.ready_at)
 
     def add_after(self, rank: Rank, seconds: float) -> None:
-        """Decide the Workload again after that time, whatever happens meanwhile."""
+        """Decide the Workload again after that time, regardless of events."""
         self.active.add_after(rank.key, seconds, priority=rank.priority, rank=rank.order)
 
     def retry(self, rank: Rank) -> None:
@@ -261,14 +251,14 @@ class SchedulingQueue:
             self.active.retry(rank.key, priority=rank.priority, rank=rank.order)
 
     def remove_unschedulable(self, key: Key) -> None:
-        """Let the Workload wait for nothing. Failed writes count until one succeeds (`forget`)."""
+        """Stop waiting for events. Failed writes count until `forget`."""
         entry = self._unschedulable.pop(key, None)
         if entry is not None:
             self.unschedulable -= entry.due is None
             self._awaited.remove(key)
 
     def forget(self, key: Key) -> None:
-        """Forget the Workload and its failures: it is written, gone, or not ours."""
+        """Drop the Workload and its failures: it is written, gone, or not ours."""
         self.remove_unschedulable(key)
         self.active.forget(key)
 
@@ -282,10 +272,9 @@ class SchedulingQueue:
         *,
         by: Key | None = None,
     ) -> None:
-        """Note an event; `run` requeues the Workloads that await it shortly, together.
+        """Queue an event for `run`, which requeues all that await it together.
 
-        Where `old` and `new` are both None, no hint is asked. `by` is the Workload that caused the
-        event: the event does not requeue it.
+        Without versions no hint is called. `by`, the cause of the event, is not requeued.
         """
         if action and self._awaited.note_event(resource, key):
             self.messages_outdated.set()
@@ -302,7 +291,7 @@ class SchedulingQueue:
             pause = max(BATCH_SECONDS, PAUSE_FACTOR * await self._requeue_helped())
 
     async def _requeue_helped(self) -> float:
-        """Requeue the Workloads that the events help, with breaks; return the seconds of work."""
+        """Requeue what the events help, with breaks. Return the seconds of work."""
         took, started = 0.0, self._clock.monotonic()
         self._requeueing = True
         for number, _ in enumerate(self._requeueing_steps(), start=1):
@@ -334,7 +323,7 @@ class SchedulingQueue:
             yield
         while due_order:
             _, key, entry, at = heapq.heappop(due_order)
-            if self._unschedulable.get(key) is entry:  # not decided meanwhile
+            if self._unschedulable.get(key) is entry:  # not decided in between
                 self._requeue_at(entry, at)
             yield
 
@@ -345,10 +334,9 @@ class SchedulingQueue:
 
 
 def _due(helped: Iterable[_UnschedulableWorkload]) -> dict[int, float]:
-    """For each priority, the earliest end of a back-off among all lower ones.
+    """Return for each priority the earliest end of a back-off among lower ones.
 
-    Workloads that were requeued before and still back off count too: their back-off must not cost
-    them their room.
+    Workloads that still back off after an earlier event count: they must not lose their room.
     """
     own: dict[int, float] = {}
     for entry in helped:

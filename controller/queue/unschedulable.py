@@ -1,12 +1,10 @@
-"""The unschedulable Workloads, found by the events that they await; and the events themselves.
+"""Unschedulable Workloads by the events that they await.
 
-Hundreds of events a second may pass a lot of Workloads, so a Workload is looked at only for an
-event that it awaits. The Workloads are kept by the resource, by the object or the namespace that
-matters to them, and by the set of events that all Workloads refused by the same plugins share.
+There may be hundreds of events a second. An index by resource, by the object or namespace that
+matters, and by set of events finds the Workloads that await one.
 
-An event that helps no Workload may still make the message of those that await such an object
-untrue. All Workloads may await it, so none of them is looked at: only the place where they wait is
-marked with the number of the event.
+An event that helps no Workload may outdate messages. It only marks places of the index with its
+number.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ from machinery.types.metadata import Key
 LOG = logs.get(__name__)
 Topic: TypeAlias = str | Key | None
 MANY = 16
-"""More events of one resource at once than this requeue without a hint: that is cheaper then."""
+"""More events of one resource than this requeue without hints, which is cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedEvent:
-    """An event of one object since the last pass; several merged ones where `blurred`."""
+    """An event of one object; several merged ones if `blurred`."""
 
     resource: str
     key: Key
@@ -38,10 +36,10 @@ class QueuedEvent:
     new: Any
     blurred: bool = False
     by: Key | None = None
-    """The Workload that caused the event: the event does not requeue it."""
+    """The cause of the event, which is not requeued."""
 
     def helps(self, info: WorkloadInfo, hints: Sequence[Hint] | None) -> bool:
-        """Whether this could help the Workload, as far as these hints know."""
+        """Whether the event could help the Workload by these hints."""
         if hints is None or self.blurred:
             return True
         return any(self._asks(hint, info) for hint in hints)
@@ -50,22 +48,19 @@ class QueuedEvent:
         try:
             return hint(info, self.old, self.new)
         except Exception:
-            # A hint that fails must keep no Workload waiting.
+            # A failing hint must not keep a Workload waiting.
             LOG.exception("a hint failed", extra={"object": "/".join(info.key)})
             return True
 
 
 class PendingEvents:
-    """Events since the last pass, merged to one for each object."""
+    """Events since the last pass, merged by object."""
 
     def __init__(self) -> None:
         self._events: dict[tuple[str, Key], QueuedEvent] = {}
 
     def add(self, event: QueuedEvent) -> None:
-        """Take an event.
-
-        A second event about the same object leaves the actions of both and neither of the versions.
-        """
+        """A second event of an object merges the actions and drops the versions."""
         place = (event.resource, event.key)
         before = self._events.get(place)
         if before is not None:
@@ -78,7 +73,6 @@ class PendingEvents:
         return self._events.values()
 
     def take(self) -> list[QueuedEvent]:
-        """Return all events and forget them."""
         events, self._events = list(self._events.values()), {}
         counts: dict[str, int] = {}
         for each in events:
@@ -97,14 +91,14 @@ _Group: TypeAlias = tuple[Awaits, About | None]
 
 
 def _concerned(resource: str, key: Key) -> Iterator[_Place]:
-    """The places that an event reaches: of any object, of its namespace, of the object itself."""
+    """Yield the places of an event: any object, its namespace, the object."""
     for each in (resource, ANY_RESOURCE):
         for topic in (None, key[0], key):
             yield each, topic
 
 
 def _topic(about: About | None, info: WorkloadInfo) -> Topic:
-    """The object or namespace that matters to the Workload; any, where the plugin fails to say."""
+    """Return what matters to the Workload; None for any, or if the plugin fails."""
     try:
         return about(info) if about else None
     except Exception:
@@ -113,17 +107,14 @@ def _topic(about: About | None, info: WorkloadInfo) -> Topic:
 
 
 class UnschedulableWorkloads:
-    """Unschedulable Workloads by the events that they await."""
-
     def __init__(self) -> None:
         self._groups: dict[_Place, dict[_Group, _Infos]] = {}
         self._places: dict[Key, list[tuple[_Place, _Group]]] = {}
         self._reached_at: dict[_Place, int] = {}  # only of places where a Workload waits
         self.event_seq = 0
-        """Counts the events: the number of the last one."""
 
     def add(self, key: Key, info: WorkloadInfo, awaits: Awaits) -> None:
-        """Let the Workload wait for these events, and for no others."""
+        """Index the Workload under these events only."""
         self.remove(key)
         places = []
         for resource, about in awaits.hints:
@@ -144,18 +135,17 @@ class UnschedulableWorkloads:
                     self._reached_at.pop(place, None)
 
     def note_event(self, resource: str, key: Key) -> bool:
-        """Note an event about an object; return whether any Workload awaits such an object."""
+        """Return whether any Workload awaits events of the object."""
         self.event_seq += 1
         reached = [place for place in _concerned(resource, key) if place in self._groups]
         self._reached_at.update(dict.fromkeys(reached, self.event_seq))
         return bool(reached)
 
     def reached_since(self, key: Key, since: int) -> bool:
-        """Whether an event has reached, since that moment, what the Workload awaits."""
+        """Whether an event since then has reached the Workload's places."""
         return any(self._reached_at.get(place, 0) > since for place, _ in self._places.get(key, ()))
 
     def helps(self, key: Key, events: Iterable[QueuedEvent]) -> bool:
-        """Whether one of the events could help the Workload."""
         for event in events:
             reached = set(_concerned(event.resource, event.key))
             for place, group in self._places.get(key, ()):
@@ -166,7 +156,7 @@ class UnschedulableWorkloads:
         return False
 
     def helped(self, events: Iterable[QueuedEvent]) -> Iterator[Key | None]:
-        """Yield each Workload that an event could help, once; None for each other one."""
+        """Yield each Workload that an event could help, once, and None for others."""
         found: set[Key] = set()
         whole: set[tuple[_Place, _Group]] = set()
         for event in events:
@@ -174,7 +164,7 @@ class UnschedulableWorkloads:
                 hints = group[0].ask(place[0], group[1], event.action)
                 if (place, group) in whole or hints == ():
                     continue
-                # Such an event requeues the whole group: later events need not look at it again.
+                # The event requeues the whole group, so later events need not look at it.
                 if (hints is None or event.blurred) and event.by is None:
                     whole.add((place, group))
                 for key, info in infos:
@@ -188,7 +178,7 @@ class UnschedulableWorkloads:
     def _reached(
         self, event: QueuedEvent
     ) -> Iterator[tuple[_Place, _Group, list[tuple[Key, WorkloadInfo]]]]:
-        """Copies, as the caller may pause while Workloads come and go."""
+        """Yield copies: the caller may pause while Workloads come and go."""
         for place in _concerned(event.resource, event.key):
             for group, infos in list(self._groups.get(place, {}).items()):
                 yield place, group, list(infos.items())
