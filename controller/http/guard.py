@@ -1,4 +1,4 @@
-"""The guard of debug and diagnosis: the hub's RBAC decides which callers may ask."""
+"""The guard of debug and diagnosis endpoints, by the hub's RBAC."""
 
 from __future__ import annotations
 
@@ -12,33 +12,28 @@ from machinery.api.resources import TOKEN_REVIEWS
 from machinery.discovery.access_reviews import allowed, review
 
 REVIEWS_AT_ONCE = 2
-"""A flood of wrong tokens must not take the hub connections that decisions are written through."""
+"""Concurrent reviews: a flood of wrong tokens must not take the connections of writes."""
 
 
 PATH_PREFIX = "/stowage"
-"""Before our URL paths in the hub's RBAC: `/apis/*` itself is open to every bearer of a token, as
-API servers list there what they serve (the role system:discovery)."""
+"""In the hub's RBAC. system:discovery opens `/apis/*` to every user."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeniedRequest:
-    """The HTTP status to answer with, and the sentence."""
-
     status: int
     message: str
 
 
 class Guard:
-    """Checks the bearer token of a request on an address that others can reach."""
-
     def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._turns = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def refusal(self, *, authorization: str, method: str, path: str) -> DeniedRequest | None:
-        """Return None when the bearer may use that HTTP method on that path.
+        """Return None if the bearer may use that HTTP method on that path.
 
-        The hub is asked about the non-resource URL `/stowage` + path. Raises TransportError.
+        Reviews the non-resource URL `/stowage` + path on the hub. Raises TransportError.
         """
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():

@@ -1,11 +1,8 @@
-"""The controller's HTTP server: health, metrics, debug switches, and why a Workload is where it is.
+"""The controller's HTTP server: health, metrics, debug switches, and diagnosis.
 
-The answers under `/apis/v1/` come from the leader's own cache, which its next decision will read; a
-standby says that it is one (503). Health and metrics answer every caller. Debug and diagnosis tell
-about every tenant's Workloads: on a loopback address they trust every caller, anywhere else they
-ask for a bearer token, and the hub says whose token it is (TokenReview) and what that user may do
-(SubjectAccessReview on the URL path behind `/stowage`, and the verb). Every error is `{"message":
-…}`.
+Endpoints below `/apis/v1/` answer from the leader's cache; a standby answers 503. Health and
+metrics are open. Debug and diagnosis expose every tenant's Workloads: except on a loopback address,
+`guard` checks a bearer token. Every error is `{"message": …}`.
 """
 
 from __future__ import annotations
@@ -26,46 +23,42 @@ from machinery.types.metadata import Key
 
 SERVICES = "/apis/v1/__services__"
 NAMED = 100
-"""An error repeats up to this many characters of the request."""
+"""Characters of the request that an error repeats."""
 
 
 class Insight(Protocol):
-    """The running controller as the endpoints see it; all answers come from memory."""
+    """The running controller as the endpoints see it, from memory."""
 
     @property
-    def leading(self) -> bool:
-        """True while this instance decides."""
-        ...
+    def leading(self) -> bool: ...
 
     def unready(self) -> str:
-        """Return why this instance cannot serve yet; empty when it can."""
+        """Return why this instance cannot serve yet, or empty."""
         ...
 
     def cluster(self, name: str) -> dict[str, Any] | None:
-        """Return labels, allocatable, requested, remaining, shares and generation of a cluster.
+        """Return labels, allocatable, requested, remaining, shares and generation, or None.
 
-        `requested` contains assumed placements. None for a cluster that does not exist.
+        `requested` includes assumed placements.
         """
         ...
 
     async def diagnosis(self, key: Key) -> dict[str, Any] | None:
-        """Return each cluster's verdict and score for a Workload; None if it does not exist."""
+        """Return each cluster's verdict and score for a Workload, or None."""
         ...
 
 
 class Flags:
-    """Switches that may be turned while the process runs."""
-
     def __init__(self, *, debug_scores: int = 0) -> None:
         self.debug_scores = debug_scores
 
     def set_scores(self, text: str) -> str:
-        """Set how many rows of scores each decision logs; 0 is none. Raises ValueError."""
+        """Set the rows of scores that each decision logs. Raises ValueError."""
         self.debug_scores = _natural("debugTopNScores", text)
         return f"successfully set debugTopNScores to {text}"
 
     def set_verbosity(self, text: str) -> str:
-        """Set how much is logged, as klog counts it. Raises ValueError."""
+        """Set the verbosity as in klog. Raises ValueError."""
         logs.set_verbosity(_natural("klog.logging.verbosity", text))
         return f"successfully set klog.logging.verbosity to {text}"
 
@@ -78,10 +71,7 @@ def install(
     guard: Guard | None,
     services: Iterable[Endpoint] = (),
 ) -> None:
-    """Route every endpoint, those of plugins among them.
-
-    Without a guard every caller that reaches the address may ask.
-    """
+    """Route every endpoint. Without a guard every caller may ask."""
     endpoints = _Endpoints(server, insight, flags)
 
     def ask(path: str, handler: Handler, method: str = "GET") -> None:
@@ -200,10 +190,9 @@ def _text(text: str) -> Response:
 
 
 def cluster_view(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
-    """Return labels, room and shares of a cluster as the next decision will read them.
+    """Return labels, room and shares of a cluster for the next decision, or None.
 
-    None for a cluster that does not exist. `requested` counts the replicas in flight and what is
-    held (`reserved`), so remaining == allocatable - requested.
+    `requested` includes in-flight replicas and reservations: remaining == allocatable - requested.
     """
     snapshot = cache.snapshot()
     amounts = amounts_of(snapshot, name)
