@@ -1,1 +1,1 @@
-"""The record of a decision in words: what is pending, and what would help."""
+"""The record of a decision as text: pending replicas and remedies."""

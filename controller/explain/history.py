@@ -1,7 +1,6 @@
-"""The last changes of a Workload's placement, each with its cause, within bounds.
+"""The last changes of a Workload's placement with their causes, newest last.
 
-The newest is the last. Each change lists the shares that it changed, as far as there is room: the
-older ones are shortened first, down to the number of clusters and replicas.
+If space is short, older changes lose moved shares, down to counts.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from machinery.types.bounds import MOST_UNITS
 
 MOST_CHANGES = 20
 MOST_MOVES = 20
-"""Shares that one change lists."""
+"""Shares that a change lists."""
 FEW_MOVES = 3
-"""Shares that an older change lists, where there is no room for more."""
+"""Shares that an older change lists if space is short."""
 MOST_BYTES = 5 * 1024
-"""Of the whole history, as JSON."""
+"""Bytes of the history as JSON."""
 
 
 def lengthened(
@@ -30,7 +29,6 @@ def lengthened(
     rules: Rules,
     desired: int,
 ) -> list[PlacementChange]:
-    """Return the history with one more change."""
     moves, more = _moves(shares, rules)
     newest = PlacementChange(
         time=occasion.time,
@@ -46,7 +44,7 @@ def lengthened(
 
 
 def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | None]:
-    """Return the shares that changed, those by which most replicas moved first."""
+    """Return the changed shares, largest change first."""
     before, after = shares.before, shares.after
     moved = [c for c in {**before, **after} if before.get(c, -1) != after.get(c, -1)]
     moved.sort(key=lambda cluster: (-abs(shares.grown(cluster)), cluster))
@@ -64,7 +62,6 @@ def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | 
 
 
 def _untold(before: Untold | None, grown: Sequence[int]) -> Untold | None:
-    """Add the growth of shares that are not listed."""
     if not grown:
         return before
     more = before or Untold(0)
@@ -75,7 +72,7 @@ def _untold(before: Untold | None, grown: Sequence[int]) -> Untold | None:
 
 
 def _bounded(history: list[PlacementChange]) -> list[PlacementChange]:
-    """Shorten the moves from the oldest change on, then drop them, then drop changes."""
+    """Shorten the moves, oldest change first, then drop moves, then changes."""
     for most in (FEW_MOVES, 0):
         for at in range(len(history)):
             if _size(history) <= MOST_BYTES:

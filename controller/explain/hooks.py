@@ -1,7 +1,6 @@
-"""The changes of hooks in a pass, in words: found by comparing the views before and after.
+"""The changes of hooks in a pass as text, by comparing the views before and after.
 
-Worked out on demand, never in a pass. A hook with better words for its changes is asked for them
-(`Explainer.changes`). Many clusters, and many facts, are counted and not listed.
+A hook with `Explainer.changes` describes its own.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ MOST_TEXTS = 20
 MOST_FACTS = 6
 """Facts of a cluster in one sentence."""
 MOST_COMPARED = 200
-"""Changed clusters that are compared one by one."""
 _WORD_LIMIT = 60
 _UNTOLD = frozenset(
     {
@@ -38,16 +36,16 @@ _UNTOLD = frozenset(
         *("bindings", "shown", "limits", "pod_selector"),
     }
 )
-"""Fields of a Workload that follow from others, or that no user has written."""
+"""Fields of a WorkloadInfo that follow from others."""
 _PLAIN = ("ready", "cordoned", "deleting", "virtual", "cost", "latency", "reliability")
 _REQUEST = "request"
 _AMOUNTS = (_REQUEST, "free ", "set aside ", "allocatable ", "requested ")
-"""Prefixes of facts that are amounts: a missing one is 0."""
+"""Prefixes of amounts. A missing amount is 0."""
 _TEXTS = ("rules", "kinds", "given", "withheld", "provider", "version", "secret_namespace")
 
 
 def told(decision: Decision) -> list[dict[str, str]]:
-    """Return each change as JSON values, in the order of the hooks: plugin, point and text."""
+    """Return the changes as JSON values: plugin, phase and text."""
     return [
         {"plugin": change.plugin, "phase": change.phase, "text": text}
         for change in decision.changes
@@ -68,7 +66,7 @@ def _texts(change: HookChange, hook: Any) -> Sequence[str]:
 
 
 def compared(before: PassView, after: PassView) -> Iterator[str]:
-    """Yield sentences without a subject on the Workload, the clusters and the list of them."""
+    """Yield sentences without a subject on the Workload, the clusters and their list."""
     if after.workload is not before.workload:
         yield from _info(before.workload, after.workload)
     if after.snapshot is not before.snapshot:
@@ -96,7 +94,7 @@ def _info(before: WorkloadInfo, after: WorkloadInfo) -> Iterator[str]:
 
 
 def _written(name: str) -> str:
-    """Return the name of a WorkloadInfo's field in the spec of its Workload."""
+    """Return the spec's name of a WorkloadInfo's field."""
     written = {f.name: f.encode_name for f in msgspec.structs.fields(WorkloadSpec)}
     found = [
         encoded
@@ -109,14 +107,14 @@ def _written(name: str) -> str:
 
 
 def _nothing(value: Any) -> bool:
-    """Whether a field says nothing: no value, no entries, or those of an empty object."""
+    """Whether a field is empty: no value, no entries, or an object of such."""
     if isinstance(value, msgspec.Struct):
         return all(_nothing(getattr(value, name)) for name in value.__struct_fields__)
     return value is None or (not isinstance(value, int) and len(value) == 0)
 
 
 def _clusters(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Yield sentences on changed clusters; one for all clusters with the same changes."""
+    """Yield one sentence for all clusters with the same changes."""
     gone = [name for name in before.names if name not in after.row]
     if gone:
         yield f"left out {_named(gone)}"
@@ -136,7 +134,7 @@ def _clusters(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 class _Rows:
-    """The rows of some clusters of a snapshot, column by column, in one order for all processes."""
+    """Columns of some clusters, in the same order in all processes."""
 
     def __init__(self, snapshot: Snapshot, names: Sequence[str]) -> None:
         self.objects = [snapshot.clusters[snapshot.row[name]] for name in names]
@@ -161,7 +159,6 @@ class _Rows:
         self._rows = np.array([snapshot.row[name] for name in names], dtype=np.int64)
 
     def values(self, name: str) -> Any:
-        """Return one fact of all of them, to be compared; None where no cluster has it."""
         if name in self.amounts:
             return self.amounts[name][1][self._rows]
         column = self.columns.get(name)
@@ -171,7 +168,6 @@ class _Rows:
         return values[column.codes[self._rows]]
 
     def facts(self, place: int) -> dict[str, str]:
-        """Return all facts of one cluster, in words; an absent one is left out."""
         row = int(self._rows[place])
         found: dict[str, str] = {}
         for name, column in self.columns.items():
@@ -187,7 +183,7 @@ class _Rows:
 
 
 def _different(old: _Rows, now: _Rows) -> Mask:
-    """Return the clusters of which any fact, or the object behind it, is another one."""
+    """Return the clusters with a changed fact or object."""
     mask = np.array(
         [a is not b for a, b in zip(old.objects, now.objects, strict=True)], dtype=np.bool_
     )
@@ -204,7 +200,7 @@ def _different(old: _Rows, now: _Rows) -> Mask:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """Return `free cpu 2 → 4, label tier gold → none`; an absent fact is 0, no or none."""
+    """Return `free cpu 2 → 4, label tier gold → none`."""
     found = []
     for name in dict.fromkeys((*old, *new)):
         was, now = old.get(name, ""), new.get(name, "")
@@ -222,7 +218,6 @@ def _entries(name: str, found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _absent(name: str, other: str) -> str:
-    """Return the word for an absent fact that is `other` on the other side."""
     if other in ("yes", "no"):
         return "no"
     return "0" if name.startswith(_AMOUNTS) else "none"

@@ -1,8 +1,7 @@
-"""The obstacles of pending replicas: each one as data, with a sentence.
+"""Why replicas are pending: notes with a sentence each.
 
-The clusters that something refuses are counted by their first refusal, as the condition counts
-them; those that nothing refuses by what stops them from taking more, as the plugin of the bound
-says. A plugin that fails over that is left out, and the fault is logged.
+Refused clusters count by their first refusal, as in the condition, feasible ones by the bound that
+stops them. A failing plugin is left out and logged.
 """
 
 from __future__ import annotations
@@ -42,15 +41,11 @@ WITHHELD = frozenset(
         ScheduledReason.SCHEDULE_TIMEOUT,
     )
 )
-"""Reasons of a Workload whose own verdicts do not matter: the set that it belongs to lacks
-replicas."""
+"""The group is short, so the Workload's own verdicts do not matter."""
 
 
 def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
-    """Return why replicas are pending: refusals by their count, then the stops of other clusters.
-
-    Last, what was found while clusters were chosen.
-    """
+    """Return refusals by count, then stops, then findings of the choice of domains."""
     if decision.pending <= 0:
         return []
     if not len(decision.snapshot):
@@ -80,7 +75,7 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
 
 
 def shortage_of(decision: Decision) -> Shortage:
-    """Return the decision in the form that plugins get."""
+    """Return the decision in the form for plugins."""
     info, snapshot, state = decision.seen, decision.snapshot, decision.cycle_state
     placed, judged = decision.placements, len(decision.verdicts) == len(snapshot)
     nowhere = np.zeros(len(snapshot), dtype=np.bool_)
@@ -98,9 +93,9 @@ def shortage_of(decision: Decision) -> Shortage:
 
 
 def stops_of(decision: Decision, shortage: Shortage) -> Iterator[tuple[str, Stop]]:
-    """Yield what stops clusters that nothing refuses, with the plugin's name.
+    """Yield what stops feasible clusters, with the plugin's name.
 
-    Plugins at Assign come first, in their order: of all stops of a cluster the first counts.
+    Plugins at Assign come first. The first stop of a cluster counts.
     """
     named = decision.cycle_state.enabled.get("assign", ())
     order = dict.fromkeys((*(n for n in named if n in decision.plugins), *decision.plugins))
@@ -119,11 +114,11 @@ def _of(stops: Callable[[Shortage], Sequence[Stop]], shortage: Shortage) -> list
 def asked(
     plugin: Plugin, question: Callable[[Shortage], Iterable[T]], shortage: Shortage
 ) -> list[T]:
-    """Return a plugin's answer; nothing where the plugin fails."""
+    """Return a plugin's answer; empty if it fails."""
     try:
         return ask(plugin, "Explain", answers.a_list, question, shortage)
     except PluginError as e:
-        LOG.error("%s", e)  # noqa: TRY400 - it says where
+        LOG.error("%s", e)  # noqa: TRY400 - the message has the place
         return []
 
 

@@ -1,7 +1,4 @@
-"""A decision in full, as JSON values: each verdict, each score, each reason, and what would help.
-
-The record is the same on success and on failure. It is stored nowhere, and made on demand.
-"""
+"""A decision in full as JSON values. Made on demand, never stored."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from machinery.kinds.ordinals import in_words, with_new_ranges
 
 
 def record(decision: Decision) -> dict[str, Any]:
-    """Return the whole decision, ranked clusters first, then the refused ones by name.
+    """Return the decision, ranked clusters first, then refused ones by name.
 
-    Plugins that are asked for words have the default time limit.
+    Plugins have the default time limit.
     """
     with limited(PLUGIN_TIMEOUT):
         return _record(decision)
@@ -55,7 +52,7 @@ def _record(decision: Decision) -> dict[str, Any]:
 
 
 def ordinals(decision: Decision) -> list[dict[str, Any]]:
-    """Return the range of ordinals of each cluster; none of a kind that counts no pods."""
+    """Return the range of each cluster; empty for kinds without ordinals."""
     info, shares = decision.workload, decision.placements
     if not info.profile.ordered:
         return []

@@ -1,8 +1,7 @@
-"""The remedies for pending replicas: each one as data, with a sentence.
+"""Remedies for pending replicas: notes with a sentence each. Computed on demand.
 
-Worked out on demand from a decision, never in the pass. A remedy is only named where it helps by
-itself: a cluster that two predicates refuse is not helped by lifting one. Where no remedy does, the
-cluster with the fewest refusals is named instead.
+A remedy must help by itself: lifting one of two refusals of a cluster does not. Without one, the
+cluster with the fewest refusals is named.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from machinery.types import hostports, quantities
 
 
 def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
-    """Return what would help the pending replicas, each by itself; empty when none is pending."""
+    """Return what would help; empty if no replica is pending."""
     if decision.pending <= 0:
         return []
     if not len(decision.snapshot):
@@ -56,7 +55,7 @@ def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]
 
 
 def _of_set(decision: Decision, shortage: Shortage) -> Iterator[Note]:
-    """Yield what the plugin that gathers the set says of all its members."""
+    """Yield the remedies of the plugin that gathers the group."""
     every = np.ones(len(decision.snapshot), dtype=np.bool_)
     said = {*decision.shared_by, *(refusal.plugin for refusal in decision.refusals)}
     for plugin in decision.plugins.values():
@@ -69,10 +68,7 @@ def _of_set(decision: Decision, shortage: Shortage) -> Iterator[Note]:
 
 
 class _Blame:
-    """All refusals of each cluster by plugin, and not only the first of each.
-
-    `short` are the plugins that refuse for want of room.
-    """
+    """All refusals of each cluster by plugin. `short` plugins lack room."""
 
     def __init__(self, decision: Decision, shortage: Shortage) -> None:
         self.decision = decision
@@ -87,7 +83,7 @@ class _Blame:
 
     @property
     def curable(self) -> Mask:
-        """The clusters where something else than more room lifts what a plugin `short` says."""
+        """The clusters where a cure other than room lifts a `short` refusal."""
         found = np.zeros(len(self.decision.snapshot), dtype=np.bool_)
         said = zip(self.decision.refusals, self.decision.masks, strict=True)
         for refusal, mask in said:
@@ -98,12 +94,11 @@ class _Blame:
         return found
 
     def alone(self, plugin: str) -> Mask:
-        """Return the clusters that this plugin refuses and no other one does."""
         mask: Mask = self.by_plugin[plugin] & (self.count == 1)
         return mask
 
     def of(self, plugin: str, rows: Mask) -> list[Refusal]:
-        """Return the plugin's refusals of any of these clusters, but for used-up quotas."""
+        """Return the plugin's refusals of these clusters, except exhausted quotas."""
         said = zip(self.decision.refusals, self.decision.masks, strict=True)
         found = [
             each
@@ -131,7 +126,7 @@ def _offered(decision: Decision, shortage: Shortage) -> Iterator[Note]:
 
 
 def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
-    """Yield the need for more room, where nothing but the lack of it keeps replicas away."""
+    """Yield the need for room where nothing else keeps replicas out."""
     info, snapshot = decision.seen, decision.snapshot
     tight = np.zeros(len(snapshot), dtype=np.bool_)
     for plugin in blame.short:
@@ -171,7 +166,7 @@ def _in_brackets(
 
 
 def _lacking(decision: Decision, tight: Mask) -> list[str]:
-    """Return the resources that a tight cluster lacks; `pods` only if there is no other."""
+    """Return the resources that a tight cluster lacks; `pods` only if alone."""
     info = decision.seen
     spare = max(needed(info), 1)
     held = np.array(
@@ -187,7 +182,7 @@ def _lacking(decision: Decision, tight: Mask) -> list[str]:
 
 
 def _lifts(blame: _Blame) -> list[Note]:
-    """Return, for each predicate, the clusters that it alone keeps away, the most first."""
+    """Return for each predicate the clusters that it alone keeps out, most first."""
     notes, shortage, plugins = [], blame.shortage, blame.decision.plugins
     for plugin in blame.by_plugin:
         rows = blame.alone(plugin)
@@ -212,7 +207,6 @@ def _refused(blame: _Blame, refusal: Refusal) -> Mask:
 
 
 def _several(blame: _Blame) -> list[Note]:
-    """Return the cluster against which the fewest plugins speak, where no remedy helps alone."""
     fewest = int(blame.count.min())
     if not fewest:
         return []
@@ -241,7 +235,7 @@ def _fits(decision: Decision, *, only: str | None = None) -> Ints:
 
 
 def _asked(decision: Decision, resource: str) -> int:
-    """Return what a replica requests, the most of all clusters."""
+    """Return a replica's request, the maximum over the clusters."""
     said = [each.request for each in variants_of(decision.cycle_state)]
     return max(request.get(resource, 0) for request in (decision.seen.request, *said))
 
@@ -251,12 +245,11 @@ def _divided(info: WorkloadInfo) -> bool:
 
 
 def _amounts(decision: Decision, lacking: list[str], each: str) -> str:
-    """Return the request of a replica for the lacking resources, in words."""
     apart = any(map(hostports.is_apart, lacking))
     lacking = [r for r in lacking if not hostports.is_apart(r)]
     ports = [hostports.place(r) for r in lacking if hostports.code(r) is not None]
     found = [_amount(r, _asked(decision, r)) for r in lacking if hostports.code(r) is None]
-    if apart:  # a replica on each node, so that `each` says nothing more
+    if apart:  # one replica per node, so `each` adds nothing
         found.append(f"a {hostports.words(hostports.apart({}))}")
     text = " and ".join(found) or ("" if ports else "room in one piece")
     if not ports:

@@ -1,11 +1,8 @@
-"""Carries the reasons of a share from decision to decision, within bounds.
+"""Carries the reasons of shares from decision to decision, within bounds.
 
-A share that stands keeps its steps. A share that changes gets a step with the rules of the pass
-that changed it; so the replicas of the steps always add up to the share. Replicas that another
-writer changed meanwhile, or that were placed before steps were kept, become a step without rules.
-
-Of more shares than a status can list, the largest and the best ranked are kept whole; the others
-are counted by the rule that made them.
+A changed share gets a step with the rules of its pass, so steps add up to the share. Replicas from
+another writer, or from before steps existed, become a step without rules. Beyond the limits the
+largest and best ranked shares keep their steps; the others are counted by rule.
 """
 
 from __future__ import annotations
@@ -21,30 +18,25 @@ from controller.model.why import RuleCount, RuleNote, ShareStep, ShareSteps
 from machinery.types.bounds import MOST_UNITS
 
 MOST_SHARES = 100
-"""Shares that are listed one by one."""
 MOST_STEPS = 4
-"""Steps of one share; of more, the oldest are merged."""
+"""Steps of a share. The oldest of more are merged."""
 MOST_RULES = 3
-"""Rules of one step."""
+"""Rules of a step."""
 MOST_COUNTS = 16
-"""Rules that the other shares are counted by."""
 MOST_READ = 1000
-"""Of those others, how many are asked for their rule in one decision: each costs some time."""
+"""Other shares whose rules one decision reads, because each takes time."""
 MOST_BYTES = 10 * 1024
-"""Of the listed shares, as JSON."""
+"""Bytes of the listed shares as JSON."""
 MOST_COUNT_BYTES = 900
-"""Of the counts, as JSON. All of it stays below 16 KiB, with the history and the fields' names."""
+"""Bytes of the counts as JSON. With history and names the total stays below 16 KiB."""
 UNTOLD = "Unrecorded"
-"""The rule of shares whose rules were not read."""
 
 Rules = Callable[[str], Sequence[RuleNote]]
-"""Returns the rules of a cluster's number, the most telling first."""
+"""Returns the rules of a cluster's number, most significant first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """A decision that changes shares: when, what set it off, and its id."""
-
     time: str
     cause: str
     name: str = ""
@@ -56,18 +48,16 @@ class Occasion:
 
 @dataclass(frozen=True, slots=True)
 class ShareDifference:
-    """The shares before and after a decision, and the clusters from the best on."""
+    """The shares before and after a decision. `ranking` are the clusters, best first."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
     ranking: Sequence[str] = ()
 
     def grown(self, cluster: str) -> int:
-        """Return the replicas that come to a cluster; negative where some leave it."""
         return self.after.get(cluster, 0) - self.before.get(cluster, 0)
 
     def touched(self, cluster: str) -> bool:
-        """Whether the decision says anything about this cluster."""
         return cluster not in self.before or bool(self.grown(cluster))
 
 
@@ -78,7 +68,7 @@ def carried(
     occasion: Occasion,
     rules: Rules,
 ) -> tuple[list[ShareSteps], list[RuleCount]]:
-    """Return the steps of the shares after a decision, and the counts of those not listed."""
+    """Return the steps of the listed shares, and the counts of the others."""
     known = {each.cluster: each.steps for each in kept}
     listed: list[ShareSteps] = []
     size = 0
@@ -95,7 +85,7 @@ def carried(
 
 
 def _worth_telling(shares: ShareDifference) -> list[str]:
-    """Return all, the largest first; of too many, the largest and the best ranked in turns."""
+    """Return the largest first; of too many, the largest and the best ranked in turn."""
     largest = sorted(shares.after, key=lambda cluster: (-shares.after[cluster], cluster))
     if len(largest) <= MOST_SHARES:
         return largest
@@ -118,9 +108,9 @@ def _steps(
 
 
 def _as_they_stand(steps: Sequence[ShareStep], replicas: int) -> list[ShareStep]:
-    """Return the known steps, with one more where they do not add up to the replicas there."""
-    # Steps that no share can have gone through are dropped: they may add up to a number that the
-    # hub refuses, and the placements with it.
+    """Add a step if the known ones do not add up to the replicas."""
+    # Impossible steps are dropped. Their sum could be a number that makes the hub refuse the write,
+    # including the placements.
     sums = list(accumulate(step.units for step in steps))
     if any(not 0 <= each <= MOST_UNITS for each in sums):
         return [ShareStep(replicas)] if replicas else []
@@ -129,7 +119,7 @@ def _as_they_stand(steps: Sequence[ShareStep], replicas: int) -> list[ShareStep]
 
 
 def _folded(steps: list[ShareStep]) -> list[ShareStep]:
-    """Merge to `MOST_STEPS`: first a loss with the step before it, then the oldest two."""
+    """Merge to `MOST_STEPS`: a loss with the step before it, else the oldest two."""
     while len(steps) > MOST_STEPS:
         at = next((n for n, step in enumerate(steps) if n and step.units < 0), 1)
         before, after = steps[at - 1], steps[at]
@@ -145,10 +135,9 @@ def _folded(steps: list[ShareStep]) -> list[ShareStep]:
 def _counted(
     counts: Sequence[RuleCount], others: Sequence[str], shares: ShareDifference, rules: Rules
 ) -> list[RuleCount]:
-    """Carry the counts on: what changed is counted by its rule, the rest as it was.
+    """Update the counts: changed shares by their rule, the rest as before.
 
-    Shares come to be listed and cease to be, so a difference is given to the rule that most have,
-    or taken from it.
+    Shares move between listed and counted; the most frequent rule takes the difference.
     """
     clusters = Counter({each.rule: each.clusters for each in counts})
     replicas = Counter({each.rule: each.units for each in counts})
@@ -167,8 +156,8 @@ def _counted(
 
 
 def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
-    """Return the counts that there is room for, and one of `UNTOLD` for the rest: the sums stay."""
-    # A rule that another writer has stored may be as long as the schema allows.
+    """Return the counts that fit, and `UNTOLD` for the rest. The sums stay."""
+    # Another writer may have stored a rule as long as the schema allows.
     most = [msgspec.structs.replace(each, units=min(each.units, MOST_UNITS)) for each in counts]
     if len(most) <= MOST_COUNTS and sum(map(_room, most)) <= MOST_COUNT_BYTES:
         return most
@@ -190,7 +179,7 @@ def _room(count: RuleCount) -> int:
 
 
 def _fit(counts: Counter[str], total: int) -> None:
-    """Make the counts add up: take the excess from the greatest, or give the missing to it."""
+    """Make the counts add up, from or to the greatest."""
     for rule in counts:
         counts[rule] = max(counts[rule], 0)
     over = counts.total() - total
