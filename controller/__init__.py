@@ -1,5 +1,5 @@
-"""The hub's scheduler: which member clusters run how many replicas of a Workload, and why.
+"""The hub's scheduler: which member clusters run how many replicas of a Workload.
 
-The controller reads Workloads and MemberClusters and writes Workload.status. It never holds a
-member's credential and never talks to a member.
+The controller reads Workloads and MemberClusters and writes Workload.status. It has no credentials
+of members and never connects to one.
 """

@@ -1,11 +1,9 @@
-"""The checks of admission, made by the controller where the hub has no admission policy for them.
+"""Admission checks for hubs without the admission policies of `crds`.
 
-With the policies of `crds` installed (the rule), the API server itself refuses a wrong Workload and
-normalises its labels, and nothing here costs anything. Without the mutating policy (hubs before
-Kubernetes 1.36) the controller patches the labels and the finalizer; without the validating one the
-refusal of admission becomes a condition with the same words. The author of a Workload is unknown by
-then, so a foreign targetNamespace and a guarded kind are checked against the rights of the service
-accounts of the Workload's own namespace. Objects of placed kinds pass.
+Without the mutating policy (before Kubernetes 1.36) the controller patches labels and finalizer.
+Without the validating one the refusal becomes a condition. The author is unknown here, so a foreign
+targetNamespace and guarded kinds are checked against the rights of the namespace's service
+accounts. Objects of placed kinds pass.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ UNCOMPLETED = (
 class Objection:
     """Why a Workload may not be placed.
 
-    `lasting` says that only an edit helps; otherwise a change of rights may.
+    If `lasting`, only an edit helps; otherwise a change of rights may.
     """
 
     message: str
@@ -44,11 +42,9 @@ class Objection:
 
 
 class Admission:
-    """The checks of admission, made by the controller where the hub makes none.
+    """`normalises` returns whether the hub has the mutating policy, `refuses` the validating one.
 
-    `normalises` says whether the hub has the mutating policy, `refuses` whether it has the
-    validating one; both are asked each time, as policies come and go. `learn` is given the hub's
-    answer to each write made here.
+    Both are called each time, because policies change. `learn` gets the answer to each write.
     """
 
     def __init__(
@@ -67,21 +63,21 @@ class Admission:
         self._objections: dict[Key, tuple[bytes, str]] = {}
 
     def objection(self, meta: Meta) -> str:
-        """Return the last review's objection to this version; empty if none is known."""
+        """Return the last review's objection to this version, or empty."""
         about, message = self._objections.get(meta.key, (b"", ""))
         return message if message and about == _fingerprint(meta) else ""
 
     def reviewed(self, meta: Meta) -> bool:
-        """Whether admission, the hub's or ours, has let this version pass."""
+        """Whether admission has passed this version, on the hub or here."""
         by_the_hub = self._normalises() and self._refuses()
         if by_the_hub or not is_workload(meta.key):
             return True
         return self._passed.get(meta.key) == _fingerprint(meta)
 
     async def review(self, meta: Meta) -> Objection | None:
-        """Normalise the Workload's labels; return an objection to placing it, or None.
+        """Normalise the Workload's labels. Return an objection to placing it, or None.
 
-        Reads the whole object (informers keep only parts), once for each version that passes.
+        Reads the whole object, because informers keep only parts, once per version that passes.
         Raises TransportError.
         """
         if self.reviewed(meta):
@@ -89,19 +85,18 @@ class Admission:
         path = WORKLOADS.path(meta.namespace, meta.name)
         whole = msgspec.json.decode(await self._client.request("GET", path))
         found = whole["metadata"]
-        # Another generation has a review of its own: no decision on this one can be written over
-        # it.
+        # Another generation gets its own review. No decision on this one can overwrite it.
         if (found["uid"], found["generation"]) != (meta.uid, meta.generation):
             return None
         patch = {} if self._normalises() else validation.admitted(whole)
         if patch:
             try:
                 answer = await self._patch(path, patch, found["resourceVersion"])
-            except Forbidden as e:  # the right is given where the hub has no mutating policy
+            except Forbidden as e:  # the right is granted only for hubs without the mutating policy
                 return Objection(UNCOMPLETED.format(e), lasting=False)
             self._learn(answer)
             meta = msgspec.convert(msgspec.json.decode(answer)["metadata"], Meta)
-        # What the hub let in is not judged again: the author, whose right it was, is unknown here.
+        # An admitted Workload is not judged again: the author's rights are unknown here.
         objection = None if self._refuses() else await self._judge(whole)
         self._objections.pop(meta.key, None)
         if objection is None:
@@ -111,13 +106,12 @@ class Admission:
         return objection
 
     def workload_changed(self, old: Object | None, new: Object | None) -> None:
-        """Handle an informer's change: forget what is gone."""
         if new is None and old is not None:
             self._passed.pop(old.metadata.key, None)
             self._objections.pop(old.metadata.key, None)
 
     async def _patch(self, path: str, patch: Mapping[str, Any], version: str) -> bytes:
-        """Apply a merge patch to that version. Raises Conflict where another version is stored."""
+        """Patch that version. Raises Conflict if another one is stored."""
         metadata = {**patch.get("metadata", {}), "resourceVersion": version}
         return await self._client.request(
             "PATCH", path, body={**patch, "metadata": metadata}, content_type=MERGE_PATCH
@@ -138,7 +132,6 @@ class Admission:
 
 
 def _fingerprint(meta: Meta) -> bytes:
-    """Encode all that admission reads, by version or in full."""
     marks = {k: v for k, v in meta.annotations.items() if k.startswith(names.NORMALISED_PREFIX)}
     about = (meta.uid, meta.generation, meta.labels, marks)
     return msgspec.json.encode(about, order="deterministic")

@@ -1,10 +1,8 @@
-"""The review of Workloads on a hub that refuses none itself, for the propagator to act on.
+"""Reviews Workloads on a hub without the validating policy.
 
-Where the validating policy is in force the reviewer does nothing. Elsewhere every Workload, with
-whatever scheduler name, is judged as admission would have judged it, once for each edit, and the
-verdict is written to status.review: the propagator pushes no edit without a verdict, and none that
-was refused. A verdict names its generation, and is written on top of the version that was judged: a
-Workload deleted and created again under the same name begins at the same generation.
+Every Workload, whatever its scheduler, is judged once per edit, and the propagator applies no edit
+without a verdict in status.review. A verdict has its generation and is written on the judged
+version, because a recreated Workload starts at the same generation.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _WORKERS = 4
 
 
 class Reviewer:
-    """The reviews of one term of leadership. `needed` says whether the hub judges none itself."""
+    """The reviews of one term. `needed` returns whether the hub lacks the policy."""
 
     def __init__(
         self,
@@ -53,12 +51,11 @@ class Reviewer:
         self._queue: WorkQueue[Key] = WorkQueue(name="reviews", clock=clock)
 
     async def run(self) -> None:
-        """ReviewVerdict, beginning with every Workload, until cancelled."""
         self.add(self._workloads.values())
         await work(self._queue, self.review, workers=_WORKERS, log=LOG)
 
     def changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's change: queue what was edited or has no verdict yet."""
+        """Queue what was edited or has no verdict yet."""
         if new is None:
             return
         edited = old is not None and old.metadata.generation != new.metadata.generation
@@ -66,13 +63,12 @@ class Reviewer:
             self.add([new])
 
     def add(self, workloads: Iterable[Workload]) -> None:
-        """Queue these Workloads for review, where the hub judges none itself."""
         if self._needed():
             for workload in workloads:
                 self._queue.add(workload.metadata.key)
 
     async def review(self, key: Key) -> float | None:
-        """Judge a Workload and write the verdict; return the seconds to the next review or None."""
+        """Judge a Workload. Return the seconds to the next review or None."""
         workload = self._workloads.get(key)
         if workload is None or workload.metadata.deleting or not self._needed():
             return None
@@ -81,7 +77,7 @@ class Reviewer:
             return None
         objection = await self._admission.review(meta)
         if objection is None and not self._admission.reviewed(meta):
-            return None  # changed meanwhile, by us or by others, and queued again
+            return None  # changed during the review, and queued again
         verdict = ReviewVerdict(
             meta.generation, objection.message[:REFUSAL_LIMIT] if objection else ""
         )
@@ -90,7 +86,7 @@ class Reviewer:
         return RIGHTS_SECONDS if objection is not None and not objection.lasting else None
 
     async def _write(self, workload: Workload, verdict: ReviewVerdict) -> None:
-        """Raises Conflict where another version is stored: then that one comes again."""
+        """Raises Conflict for another version, which is reviewed in turn."""
         review: dict[str, Any] = {
             "generation": verdict.generation,
             "refusal": verdict.refusal or None,

@@ -1,7 +1,7 @@
-"""The controller process: informers, the Lease, the queue and its workers, and the HTTP server.
+"""The controller process: informers, the Lease, the queue and its workers, and HTTP.
 
-Every instance keeps its cache up to date, so that a standby decides at once when its turn comes.
-Only the leader decides, and it asks the elector right before each write.
+Every instance keeps its cache up to date, so a standby can take over at once. Only the leader
+decides, and it checks the Lease right before each write.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 OTHER_REQUESTS = 16
-"""Requests of the Lease, Events and reviews that may be in flight beside the writes."""
+"""Concurrent requests for Lease, Events and reviews, in addition to the writes."""
 STALENESS_SECONDS = 150.0
-"""The hub sends a bookmark a minute: a view without news for longer is not acted on."""
+"""The hub sends a bookmark a minute. A view silent for longer is stale."""
 TROUBLE_SECONDS = 10.0
-"""How long a broken watch may take to come back before its view is not acted on."""
+"""Seconds that a broken watch may take to return before its view is stale."""
 SURRENDER_SECONDS = 30.0
-"""A leader whose view could not be acted on for so long gives up the Lease."""
+"""Seconds of a stale view after which a leader gives up the Lease."""
 RESYNC_SECONDS = 600.0
-"""About how often Workloads that need a decision are queued again, as a trigger may be missed."""
+"""Average seconds between rounds that requeue what needs a decision: a trigger may be missed."""
 
 PENDING = metrics.gauge("stowage_pending_workloads", "Workloads that wait for a change")
 LEADER = metrics.gauge("stowage_controller_leader", "1 while this instance decides")
@@ -82,31 +82,27 @@ _decoder = msgspec.json.Decoder(Workload)
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerSettings:
-    """The settings of one controller process."""
-
     connection: Connection
     config_file: Path | None = None
     plugins: Sequence[str] = ()
-    """Factories beside those that are installed, as `module:factory`."""
+    """In addition to the installed ones, as `module:factory`."""
     controller_plugins: str = "*"
-    """The plugins whose controllers run: `*` for all, names, `-Name` for all but one; with
-    commas."""
+    """Separated by commas: `*`, names, `-Name` to exclude."""
     debug_scores: int = 0
     http_host: str = "127.0.0.1"
     http_port: int = 10251
-    """0 chooses a free one."""
+    """0 chooses a free port."""
     namespace: str = SYSTEM_NAMESPACE
-    """The namespace of the Lease."""
     identity: str | None = None
-    """The name in the Lease; None means host name, process id and a random part."""
+    """None for host name, process id and a random part."""
     traces: TraceSettings = field(default_factory=TraceSettings)
 
 
 class Controller:
-    """One instance, standby or leader. `port` is where HTTP listens, once it does.
+    """One instance, standby or leader. `port` is the HTTP port once it listens.
 
-    `configuration` replaces the file of the settings. `features` replace those of the catalogue;
-    `plugins` are added to the known ones. Raises ConfigurationError.
+    `configuration` replaces the settings' file, `features` the catalogue's; `plugins` are added.
+    Raises ConfigurationError.
     """
 
     def __init__(
@@ -121,7 +117,7 @@ class Controller:
     ) -> None:
         self._settings = settings
         self._client = client
-        # Another process, whose clock may go otherwise, has written the moments that are read here.
+        # The moments that are read here were written by processes with other clocks.
         self._clock = ServerClock(clock or SystemClock(), client.server_time)
         self._features = catalogue.features() if features is None else features
         self.identity = settings.identity or identity()
@@ -153,7 +149,7 @@ class Controller:
         )
 
     def _configuration(self, plugins: Mapping[str, Factory]) -> SchedulerConfiguration:
-        """Return the file's configuration, or the default one. Raises ConfigurationError."""
+        """Return the file's configuration, or the default. Raises ConfigurationError."""
         registry = catalogue.registry(self._features).with_installed()
         for name, factory in plugins.items():
             registry.with_plugin(name, factory)
@@ -208,13 +204,13 @@ class Controller:
         self._handle.choose(self._controllers.run)
 
     def _informer(self, resource: Resource, type_: type[Any]) -> Informer[Any]:
-        """Return the one informer of a kind; handlers are called in the order they were added."""
+        """Return the one informer of a kind. Handlers run in the order they were added."""
         if resource not in self._kinds:
             self._kinds[resource] = Informer(self._client, resource, type_, clock=self._clock)
         return self._kinds[resource]
 
     def _place(self, kind: PlacedKind) -> PlacedObjects:
-        # The feature's own watch was added before, so it has heard of a change by then.
+        # The feature's own watch was added before, so its handler runs first.
         objects = PlacedObjects(kind, self._informer(kind.resource, kind.type_), known)
         ours = (self.cache.workload_changed, self._placed_changed)
         for handler in (*ours, *told_of_placed(self._features)):
@@ -222,7 +218,7 @@ class Controller:
         return objects
 
     def unready(self) -> str:
-        """Return why the view of the hub cannot be acted on; empty when it can."""
+        """Return why the view of the hub is stale, or empty."""
         for informer in self._kinds.values():
             optional = informer.resource not in (WORKLOADS, MEMBER_CLUSTERS)
             if optional and isinstance(informer.last_error, NotFound):
@@ -239,18 +235,16 @@ class Controller:
         return "admission policies are not listed yet"
 
     def cluster(self, name: str) -> dict[str, Any] | None:
-        """Return what the next decision will read of a cluster, in numbers."""
         return cluster_view(self.cache, name)
 
     async def diagnosis(self, key: Key) -> dict[str, Any] | None:
-        """Return the full record of what would be decided now; None if nothing would be."""
+        """Return the record of a decision made now, or None."""
         if self._scheduler is None:
             return None
         decision = await self._scheduler.diagnosis(key)
         return None if decision is None else record(decision)
 
     async def run(self) -> None:
-        """Serve until cancelled."""
         server = HttpServer()
         guard = None if loopback(self._settings.http_host) else Guard(self._client)
         theirs = services(self._handle.plugins)
@@ -271,7 +265,7 @@ class Controller:
 
     async def _serve(self) -> None:
         while True:
-            await self._ready()  # an instance without a view of the hub leaves the Lease to others
+            await self._ready()  # an instance with a stale view leaves the Lease to others
             if self._behind:
                 await self._caught_up(within=math.inf)
             if self._config.leader_elect:
@@ -281,7 +275,6 @@ class Controller:
             LOG.warning("leads no more: %s", self.unready() or "its view was stale for too long")
 
     async def _ready(self, *, within: float = math.inf) -> bool:
-        """Return whether the view of the hub can be acted on within that many seconds."""
         until = self._clock.monotonic() + within
         while self.unready():
             if self._clock.monotonic() >= until:
@@ -290,11 +283,10 @@ class Controller:
         return True
 
     async def _caught_up(self, *, within: float) -> bool:
-        """Whether the view comes up to what is stored now, within that many seconds."""
+        """Whether the view reaches what is stored now within that many seconds."""
         return await caught_up(self._client, self._kinds.values(), clock=self._clock, within=within)
 
     async def _stale_for_long(self) -> None:
-        """Return once the view of the hub was stale for `SURRENDER_SECONDS`."""
         since = self._clock.monotonic()
         while self._clock.monotonic() - since < SURRENDER_SECONDS:
             await self._clock.sleep(1.0)
@@ -302,9 +294,9 @@ class Controller:
                 since = self._clock.monotonic()
 
     async def lead(self) -> None:
-        """Decide until cancelled, or until the view of the hub is stale for long."""
+        """Decide until cancelled, or until the view is stale for `SURRENDER_SECONDS`."""
         if not await self._ready(within=SURRENDER_SECONDS):
-            return  # the view may have gone stale while the Lease was awaited
+            return  # the view may have gone stale during the wait for the Lease
         self._behind = not await self._caught_up(within=SURRENDER_SECONDS)
         if self._behind:
             return
@@ -385,7 +377,6 @@ class Controller:
     def _traced(
         self, scheduler: Scheduler, queue: SchedulingQueue
     ) -> Callable[[Key], Awaitable[float | None]]:
-        """Return `schedule_one`, with a trace of each decision where there are traces."""
         tracer, decide = tracing.tracer(), scheduler.schedule_one
         if tracer is None:
             return decide
@@ -402,7 +393,7 @@ class Controller:
             self._reviewer.changed(old, new)
 
     def _rules_changed(self) -> None:
-        # The hub may judge Workloads no more: review what it has let in.
+        # The policy may be gone: review what the hub has admitted.
         if self._reviewer is not None:
             self._reviewer.add(self.workloads.values())
 
@@ -417,12 +408,11 @@ class Controller:
 
 
 def identity() -> str:
-    """Return a name for this process that no other process has."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 async def run(settings: ControllerSettings) -> None:
-    """Run the process until cancelled. Raises ConfigurationError for a wrong configuration file."""
+    """Run until cancelled. Raises ConfigurationError for a wrong configuration file."""
     limit = WORKERS + OTHER_REQUESTS
     agent = user_agent("stowage-controller")
     async with ApiClient(settings.connection, name="hub", limit=limit, user_agent=agent) as client:

@@ -1,7 +1,6 @@
-"""The catalogue of everything that comes with Stowage: the features, and the registry of plugins.
+"""The features and plugins that come with Stowage. No other module knows all of them.
 
-No other module knows all of them. An installed package adds a feature by an entry point of the
-group `stowage.features`, and a plugin by one of the group `stowage.plugins`.
+Installed packages add more by entry points of the groups `stowage.features` and `stowage.plugins`.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ FEATURES: Sequence[Callable[[], Feature]] = (
     Publishing,
 )
 DEFAULT_QUOTA = QUOTA
-"""The plugin that `defaultQuota` of the configuration is for."""
+"""The plugin that gets `defaultQuota` of the configuration."""
 ENTRY_POINTS = "stowage.features"
 
 
 def features() -> list[Feature]:
-    """Return a new instance of each feature, for one process.
+    """Return a new instance of each feature.
 
-    Raises ConfigurationError for a feature of another package that cannot be imported.
+    Raises ConfigurationError for an installed feature that cannot be imported.
     """
     theirs = [loaded(f"feature {point.name}", point.load) for point in installed(ENTRY_POINTS)]
     return [make() for make in (*FEATURES, *theirs)]
 
 
 def registry(of: Sequence[Feature] | None = None) -> Registry:
-    """Return the plugins that come with Stowage and those of the features, new ones by default.
+    """Return the plugins of Stowage and of the features, which are new by default.
 
-    Raises ConfigurationError where two plugins have one name.
+    Raises ConfigurationError if two plugins have one name.
     """
     known = Registry(BUILTIN, DEFAULTS)
     for feature in features() if of is None else of:

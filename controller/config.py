@@ -1,7 +1,6 @@
-"""SchedulerConfiguration: which plugins run where, with which weights, under which scheduler names.
+"""SchedulerConfiguration: the plugins, weights and settings per scheduler name.
 
-A wrong file is refused at start with the line, the field and the words that are known there;
-nothing in it is silently ignored.
+A wrong file is refused at start with line, field and known values.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ ALL = "*"
 LEASE = "stowage-controller"
 _DAY = 86_400
 _MOVEMENT = MovementConfiguration()
-"""What holds without a section `movement`."""
 Where: TypeAlias = tuple[str | int, ...]
 """The path of a field in the file."""
 
@@ -184,12 +182,11 @@ class _Workshop(NamedTuple):
     handle: Handle
 
     def make(self, name: str, args: Mapping[str, Any]) -> Any:
-        """Make a plugin. Raises ConfigurationError."""
         return self.registry.make(name, args, self.handle)
 
 
 def default_profile(registry: Registry | None = None, handle: Handle | None = None) -> Profile:
-    """Return the profile that runs without a file; without a handle, for a dry run."""
+    """Return the profile without a file; without a handle, for a dry run."""
     workshop = _Workshop(registry or catalogue.registry(), handle or DryRunHandle())
     return _profile(_Profile(), workshop, _Places({}, "defaults"), 0)
 
@@ -206,7 +203,7 @@ def load(path: Path, registry: Registry, handle: Handle | None = None) -> Schedu
 def parse(
     text: str, registry: Registry, handle: Handle | None = None, *, name: str = "configuration"
 ) -> SchedulerConfiguration:
-    """Parse a configuration; without a handle, for a dry run. Raises ConfigurationError."""
+    """Without a handle, for a dry run. Raises ConfigurationError."""
     rehearsal = DryRunHandle()
     workshop = _Workshop(registry, handle or rehearsal)
     try:
@@ -275,7 +272,7 @@ class _Places:
 
 
 def _note(lines: dict[Where, int], node: Any, path: Where = ()) -> Where | None:
-    """Note the line of every field of a YAML document; return a field that stands twice."""
+    """Record the line of every field. Return a duplicate field."""
     if node is None:
         return None
     lines.setdefault(path, node.start_mark.line + 1)
@@ -365,9 +362,9 @@ def _chosen(
     places: _Places,
     where: Where,
 ) -> list[tuple[str, int]]:
-    """Return the plugins of a point: the defaults without the disabled ones, then the enabled ones.
+    """Return the plugins of a point: defaults without disabled ones, then enabled ones.
 
-    Naming a default plugin again gives it another weight or place.
+    Enabling a default changes its weight or place.
     """
     asked = found.plugins.get(point, _Point())
     for number, disabled in enumerate(asked.disabled):
@@ -382,7 +379,7 @@ def _chosen(
         if point != "score" and "weight" in enabled.model_fields_set:
             raise places.error((*place, "weight"), "only score plugins have a weight")
     out = {disabled.name for disabled in asked.disabled} | {e.name for e in asked.enabled}
-    # A plugin whose place a feature's plugin took has it back where it is the only one named.
+    # If it is the only one enabled, a default that a feature replaced gets its place back.
     if len(names) == 1 and registry.replaced(point, names[0]):
         out.add(ALL)
     kept = [] if ALL in out else [p for p in registry.defaults.get(point, ()) if p[0] not in out]
@@ -395,6 +392,6 @@ def _known(name: str, registry: Registry, places: _Places, where: Where) -> None
 
 
 def lease_name(configuration: SchedulerConfiguration) -> str:
-    """Return the name of the Lease that all processes with these scheduler names compete for."""
+    """All processes with these scheduler names compete for this Lease."""
     names = sorted(configuration.profiles)
     return LEASE if DEFAULT_SCHEDULER in names else "-".join((LEASE, *names)).lower()[:253]

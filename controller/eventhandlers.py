@@ -1,8 +1,7 @@
-"""The scheduler cache: the clusters, where every Workload runs, and every Workload's WorkloadInfo.
+"""The scheduler cache: the clusters, and every Workload's WorkloadInfo and placements.
 
-Informers feed the cache one object at a time, and the scheduler feeds it with its own decisions
-before their writes come back (`assume`). The cache tells the scheduling queue which Workloads must
-be decided and what has happened to the objects that others wait for.
+Informers feed the cache object by object. The scheduler adds its decisions before their writes
+return (`assume`). The cache queues Workloads that need a decision, and announces events.
 """
 
 from __future__ import annotations
@@ -35,16 +34,15 @@ from machinery.types.metadata import Key, Meta
 
 LOG = logs.get(__name__)
 LOOK_STEP = 200
-"""How many Workloads are looked at before the event loop has its turn."""
+"""Workloads per turn of the event loop."""
 RESYNC_PAUSE = 0.05
 """Seconds between two steps of a resync."""
 
 
 def known(workload: Workload) -> Workload:
-    """Return the Workload as the informer keeps it: with a WorkloadInfo in place of its template.
+    """Return the Workload with a WorkloadInfo in place of its template.
 
-    Where the template cannot be read, that WorkloadInfo asks for nothing and `fault` says why. A
-    Workload that has the WorkloadInfo of its version is returned as it is.
+    If the template cannot be read, the WorkloadInfo requests nothing and `fault` has the reason.
     """
     meta, made = workload.metadata, workload.info
     current = (meta.key, meta.resource_version)
@@ -59,21 +57,17 @@ def known(workload: Workload) -> Workload:
 
 
 class QueueFeed:
-    """Tells the queue of this term, if there is one, what happened; `sort` is its order.
-
-    A standby feeds no queue: it keeps its cache up to date and queues every Workload once it leads.
-    """
+    """Feeds the queue of this term in the order of `sort`. A standby has none."""
 
     def __init__(self, sort: QueueSort) -> None:
         self._sort = sort
         self._queue: SchedulingQueue | None = None
 
     def lead(self, queue: SchedulingQueue | None) -> None:
-        """Feed that queue, and no other, from now on; None for none."""
         self._queue = queue
 
     def rank(self, info: WorkloadInfo) -> Rank:
-        """Return the Workload's place in the queue: the first, where the plugin fails to say."""
+        """Return the place in the queue: the first if the plugin fails."""
         try:
             order = self._sort.rank(info)
         except Exception:
@@ -82,13 +76,13 @@ class QueueFeed:
         return Rank(order, info.key, info.priority)
 
     def activate(self, infos: Iterable[WorkloadInfo], *, after_backoff: bool = False) -> None:
-        """Queue these to be decided; `after_backoff` keeps the back-off of failed writes."""
+        """Queue these Workloads. `after_backoff` keeps the back-off of failed writes."""
         if self._queue is not None:
             activate = self._queue.activate_after_backoff if after_backoff else self._queue.activate
             activate([self.rank(info) for info in infos])
 
     def activate_in_steps(self, infos: Iterable[WorkloadInfo]) -> None:
-        """As `activate`, for very many: each is asked for when its step comes."""
+        """Like `activate` for very many, evaluated in steps."""
         if self._queue is not None:
             self._queue.activate_in_steps(self.rank(info) for info in infos)
 
@@ -99,12 +93,12 @@ class QueueFeed:
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
-        """Announce an event; where both versions are None no hint is asked."""
+        """Announce an event. No hint is called if both versions are None."""
         if self._queue is not None:
             self._queue.announce(kind, key, action, old, new)
 
     def workload(self, old: Workload | None, new: Workload | None) -> None:
-        """Announce a Workload's change, and the clusters where others have more room or less."""
+        """Announce a change, and the clusters where the Workload takes less room or more."""
         known = new or old
         if self._queue is None or known is None:
             return
@@ -116,17 +110,15 @@ class QueueFeed:
             self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
     def landed(self, key: Key, clusters: Iterable[str]) -> None:
-        """Announce clusters where replicas of a Workload were counted twice and no longer are.
+        """Announce clusters where replicas of a Workload are no longer counted twice.
 
-        The room is as before the double count, so that requeues no Workload; but the message of a
-        Workload that was refused meanwhile may be untrue.
+        That requeues nothing, but may outdate messages of Workloads refused meanwhile.
         """
         if self._queue is not None:
             for cluster in clusters:
                 self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
     def freed(self, cluster: str) -> None:
-        """Announce that a ledger holds less room on a cluster."""
         self.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM)
 
     def cluster(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
@@ -140,11 +132,11 @@ class SchedulerCache:
     """The state between the informers and `decide`. All calls come from one event loop.
 
     Args:
-        schedulers: the scheduler names that this process answers to.
+        schedulers: the scheduler names of this process.
         sort: the order of the queue.
-        reviewed: whether admission has seen a Workload as it is now.
+        reviewed: whether admission has passed this version of a Workload.
         ledgers: those of the features.
-        fields: what plugins tell of a Workload in its status.
+        fields: returns the plugins' status fields.
     """
 
     def __init__(
@@ -168,33 +160,32 @@ class SchedulerCache:
         self._landing: Gradually[tuple[str, Key]] = Gradually(self._land)
         self._stored: Callable[[Key], Workload | None] = lambda _: None
         self._evacuating = set[str]()
-        """Clusters that Workloads leave, or that were lost a short while ago."""
+        """Workloads leave these, or they were lost recently."""
         self.away = AwayClusters(self._away_changed)
-        """The clusters that shares name and no MemberCluster names."""
+        """Named by shares, without a MemberCluster."""
         self._listed = False
-        """Whether all clusters and Workloads have been seen: before that no name is known to be
-        that of no cluster."""
+        """Until all clusters and Workloads are known, none is known to be away."""
         self._feed = QueueFeed(sort)
         # Undone decisions whose freed room is announced once their Workloads are decided again.
         self._unannounced: dict[Key, Workload] = {}
         self.revision = ""
-        """The newest resourceVersion of a MemberCluster that the snapshot has."""
+        """The newest resourceVersion of a MemberCluster."""
         _keep_room(ledgers, RoomHolder(self._builder.hold, self._feed.freed))
 
     def reads(self, stored: Callable[[Key], Workload | None]) -> None:
-        """Set the lookup of stored Workloads, to read them again after a rename of a cluster."""
+        """Set the lookup of Workloads that are read again after a rename."""
         self._stored = stored
 
     def snapshot(self) -> Snapshot:
-        """Return the snapshot of the clusters, with assumed placements counted."""
+        """Return the clusters, including assumed placements."""
         return self._builder.snapshot()
 
     def named(self, workload: Workload) -> Workload:
-        """Return the Workload with the names that its clusters have now."""
+        """Return the Workload with current cluster names."""
         return self._renames.of(workload)
 
     def info(self, key: Key) -> WorkloadInfo | None:
-        """Return a Workload as the last decision saw it; None if it does not exist."""
+        """Return a Workload as the last decision saw it, or None."""
         assumed = self._assumed.get(key)
         return assumed.workload if assumed else None
 
@@ -202,7 +193,7 @@ class SchedulerCache:
         return self._feed.rank(info)
 
     def activate(self, keys: Iterable[Key]) -> None:
-        """Queue these Workloads to be decided, as far as they exist."""
+        """Queue these Workloads, if they exist."""
         infos = [self.info(key) for key in keys]
         self._feed.activate(info for info in infos if info is not None)
 
@@ -221,15 +212,14 @@ class SchedulerCache:
         return self._assumed.placed_affinity
 
     def shares(self, cluster: str) -> dict[Key, int]:
-        """Return each Workload's replicas on a cluster, assumed ones included, by name."""
+        """Return each Workload's replicas on a cluster, including assumed ones."""
         return {held.workload.key: held.placements[cluster] for held in self._assumed.on(cluster)}
 
     def lead(self, queue: SchedulingQueue) -> None:
-        """Feed that queue from now on."""
         self._feed.lead(queue)
 
     async def begin(self, queue: SchedulingQueue, workloads: Collection[Workload]) -> None:
-        """Queue every Workload that needs a decision. Called before the first one is decided."""
+        """Queue every Workload that needs a decision. Call before the first decision."""
         self._listed = True
         async for workload in in_slices(workloads, size=LOOK_STEP):
             self._find_away(workload)
@@ -238,7 +228,7 @@ class SchedulerCache:
             await asyncio.sleep(0)
 
     def listed(self, workloads: Iterable[Workload]) -> None:
-        """Find the clusters that are away, once all clusters and Workloads are known."""
+        """Find the clusters that are away. Call once all clusters and Workloads are known."""
         self._listed = True
         for workload in workloads:
             self._find_away(workload)
@@ -246,14 +236,13 @@ class SchedulerCache:
     async def resync(
         self, queue: SchedulingQueue, workloads: Collection[Workload], *, clock: Clock
     ) -> None:
-        """Queue every Workload that needs a decision, little by little; back-offs stay."""
+        """Queue every Workload that needs a decision, slowly. Back-offs stay."""
         for ranks in self._needing_decision(workloads):
             for rank in ranks:
                 queue.requeue(rank)
             await clock.sleep(RESYNC_PAUSE)
 
     def _needing_decision(self, workloads: Collection[Workload]) -> Iterator[list[Rank]]:
-        """Yield those that need a decision step by step, each step as they are by then."""
         left = iter(workloads)
         while some := list(islice(left, LOOK_STEP)):
             infos = [self.info(w.metadata.key) for w in some if self.needs_decision(w)]
@@ -264,15 +253,15 @@ class SchedulerCache:
         self._feed.lead(None)
 
     def ours(self, workload: Workload) -> bool:
-        """Whether the Workload names one of our schedulers and is not being deleted."""
+        """Whether this process schedules the Workload, which is not being deleted."""
         deleting = workload.metadata.deleting
         return workload.spec.scheduler_name in self._schedulers and not deleting
 
     def needs_decision(self, workload: Workload) -> bool:
-        """Whether the Workload is ours and its decision, as written, does not stand.
+        """Whether the Workload is ours and its stored decision does not hold.
 
-        A decision stands while nothing was edited, every replica has a cluster, and all these
-        clusters exist and run what they were given.
+        It holds while nothing was edited, every replica has a cluster, and these clusters exist and
+        run what they were given.
         """
         if not self.ours(workload):
             return False
@@ -293,14 +282,14 @@ class SchedulerCache:
         )
 
     def _moves(self, info: WorkloadInfo) -> bool:
-        """Whether replicas leave a cluster, or may have to, or may come back to one."""
+        """Whether replicas leave a cluster, may have to, or may return."""
         state = info.moving
         if state.leaving or state.displaced or state.rebalance_due:
             return True
         return bool(self._evacuating) and not self._evacuating.isdisjoint(info.present)
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Count a decision whose write is in flight: all its new replicas are in flight."""
+        """Count a decision whose write is in flight."""
         self._assumed.assume(info, placements)
         if (decided := self._unannounced.pop(info.key, None)) is not None:
             self._feed.workload(decided, _as_decided(info, placements, decided))
@@ -313,10 +302,10 @@ class SchedulerCache:
         *,
         at_once: bool = False,
     ) -> None:
-        """Undo `assume`, as the decision was not written: count what the informer holds.
+        """Undo `assume` for a decision that was not written.
 
-        With `at_once` the Workload is decided again at once, and the room that it gave up is
-        announced only as far as the next `assume` does not take it again.
+        With `at_once` it is decided again immediately, and released room is announced only if the
+        next `assume` does not take it.
         """
         decided = _as_decided(info, placements, workload)
         self._unannounced.pop(info.key, None)
@@ -332,14 +321,13 @@ class SchedulerCache:
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
-        """Announce an event of a feature's object; see `SchedulingQueue.announce`."""
         self._feed.announce(kind, key, action, old, new)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's change: it replaces the assumed placement."""
+        """Replace the assumed placement by the informer's."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
-            # What the last decision had counts as freed, if that was not announced yet.
+            # Count what the last decision had as freed, if that was not announced yet.
             self._feed.workload(self._unannounced.get(old.metadata.key, old), None)
             self._drop(old.metadata.key)
             return
@@ -362,7 +350,7 @@ class SchedulerCache:
             self._feed.activate([new.info], after_backoff=not (edited or reported))
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's change. A cluster that a person gives up counts as gone."""
+        """A cluster that an operator gives up counts as gone."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         name, was = known.metadata.name, old is not None and not old.given_up
@@ -388,7 +376,7 @@ class SchedulerCache:
                 self.away.gone(former)
 
     def _cluster_gone(self, cluster: MemberCluster, *, stands: bool) -> None:
-        """Handle the end of a MemberCluster; `stands`: what runs there is not given up."""
+        """`stands` means that its replicas are not given up."""
         name = cluster.metadata.name
         self._assumed.lost(name)
         if stands and name not in self._renames and self._named_by_shares(name):
@@ -397,7 +385,6 @@ class SchedulerCache:
         self._away_changed(cluster, None)
 
     def _away_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Take a cluster that is away as decisions read it, or drop it."""
         if new is not None:
             self._upsert(old, new)
             return
@@ -415,14 +402,14 @@ class SchedulerCache:
         self._feed.cluster(old, new)
 
     def _named_by_shares(self, name: str) -> bool:
-        """Whether a stored share names the cluster: one that is only assumed runs nowhere yet."""
+        """Whether a stored share names the cluster. An assumed one does not run yet."""
         return bool(self.away.holders(name)) or any(
             (stored := self._stored(key)) is None or name in self.named(stored).info.present
             for key in self._assumed.holders(name)
         )
 
     def _find_away(self, workload: Workload) -> None:
-        """Take the clusters of a Workload that no MemberCluster names for away."""
+        """Mark the Workload's clusters without a MemberCluster as away."""
         if not self.ours(workload):
             return
         info = self.named(workload).info
@@ -431,7 +418,7 @@ class SchedulerCache:
                 self.away.named(name)
 
     def _take(self, new: Workload) -> list[str]:
-        """Take an informer's Workload; return the clusters where fewer of it are in flight."""
+        """Take an informer's Workload. Return the clusters where fewer replicas are in flight."""
         key = new.metadata.key
         held, named = self._assumed.get(key), self.named(new)
         moving = named.info.moving
@@ -441,7 +428,6 @@ class SchedulerCache:
         return landed
 
     def _forget_away(self, clusters: Iterable[str]) -> None:
-        """Drop those that were away and that no share names any more."""
         for name in clusters:
             if name in self.away and not self._named_by_shares(name):
                 self.away.gone(name)
@@ -449,7 +435,7 @@ class SchedulerCache:
     def _land(self, item: tuple[str, Key]) -> None:
         cluster, key = item
         self._assumed.land(key, cluster)
-        # Replicas in flight hide in the cluster's numbers what became free there meanwhile.
+        # Replicas in flight hide room that the cluster's numbers gained in the same time.
         self._feed.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM)
 
     def _drop(self, key: Key) -> None:
@@ -461,14 +447,14 @@ class SchedulerCache:
 
     @property
     def renames_read(self) -> bool:
-        """Whether every share is read by the name that its cluster has now.
+        """Whether all shares are read by current cluster names.
 
-        Before that a decision could find the quota or the reserved room of some shares free.
+        Before that, quota or reserved room of some shares could look free.
         """
         return not self._renamed.waiting
 
     async def run(self) -> None:
-        """Land replicas and read the shares of renamed clusters, few at a time, until cancelled."""
+        """Land replicas and read shares of renamed clusters, in steps."""
         landing = asyncio.create_task(self._landing.run())
         try:
             await self._renamed.run()
@@ -476,7 +462,6 @@ class SchedulerCache:
             await end([landing])
 
     def _read_again(self, clusters: Collection[str]) -> None:
-        """Queue a new read of every Workload with shares on clusters of these names."""
         held = {each.workload.key for name in clusters for each in self._assumed.on(name)}
         self._renamed.add(self._renames, held)
 
@@ -486,7 +471,7 @@ class SchedulerCache:
         self._activate_ours([key])
 
     def _look_again(self, cluster: str) -> None:
-        """Have the Workloads decided again that a cluster went away from, or is back for."""
+        """Requeue the Workloads on a cluster that went away or returned."""
         self._activate_ours({*self._assumed.holders(cluster), *self.away.holders(cluster)})
 
     def _activate_ours(self, keys: Iterable[Key]) -> None:
@@ -501,12 +486,12 @@ def _keep_room(ledgers: Iterable[Ledger], room: RoomHolder) -> None:
         if (keep := getattr(ledger, "keep", None)) is not None:
             try:
                 keep(room)
-            except Exception:  # the ledger holds no room then; the others go on
+            except Exception:  # that ledger then holds no room
                 LOG.exception("the ledger %s did not take the room", type(ledger).__name__)
 
 
 def _lacks_ranges(info: WorkloadInfo, workload: Workload) -> bool:
-    """Whether the status does not say where the ordinals of each cluster begin, though it could."""
+    """Whether the status lacks ranges of ordinals that it could have."""
     if not info.profile.ordered:
         return False
     about = workload, info.present, info.ranges, info.first_ordinal

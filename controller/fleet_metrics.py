@@ -1,8 +1,7 @@
-"""Gauges of the fleet as the leader sees it.
+"""Gauges of the fleet, as the leader sees it. No label names a Workload.
 
-Workloads are counted as they change, as a look at all of them would hold the event loop at each
-scrape; of clusters the snapshot's columns are read. A standby counts the same and tells nothing, so
-that sums over the instances are right. No label names a Workload.
+Workloads are counted as they change: a pass over all at each scrape would block the event loop. A
+standby exports nothing, so sums over instances are right.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from crds.workload import ScheduledReason, WorkloadCondition, WorkloadState
 from machinery import metrics
 
 UNKNOWN = "Unknown"
-"""The reason of a Workload that is not decided yet, or whose status has a reason of no release."""
-# Plain words: an enum costs each Workload several times as much.
+"""The reason of an undecided Workload, or in place of an unknown one."""
+# Plain strings: an enum costs each Workload several times as much.
 _REASONS = frozenset((*(each.value for each in ScheduledReason), UNKNOWN))
 _STATES = frozenset(each.value for each in WorkloadState)
 _SCHEDULED, _PENDING = WorkloadCondition.SCHEDULED.value, WorkloadState.PENDING.value
 UNIT_STATES = ("desired", "assigned", "pending", "ready")
 RESOURCES = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1, "pods": 1}
-"""The resources of the gauges, and the parts of one: members may list any number of others."""
+"""In parts per unit. Members may report any others."""
 
 WORKLOADS = metrics.GaugeFunc(
     "stowage_workloads",
@@ -54,7 +53,7 @@ _GAUGES = (WORKLOADS, UNITS, READY, CAPACITY, REQUESTED)
 
 
 class WorkloadCounts:
-    """What the gauges tell of the Workloads that are `ours`; a handler of their informer."""
+    """The Workloads that are `ours`; a handler of their informer."""
 
     def __init__(self, ours: Callable[[Workload], bool]) -> None:
         self._ours = ours
@@ -62,7 +61,7 @@ class WorkloadCounts:
         self.units: Counter[tuple[str, ...]] = Counter()
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's change: for each key they come without a gap."""
+        """Versions of a key must arrive without a gap."""
         for workload, sign in ((old, -1), (new, 1)):
             if workload is not None and self._ours(workload):
                 self.by_reason[_state_and_reason(workload)] += sign
@@ -71,7 +70,6 @@ class WorkloadCounts:
 
 
 def begin(*, counts: WorkloadCounts, snapshot: Callable[[], Snapshot]) -> None:
-    """Tell of these Workloads and clusters from now on."""
     WORKLOADS.set_function(lambda: counts.by_reason)
     UNITS.set_function(lambda: counts.units)
     READY.set_function(lambda: _ready(snapshot()))
@@ -80,13 +78,12 @@ def begin(*, counts: WorkloadCounts, snapshot: Callable[[], Snapshot]) -> None:
 
 
 def end() -> None:
-    """Tell of nothing any more."""
     for gauge in _GAUGES:
         gauge.set_function(None)
 
 
 def _state_and_reason(workload: Workload) -> tuple[str, str]:
-    # Whoever may write a status may write anything there: a label takes the words that we know.
+    # Any writer of the status may store other strings. Labels take known ones only.
     status, reason = workload.status, UNKNOWN
     for condition in status.conditions:
         if condition.get("type") == _SCHEDULED:
@@ -109,7 +106,7 @@ def _ready(snapshot: Snapshot) -> metrics.Samples:
 
 def _sums(columns: Mapping[str, Ints]) -> metrics.Samples:
     known = ((each, parts) for each, parts in RESOURCES.items() if each in columns)
-    # Cells without a number are negative; the sum of floats does not overflow.
+    # Unknown cells are negative. A sum of floats does not overflow.
     return {
         (each,): float(columns[each].clip(min=0).sum(dtype=float)) / parts for each, parts in known
     }

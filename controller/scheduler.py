@@ -1,16 +1,15 @@
-"""Decides one Workload after the other: read `Scheduler.schedule_one` from top to bottom.
+"""Decides one Workload after the other: read `Scheduler.schedule_one` first.
 
-    next key            level-triggered: the key is all that the scheduler is given
+    next key            level-triggered: a key is the only input
     snapshot, decide    one Workload, or the set that it is decided with: `decide_set`
-    reserve, permit     all decisions of a set as one; the cache assumes them
+    reserve, permit     all decisions of a set together; the cache assumes them
     write               PreBind, one PATCH, PostBind; or the set waits for Permit plugins
     unschedulable       the queue keeps the Workload until an event may help it
 
-Between the snapshot and `SchedulerCache.assume` no other Workload is decided, so decisions are made
-one after the other on the newest state while many writes are in flight. A decision that is not
-written is undone: the informer's view of the Workload replaces the assumed placement, the Reserve
-plugins give back, and the key comes again. Where no answer says whether the hub has made a write,
-the decision goes on counting until that is known.
+Decisions are sequential from the snapshot to `SchedulerCache.assume`, while many writes are in
+flight. A decision that is not written is undone: the informer's view replaces the assumed
+placement, Reserve plugins unreserve, and the key is requeued. If it is unknown whether a write was
+made, the decision counts until that is known.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ from machinery.types.metadata import Key
 LOG = logs.get(__name__)
 STALE_RETRY_SECONDS = 2.0
 AGAIN_SECONDS = 0.1
-"""The delay before a set is tried again that changes of the cache have overtaken."""
+"""Seconds before a set is retried that changes of the cache overtook."""
 OBJECTION_RETRY_SECONDS = 30.0
 """Rights on the hub change without an event."""
 RETRY_SECONDS = {ScheduledReason.PLUGIN_ERROR: 30.0, ScheduledReason.SCHEDULE_TIMEOUT: 10.0}
-"""No event says that a plugin works again, or would answer in time now."""
+"""No event reports that a plugin works or answers again."""
 
 DECISIONS = metrics.counter(
     "stowage_decisions",
@@ -75,9 +74,9 @@ _COUNT = {reason: DECISIONS.labels(reason.value) for reason in ScheduledReason}
 
 
 class Scheduler:
-    """Decides the keys of one scheduling queue, for one term of leadership.
+    """Decides the keys of a queue for one term.
 
-    `fresh` says whether the view of the hub is recent enough to act on.
+    `fresh` returns whether the view of the hub is recent enough.
     """
 
     def __init__(
@@ -108,11 +107,11 @@ class Scheduler:
         self._waiting = WaitingSets(
             queue, workloads=workloads, cache=cache, profiles=profiles, clock=clock
         )
-        # Decisions whose write may have landed or may still land.
+        # Decisions whose write may have been made, or may still be.
         self._unconfirmed: dict[Key, Decision] = {}
 
     async def schedule_one(self, key: Key) -> float | None:
-        """Decide one Workload; return the seconds until it must be decided again, or None."""
+        """Decide one Workload. Return the seconds until it must be decided again, or None."""
         if not self._fresh():
             return STALE_RETRY_SECONDS
         await self._confirm(key)
@@ -126,7 +125,7 @@ class Scheduler:
             objection = await self._admission.review(workload.metadata)
         async with self._cycle_lock.turn() as cycle:
             await self._waiting.until_reserved()
-            # It may have changed during the review, or while this turn was awaited.
+            # It may have changed during the review or the wait for this turn.
             workload = self._to_decide(key)
             if workload is None or self._waiting.set_of(key) is not waiting:
                 return None
@@ -142,7 +141,7 @@ class Scheduler:
         self._requeue_after(key, batch.busy)
         if not decisions:
             return AGAIN_SECONDS if batch.moved else None
-        # The first await since `assume` comes once their keys are in flight, in either of the two.
+        # In either case the first await since `assume` comes once the keys are in flight.
         if waits is None:
             retry = await self._binding_cycle(key, decisions)
         else:
@@ -150,7 +149,7 @@ class Scheduler:
         return OBJECTION_RETRY_SECONDS if objection and not objection.lasting else retry
 
     def _to_decide(self, key: Key) -> Workload | None:
-        """Return the Workload if it is ours to decide now; None also while it is in flight."""
+        """Return the Workload if it is ours and not in flight."""
         if key in self._in_flight:
             self._in_flight.missed(key, key)
             return None
@@ -165,10 +164,9 @@ class Scheduler:
     async def _decide(
         self, workload: Workload, objection: str, cycle: Cycle, *, reopened: bool
     ) -> Batch:
-        """Return the decision, or those of the whole set that the Workload is decided with.
+        """Return the decisions on the Workload and its set.
 
-        `reopened` says that this Workload's own set has released its reservations to be decided
-        again.
+        `reopened` means that its own waiting set has released its reservations.
         """
         started, begun = self._clock.monotonic(), set[Key]()
         queued, answered = list[HeapEntry[Key]](), frozenset[Key]()
@@ -190,8 +188,8 @@ class Scheduler:
             steps = self._steps(workload, objection, others)
             with tracing.span("decide", {"stowage.snapshot": self._cache.revision}):
                 batch = await in_slices(steps, between=cycle.release_if_long)
-            # Another set has released what it reserved meanwhile: this decision may rest on room
-            # that only looks free.
+            # Another set released its reservations meanwhile, so this decision may use room that
+            # only looks free.
             if self._waiting.reopening and not reopened:
                 return Batch([], moved=True)
             answered = frozenset(decision.workload.key for decision in batch.decisions)
@@ -213,7 +211,7 @@ class Scheduler:
         )
 
     def _may_join(self, key: Key) -> bool:
-        """Whether another Workload may be decided as a member of the set."""
+        """Whether another Workload may be decided in the set."""
         workload = self._workloads.get(key)
         return (
             workload is not None
@@ -225,7 +223,7 @@ class Scheduler:
         )
 
     def _current(self, info: WorkloadInfo) -> bool:
-        """Whether `info` is still what the last version of its object says."""
+        """Whether `info` matches the last version of its object."""
         workload = self._workloads.get(info.key)
         return (
             workload is not None
@@ -234,9 +232,9 @@ class Scheduler:
         )
 
     def _reserve_and_permit(self, batch: Batch) -> tuple[Sequence[Decision], WaitingSet | None]:
-        """Run Reserve and Permit for all decisions as one; return them, and the set that waits.
+        """Run Reserve and Permit. Return the decisions, and the set if it waits.
 
-        Where a plugin refuses one decision, none of them keeps a reservation, and each says why.
+        If a plugin refuses one, all are unreserved and report that refusal.
         """
         if batch.conclusion is not None:
             batch.conclusion.note()
@@ -265,7 +263,7 @@ class Scheduler:
         )
 
     def _assume(self, key: Key, batch: Batch, decisions: Sequence[Decision]) -> None:
-        """Count the decisions in the cache, and queue what they leave unschedulable."""
+        """Count the decisions in the cache, and queue those left unschedulable."""
         alone = len(decisions) == 1 or batch.conclusion is not None
         attempt = not self._queue.refreshing(key)
         for decision in decisions:
@@ -274,11 +272,11 @@ class Scheduler:
             RENEWALS.inc(not attempt)
             # Before the first await: an event during the write must find the Workload waiting.
             waits = self._add_unschedulable(decision, alone=alone, attempt=attempt)
-            if waits and batch.moved:  # events meanwhile found it not waiting
+            if waits and batch.moved:  # events meanwhile did not find it waiting
                 self._queue.requeue(self._cache.rank(decision.workload))
 
     def _requeue_after(self, key: Key, busy: Iterable[Key]) -> None:
-        """Decide `key` again when the decisions of the busy Workloads are known."""
+        """Decide `key` again after the decisions on the busy Workloads."""
         for other in busy:
             if other in self._in_flight:
                 self._in_flight.missed(other, key)
@@ -300,10 +298,9 @@ class Scheduler:
     # The binding cycle.
 
     async def _binding_cycle(self, key: Key, decisions: Sequence[Decision]) -> float | None:
-        """Write the decisions; return the seconds until a plugin may learn more of `key`, or None.
+        """Write the decisions. Return the seconds until `key` must be decided again, or None.
 
-        The other Workloads of the set are queued for their own times. Raises LeaseLost, and
-        TransportError where trying again may help.
+        Raises LeaseLost, and TransportError if a retry may help.
         """
         for decision in decisions:
             if not decision.scheduled:
@@ -319,18 +316,19 @@ class Scheduler:
         return looks[key]
 
     async def _write(self, decisions: Sequence[Decision]) -> None:
-        """Write the decisions one after the other; undo those that are not written."""
+        """Write the decisions in turn, and undo those that are not written."""
         left = {decision.workload.key: decision for decision in decisions}
         self._in_flight.begin(left)
         failed = conflict = False
-        given_back = set[Key]()  # before the object says why
+        given_back = set[Key]()  # before the status has the reason
         try:
             for decision in decisions:
                 if await self._written_or_refused(decision, given_back):
                     del left[decision.workload.key]
                     self._queue.active.forget(decision.workload.key)
         except TransportError as e:
-            # After a conflict the newest version is known: the Workload is decided again at once.
+            # After a conflict the newest version is known, so the Workload is decided again at
+            # once.
             failed, conflict = True, isinstance(e, Conflict)
             raise
         finally:
@@ -338,7 +336,7 @@ class Scheduler:
                 info, rank = decision.workload, self._cache.rank(decision.workload)
                 workload = self._workloads.get(key)
                 taken = decision.moves and key not in given_back
-                # The write may still land: the old and the new shares both go on counting.
+                # The write may still be made, so old and new shares both count.
                 if failed and taken and workload and self._status_updater.unconfirmed(workload):
                     self._unconfirmed[key] = decision
                     self._cache.assume(info, info.most(decision.placements))
@@ -354,7 +352,7 @@ class Scheduler:
             self._cache.activate(self._in_flight.end(d.workload.key for d in decisions))
 
     async def _written_or_refused(self, decision: Decision, given_back: set[Key]) -> bool:
-        """Bind the decision; where the hub refuses it for good, say so. False: try again."""
+        """Report a final refusal of the hub. False means retry."""
         try:
             return await self._bind(decision, given_back)
         except TransportError as e:
@@ -368,11 +366,11 @@ class Scheduler:
             return True
 
     async def _bind(self, decision: Decision, given_back: set[Key]) -> bool:
-        """PreBind, one write, PostBind, an Event. False when it could not be written."""
+        """PreBind, one write, PostBind, an Event. False if it could not be written."""
         info = decision.workload
         workload = self._workloads.get(info.key)
         if workload is None or workload.info.version != info.version:
-            return False  # edited while others of its set were written
+            return False  # edited during the writes of its set
         patch = self._status_updater.patch(decision, workload)
         if patch is None:
             return True
@@ -401,10 +399,10 @@ class Scheduler:
             runtime.unreserve(*decision.arguments(self._profiles))
 
     async def _wait_on_permit(self, key: Key, waiting: WaitingSet) -> float | None:
-        """Act on the Permit plugins' answer to a waiting set.
+        """Act on the Permit plugins' answers to a waiting set.
 
-        Return the seconds until the plugins must have answered; those until a plugin may learn more
-        of `key`, if the set is written; or None.
+        Return the seconds until their deadline; if the set is written, until `key` must be decided
+        again; or None.
         """
         now = self._clock.monotonic()
         if self._waiting.lost_cluster(waiting):
@@ -415,27 +413,27 @@ class Scheduler:
             return await self._report_waiting(waiting)
         if answer is PermitAnswer.ALLOWED:
             decisions = self._waiting.release(waiting)
-            for decision in decisions:  # an event may have requeued it while it waited
+            for decision in decisions:  # an event may have requeued it during the wait
                 self._add_unschedulable(decision, alone=len(decisions) == 1)
             return await self._binding_cycle(key, decisions)
         await self._reject(self._waiting.release_unreserved(waiting), waiting.refusal(now))
         return None
 
     async def _report_waiting(self, waiting: WaitingSet) -> float:
-        """Say on each member what it waits for, once; return the seconds until the deadline."""
+        """Report on each waiting member. Return the seconds until the deadline."""
         keys = list(waiting.decisions)
         self._in_flight.begin(keys)
         try:
             for key in keys:
                 if self._waiting.set_of(key) is not waiting:
-                    break  # edited while the status of another was written
+                    break  # edited during the write of another's status
                 await self._report(waiting.record(key, self._clock.now()))
         finally:
             self._cache.activate(self._in_flight.end(keys))
         return max(waiting.deadline - self._clock.monotonic(), 0.0)
 
     async def _reject(self, decisions: Sequence[Decision], status: Status) -> None:
-        """Undo the set at once, then say why on each; those that cannot be told come again."""
+        """Undo the set, then report on each. Those not reported are requeued."""
         keys = [decision.workload.key for decision in decisions]
         unreported = dict.fromkeys(keys)
         self._in_flight.begin(keys)
@@ -448,10 +446,10 @@ class Scheduler:
         finally:
             self._cache.activate(self._in_flight.end(keys).union(unreported))
 
-    # What is unschedulable, and why.
+    # Unschedulable Workloads.
 
     def _add_unschedulable(self, decision: Decision, *, alone: bool, attempt: bool = True) -> bool:
-        """Let the Workload wait for what could help it; return whether it waits for an event."""
+        """Wait for what could help the Workload. Return whether it waits for an event."""
         info = decision.workload
         if decision.reason is ScheduledReason.PLUGIN_ERROR:
             self._add_refused(info, decision.reason)
@@ -464,14 +462,14 @@ class Scheduler:
         return awaits is not None
 
     def _add_refused(self, info: WorkloadInfo, reason: ScheduledReason, plugin: str = "") -> None:
-        """Wait for what could help that plugin, but after a fault or a timeout only so long."""
+        """Wait for what could help that plugin; after a fault or time-out, for a delay."""
         rank, hints = self._cache.rank(info), self._hints[info.scheduler_name]
         self._queue.add_unschedulable(rank, info, hints.of(frozenset({plugin})))
         if reason in RETRY_SECONDS:
             self._queue.add_after(rank, RETRY_SECONDS[reason])
 
     def _undo(self, decision: Decision, status: Status) -> None:
-        """Undo a decision that a plugin withholds; an event that helps the plugin requeues it."""
+        """Undo a withheld decision. An event for the plugin requeues it."""
         info = decision.workload
         self._cache.restore(info, decision.placements, self._workloads.get(info.key))
         self._add_refused(info, status.reason, status.plugin)
@@ -480,7 +478,7 @@ class Scheduler:
         await self._report(untouched(info, self._cache.snapshot(), self._clock.now(), status))
 
     async def _report(self, decision: Decision) -> None:
-        """Write a decision that moves nothing, if it says anything new. Raises TransportError."""
+        """Write a decision that changes no share. Raises TransportError."""
         try:
             await self._status_updater.update(decision)
         except TransportError as e:
@@ -491,13 +489,10 @@ class Scheduler:
     async def _refused_by_hub(
         self, decision: Decision, error: TransportError, message: str = ""
     ) -> None:
-        """Say that the hub refuses the status for good, and wait for an edit or the next resync.
-
-        The shares stay as they are.
-        """
+        """Report that the hub refuses the status, and wait for an edit or the next resync."""
         info = decision.workload
         workload = self._workloads.get(info.key)
-        # Before the write below, whose answer would else look like another writer's edit.
+        # Before the write below, whose answer would otherwise look like another writer's edit.
         self._cache.restore(info, decision.placements, workload)
         self._queue.add_unschedulable(self._cache.rank(info), info, NO_EVENT)
         if workload is None:
@@ -512,12 +507,12 @@ class Scheduler:
         refusal = untouched(workload.info, self._cache.snapshot(), self._clock.now(), status)
         await self._status_updater.update_verdict(refusal, workload)
 
-    # Decisions of which it is not known whether they were written.
+    # Unconfirmed decisions.
 
     async def _confirm(self, key: Key) -> None:
-        """Find out whether the Workload's last decision was written; undo it if it was not.
+        """Find out whether the Workload's last decision was written. Undo it if not.
 
-        Raises LeaseLost, and TransportError while the hub does not say.
+        Raises LeaseLost, and TransportError while the hub does not answer.
         """
         if key not in self._unconfirmed:
             return
@@ -526,7 +521,7 @@ class Scheduler:
             try:
                 await self._status_updater.overtake(workload)
             except TransportError as e:
-                if not for_good(e):  # else the hub takes no such status of ours at all
+                if not for_good(e):  # else the hub accepts no such status at all
                     raise
         self._conclude(key)
 
@@ -541,13 +536,12 @@ class Scheduler:
         assumed = decision.workload.most(decision.placements)
         self._cache.restore(decision.workload, assumed, workload)
 
-    # What others ask of the scheduler.
+    # Calls from outside.
 
     async def diagnosis(self, key: Key) -> Decision | None:
-        """Return the decision that would be made of a Workload now. Writes and counts nothing.
+        """Return the decision on a Workload if made now. Writes and counts nothing.
 
-        None where the Workload is not ours to decide, and where the cache changed too often
-        meanwhile.
+        None if the Workload is not ours, or the cache changed too often.
         """
         await self._waiting.until_reserved()
         workload = self._workloads.get(key)
@@ -561,11 +555,11 @@ class Scheduler:
         return next((each for each in decisions if each.workload.key == key), None)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's change; the cache's own handler has run before."""
+        """Handle an informer's change, after the cache's handler."""
         self._waiting.workload_changed(old, new)
 
     def close(self) -> None:
-        """End the term of leadership: undo what is not written; the next leader reads the rest."""
+        """End the term: undo what is not written. The next leader reads the rest."""
         self._waiting.close()
         for key in list(self._unconfirmed):
             self._conclude(key)
@@ -576,9 +570,9 @@ def earliest(*seconds: float | None) -> float | None:
 
 
 def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
-    """Return the events that could place more of the Workload.
+    """Return the events that could place more replicas.
 
-    None where it has all that it wants, or only an edit helps.
+    None if all have a cluster, or only an edit helps.
     """
     if decision.reason is ScheduledReason.INVALID_WORKLOAD:
         return None
@@ -586,7 +580,7 @@ def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
     if decision.scheduled and not (decision.workload.everywhere or decision.moving.stuck):
         return None
     changed = bool(decision.changes)
-    # What refused one member of a set may be what another one lacks.
+    # A member may wait for what another member lacks.
     if not alone:
         return hints.all(changed=changed)
     return hints.of(decision.kept_out_by(), changed=changed)
