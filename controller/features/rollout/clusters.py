@@ -1,4 +1,4 @@
-"""What the wave machine reads of a Workload and of its clusters, from the hub's objects."""
+"""The wave machine's input from the hub's objects."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ from machinery.types.selectors import LabelSelector
 
 
 def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutView | None:
-    """Return what a look at a Workload's rollout reads; None for one without.
-
-    Raises ValidationError for a stored status of another form.
-    """
+    """Return None without a rollout. Raises ValidationError for a malformed status."""
     state: RolloutState | None = workload.info.rollout
     if state is None or state.spec is None:
         return None
@@ -50,9 +47,9 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
 def placed_view(
     info: WorkloadInfo, placements: Mapping[str, int], snapshot: Snapshot
 ) -> RolloutView | None:
-    """Return what a decision reads of a rollout; None for a Workload without.
+    """Return the view of a decision; None without a rollout.
 
-    Raises ValidationError for a stored status of another form.
+    Raises ValidationError for a malformed status.
     """
     state = info.rollout
     if state is None or state.spec is None:
@@ -69,7 +66,7 @@ def placed_view(
 def _named(
     state: RolloutState, snapshot: Snapshot
 ) -> tuple[RolloutStatus | None, Mapping[str, str]]:
-    """Return what is stored, with the names that the clusters have now."""
+    """Return the stored status and exceptions with current cluster names."""
     stored, exceptions = state.stored, state.exceptions
     updates = stored.updates if stored is not None else []
     if all(name in snapshot.row for name in [*exceptions, *(each.cluster for each in updates)]):
@@ -85,7 +82,7 @@ def _named(
 
 
 def waves_of(spec: Rollout, snapshot: Snapshot) -> Ints:
-    """Return the index of each cluster's wave: the first that takes it, or that of the last."""
+    """Return each cluster's wave, shape (n,): the first that selects it, or the rest."""
     waves = np.full(len(snapshot), len(spec.waves), dtype=np.int64)
     for at in reversed(range(len(spec.waves))):
         waves[snapshot.selected(spec.waves[at].cluster_selector)] = at
@@ -93,7 +90,7 @@ def waves_of(spec: Rollout, snapshot: Snapshot) -> Ints:
 
 
 def _open_waves(waves: Ints, info: WorkloadInfo, snapshot: Snapshot) -> frozenset[int]:
-    """Return the waves of the clusters that the Workload's own selector takes."""
+    """Return the waves of the clusters that the Workload's own selector matches."""
     taken = snapshot.selected(LabelSelector(match_labels=dict(info.cluster_selector)))
     return frozenset(np.unique(waves[taken]).tolist())
 
@@ -112,26 +109,26 @@ def _placed(
 
 
 def _shown(share: ClusterShare, units: int, profile: Profile) -> Mapping[str, Any]:
-    """Return the fields of a RolloutCluster that the propagator's report gives."""
+    """Return the fields from the propagator's report."""
     return {
         "revision": share.revision,
         "settled": _settled(share, units),
         "ready": min(share.updated, max(share.ready - share.outdated, 0), units),
         "note": share.message,
-        # Of a kind that tells no number of its units, what was written is taken to run.
+        # A kind without a count of units is taken to run what was written.
         "runs": share.ready > 0 or bool(share.revision and not profile.scales),
     }
 
 
 def _settled(share: ClusterShare, units: int) -> bool:
-    """Whether all units are updated and ready, and no pod of another template is left.
+    """Whether all units are updated and ready, without pods of another template.
 
-    There may be more than the share's while units wait for their successors elsewhere. In the midst
-    of a member's own update so many pods may be updated, and so many ready, and not the same ones.
+    Surplus units may wait for successors elsewhere. During the member's own update, updated and
+    ready pods may be equally many but not the same.
     """
     return share.replicas == units <= share.updated == share.ready and not share.outdated
 
 
 def _pace(spec: Rollout, info: WorkloadInfo) -> Rollout:
-    """Return the pace as the kind has it: what runs only now and then is not seen to run."""
+    """A kind that runs only at times has no minReadySeconds."""
     return msgspec.structs.replace(spec, min_ready_seconds=0) if info.profile.ready.exists else spec

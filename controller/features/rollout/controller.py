@@ -1,10 +1,8 @@
-"""Rolls new revisions out, wave by wave; the leader alone runs it.
+"""Rolls new revisions out wave by wave. Leader only.
 
-A turn of a Workload is three steps. The ControllerRevision of its spec is stored. Then its status
-is written on the version that was read: the wave machine says what follows. Then the
-ControllerRevisions that nothing names any more are deleted. A process that dies between two of them
-leaves what the next turn, here or elsewhere, takes up. A Workload without spec.rollout costs
-nothing.
+A turn stores the ControllerRevision of the spec, writes the status by the wave machine on the
+version that was read, then prunes ControllerRevisions. After a crash in between, the next turn
+continues. A Workload without spec.rollout costs nothing.
 """
 
 from __future__ import annotations
@@ -41,17 +39,14 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 AGAIN_SECONDS = 30.0
-"""Between two looks for a ControllerRevision that is lost, or that the hub refuses."""
+"""Seconds between retries for a ControllerRevision that is lost or refused."""
 WORDS_SECONDS = 10.0
-"""Between two writes of which only the message is another."""
+"""Seconds between two writes that change the message alone."""
 _ROLLED_OUT = WorkloadCondition.ROLLED_OUT.value
 
 
 class RolloutController(StatusWriter[Workload]):
-    """The rollouts of a hub, for one term of leadership.
-
-    A draft carries whether it names a revision no more.
-    """
+    """`carry` of a draft is whether the status no longer names a revision."""
 
     action = "RollingOut"
 
@@ -79,13 +74,13 @@ class RolloutController(StatusWriter[Workload]):
         if key in self._untidy and (stored := self._stored.get(key)) is not None:
             try:
                 await self._history.prune(stored.metadata)
-            except Forbidden as e:  # they stay, which harms nothing
+            except Forbidden as e:  # they stay, which is harmless
                 LOG.warning("%s", refusal(e), extra={"object": "/".join(key)})
             self._untidy.discard(key)
         return wait
 
     async def prepare(self, stored: Workload) -> None:
-        """Store the ControllerRevision of the spec, and look for that of a rollback."""
+        """Store the ControllerRevision of the spec, and check that of a rollback."""
         key, state = stored.metadata.key, _state(stored)
         if state is None or state.spec is None or stored.metadata.deleting:
             self.forget(key)
@@ -95,7 +90,7 @@ class RolloutController(StatusWriter[Workload]):
             self._present[key] = present = await self._history.store(stored)
             self._tried[key] = self._clock.monotonic()
             if present.kept - self._names(stored, present):
-                self._untidy.add(key)  # a process died before it had tidied up
+                self._untidy.add(key)  # a process died before it pruned
         self._lost.pop(key, None)
         step = self._step(stored)
         if step is not None and step.status.phase in BACK and not _goes_back(state):
@@ -144,13 +139,13 @@ class RolloutController(StatusWriter[Workload]):
         )
 
     def _rest(self, stored: Workload, said: RolledOutCondition) -> float:
-        """Return the seconds until another message alone may be written."""
+        """Return seconds until a write of the message alone."""
         old = conditions.among(stored.status.conditions, _ROLLED_OUT)
         same = old.get("reason") == said.reason.value
         return self.rest(stored.metadata.key, WORDS_SECONDS) if same else 0.0
 
     def _step(self, stored: Workload) -> RolloutStep | None:
-        """Return what the wave machine says; None while the revision of the spec is not stored."""
+        """Return None while the spec's revision is not stored."""
         present = self._present.get(stored.metadata.key)
         if present is None or present.fault or not present.of(stored.metadata):
             return None
@@ -159,7 +154,7 @@ class RolloutController(StatusWriter[Workload]):
             return None
         if not _refused(stored):
             return Machine(view, present.revision).step()
-        # What reaches no member is not rolled out.
+        # A refused edit reaches no member and is not rolled out.
         return None if view.stored is None else Machine(view, view.stored.revision).step()
 
     def _view(self, stored: Workload) -> RolloutView | None:
@@ -168,12 +163,10 @@ class RolloutController(StatusWriter[Workload]):
         return None if view is None else replace(view, lost=lost)
 
     def _removed(self, stored: Workload) -> Result:
-        """Take everything off that tells of a rollout: spec.rollout is gone."""
         fields = {"rollout": None, "revisions": None, "conditions": _others(stored)}
         return Result(fields=fields, anyway=True, carry=True)
 
     def _conditions(self, stored: Workload, said: RolledOutCondition) -> Mapping[str, Any]:
-        """Return the conditions where RolledOut says something else than before."""
         old = conditions.among(stored.status.conditions, _ROLLED_OUT)
         renewed = conditions.renewed(
             old,
@@ -193,7 +186,7 @@ class RolloutController(StatusWriter[Workload]):
             self._untidy.add(key)
 
     def _names(self, stored: Workload, present: PresentRevision) -> frozenset[str]:
-        """Return the names of the ControllerRevisions that a status may need."""
+        """Return the ControllerRevisions that a status may need."""
         state = _state(stored)
         named = {present.revision}
         if state is not None:
@@ -202,7 +195,7 @@ class RolloutController(StatusWriter[Workload]):
 
 
 def under_way(workload: Workload) -> bool:
-    """Whether a change of a cluster may change what the rollout of a Workload says."""
+    """Whether a change of a cluster may change the rollout."""
     state: RolloutState | None = workload.info.rollout
     if state is None or state.spec is None:
         return False
@@ -211,7 +204,7 @@ def under_way(workload: Workload) -> bool:
 
 
 def _state(workload: Workload) -> RolloutState | None:
-    """Return what a Workload says of its rollout; None for one that cannot be read: it rests."""
+    """Return None for a status that cannot be read: the rollout rests."""
     state: RolloutState | None = workload.info.rollout
     try:
         if state is not None:
@@ -224,7 +217,6 @@ def _state(workload: Workload) -> RolloutState | None:
 
 
 def _others(workload: Workload) -> list[Mapping[str, Any]]:
-    """Return the conditions that tell of something else."""
     return [c for c in workload.status.conditions if c.get("type") != _ROLLED_OUT]
 
 

@@ -1,4 +1,4 @@
-"""Staged rollout as a feature: what the process watches and runs for it."""
+"""Staged rollout as a feature."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from machinery.types.metadata import Key
 
 
 class StagedRollouts(Feature):
-    """The one instance of the feature in a process."""
-
     controller: RolloutController
     defaults = (Enabled("postBind", NAME),)
 
@@ -26,7 +24,6 @@ class StagedRollouts(Feature):
         self._under_way: set[Key] = set()
 
     def attach(self, handle: Handle) -> None:
-        """Hear of what the plugins of all profiles have placed."""
         super().attach(handle)
         for plugin in self.enabled(StagedRollout):
             plugin.placed = self._placed
@@ -38,7 +35,6 @@ class StagedRollouts(Feature):
         self.controller.add(key)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's event."""
         if new is not None and new.info.rollout is not None:
             goes_on, key = under_way(new), new.metadata.key
             (self._under_way.add if goes_on else self._under_way.discard)(key)
@@ -49,14 +45,14 @@ class StagedRollouts(Feature):
             self.controller.forget(old.metadata.key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's event: a wave may have another cluster, or one more that answers."""
+        """A changed cluster may belong to another wave, or be reachable again."""
         if _known(old) != _known(new):
             for key in self._under_way:
                 self.controller.add(key)
 
 
 def _edited(old: Workload, new: Workload) -> bool:
-    """Whether anything is another that a rollout at rest reads."""
+    """Whether anything changed that a finished rollout reads."""
     return (
         old.metadata.generation != new.metadata.generation
         or old.info.rollout != new.info.rollout
@@ -65,5 +61,4 @@ def _edited(old: Workload, new: Workload) -> bool:
 
 
 def _known(cluster: MemberCluster | None) -> tuple[bool, Mapping[str, str]] | None:
-    """Return what a rollout reads of a cluster."""
     return None if cluster is None else (cluster.ready, cluster.labels)

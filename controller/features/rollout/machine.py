@@ -1,14 +1,13 @@
-"""The wave machine: which clusters have the new revision, and which one gets it next. Pure.
+"""The wave machine: which clusters have the new revision, and which get it next. Pure.
 
-Its input is what a Workload says, what its clusters show, and the time; its output what the status
-shall say, and when to look again. Nothing else is kept, so that a restart, or another instance,
-goes on where the status stands. A cluster is in one of these states:
+There is no state except the status, so a restart or another instance continues from there. A
+cluster is in one of these states:
 
     waits      an exception of the status gives it another revision
-    on its way it was given the revision, and `updates` says since when
-    failed     as before, and `updates` says when it had not become healthy in time
-    healthy    it was given the revision, and neither of both has it
-    deferred   it waits or is on its way, and does not answer: its wave does not wait for it
+    on its way it was given the revision, and `updates` has since when
+    failed     as before, and `updates` has when its deadline passed
+    healthy    it was given the revision, and is in neither of both
+    deferred   it waits or is on its way, and is unreachable: its wave does not wait for it
 """
 
 from __future__ import annotations
@@ -28,19 +27,16 @@ from machinery.types.budget import amount
 
 @dataclass(frozen=True, slots=True)
 class RolloutCluster:
-    """A cluster that holds a share of the Workload, or that its last units leave.
+    """A cluster with a share of the Workload, or that its last units leave.
 
     Args:
-        name: its name.
-        wave: the index of its wave; that of the last wave is the number of waves.
-        reachable: it answers.
+        wave: the index of its wave; the number of waves for the rest.
         leaving: it has no share any more.
-        revision: what was last written there, wholly; empty where that is not known.
+        revision: the last one written there completely; empty if unknown.
         settled: all units of its share are updated and ready.
-        units: those of its share.
-        ready: those of them that are updated and ready.
-        note: what the propagator tells of it.
-        runs: some of its units run, of whichever revision.
+        ready: units that are updated and ready.
+        note: the propagator's message.
+        runs: some units run, of any revision.
     """
 
     name: str
@@ -57,17 +53,15 @@ class RolloutCluster:
 
 @dataclass(frozen=True, slots=True)
 class RolloutView:
-    """Everything that one look at a rollout reads.
+    """The input of one look at a rollout.
 
     Args:
-        spec: spec.rollout.
         stored: status.rollout; None before the first look.
-        exceptions: the revisions of clusters that get another one than that of `stored`.
-        clusters: each one that holds something, in the order of their names.
-        now: the time; None in a decision, which asks no clock.
-        lost: why the stable revision cannot be brought back; empty where it can.
-        open_waves: the indices of the waves with a cluster that may get a share, whether or not it
-            has one.
+        exceptions: the revisions of clusters that differ from that of `stored`.
+        clusters: those that hold something, by name.
+        now: None in a decision, which reads no clock.
+        lost: why the stable revision is unavailable, or empty.
+        open_waves: the waves with a cluster that may get a share.
     """
 
     spec: Rollout
@@ -80,7 +74,7 @@ class RolloutView:
 
     @property
     def unknown(self) -> bool:
-        """Whether it is not known yet what runs of a Workload that was not staged before."""
+        """Whether it is unknown what runs of a Workload that was not staged before."""
         return self.stored is None and any(
             each.runs and not each.revision for each in self.clusters if each.reachable
         )
@@ -88,18 +82,17 @@ class RolloutView:
 
 @dataclass(frozen=True, slots=True)
 class RolloutStep:
-    """What the status shall say; `wait` are the seconds until time alone changes it, or None."""
+    """`wait` are the seconds until time alone changes the status."""
 
     status: RolloutStatus
     exceptions: Mapping[str, str]
     events: Sequence[StatusEvent]
     wait: float | None
     failed: Sequence[RolloutCluster] = ()
-    """The clusters that were not healthy in time."""
+    """The clusters that missed the deadline."""
     updating: Sequence[RolloutCluster] = ()
-    """The clusters on their way."""
     lost: str = ""
-    """Why the rollback that is due cannot be made; empty for none."""
+    """Why a due rollback is impossible, or empty."""
 
 
 @dataclass(slots=True)
@@ -110,7 +103,7 @@ class _Times:
 
 @dataclass(slots=True)
 class Machine:
-    """One look. `step` and `admit` are the entries; each is called at most once."""
+    """One look at a rollout. Call `step` or `admit`, once."""
 
     view: RolloutView
     digest: str
@@ -124,12 +117,12 @@ class Machine:
     _times: dict[str, _Times] = field(default_factory=dict)
     _events: list[StatusEvent] = field(default_factory=list)
     _soaked: datetime | None = None
-    """When the present wave has soaked, if that is in the future."""
+    """The end of the wave's soak, if in the future."""
     _lost: str = ""
     _waves: list[RolloutWave] = field(default_factory=list)
     _members: list[list[RolloutCluster]] = field(default_factory=list)
     _deferred: set[str] = field(default_factory=set)
-    """The clusters that the status calls deferred."""
+    """The clusters that the status lists as deferred."""
 
     def __post_init__(self) -> None:
         stored = self.view.stored or RolloutStatus(RolloutPhase.PROGRESSING, self.digest)
@@ -137,7 +130,7 @@ class Machine:
         held = {each.name for each in self.view.clusters if not each.leaving}
         self.phase, self.revision, self.stable = stored.phase, stored.revision, stored.stable
         self.exceptions = {c: r for c, r in self.view.exceptions.items() if c in here}
-        # A cluster that failed is the reason why nothing goes on, wherever its units are by now.
+        # A failed cluster halts the rollout even after its units left.
         self.updates = {
             each.cluster: each
             for each in stored.updates
@@ -154,10 +147,9 @@ class Machine:
         self._times = {w.name: _Times(w.start_time, w.end_time) for w in stored.waves}
         self._deferred = {name for each in stored.waves for name in each.deferred}
 
-    # The entries.
+    # Entry points.
 
     def step(self) -> RolloutStep:
-        """Return what follows from what is seen now."""
         if not self.stable:
             self._find_stable()
         self._take()
@@ -173,10 +165,10 @@ class Machine:
         return self._outcome()
 
     def admit(self, newcomers: Iterable[str]) -> RolloutStep:
-        """Return the status with clusters that a decision places the Workload on.
+        """Return the status with clusters that a decision adds.
 
-        One of a wave that was reached gets the revision, any other one the stable one. The next
-        `step` begins the time of the former.
+        A cluster of a reached wave gets the revision, any other the stable one. The next `step`
+        starts the former's time.
         """
         coming = frozenset(newcomers)
         if self.phase in BACK:
@@ -187,12 +179,12 @@ class Machine:
                     self._admit(each)
         return self._outcome()
 
-    # What is rolled out.
+    # The revision.
 
     def _find_stable(self) -> None:
-        """Take for stable what runs where no revision was on all clusters before.
+        """Take the most frequent running revision as stable if none was on all clusters.
 
-        Each cluster keeps its own until its turn. What runs nowhere is a first placement.
+        Each cluster keeps its own until its turn. Without one it is a first placement.
         """
         found = Counter(
             each.revision
@@ -203,24 +195,24 @@ class Machine:
             return
         self.stable = min(found, key=lambda each: (-found[each], each))
         self.exceptions = {e.name: e.revision or self.stable for e in self.view.clusters}
-        self.revision = ""  # nothing was staged: each cluster is named now
+        self.revision = ""  # nothing was staged, so list every cluster
 
     def _take(self) -> None:
-        """Begin with a new revision, or once more with one of which the abort was withdrawn."""
+        """Begin with a new revision, or again after an abort was withdrawn."""
         again = (
             self.phase in BACK and not self._halted() and self.view.spec.aborted != self.revision
         )
         if self.digest == self.revision and not again:
             return
         if self.digest != self.stable and not self._held():
-            self.stable = ""  # no cluster runs it: what comes is a first placement
+            self.stable = ""  # no cluster runs it: a first placement
         if not self.stable or self.digest == self.stable:
             self._everywhere()
         else:
             self._begin()
 
     def _everywhere(self) -> None:
-        """Give all clusters the spec's revision at once, but for those that are left anyway."""
+        """Give all clusters the spec's revision at once, except those being left."""
         leaving = {c.name: self.target(c.name) for c in self.view.clusters if c.leaving}
         self.exceptions = {c: r for c, r in leaving.items() if r != self.digest}
         self._restart(self.digest)
@@ -261,7 +253,7 @@ class Machine:
         text = f"{len(self._held())} clusters have {short_revision(self.revision)}"
         self._tell(EventReason.ROLLOUT_COMPLETE, text)
 
-    # Back to the stable revision.
+    # Rollback.
 
     def _rolls_back(self) -> bool:
         if self.phase in BACK:
@@ -280,7 +272,7 @@ class Machine:
             if self.view.lost:
                 self.phase, self._lost = RolloutPhase.FAILED, self.view.lost
                 return
-            # What failed stays noted: it tells a rollback for that from one for an abort.
+            # Failures stay in the status, which tells this rollback from one for an abort.
             kept = {} if self._aborted() else {each.name: each for each in self._failed()}
             self.updates = {c: u for c, u in self.updates.items() if c in kept}
             self.phase = RolloutPhase.ROLLING_BACK
@@ -296,11 +288,11 @@ class Machine:
         there = (each for each in self._held() if each.reachable)
         return all(each.revision == self.stable and each.settled for each in there)
 
-    # From wave to wave.
+    # Waves.
 
     def _advance(self) -> None:
         if self.phase == RolloutPhase.COMPLETE:
-            self._start()  # clusters that were away come back
+            self._start()  # clusters that were away return
             return
         for each in self._unknown():
             self._admit(each)
@@ -329,8 +321,8 @@ class Machine:
         return RolloutPhase.PAUSED if self.view.spec.paused else gate
 
     def _gate(self) -> str | None:
-        """Return the phase in which the present wave is not left, or Complete; None to go on."""
-        if self._halted() or not self._held():  # what nothing ran is not proven
+        """Return the phase that the wave stays in, or Complete; None to advance."""
+        if self._halted() or not self._held():  # an empty rollout proves nothing
             return RolloutPhase.PROGRESSING
         members, wave = self._members[self.wave], self._waves[self.wave]
         if not self._is_followed() and not members:
@@ -347,23 +339,23 @@ class Machine:
             return RolloutPhase.SOAKING
         if wave.approval:
             return None if self._approved(wave) else RolloutPhase.AWAITING_APPROVAL
-        # Of a soak that nobody saw the end of, and nobody approves, nothing is known.
+        # Without approval, an unobserved end of a soak proves nothing.
         seen = not wave.soak_seconds or any(map(self._shows_health, members))
         return None if seen else RolloutPhase.PROGRESSING
 
     def _is_followed(self) -> bool:
-        """Whether a later wave has a cluster, or may get one: what ran there may have left it."""
+        """Whether a later wave has a cluster, or may get one: its units may have left it."""
         later = any(self._members[self.wave + 1 :])
         return later or any(wave > self.wave for wave in self.view.open_waves)
 
     def _gate_of_none(self, wave: RolloutWave) -> str | None:
-        """Return the same of a wave without clusters: what it owes, it owes all the same."""
+        """A wave without clusters still needs soak and approval."""
         times, stored = self._times.get(wave.name, _Times()), self.view.stored
         was = (stored.phase, stored.wave) if stored is not None else None
-        # Only a look that saw the end of the soak has left this phase in the status.
+        # The status has this phase only if a look saw the end of the soak.
         soaked = times.ended and was == (RolloutPhase.AWAITING_APPROVAL, wave.name)
         if wave.soak_seconds and not soaked:
-            times.ended = None  # nothing soaks: who comes begins anew
+            times.ended = None  # nothing soaks: a newcomer starts over
             return RolloutPhase.PROGRESSING
         return None if self._approved(wave) else RolloutPhase.AWAITING_APPROVAL
 
@@ -371,13 +363,13 @@ class Machine:
         return cluster.reachable and self.healthy(cluster.name)
 
     def _end(self) -> str:
-        """Return Complete, unless a cluster of a wave that was left is not done yet."""
+        """Return Complete unless a cluster of an earlier wave is unfinished."""
         done = all(map(self._is_done, self._held()))
         return RolloutPhase.COMPLETE if done else RolloutPhase.PROGRESSING
 
     def _wave_is_done(self, members: Sequence[RolloutCluster]) -> bool:
         ended = self._times.get(self._name(), _Times()).ended is not None
-        # Of a wave that ended before, a newcomer is as one of a wave that was left.
+        # A newcomer to a wave that has ended does not reopen it.
         return ended or (
             all(map(self._is_done, members)) and any(self.healthy(each.name) for each in members)
         )
@@ -399,7 +391,7 @@ class Machine:
         given = ((each.revision, each.wave) for each in self.view.spec.approvals)
         return not wave.approval or (self.revision, wave.name) in given
 
-    # The clusters on their way.
+    # Clusters on their way.
 
     def _try_again(self) -> None:
         after = self.view.spec.retry_after
@@ -408,7 +400,7 @@ class Machine:
             if after is None or each.failed_time is None or each.failed_time >= after:
                 continue
             del self.updates[name]
-            if name in given:  # else its units have left it since
+            if name in given:  # else its units have left it
                 self.updates[name] = ClusterUpdate(name, self.view.now)
 
     def _progress(self) -> None:
@@ -419,7 +411,7 @@ class Machine:
                 self.updates.pop(name) if after is None else self.updates.update({name: after})
 
     def _progressed(self, cluster: RolloutCluster, update: ClusterUpdate) -> ClusterUpdate | None:
-        """Return the update as it is by now; None for a cluster that is healthy."""
+        """Return the update as of now; None for a healthy cluster."""
         if not cluster.reachable:
             return ClusterUpdate(cluster.name)
         now = self._now()
@@ -430,20 +422,20 @@ class Machine:
             if ready + self._ready_after() <= now:
                 return None
         if start + self._deadline() <= now:
-            # Outside a rollout nothing fails: the cluster counts as any other one.
+            # Outside of a rollout nothing fails: the cluster counts as healthy.
             rests = self.phase == RolloutPhase.COMPLETE
             return None if rests else ClusterUpdate(cluster.name, start, ready, now)
         return ClusterUpdate(cluster.name, start, ready)
 
     def _unknown(self) -> Iterator[RolloutCluster]:
-        """Yield the clusters of which no earlier look said anything: others placed it there."""
+        """Yield clusters that another writer placed."""
         for each in self._held():
             known = each.name in self.exceptions or each.name in self.updates
             if not known and each.revision != self.revision:
                 yield each
 
     def _admit(self, cluster: RolloutCluster) -> None:
-        # Where something was written before, it was for the revision: that is not taken back.
+        # Anything written there before had the revision, which is not taken back.
         free = self._opens() and self._may_start(cluster) and self._free(cluster.wave) > 0
         if cluster.revision or free:
             self.updates[cluster.name] = ClusterUpdate(cluster.name, self.view.now)
@@ -451,7 +443,7 @@ class Machine:
             self.exceptions[cluster.name] = self.stable
 
     def _start(self) -> None:
-        """Give clusters of the waves that were reached the revision, as far as there are places."""
+        """Give clusters of the reached waves the revision, within maxConcurrent."""
         reached = self._members[: self.wave + 1] if self._opens() else []
         for wave, members in enumerate(reached):
             waiting = [e for e in members if e.name in self.exceptions and self._may_start(e)]
@@ -470,7 +462,7 @@ class Machine:
             self._tell(EventReason.WAVE_STARTED, text)
 
     def _turn(self, cluster: RolloutCluster) -> tuple[bool, bool, str]:
-        """Return what sorts clusters: those that were away first, then those that left stable."""
+        """Clusters that were away come first, then those off stable."""
         there = self.exceptions[cluster.name] == self.stable
         return cluster.name not in self._deferred, there, cluster.name
 
@@ -502,10 +494,9 @@ class Machine:
         return name not in self.exceptions and name not in self.updates
 
     def target(self, name: str) -> str:
-        """Return the revision that a cluster gets."""
         return self.exceptions.get(name, self.revision)
 
-    # What is told of it.
+    # Output.
 
     def _outcome(self) -> RolloutStep:
         moves = self.stable and self.phase not in {*BACK, RolloutPhase.COMPLETE}
@@ -529,7 +520,7 @@ class Machine:
         )
 
     def _wait(self) -> float | None:
-        """Return the seconds until time alone changes something, or None."""
+        """Return seconds until time alone changes something, or None."""
         due = [] if self._soaked is None else [self._soaked]
         for each in self.updates.values():
             if each.start_time is not None and each.failed_time is None:
@@ -546,7 +537,7 @@ class Machine:
         return timedelta(seconds=self.view.spec.min_ready_seconds)
 
     def _told_waves(self) -> list[int]:
-        """Return the waves; the last one, of what no other takes, only where it has a cluster."""
+        """The rest counts as a wave only if it has a cluster."""
         return [at for at, w in enumerate(self._waves) if w.name != REST or self._members[at]]
 
     def _wave_status(self, at: int) -> WaveStatus:
@@ -565,7 +556,7 @@ class Machine:
         )
 
     def _is_deferred(self, cluster: RolloutCluster) -> bool:
-        # One that is back is called so until it has its turn, which is the next one.
+        # A returned cluster stays deferred until its turn, which is the next one.
         back = cluster.name in self._deferred and cluster.name in self.exceptions
         return back or not (cluster.reachable or self.healthy(cluster.name))
 
@@ -601,7 +592,7 @@ class Machine:
 
 
 def failure(failed: Sequence[RolloutCluster], spec: Rollout) -> str:
-    """Return which clusters were not healthy in time, and what is told of the first one."""
+    """Return which clusters missed the deadline, with the note of the first."""
     first, more = failed[0], len(failed) - 1
     text = f"{first.name} was not healthy within {spec.progress_deadline_seconds}s"
     text += f": {first.note}" if first.note else ""

@@ -1,7 +1,6 @@
-"""StagedRollout: a decision says in its own write which revision a new cluster gets.
+"""StagedRollout: the write of a decision has the revision of each new cluster.
 
-So no cluster that joins in the middle of a rollout has a revision that its wave does not have yet,
-be it for a moment. All other steps of a rollout are writes of the feature's controller.
+So no cluster that joins is ahead of its wave. The feature's controller writes all other steps.
 """
 
 from __future__ import annotations
@@ -26,18 +25,16 @@ NAME = "StagedRollout"
 
 
 class StagedRollout:
-    """The revisions of clusters that a decision adds."""
-
     name = NAME
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None:
         self.placed: Callable[[Key], None] = lambda _key: None
-        """Called once new placements of a Workload with a rollout are stored."""
+        """Called when new placements of a Workload with a rollout are stored."""
 
     def post_bind(
         self, _state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
-        """Have the time of new clusters begin: a decision asks no clock."""
+        """The controller starts the time of new clusters: a decision reads no clock."""
         if info.rollout is not None:
             self.placed(info.key)
 
@@ -48,7 +45,7 @@ class StagedRollout:
         snapshot: Snapshot,
         _bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """Return both fields with the clusters of which neither says anything; else none."""
+        """Return both fields with the new clusters, if any."""
         state = info.rollout
         if state is None:
             return {}

@@ -1,7 +1,7 @@
-"""The ControllerRevisions of a Workload: written before a status names them, and removed after.
+"""The ControllerRevisions of a Workload: stored before a status names them, pruned after.
 
-An old revision can be rendered only from its ControllerRevision, as the spec is another one by
-then. So that of the present revision is stored as soon as it is seen.
+An old revision can only be rendered from its ControllerRevision, so the current one is stored as
+soon as it is seen.
 """
 
 from __future__ import annotations
@@ -32,33 +32,29 @@ GRANT = "get, list, create and delete on controllerrevisions of the group apps"
 
 @dataclass(frozen=True, slots=True)
 class PresentRevision:
-    """The revision of a Workload's spec at one generation, and why it is not stored, if so."""
+    """The revision of a spec at one generation. `fault` is why it is not stored."""
 
     uid: str
     generation: int
     revision: str = ""
     fault: str = ""
     kept: frozenset[str] = frozenset()
-    """The names of the ControllerRevisions that there were before."""
+    """The ControllerRevisions that existed before."""
 
     def of(self, meta: Meta) -> bool:
-        """Whether it is that of the Workload as it is now."""
         return (self.uid, self.generation) == (meta.uid, meta.generation)
 
 
 class RevisionHistory:
-    """Reads and writes ControllerRevisions. `check` raises LeaseLost.
-
-    All methods raise TransportError where trying again may help.
-    """
+    """`check` raises LeaseLost. All methods raise TransportError if a retry may help."""
 
     def __init__(self, client: Verbs, *, check: Callable[[], float | None]) -> None:
         self._client = client
         self._check = check
 
     async def store(self, workload: Workload) -> PresentRevision:
-        """Return the revision of the spec, once it is stored."""
-        # The informer drops the template, so the spec is read once for each generation.
+        """Return the revision of the spec once it is stored."""
+        # The informer drops the template, so the spec is read once per generation.
         meta = workload.metadata
         raw = await self._client.get(WORKLOADS, meta.name, namespace=meta.namespace)
         given = msgspec.convert(raw["metadata"], Meta)
@@ -81,7 +77,7 @@ class RevisionHistory:
         data: Mapping[str, Any],
         kept: Mapping[str, Mapping[str, Any]],
     ) -> str:
-        """Write the ControllerRevision unless it is there; return why it cannot be, or nothing."""
+        """Return why the ControllerRevision cannot be created, or empty."""
         name = revision_name(meta.name, revision)
         if (found := kept.get(name)) is not None:
             return _difference(found, revision)
@@ -99,15 +95,15 @@ class RevisionHistory:
         return ""
 
     async def _taken(self, meta: Meta, name: str, revision: str) -> str | None:
-        """Return what is wrong with what has the name; None where it was removed."""
+        """Return the fault of the object with that name; None if it was deleted."""
         with suppress(NotFound):
             found = await self._get(meta, name)
             owners = _owners(found, meta)
-            if meta.uid in owners:  # another instance was faster, or somebody edited its label
+            if meta.uid in owners:  # another instance was faster, or its label was edited
                 return _difference(found, revision)
             if not owners:
                 return f"the ControllerRevision {name} belongs to something else: delete it"
-            # The garbage collector will delete it, maybe after it was taken for ours.
+            # The garbage collector will delete it, perhaps after it was taken for ours.
             self._check()
             uid = found["metadata"]["uid"]
             where = {"namespace": meta.namespace, "uid": uid}
@@ -115,7 +111,7 @@ class RevisionHistory:
         return None
 
     async def unusable(self, workload: Workload, revision: str) -> str:
-        """Return why a revision cannot be brought back; empty where it can."""
+        """Return why a revision cannot be restored, or empty."""
         name = revision_name(workload.metadata.name, revision)
         try:
             return _difference(await self._get(workload.metadata, name), revision)
@@ -125,10 +121,10 @@ class RevisionHistory:
             return refusal(e)
 
     async def prune(self, meta: Meta) -> None:
-        """Delete the ControllerRevisions of a Workload that nothing names."""
+        """Delete the ControllerRevisions that nothing names."""
         kept = await self._kept(meta)
-        # Read after the list: whatever another instance, with a newer view than ours, has stored by
-        # then is of a revision that the spec or the status has now.
+        # Read after the list: anything stored by another instance with a newer view then belongs to
+        # a revision in the spec or the status.
         with suppress(NotFound):
             raw = await self._client.get(WORKLOADS, meta.name, namespace=meta.namespace)
             for name in kept.keys() - _needed(raw):
@@ -150,7 +146,6 @@ class RevisionHistory:
 
 
 def _needed(raw: Mapping[str, Any]) -> set[str]:
-    """Return the names of the ControllerRevisions that a Workload may need."""
     spec, status = raw["spec"], raw.get("status") or {}
     if not spec.get("rollout"):
         return set()
@@ -161,7 +156,7 @@ def _needed(raw: Mapping[str, Any]) -> set[str]:
 
 
 def refusal(error: TransportError) -> str:
-    """Return what to do where the hub keeps no ControllerRevision for us."""
+    """Return the remedy for a hub that stores no ControllerRevision."""
     if isinstance(error, Forbidden):
         return f"the controller may not use ControllerRevisions: grant it {GRANT} ({error})"
     return f"the hub stores no ControllerRevision of it: {error}"
@@ -177,7 +172,7 @@ def _difference(found: Mapping[str, Any], revision: str) -> str:
 
 
 def _owners(found: Mapping[str, Any], meta: Meta) -> set[str]:
-    """Return the UIDs of the Workloads of that name, of now or earlier, that it belongs to."""
+    """Return the UIDs of the owning Workloads of that name, present or past."""
     owners = found["metadata"].get("ownerReferences") or ()
     named = (WORKLOADS.kind, meta.name)
     return {str(o.get("uid")) for o in owners if (o.get("kind"), o.get("name")) == named}

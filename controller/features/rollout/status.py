@@ -1,4 +1,4 @@
-"""A rollout in a Workload's status: its fields as a patch, its condition, and its message."""
+"""A rollout in a Workload's status: fields as a patch, condition, and message."""
 
 from __future__ import annotations
 
@@ -23,15 +23,12 @@ _REASONS = {
 
 
 class RolledOutCondition(NamedTuple):
-    """The condition RolledOut, as far as a rollout decides it."""
-
     true: bool
     reason: RolledOutReason
     message: str
 
 
 def condition_of(step: RolloutStep, spec: Rollout) -> RolledOutCondition:
-    """Return the condition after a step."""
     phase = RolloutPhase(step.status.phase)
     reason = _REASONS.get(phase) or RolledOutReason(phase.value)
     if step.lost:
@@ -41,7 +38,6 @@ def condition_of(step: RolloutStep, spec: Rollout) -> RolledOutCondition:
 
 
 def message_of(step: RolloutStep, spec: Rollout) -> str:
-    """Return what the rollout waits for."""
     status = step.status
     new, old = short_revision(status.revision), short_revision(status.stable)
     match status.phase:
@@ -84,7 +80,6 @@ def _progress(step: RolloutStep) -> str:
 
 
 def _clusters(status: RolloutStatus) -> int:
-    """Return how many clusters the present wave has."""
     return sum(each.clusters for each in status.waves if each.name == status.wave)
 
 
@@ -114,9 +109,9 @@ _NAMES = RolloutStatus.__struct_encode_fields__
 
 
 def revisions_of(exceptions: Mapping[str, str], otherwise: str) -> list[RevisionException]:
-    """Return exceptions as status.revisions has them, of the most frequent revisions.
+    """Return exceptions as status.revisions.
 
-    Clusters of a rarer one get `otherwise`: the schema limits how many revisions there are.
+    Clusters of rare revisions get `otherwise`, because the schema bounds their number.
     """
     named: dict[str, list[str]] = {}
     for cluster, revision in sorted(exceptions.items()):
@@ -132,7 +127,7 @@ def revisions_of(exceptions: Mapping[str, str], otherwise: str) -> list[Revision
 def changes_of(
     state: RolloutState, status: RolloutStatus, exceptions: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what a merge patch of the status has to say; nothing where all of it is stored."""
+    """Return the merge patch of the status; empty if nothing changes."""
     fields: dict[str, Any] = {}
     if rollout := _changed(state.stored, status):
         fields["rollout"] = rollout
@@ -143,7 +138,7 @@ def changes_of(
 
 
 def _changed(stored: RolloutStatus | None, status: RolloutStatus) -> dict[str, Any]:
-    """Return the fields of status.rollout that differ; None takes one off."""
+    """Return the changed fields of status.rollout; None removes one."""
     if stored == status:
         return {}
     before = {} if stored is None else msgspec.to_builtins(stored)
@@ -152,6 +147,6 @@ def _changed(stored: RolloutStatus | None, status: RolloutStatus) -> dict[str, A
 
 
 def named_by(status: RolloutStatus | None, exceptions: Iterable[str]) -> frozenset[str]:
-    """Return the revisions of which a ControllerRevision is kept."""
+    """Return the revisions whose ControllerRevisions are kept."""
     known: Sequence[str] = () if status is None else (status.revision, status.stable)
     return frozenset({*known, *exceptions} - {""})
