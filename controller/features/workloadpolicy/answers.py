@@ -1,7 +1,6 @@
-"""The endpoints of policies: the replicas of each domain, their clusters, and claims of others.
+"""The endpoints of policies, with the numbers of the next decision.
 
-The numbers are those of the next decision: a decision that is being written counts, and so do
-claims of schedulers in other processes. The list is without the clusters.
+Decisions in flight and claims of other processes count.
 """
 
 from __future__ import annotations
@@ -17,12 +16,10 @@ from controller.framework.runtime.services import Book
 from controller.snapshot.snapshot import Snapshot
 
 NAMED_CLUSTERS = 100
-"""Of one policy, those with the most replicas first; `holding` is the number of all."""
+"""Clusters of a policy in an answer, most replicas first. `holding` counts all."""
 
 
 def book(counts: Tally, snapshot: Callable[[], Snapshot]) -> Book[Policy]:
-    """Return the endpoints, which answer from `counts` and the snapshot of the request's time."""
-
     def summary(policy: Policy) -> dict[str, Any]:
         return {
             "namespace": policy.key[0],

@@ -1,7 +1,7 @@
-"""A WorkloadPolicy, ready to be decided on.
+"""A WorkloadPolicy in the form of decisions.
 
-A stored object may be older than the rules of admission, or written past them, so everything is
-checked again. An invalid policy has a `fault`, and bounds no Workload.
+A stored object may have bypassed admission or be older than its rules, so everything is checked
+again. An invalid policy has a `fault` and bounds nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from machinery.types.selectors import LabelSelector
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`domains` are the values of `topology_key`, `desired` their numbers, in the list's order."""
+    """A checked policy. `domains` are values of `topology_key`, `desired` their numbers."""
 
     key: Key
     topology_key: str
@@ -40,16 +40,13 @@ class Policy:
         return self.key[1]
 
     def counts(self, info: WorkloadInfo) -> bool:
-        """Return whether the Workload's replicas count against the policy."""
         return not self.fault and info.namespace == self.key[0] and self.picks(info.unit_labels)
 
     def picks(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the policy selects pods with these labels."""
         return not self.fault and self.selector.matches(labels)
 
 
 def compile_policy(policy: WorkloadPolicy) -> Policy:
-    """Compile a stored policy; `fault` says where an invalid one is wrong."""
     key = policy.metadata.key
     spec, fault = checked_spec("WorkloadPolicy", policy.spec, WorkloadPolicySpec)
     if spec is None or fault:

@@ -1,9 +1,8 @@
-"""The status of every WorkloadPolicy: the replicas of its domains, and the claims on their quota.
+"""The status of every WorkloadPolicy: the replicas of its domains, and claims.
 
-Only a `Required` policy is claimed: a `Preferred` one may be exceeded, so nothing is lost when two
-schedulers decide at the same moment. The replicas are a sum over all placements and claims as of
-now; nothing is added to the stored numbers. Every field is kept within what the kind allows, as a
-status that the hub refuses says nothing.
+Only `Required` policies are claimed: a `Preferred` one may be exceeded, so concurrent schedulers do
+no harm. Replicas are a sum over current placements and claims. All fields are cut to the schema, or
+the hub would refuse the status.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def status_of(
     snapshot: Snapshot,
     now: datetime,
 ) -> dict[str, Any]:
-    """Return the whole status; of two claims for one Workload the later one counts."""
+    """The later of two claims for a Workload counts."""
     key, latest = policy.metadata.key, {claim.uid: claim for claim in claims}
     rules = counts.policy(key)
     fault = rules.fault if rules else ""
@@ -62,7 +61,7 @@ def status_of(
 
 
 def allocated(rules: Policy, counts: Tally, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return the policy's domains in order, with their replicas, claimed ones included."""
+    """Return the domains in order, with replicas including claimed ones."""
     held = _held(rules, counts, snapshot)
     return [
         {
@@ -75,7 +74,7 @@ def allocated(rules: Policy, counts: Tally, snapshot: Snapshot) -> list[dict[str
 
 
 def _held(rules: Policy, counts: Tally, snapshot: Snapshot) -> dict[str, int]:
-    """Return the counted replicas by domain, whether or not the policy lists it."""
+    """Return the counted replicas of all domains, listed or not."""
     held = dict[str, int]()
     column = snapshot.column(rules.topology_key)
     for cluster, replicas in counts.replicas_of(rules.key).items():
@@ -92,24 +91,22 @@ def _summary(domains: list[dict[str, Any]]) -> str:
 
 
 class PolicyController(ClaimController[WorkloadPolicy]):
-    """The policies of a hub, for one term of leadership."""
-
     def __init__(self, term: Term, *, counts: Tally, claims: ClaimIndex, handle: Handle) -> None:
         self._counts = counts
         self._handle = handle
         super().__init__(term, WORKLOAD_POLICIES, WorkloadPolicy, claims=claims)
 
     def quota_of(self, info: WorkloadInfo) -> Key | None:
-        """Return the Workload's policy, if that is Required and valid."""
+        """Return the Workload's policy if it is Required and valid."""
         key = policy_of(info)
         policy = None if key is None else self._counts.policy(key)
         return key if policy is not None and policy.required and not policy.fault else None
 
     async def prepare(self, stored: WorkloadPolicy) -> None:
-        """Fill in the default method, on a hub whose admission did not."""
+        """Fill in the default method on a hub whose admission did not."""
         meta = stored.metadata
         rules = self._counts.policy(meta.key)
-        # The hub would refuse the rest of an invalid policy, so that one is left alone.
+        # The hub would refuse the rest of an invalid policy.
         if rules is None or rules.fault or not (patch := normalised_policy({"spec": stored.spec})):
             return
         patch["metadata"] = {"resourceVersion": meta.resource_version}
@@ -120,7 +117,7 @@ class PolicyController(ClaimController[WorkloadPolicy]):
             self._stored.upsert(self._decoder.decode(answer))
         except (Conflict, NotFound):
             pass  # edited meanwhile: the informer will report it
-        except (Forbidden, Invalid) as e:  # the policy counts as Balance all the same
+        except (Forbidden, Invalid) as e:  # the policy counts as Balance without it
             LOG.warning("its method is not filled in: %s", e, extra={"object": "/".join(meta.key)})
 
     def fields(self, stored: WorkloadPolicy, claims: Sequence[HeldClaim]) -> Mapping[str, Any]:

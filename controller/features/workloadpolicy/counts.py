@@ -1,9 +1,8 @@
-"""The ledger of WorkloadPolicies: the replicas by cluster that count against each of them.
+"""The ledger of WorkloadPolicies: the replicas by cluster that count against each.
 
-A decision reads one table, whatever the number of Workloads and shares behind it. The ledger counts
-Workloads of the policy's namespace whose pod labels its selector matches, without those being
-deleted; beside them, replicas that schedulers in other processes have claimed (`set_foreign`).
-Replicas that leave a cluster count there until they have: they run, and may be its own again.
+These are Workloads of the policy's namespace whose pod labels match, except those being deleted,
+and claims of other processes (`set_foreign`). Leaving replicas count until they are gone, because
+they run and may be resumed.
 """
 
 from __future__ import annotations
@@ -19,15 +18,11 @@ from machinery.types.metadata import Key
 
 Placements: TypeAlias = Mapping[str, int]
 Told: TypeAlias = Callable[[set[Key], set[Key]], None]
-"""Called with the policies that count differently now, and with those that may let in more than
-before: new, edited, or with fewer units somewhere.
-"""
+"""Called with the changed policies, and those that may let in more."""
 
 
 @dataclass(slots=True)
 class _DomainTable:
-    """The replicas of all members of one policy by cluster, and those that others have claimed."""
-
     policy: Policy
     members: set[Key] = field(default_factory=set)
     replicas: dict[str, int] = field(default_factory=dict)
@@ -49,7 +44,7 @@ class _PolicyCount:
 
 
 class Tally:
-    """Every policy with its counts; `told` is called after each change."""
+    """Every policy with its counts. `told` is called after each change."""
 
     def __init__(self, told: Told = lambda _touched, _eased: None) -> None:
         self._told = told
@@ -59,7 +54,6 @@ class Tally:
         self._eased: set[Key] = set()
 
     def put_policy(self, policy: Policy) -> None:
-        """Add or replace a policy."""
         table = _DomainTable(policy)
         before = self._table(policy.key)
         if before is not None:
@@ -79,7 +73,7 @@ class Tally:
         self._tell()
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count a Workload with the shares of it that count; nothing of one that has none."""
+        """Count a Workload's shares, including leaving replicas."""
         shares = dict(placements)
         for cluster, leaving in info.moving.leaving.items() if placements else ():
             shares[cluster] = shares.get(cluster, 0) + leaving.replicas
@@ -99,7 +93,7 @@ class Tally:
         self._tell()
 
     def assume(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count on each cluster the most that may come to stand there."""
+        """Count on each cluster the most that may run there."""
         self.put(info, info.most(placements))
 
     def drop(self, key: Key) -> None:
@@ -112,7 +106,6 @@ class Tally:
         self._tell()
 
     def overlay(self, placed: PlacementsByWorkload) -> Tally:
-        """Return the counts with these Workloads placed so."""
         return _PolicyOverlay(self, placed)
 
     def policy(self, key: Key) -> Policy | None:
@@ -123,7 +116,6 @@ class Tally:
         return (table.policy for tables in self._tables.values() for table in tables.values())
 
     def claimed(self, key: Key) -> dict[str, int]:
-        """Return the replicas that others have claimed of a policy, by cluster."""
         table, found = self._table(key), dict[str, int]()
         for part in table.foreign.values() if table else ():
             for cluster, n in part.items():
@@ -135,7 +127,7 @@ class Tally:
         return len(table.members) if table else 0
 
     def replicas_of(self, key: Key, *, but: Collection[Key] = ()) -> Placements:
-        """Return the counted replicas of a policy by cluster, without those of some Workloads."""
+        """Return the replicas by cluster, except those of `but`."""
         table = self._table(key)
         if table is None:
             return {}
@@ -151,7 +143,7 @@ class Tally:
         return replicas
 
     def set_foreign(self, key: Key, foreign: Mapping[Key, Placements]) -> bool:
-        """Replace the claims of others on a policy; return whether they changed."""
+        """Replace the foreign claims of a policy. Return whether they changed."""
         table = self._table(key)
         if table is None or table.foreign == foreign:
             return False
@@ -164,12 +156,12 @@ class Tally:
         return True
 
     def touch_all(self) -> None:
-        """Report all policies as changed, as clusters may belong to other domains now."""
+        """Report all policies as changed, because domains of clusters may have changed."""
         self._touched |= {key for tables in self._tables.values() for key in tables}
         self._tell()
 
     def _tell(self) -> None:
-        """Report changes. Called at the end of each, when the counts are consistent again."""
+        """Report changes. Called last, when the counts are consistent."""
         touched, self._touched = self._touched, set()
         eased, self._eased = self._eased, set()
         if touched or eased:
@@ -194,7 +186,7 @@ class Tally:
 
 
 class _PolicyOverlay(Tally):
-    """A few Workloads placed otherwise, over counts that are not touched."""
+    """Other placements of a few Workloads over unchanged counts."""
 
     def __init__(self, base: Tally, placed: PlacementsByWorkload) -> None:
         super().__init__()
@@ -202,14 +194,12 @@ class _PolicyOverlay(Tally):
         self._placed = dict(placed)
 
     def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Place one more Workload so, or one otherwise."""
         self._placed[info.key] = (info, placements)
 
     def policy(self, key: Key) -> Policy | None:
         return self._base.policy(key)
 
     def replicas_of(self, key: Key, *, but: Collection[Key] = ()) -> Placements:
-        """Return the base's replicas, with the overlay's Workloads placed as they are here."""
         rules = self._base.policy(key)
         found = dict(self._base.replicas_of(key, but={*self._placed, *but}))
         for of, (info, placements) in self._placed.items():

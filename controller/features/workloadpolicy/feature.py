@@ -1,7 +1,7 @@
-"""WorkloadPolicy as a feature: what the process watches, counts and runs for it.
+"""WorkloadPolicy as a feature.
 
-Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
-the policies' statuses and claims quota.
+Every instance counts, so a standby can take over at once. Only the leader writes statuses and
+claims.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from machinery.types.metadata import Key
 
 
 class WorkloadPolicies(ClaimedKind):
-    """The one instance of the feature in a process."""
-
     defaults = (
         Enabled("preFilter", NAME),
         Enabled("filter", NAME, before="ClusterResources"),
@@ -47,7 +45,6 @@ class WorkloadPolicies(ClaimedKind):
         self.watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed)
 
     def attach(self, handle: Handle) -> None:
-        """Claim under the name of the process, for the plugins of its profiles."""
         super().attach(handle)
         for plugin in self.enabled(Plugin):
             plugin.claims = self
@@ -66,12 +63,12 @@ class WorkloadPolicies(ClaimedKind):
         self._look(new.metadata, new.status.claims)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's event: a cluster may be in another domain than before."""
+        """A changed cluster may belong to another domain."""
         if new is not None and (old is None or old.labels != new.labels):
             self.counts.touch_all()
 
     def _counted(self, touched: set[Key], eased: set[Key]) -> None:
-        """Update statuses and requeue Workloads after a change of the counts."""
+        """Update statuses and requeue Workloads."""
         self._claims.recount(*self._claims.claimed(touched))
         self.controller.touched(touched)
         for key in touched | eased:

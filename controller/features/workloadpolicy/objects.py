@@ -1,4 +1,4 @@
-"""The fields of the kind WorkloadPolicy that the controller reads, as the hub stores them."""
+"""The fields of WorkloadPolicy that the controller reads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from machinery.types.metadata import Object
 class WorkloadPolicy(Object, frozen=True):
     """How many replicas go to each domain of a topology.
 
-    The spec stays as it is stored: an older schema may have let in a value of any type, and a
-    policy that cannot be decoded would be as good as deleted.
-    `controller.features.workloadpolicy.compiled` checks it.
+    The spec is not decoded: an older schema admitted values of any type, and an undecodable policy
+    would look deleted. `controller.features.workloadpolicy.compiled` checks it.
     """
 
     spec: Any = msgspec.field(default_factory=dict)

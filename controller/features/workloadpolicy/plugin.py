@@ -1,11 +1,9 @@
-"""WorkloadPolicy: a number of replicas for each domain, shared by all counted Workloads.
+"""WorkloadPolicy: a number of replicas per domain, shared by all counted Workloads.
 
-PreFilter binds the policy and copies its counts; Filter refuses clusters beyond a Required policy's
-numbers; Score is the policy's score of each domain; the policy's order in which replicas go to
-domains precedes any other score (`controller.planner.replicacycle`). Each point can be switched
-off by itself: without PreFilter the policy has no effect, without Filter the numbers bind no
-Workload, without Score the replicas stay within them but follow the other plugins' ranking. An
-edited policy moves nothing that is placed.
+PreFilter binds the policy and copies its counts, Filter refuses clusters at a Required policy's
+numbers, and the order of domains precedes other scores (`controller.planner.replicacycle`). Each
+point can be disabled: without PreFilter the policy has no effect, without Filter its numbers do not
+bind, without Score the other plugins rank within them. Editing a policy moves nothing.
 """
 
 from __future__ import annotations
@@ -54,20 +52,19 @@ _NAME_LIMIT = 253
 _VIEW = "WorkloadPolicy/view"
 _NO_DOMAIN = "NoDomain"
 NAMED_DOMAINS = 20
-"""Domains that a message names; the others are in the policy's status."""
+"""Domains that a message names."""
 
 _OWN_RULES = (NamedCluster(), ClusterSelector(), ClusterAffinityPlugin())
-"""A cluster that the Workload itself excludes is neither chosen nor counted, where its profile has
-the rule."""
+"""Clusters that these exclude do not count, if the profile has the rule."""
 
 
 def policy_of(info: WorkloadInfo) -> Key | None:
-    """Return the one policy that bounds its shares; None for kinds without replicas."""
+    """Return None for kinds without replicas, or several policies."""
     return (info.namespace, info.bindings[0]) if info.bound and len(info.bindings) == 1 else None
 
 
 def _about(info: WorkloadInfo) -> Key:
-    """Return the policy that matters to the Workload; of several that are named none does."""
+    """Return the policy whose events matter; none if the Workload names several."""
     return policy_of(info) or (info.namespace, "")
 
 
@@ -75,7 +72,7 @@ _EVENTS = (
     on(KIND, Action.every(), about=_about),
     on(
         MEMBER_CLUSTER,
-        # These also change which clusters the Workload's own rules exclude from the counts.
+        # These change which clusters the Workload's own rules exclude from the counts.
         Action.ADDED | Action.DELETED | Action.LABELS | Action.SPEC | Action.VERSION,
     ),
 )
@@ -83,10 +80,7 @@ _EVENTS = (
 
 @dataclass(slots=True)
 class PolicyState:
-    """The policy as one pass sees it: an edit of the policy changes nothing of it.
-
-    `units` are the counted replicas by cluster.
-    """
+    """The policy as one pass sees it. `replicas` are the counted ones by cluster."""
 
     policy: Policy
     matches: bool
@@ -94,7 +88,7 @@ class PolicyState:
     bound: PlacementIndex
 
     def domain(self, snapshot: Snapshot) -> Ints:
-        """Return the domain of each cluster, OUTSIDE where it is in no listed one."""
+        """Return each cluster's domain, shape (n,); OUTSIDE for none listed."""
         column = snapshot.column(self.policy.topology_key)
         table = np.full(len(column.vocabulary.values), OUTSIDE, dtype=np.int64)
         for number, name in enumerate(self.policy.domains):
@@ -113,15 +107,12 @@ class PolicyState:
         return held
 
     def count(self, domain: Ints, held: Ints) -> Ints:
-        """Return the counted replicas of each listed domain."""
         listed = domain != OUTSIDE
         size = len(self.policy.domains)
         return np.bincount(domain[listed], weights=held[listed], minlength=size).astype(np.int64)
 
 
 class WorkloadPolicyPlugin(ClaimsQuota):
-    """The policy at PreFilter, Filter, Score, PostFilter, Assign, Reserve and PreBind."""
-
     name = NAME
     ignored_during_execution = True
 
@@ -130,17 +121,16 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         self.endpoints: Sequence[Route] = ()
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return changes of the policy, of its counts, and of the clusters' domains."""
         return _EVENTS
 
     def routes(self) -> Sequence[Route]:
-        """Return the endpoints; none in a plan, which serves no requests."""
+        """Return the endpoints; none in a plan."""
         return self.endpoints
 
     def pre_filter(
         self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
-        """Bind the policy, or say why that cannot be done."""
+        """Bind the policy, or return why that is impossible."""
         if not info.bound:
             return SUCCESS
         key = policy_of(info)
@@ -165,7 +155,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
     def add_share(
         self, state: CycleState, _info: WorkloadInfo, cluster: str, replicas: int
     ) -> None:
-        """Count these replicas on the cluster as well."""
         known: PolicyState | None = state.data.get(NAME)
         if known is not None:
             more = {**known.replicas, cluster: max(known.replicas.get(cluster, 0) + replicas, 0)}
@@ -179,7 +168,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
     def filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Refuse clusters at a Required policy's numbers; all, for pods that it does not select."""
+        """Refuse clusters at a Required policy's numbers, or all for unmatched pods."""
         known: PolicyState | None = state.data.get(NAME)
         if known is None:
             return NOTHING_REFUSED
@@ -214,7 +203,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return f"labels on its units that spec.labelSelector of {policy} matches"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Suggest a larger quota, where that is used up."""
         key = policy_of(shortage.workload)
         if key is None or shortage.reason is not ScheduledReason.REPLICAS_REACHED:
             return ()
@@ -225,14 +213,14 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return (Note(NoteKind.QUOTA, shortage.pending, policy, text),)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Return the clusters of domains that hold their number."""
+        """Return the clusters of domains at their number."""
         if NAME not in shortage.state.data:
             return ()
         rows = shortage.made_by(RuleKind.DOMAIN_QUOTA)
         return (Stop(NoteKind.QUOTA, rows, "at the quota of the domain"),)
 
     def where(self, shortage: Shortage, rows: Mask) -> str:
-        """Name the domains for which these clusters' shares are not larger, if any."""
+        """Name the domains that bound these clusters' shares."""
         if NAME not in shortage.state.data:
             return ""
         reasons = (each for row in np.flatnonzero(rows).tolist() for each in shortage.why(row))
@@ -252,7 +240,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
     def score(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """Return the policy's score for the next replica."""
         known: PolicyState | None = state.data.get(NAME)
         if known is None:
             return np.zeros(len(snapshot), dtype=np.int64)
@@ -262,11 +249,10 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return values
 
     def divides(self, _info: WorkloadInfo, state: CycleState) -> bool:
-        """Return whether a policy bounds the Workload, and PreFilter is not switched off."""
         return NAME in state.data
 
     def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """Add the order of the policy's domains and their numbers; inside them the rank decides."""
+        """Add the order of domains and their numbers. Rank decides within a domain."""
         known: PolicyState | None = field.state.data.get(NAME)
         if known is None:
             return problem
@@ -274,7 +260,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         if known.matches:
             held = held - np.minimum(field.present - problem.present, held)
         quota = _quota(known, field.state, known.count(domain, held))
-        # Replicas that the policy does not count lower no domain's count: they leave first.
+        # Replicas that the policy does not count leave first: they lower no domain's count.
         uncounted = (problem.present > held) | (not known.matches)
         order = DomainOrder(known.policy.domains, domain, quota, held, uncounted)
         weight = np.ones_like(problem.weight)
@@ -283,7 +269,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
     def post_filter(
         self, state: CycleState, _info: WorkloadInfo, _snapshot: Snapshot, _unplaced: Unplaced
     ) -> Status:
-        """Name the domains that are full."""
         known: PolicyState | None = state.data.get(NAME)
         order = None if state.plan is None else state.plan.order
         if known is None or order is None:
@@ -304,7 +289,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         _snapshot: Snapshot,
         _bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """Return `policyRef`: the policy that bounds the Workload, if its name is a valid one."""
         key = policy_of(info)
         named = key is not None and len(key[1]) <= _NAME_LIMIT and _NAME.fullmatch(key[1])
         return {"policyRef": {"name": key[1]} if key and named else None}
@@ -319,7 +303,7 @@ def _quota(known: PolicyState, state: CycleState, count: Ints) -> DomainQuota:
 def _view(
     known: PolicyState, state: CycleState, info: WorkloadInfo, snapshot: Snapshot
 ) -> tuple[Ints, Ints]:
-    """Return each cluster's domain and counted replicas, computed once a snapshot."""
+    """Cache each cluster's domain and counted replicas per snapshot."""
     found = state.data.get(_VIEW)
     if found is not None and found[0] is known and found[1] is info and found[2] is snapshot:
         view: tuple[Ints, Ints] = found[3]
