@@ -1,7 +1,6 @@
-"""The endpoints of quotas: the amounts that a namespace may take over all clusters, and takes.
+"""The endpoints of quotas, with the numbers of the next decision.
 
-The numbers are those of the next decision: a decision that is being written counts, and so do
-claims of other schedulers.
+Decisions in flight and claims of other processes count.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from controller.framework.runtime.services import Book
 
 
 def book(index: Callable[[], PlacementIndex]) -> Book[CompiledQuota]:
-    """Return the endpoints, which answer from the placements index at the time of the request."""
-
     def told(quota: CompiledQuota) -> dict[str, Any]:
         reserved = index().ledger(ReservationLedger)
         used = index().ledger(Usage).used(quota.key[0], reserved).amounts

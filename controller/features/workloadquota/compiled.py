@@ -1,8 +1,8 @@
-"""A WorkloadQuota, ready to be enforced, and the amounts of a replica in its terms.
+"""A WorkloadQuota in the form of decisions, and the amounts of a replica.
 
-Amounts are integers by the names of `spec.hard`: thousandths for requests.cpu, whole units of the
-rest. A stored object may be older than the rules of admission, or written past them, so everything
-is checked again. An invalid quota has a `fault`, and bounds no Workload.
+Amounts are integers by the names of `spec.hard`: thousandths for requests.cpu, units for the rest.
+A stored object may have bypassed admission or be older than its rules, so everything is checked
+again. An invalid quota has a `fault` and bounds nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PODS = "pods"
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuota:
-    """A quota; `key` has no name for the default quota of the configuration."""
+    """The key of the configuration's default quota has no name."""
 
     key: Key
     uid: str
@@ -41,12 +41,11 @@ class CompiledQuota:
 
     @property
     def order(self) -> tuple[str, Key]:
-        """Return the sort key: the oldest quota goes first."""
+        """The sort key: the oldest quota is first."""
         return self.created, self.key
 
 
 def compile_quota(stored: WorkloadQuota) -> CompiledQuota:
-    """Compile a stored quota; `fault` says where an invalid one is wrong."""
     meta = stored.metadata
     spec, fault = checked_spec("WorkloadQuota", stored.spec, WorkloadQuotaSpec)
     hard = _amounts(spec.hard) if spec and not fault else {}
@@ -54,7 +53,7 @@ def compile_quota(stored: WorkloadQuota) -> CompiledQuota:
 
 
 def default_quota(namespace: str, hard: Mapping[str, Any]) -> CompiledQuota:
-    """Return the default quota of the configuration, whose own model has checked it."""
+    """Return the default quota, which the configuration's model has checked."""
     return CompiledQuota((namespace, ""), "", "", _amounts(hard))
 
 
@@ -63,7 +62,7 @@ def _amounts(hard: Mapping[str, Any]) -> dict[str, int]:
 
 
 def resource_of(name: str) -> str:
-    """Return the resource that a name of `hard` counts; the name itself where it counts none."""
+    """Return the resource that a name in `hard` counts, or the name itself."""
     return name.removeprefix(REQUESTS)
 
 
@@ -73,7 +72,7 @@ def rendered(name: str, amount: int) -> str:
 
 
 def asked(request: Amounts) -> dict[str, int]:
-    """Return the amounts of one pod with that request, beside the pod itself."""
+    """Return the amounts of one pod, without the pod itself."""
     return {
         REQUESTS + resource: n
         for resource, n in request.items()
@@ -82,15 +81,12 @@ def asked(request: Amounts) -> dict[str, int]:
 
 
 def held(request: Amounts) -> dict[str, int]:
-    """Return the amounts of held room: a place for a pod counts as a replica."""
+    """Return the amounts of reserved room. A place for a pod counts as a replica."""
     return {UNITS: request.get(_PODS, 0), **asked(request)}
 
 
 def of_unit(info: WorkloadInfo) -> dict[str, int]:
-    """Return the amounts of one replica; none for a placeholder, whose Reservation counts them.
-
-    The most counts that any of its overrides asks for: it may go to that cluster.
-    """
+    """Return the amounts of one replica; none for a placeholder: its Reservation counts."""
     if info.scheduler_name == PLACEHOLDER_SCHEDULER and info.controller[:2] == (
         API_VERSION,
         "Reservation",
@@ -100,11 +96,11 @@ def of_unit(info: WorkloadInfo) -> dict[str, int]:
 
 
 def most_request(info: WorkloadInfo) -> Amounts:
-    """Return the request of one replica, by the template or by the override that asks for more."""
+    """Return the highest request of one replica by template and overrides."""
     request, more = info.request, info.most_request
     return {name: max(request.get(name, 0), more.get(name, 0)) for name in {**request, **more}}
 
 
 def of_cluster(info: WorkloadInfo) -> dict[str, int]:
-    """Return the amounts of the pods that its manifests make on each cluster."""
+    """Return the amounts of the manifests' pods on each cluster."""
     return held(info.alongside) if info.alongside else {}

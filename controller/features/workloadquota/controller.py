@@ -1,7 +1,7 @@
-"""The status of every WorkloadQuota: the amounts in use, and the claims on it.
+"""The status of every WorkloadQuota: the amounts in use, and claims.
 
-Schedulers of several names decide in one namespace. All of them claim from the oldest quota there,
-so that each claim is a compare-and-swap on the same object, however many quotas hold.
+All schedulers claim from the oldest quota of a namespace: each claim is a compare-and-swap on one
+object.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from machinery.types.metadata import Key
 
 
 class QuotaController(ClaimController[WorkloadQuota]):
-    """The quotas of a hub, for one term of leadership."""
-
     def __init__(self, term: Term, *, usage: Usage, claims: ClaimIndex, handle: Handle) -> None:
         self._usage = usage
         self._handle = handle
@@ -45,7 +43,7 @@ class QuotaController(ClaimController[WorkloadQuota]):
     def _status(
         self, stored: WorkloadQuota, quota: CompiledQuota, claims: Sequence[HeldClaim]
     ) -> dict[str, Any]:
-        """Return the whole status; of two claims for one Workload the later one counts."""
+        """The later of two claims for a Workload counts."""
         room = self._handle.index().ledger(ReservationLedger)
         used = self._usage.used(stored.metadata.namespace, room).amounts
         latest = {claim.uid: claim for claim in claims}
@@ -67,5 +65,5 @@ class QuotaController(ClaimController[WorkloadQuota]):
 
 
 def _laid_over(before: Mapping[str, Any], after: Mapping[str, str]) -> dict[str, Any]:
-    """Return the map for a merge patch, in which removed names are null."""
+    """Return a merge patch, with null for removed names."""
     return {**dict.fromkeys(before.keys() - after.keys()), **after}

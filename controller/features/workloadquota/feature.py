@@ -1,7 +1,7 @@
-"""WorkloadQuota as a feature: what the process watches, counts and runs for it.
+"""WorkloadQuota as a feature.
 
-Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
-the quotas' statuses and claims.
+Every instance counts, so a standby can take over at once. Only the leader writes statuses and
+claims.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from machinery.api.resources import WORKLOAD_QUOTAS, WORKLOADS
 from machinery.types.metadata import Key
 
 _NEWS = object()
-"""Stands for the namespace after a change: hints are only called with an object."""
+"""Hints are only called with an object."""
 
 
 class WorkloadQuotas(ClaimedKind):
-    """The one instance of the feature in a process."""
-
     defaults = (
         Enabled("preFilter", NAME),
         Enabled("postFilter", NAME),
@@ -44,7 +42,6 @@ class WorkloadQuotas(ClaimedKind):
         self._everywhere = False
 
     def attach(self, handle: Handle) -> None:
-        """Claim under the name of the process, for the plugins of its profiles."""
         super().attach(handle)
         for plugin in self.enabled(Plugin):
             plugin.claims = self
@@ -70,7 +67,7 @@ class WorkloadQuotas(ClaimedKind):
         self._look(new.metadata, new.status.claims)
 
     def _counted(self, namespace: str, eased: bool) -> None:
-        """Update statuses and requeue Workloads after a change in a namespace."""
+        """Update statuses and requeue Workloads."""
         quotas = [each.key for each in self.usage.quotas(namespace)]
         self.controller.touched(quotas)
         if quotas or self._everywhere:

@@ -1,9 +1,8 @@
-"""What deleted Workloads of a namespace left on their clusters, which goes on counting.
+"""Pods that deleted Workloads left on clusters, which still count.
 
-`onDelete: Orphan` and the annotation `stowage.dev/keep: Always` leave pods that nobody counts once
-their Workload is gone. So each Workload that would leave some is noted in the status of the oldest
-quota while it lives: a controller that was away when the Workload went finds the note. Who may
-write the quota says when nothing of it runs any more (`stowage.dev/released`).
+`onDelete: Orphan` and the annotation `stowage.dev/keep: Always` leave some. Each such Workload is
+noted in the status of the oldest quota while it exists, for a controller that misses its deletion.
+The quota's annotation `stowage.dev/released` releases what no longer runs.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from machinery.types.metadata import Key
 
 
 class LeftNote(NamedTuple):
-    """What one Workload leaves; `name` is empty for the sum of many that are gone."""
+    """The sum of many deleted Workloads has no `name`."""
 
     uid: str
     name: str
@@ -28,21 +27,20 @@ class LeftNote(NamedTuple):
 
 
 class LeftBehind:
-    """The notes of one namespace: those that are stored, and what happened since."""
+    """The notes of one namespace: the stored ones, and later changes."""
 
     def __init__(self) -> None:
         self._living: set[str] = set()
-        """The UIDs of all Workloads that live."""
+        """The UIDs of existing Workloads."""
         self._leaving: dict[str, LeftNote] = {}
-        """Those of them that would leave something."""
+        """Existing Workloads that would leave something."""
         self._ended: dict[str, LeftNote] = {}
-        """Workloads that went under the eyes of this process, until the stored notes say so."""
+        """Deletions that this process saw and the stored notes lack."""
         self._stored: dict[Key, dict[str, LeftNote]] = {}
         self._released: dict[Key, frozenset[str]] = {}
         self._sum: Amounts | None = None
 
     def lives(self, uid: str, name: str, leaves: Amounts) -> None:
-        """Take what a Workload would leave now."""
         if uid not in self._living:
             self._living.add(uid)
             self._ended.pop(uid, None)
@@ -52,7 +50,7 @@ class LeftBehind:
             self._leaving[uid] = LeftNote(uid, name, leaves)
 
     def ended(self, uid: str, name: str, leaves: Amounts) -> None:
-        """Take the end of a Workload; its last word replaces what was noted before."""
+        """Record the end of a Workload. Its last amounts replace the noted ones."""
         self._living.discard(uid)
         self._leaving.pop(uid, None)
         self._sum = None
@@ -60,7 +58,7 @@ class LeftBehind:
             self._ended[uid] = LeftNote(uid, name, leaves)
 
     def stored(self, quota: WorkloadQuota) -> bool:
-        """Take the notes of a stored quota, and what is released; return whether any changed."""
+        """Read the notes and releases of a quota. Return whether any changed."""
         key = quota.metadata.key
         named = quota.metadata.annotations.get(ANNOTATION_RELEASED, "").split(",")
         released = frozenset(uid.strip() for uid in named)
@@ -79,7 +77,7 @@ class LeftBehind:
         return True
 
     def drop(self, quota: Key, *, kept: bool) -> None:
-        """Forget a quota; `kept`: another one of the namespace takes over its notes."""
+        """If `kept`, another quota of the namespace takes the notes."""
         notes = self._stored.pop(quota, {})
         released = self._released.pop(quota, frozenset())
         self._sum = None
@@ -90,7 +88,7 @@ class LeftBehind:
             self._ended.clear()
 
     def amounts(self) -> Amounts:
-        """Return the sum of what was left by Workloads that are gone."""
+        """Return the sum left by deleted Workloads."""
         if self._sum is None:
             total: dict[str, int] = {}
             for note in self._gone():
@@ -99,12 +97,12 @@ class LeftBehind:
         return self._sum
 
     def told(self, quota: Key, *, all_of_it: bool) -> list[dict[str, Any]]:
-        """Return `status.left` of a quota; `all_of_it`: it is the oldest one."""
+        """Return `status.left`. `all_of_it` means that the quota is the oldest."""
         if not all_of_it:
             return [_told(each) for each in self._stored.get(quota, {}).values()]
         gone = {each.uid: each for each in self._gone()}
         if len(gone) > MOST_LEFT:
-            # What is not stored yet as it is here would be counted again beside the sum.
+            # A note that is not yet stored as it is here would count again next to the sum.
             stored = self._stored.get(quota, {})
             old = [uid for uid in stored if uid in gone and uid not in self._ended]
             total: dict[str, int] = {}
@@ -137,7 +135,7 @@ def _amounts(given: Mapping[str, Any]) -> dict[str, int]:
         try:
             found[name] = quantities.amount(resource_of(name), text)
         except ValueError:
-            continue  # no word of ours
+            continue  # an unknown name
     return found
 
 

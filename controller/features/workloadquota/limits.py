@@ -1,4 +1,4 @@
-"""How many more replicas a namespace's quotas let in, and which amount they lack. Pure."""
+"""How many more replicas quotas let in, and which amount is exhausted. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from crds.workloadquota import RESERVATIONS
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """The amount of a quota that is used up; `asks` is the request of a replica for it.
+    """The exhausted amount of a quota. `asks` is a replica's request for it.
 
-    `unknown` says that another scheduler has a claim of unknown size, so that nothing is let in.
-    `patched` says that a replica asks for more on some cluster than its template does.
+    `unknown`: a foreign claim of unknown size lets nothing in. `patched`: a replica requests more
+    on some cluster than its template.
     """
 
     quota: CompiledQuota
@@ -26,7 +26,7 @@ class Short:
     unknown: bool = False
     patched: bool = False
     along: bool = False
-    """What it asks for is a replica with the pods of its manifests."""
+    """`asks` includes the pods of the manifests."""
 
     def words(self, replicas: int = 1) -> str:
         """Return `WorkloadQuota team: requests.cpu 198 of 200 used, a unit asks for 4`."""
@@ -48,7 +48,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """The replicas that the quotas let in; None for any number. `short` is the tightest amount."""
+    """None replicas mean any number. `short` is the tightest amount."""
 
     replicas: int | None
     short: Short | None = None
@@ -58,7 +58,7 @@ ANY = Spare(None)
 
 
 def spare(quotas: Iterable[CompiledQuota], used: Used, each: Amounts) -> Spare:
-    """Return how many replicas of the amounts `each` the quotas let in beside the used amounts."""
+    """Return how many replicas of `each` the quotas let in on top of `used`."""
     least, short = None, None
     for quota in quotas:
         for name, hard in sorted(quota.hard.items()):
@@ -72,13 +72,13 @@ def spare(quotas: Iterable[CompiledQuota], used: Used, each: Amounts) -> Spare:
 
 
 def one_more(quotas: Iterable[CompiledQuota], used: Used) -> Short | None:
-    """Return the amount that keeps one more Reservation out; None where none does."""
+    """Return the amount that keeps one more Reservation out, or None."""
     found = spare(quotas, used, {RESERVATIONS: 1})
     return found.short if found.replicas == 0 else None
 
 
 def left(quotas: Iterable[CompiledQuota], used: Used) -> dict[str, int]:
-    """Return what is left of each amount, by the quota that leaves the least of it."""
+    """Return what is left of each amount, the least over the quotas."""
     found: dict[str, int] = {}
     for quota in quotas:
         for name, hard in quota.hard.items():

@@ -1,4 +1,4 @@
-"""The fields of the kind WorkloadQuota that the controller reads, as the hub stores them."""
+"""The fields of WorkloadQuota that the controller reads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from machinery.types.metadata import Object
 
 
 class WorkloadQuota(Object, frozen=True):
-    """The amounts that a namespace may take over all clusters.
+    """The amounts that a namespace may use over all clusters.
 
-    The spec stays as it is stored: a quota that cannot be decoded would be as good as deleted.
+    The spec is not decoded: an undecodable quota would look deleted.
     `controller.features.workloadquota.compiled` checks it.
     """
 

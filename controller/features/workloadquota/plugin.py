@@ -1,14 +1,13 @@
-"""WorkloadQuota: new replicas of a namespace, as far as its quotas let.
+"""WorkloadQuota: bounds the new replicas of a namespace by its quotas.
 
-PreFilter limits the replicas that the pass may place over all clusters
-(`controller.framework.room`): those that are placed, and as many as the quotas let in beside them.
-So nothing placed is taken away, a move costs nothing, and `distribution: Single` gets all of its
-replicas or none of the new ones. Replicas that go into room which a Reservation of the namespace
-holds count there already, and are let in beyond that, on the clusters where that room lies.
+PreFilter limits the replicas of the pass (`controller.framework.room`) to the placed ones plus
+those that the quotas let in. Nothing placed is removed, a move costs nothing, and `distribution:
+Single` gets all or none. Room of the namespace's Reservations counts already, so replicas in it are
+let in beyond the limit, on its clusters.
 
-Reserve and PreBind claim the decision in the status of the oldest quota, for schedulers of other
-names (`controller.claims`). The default quota of the configuration has no object: each scheduler
-enforces it by the placements that it sees.
+Reserve and PreBind claim the decision in the oldest quota's status, for schedulers of other names
+(`controller.claims`). The default quota has no object: each scheduler enforces it by the placements
+that it sees.
 """
 
 from __future__ import annotations
@@ -58,26 +57,24 @@ NAME = "WorkloadQuota"
 KIND = "WorkloadQuota"
 _REASON = ScheduledReason.QUOTA_EXCEEDED
 _USED = "Used"
-"""The code of a refusal by an amount that is used up; its args are those of `_amount_of`."""
+"""The code of a refusal by an exhausted amount, with `_amount_of` as args."""
 
 
 class WorkloadQuotaArgs(Args):
-    """`defaultQuota` of the configuration: it holds in namespaces without a WorkloadQuota."""
+    """`defaultQuota`, for namespaces without a WorkloadQuota."""
 
     default_quota: WorkloadQuotaSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The limit of a pass on all replicas, and the amount that makes it."""
+    """The limit of a pass on all replicas, and the amount behind it."""
 
     replicas: int
     short: Short
 
 
 class WorkloadQuotaPlugin(ClaimsQuota):
-    """Quotas at PreFilter, PostFilter, Reserve and PreBind."""
-
     name = NAME
 
     def __init__(self, args: WorkloadQuotaArgs, handle: Handle) -> None:
@@ -91,13 +88,12 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return bool(self._default)
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events of quotas of its namespace that may let in more, or that are edited."""
         return (on(KIND, Action.every(), self._may_help, namespace_of),)
 
     def pre_filter(
         self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
-        """Limit the replicas, or say why there can be none."""
+        """Limit the replicas, or refuse the Workload."""
         quotas = self.quotas(bound, info.namespace)
         if not quotas:
             return SUCCESS
@@ -125,7 +121,6 @@ class WorkloadQuotaPlugin(ClaimsQuota):
     def post_filter(
         self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, unplaced: Unplaced
     ) -> Status:
-        """Say which amount keeps replicas out."""
         known: Bound | None = state.data.get(NAME)
         if known is None or known.replicas >= unplaced.desired:
             return SUCCESS
@@ -138,7 +133,6 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return _more(*refusal.args)
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Suggest more of the amount that makes the limit."""
         known: Bound | None = shortage.state.data.get(NAME)
         if known is None or shortage.reason is not _REASON:
             return ()
@@ -146,7 +140,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return (Note(NoteKind.QUOTA, shortage.pending, known.short.quota.key[1], text),)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Return all clusters, as the quotas bound the replicas of all of them together."""
+        """Return all clusters, because the quotas bound their sum."""
         known: Bound | None = shortage.state.data.get(NAME)
         if known is None or shortage.reason is not _REASON:
             return ()
@@ -157,7 +151,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return book(self._handle.index).routes()
 
     def quotas(self, bound: PlacementIndex, namespace: str) -> Sequence[CompiledQuota]:
-        """Return the quotas that hold in a namespace, or else the default one."""
+        """Return the quotas of a namespace, or else the default one."""
         found = bound.ledger(Usage).quotas(namespace)
         return found or ([default_quota(namespace, self._default)] if self._default else [])
 
@@ -174,7 +168,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return spare(quotas, used, held(info.request))
 
     def _may_help(self, info: WorkloadInfo, _old: Any, _new: Any) -> bool:
-        """Return whether one more replica would be let in now; called for thousands at once."""
+        """Whether one more replica would fit now. Called for thousands at once."""
         index = self._handle.index()
         reservations, most = index.ledger(ReservationLedger), most_request(info)
         for resource, more in self._left(index, info.namespace, reservations):
@@ -189,7 +183,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
     ) -> Sequence[tuple[str, int]]:
         """Return the rest of each resource, and of replicas by an empty name; cached.
 
-        The version of the index covers the room of Reservations: it changes before Workloads are
+        The index's version covers the room of Reservations: it changes before Workloads are
         requeued.
         """
         usage = index.ledger(Usage)
@@ -209,9 +203,9 @@ class WorkloadQuotaPlugin(ClaimsQuota):
 def _with_manifests(
     info: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used, each: Amounts
 ) -> Spare:
-    """Return how many replicas are let in, each as if it went to a cluster of its own.
+    """Return how many replicas are let in, each as if on a separate cluster.
 
-    Which clusters there will be is decided later, and none of them shall come above a quota.
+    Clusters are chosen later, and no choice may exceed a quota.
     """
     along = of_cluster(info)
     if not along:
@@ -240,9 +234,9 @@ def _patched(
 def _inside(
     info: WorkloadInfo, quotas: Sequence[CompiledQuota], reservations: ReservationLedger
 ) -> dict[str, int]:
-    """Return how many more replicas go, by cluster, into room that is counted already.
+    """Return how many more replicas fit, by cluster, into reserved room.
 
-    Only where all amounts that the quotas count of a replica are reserved there.
+    All amounts that the quotas count must be reserved there.
     """
     counts = {name for quota in quotas for name in quota.hard}
     each = {name: n for name, n in of_unit(info).items() if n and name in counts}
@@ -260,17 +254,17 @@ def _inside(
 
 
 def _most(info: WorkloadInfo, inside: Mapping[str, int]) -> int:
-    """Return how many replicas go inside: those of one cluster, where all go to one."""
+    """Return how many replicas go inside; a whole Workload has one cluster."""
     return max(inside.values(), default=0) if info.whole else sum(inside.values())
 
 
 def _capped(info: WorkloadInfo, inside: Mapping[str, int], spare: int, snapshot: Snapshot) -> Ints:
-    """Return the most of each cluster: present replicas, those inside, and on one the spare.
+    """Return the most per cluster, shape (n,): present, inside, and on one the spare.
 
-    Where all replicas go to one cluster, each cluster may have the spare.
+    For a whole Workload each cluster may have the spare.
     """
     there = {name: n for name, n in inside.items() if name in snapshot.row}
-    # The spare goes to one cluster only, or several would each take all of it.
+    # Only one cluster gets the spare, or several would each take all of it.
     first = max(sorted(there), key=there.__getitem__, default="")
     column = np.full(len(snapshot), spare if info.whole else 0, dtype=np.int64)
     for name, n in there.items():
@@ -287,11 +281,10 @@ def _refused(short: Short, replicas: int) -> Status:
 
 
 def _amount_of(short: Short) -> tuple[str, str]:
-    """Return the name of the amount, and the quota that has it; empty for the default one."""
+    """Return the amount's name, and the quota's; empty for the default."""
     return short.name, short.quota.key[1]
 
 
 def _more(name: str, quota: str) -> str:
-    """Return the cure for an amount that is used up: `more of hard.requests.cpu in …`."""
     where = f"WorkloadQuota {quota}" if quota else "defaultQuota of the configuration"
     return f"more of hard.{name} in {where}"

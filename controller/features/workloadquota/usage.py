@@ -1,11 +1,8 @@
-"""The ledger of WorkloadQuotas: the amounts that each namespace takes over all clusters.
+"""The ledger of WorkloadQuotas: the amounts that each namespace uses over all clusters.
 
-The ledger keeps a sum for each namespace, share by share, so a decision reads one small table
-whatever the number of Workloads behind it. Workloads count with their template's request;
-Reservations with the room that no user inside has taken, as the users count themselves. Beside them
-stand the claims of schedulers in other processes (`set_foreign`). While the Workload of such a
-claim is unknown here, its amounts are unknown too, and nothing is let in. What deleted Workloads
-left on clusters goes on counting (`left`).
+Workloads count by their template's request, Reservations by their unused room, because their users
+count themselves. Claims of other processes (`set_foreign`) count too; while a claim's Workload is
+unknown here, nothing is let in. Leftovers of deleted Workloads still count (`left`).
 """
 
 from __future__ import annotations
@@ -31,17 +28,19 @@ from machinery.types.metadata import Key
 
 Placements: TypeAlias = Mapping[str, int]
 Told: TypeAlias = Callable[[str, bool], None]
-"""Called with a namespace that takes another amount now, and whether that may be less."""
+"""Called with a changed namespace, and whether its amounts may be lower."""
 
 
 @dataclass(frozen=True, slots=True)
 class _QuotaCount:
-    """The amounts of one replica, the number of placed ones, and how the Workload counts.
+    """What a Workload counts for.
 
-    `along` is what its manifests bring to each of its `clusters`.
-
-    `booked` Workloads are units of a Reservation; `inside` ones have shares inside Reservations.
-    `leaves` is what stays of it when it is deleted.
+    Args:
+        each: the amounts of one replica.
+        booked: it is the units of a Reservation.
+        inside: it has shares in Reservations.
+        along: what its manifests add on each of its `clusters`.
+        leaves: what stays when it is deleted.
     """
 
     uid: str
@@ -56,7 +55,7 @@ class _QuotaCount:
     @staticmethod
     def of(info: WorkloadInfo, placements: Placements) -> _QuotaCount:
         if info.left is not None and info.deleting:
-            placements = info.present  # it runs on
+            placements = info.present  # it still runs
         replicas = sum(placements.values())
         each = held(info.request) if info.booked else of_unit(info)
         clusters, inside = sum(n > 0 for n in placements.values()), bool(info.reservations)
@@ -68,17 +67,16 @@ class _QuotaCount:
         return _QuotaCount(info.uid, each, replicas, info.booked, inside, along, clusters, leaves)
 
     def total(self) -> dict[str, int]:
-        """Return the amounts for the namespace; the room of Reservations is in their ledger."""
+        """Without the room of Reservations, which is in their ledger."""
         if self.booked:
             return {RESERVATIONS: 1} if self.replicas else {}
         return self.of_shares(self.replicas, self.clusters)
 
     def of_shares(self, replicas: int, clusters: int) -> dict[str, int]:
-        """Return the amounts of so many replicas on so many clusters."""
         return summed(self.each, replicas, self.along, clusters)
 
     def falls(self, after: _QuotaCount) -> bool:
-        """Return whether the Workload may count for less than before."""
+        """Whether the Workload may count for less than before."""
         if self.replicas > after.replicas or self.clusters > after.clusters:
             return True
         parts = ((self.each, after.each), (self.along, after.along))
@@ -86,7 +84,7 @@ class _QuotaCount:
 
 
 def summed(each: Amounts, replicas: int, along: Amounts, clusters: int) -> dict[str, int]:
-    """Return `replicas` times `each` and `clusters` times `along`."""
+    """Return `replicas` times `each` plus `clusters` times `along`."""
     found = {name: n * replicas for name, n in each.items()}
     for name, n in along.items():
         found[name] = found.get(name, 0) + n * clusters
@@ -95,7 +93,7 @@ def summed(each: Amounts, replicas: int, along: Amounts, clusters: int) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The amounts that a namespace takes; `unknown` while a claimed Workload is unknown."""
+    """`unknown` while the Workload of a claim is unknown."""
 
     amounts: Amounts
     unknown: bool = False
@@ -118,12 +116,12 @@ _NOTHING = _Namespace()
 
 
 class Usage:
-    """Every quota, and the amounts that count against it; `told` is called after each change."""
+    """Every quota and the amounts against it. `told` is called after each change."""
 
     def __init__(self, told: Told = lambda _namespace, _eased: None) -> None:
         self._told = told
         self.version = 0
-        """Another one after each change of a quota, or of what is claimed of one."""
+        """Changes with each quota and each claim."""
         self._namespaces: dict[str, _Namespace] = {}
 
     def put_quota(self, quota: CompiledQuota) -> None:
@@ -144,16 +142,15 @@ class Usage:
         return self._of(key[0]).quotas.get(key)
 
     def quotas(self, namespace: str) -> list[CompiledQuota]:
-        """Return the valid quotas of a namespace, the oldest first."""
+        """Return the valid quotas of a namespace, oldest first."""
         found = self._of(namespace).quotas.values()
         return sorted((each for each in found if not each.fault), key=lambda each: each.order)
 
     def every(self) -> Iterable[CompiledQuota]:
-        """Return all quotas, in no order."""
         return (quota for each in self._namespaces.values() for quota in each.quotas.values())
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count a Workload, or a reservation as one, with the shares of it that count."""
+        """Count a Workload, or a reservation as one."""
         namespace, after = info.namespace, _QuotaCount.of(info, placements)
         own = self._own(namespace)
         before = own.counted.get(info.key)
@@ -172,11 +169,10 @@ class Usage:
         self._told(namespace, eased or (before is not None and before.falls(after)))
 
     def assume(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count the larger number of replicas, as either may come to stand."""
+        """Count the larger number of replicas: either may run."""
         self.put(info, max(placements, info.present, key=lambda shares: sum(shares.values())))
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload, or a reservation counted as one."""
         before = self._of(key[0]).counted.pop(key, None)
         if before is None:
             return
@@ -191,24 +187,23 @@ class Usage:
             own.left.ended(before.uid, name, before.leaves if own.quotas else {})
 
     def set_left(self, quota: WorkloadQuota) -> None:
-        """Take what a stored quota says of what was left, and what a person has released."""
+        """Read the leftovers and releases of a stored quota."""
         namespace = quota.metadata.namespace
         if self._own(namespace).left.stored(quota):
             self.version += 1
             self._told(namespace, True)
 
     def left(self, quota: WorkloadQuota) -> list[dict[str, Any]]:
-        """Return `status.left` of a quota: the oldest of its namespace has all of it."""
+        """Only the oldest quota of the namespace has all of it."""
         key = quota.metadata.key
         own, first = self._of(key[0]), next(iter(self.quotas(key[0])), None)
         return own.left.told(key, all_of_it=first is not None and first.key == key)
 
     def overlay(self, placed: PlacementsByWorkload) -> Usage:
-        """Return the sums with these Workloads placed so."""
         return _QuotaOverlay(self, placed)
 
     def used(self, namespace: str, room: ReservationLedger) -> Used:
-        """Return the amounts that a namespace takes; `room` is of the same pass."""
+        """Return the amounts that a namespace uses. `room` must be of the same pass."""
         own = self._of(namespace)
         amounts = dict(own.total)
         for name, n in held(room.unused_in(namespace)).items():
@@ -230,7 +225,6 @@ class Usage:
         return Used(amounts, unknown)
 
     def set_foreign(self, key: Key, foreign: Mapping[Key, Placements]) -> None:
-        """Replace the claims of others on a quota."""
         own = self._of(key[0])
         if key not in own.quotas or own.foreign.get(key, {}) == foreign:
             return
@@ -251,7 +245,7 @@ class Usage:
 
 
 class _QuotaOverlay(Usage):
-    """A few Workloads placed otherwise, over sums that are not touched."""
+    """Other placements of a few Workloads over unchanged sums."""
 
     def __init__(self, base: Usage, placed: PlacementsByWorkload) -> None:
         super().__init__()
@@ -260,7 +254,6 @@ class _QuotaOverlay(Usage):
             self.place(info, placements)
 
     def place(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Place one more Workload so, or one otherwise."""
         self.put(info, placements)
 
     def quota(self, key: Key) -> CompiledQuota | None:
@@ -270,7 +263,7 @@ class _QuotaOverlay(Usage):
         return self._base.quotas(namespace)
 
     def used(self, namespace: str, room: ReservationLedger) -> Used:
-        """Return the amounts of the base, corrected for the Workloads of the overlay."""
+        """Return the base's amounts, corrected for the overlay's Workloads."""
         base = self._base.used(namespace, room)
         amounts, hidden = dict(base.amounts), self._base._of(namespace).counted  # noqa: SLF001 - its own kind
         for key, counted in self._of(namespace).counted.items():
