@@ -1,1 +1,1 @@
-"""What leaves a cluster: by its taints, by its loss, and what comes back."""
+"""Evictions by taints and by loss of a cluster, and returns."""

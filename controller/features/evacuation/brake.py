@@ -1,4 +1,4 @@
-"""The brake: so many clusters lost at once that none of their Workloads moves. Pure."""
+"""The brake: too many clusters are lost at once for their Workloads to move. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from machinery.types.budget import amount
 
 
 class Brake(NamedTuple):
-    """What the brake is about, `clusters` or `domains`, and why nothing moves."""
+    """`scope` is `clusters` or `domains`; `text` is why nothing moves."""
 
     scope: str
     text: str
@@ -23,7 +23,7 @@ SCOPES = ("clusters", "domains")
 
 
 def brake_of(clusters: Iterable[MemberCluster], configuration: BrakeConfiguration) -> Brake | None:
-    """Return why no loss among all these clusters moves anything; None where it may."""
+    """Return the brake; None if losses may move Workloads."""
     domains, lost = {}, []
     for each in clusters:
         name = each.metadata.name
@@ -34,19 +34,16 @@ def brake_of(clusters: Iterable[MemberCluster], configuration: BrakeConfiguratio
 
 
 def most_lost(registered: int, configuration: BrakeConfiguration) -> int:
-    """Return how many of the registered clusters may be lost; one always may."""
+    """At least one of the registered clusters may be lost."""
     return max(amount(configuration.max_lost, registered, up=False), 1)
 
 
 def braked(
     lost: Collection[str], domains: Mapping[str, str], configuration: BrakeConfiguration
 ) -> Brake | None:
-    """Return why nothing moves because of a loss; None where it may.
+    """Return the brake; None if losses may move Workloads.
 
-    Args:
-        lost: the clusters that are lost.
-        domains: the value of the topology key of every registered cluster; empty without one.
-        configuration: the limits.
+    `domains` has the topology key's value of every registered cluster.
     """
     if not lost:
         return None

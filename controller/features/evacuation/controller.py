@@ -1,13 +1,12 @@
-"""Writes what leaves each cluster, and since when; the leader alone runs it.
+"""Writes which causes drive Workloads from each cluster, and since when. Leader only.
 
-The causes and their times are stored before anything leaves because of them, so that the next
-leader goes on with the same times. A cluster without a taint of effect NoExecute, and that answers,
-costs nothing.
+They are stored before anything leaves, so the next leader continues with the same times. A
+reachable cluster without a NoExecute taint costs nothing.
 
-A loss counts only as long as a propagator looks at the members: its Lease, as this process sees it
-renewed. So each doubt ends the toleration of a loss: a Lease that is not renewed, another holder,
-another term. As with the election itself no two clocks are compared, but for the beginning of a
-term with a moment that this process has written: a process that starts knows no term of before.
+A loss counts only while a propagator watches the members, which renewals of its Lease show. A late
+Lease, another holder or another term restarts the toleration of a loss. No clocks are compared,
+except the start of a term with a moment that this process wrote: a new process knows no earlier
+term.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ if TYPE_CHECKING:
 
 
 LATE_SECONDS = 3.0
-"""A leader renews every two seconds. While it is late no loss counts, as one may be due at any
-moment; once its Lease has expired, the tolerations begin anew."""
+"""A leader renews every two seconds. No loss counts while it is late; once its Lease expires,
+tolerations restart."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """The Lease at one look. `began` is when the present term began, None where nobody holds it."""
+    """`began` is the start of the term, None without a holder."""
 
     holder: str = ""
     began: datetime | None = None
@@ -68,9 +67,9 @@ NOBODY = LeaseView()
 
 
 class PropagatorLease:
-    """Looks at the Lease; `late` and `counts` are about the last look.
+    """`late` and `counts` refer to the last reading.
 
-    It is `judged` once the Lease was renewed while this process looked, or was long enough not.
+    The Lease is `judged` once a renewal was seen, or none for long enough.
     """
 
     def __init__(self, client: Verbs, *, namespace: str, clock: Clock) -> None:
@@ -80,23 +79,22 @@ class PropagatorLease:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: nobody looks for a while."""
         self._view = NOBODY
         self._renewed_at = -math.inf
-        """When this process saw the present renewal first; monotonic."""
+        """When the current renewal was first seen; monotonic."""
         self._began = math.inf
         self.judged, self.late, self._expired = False, True, True
 
     def counts(self, since: datetime) -> bool:
-        """Whether a loss that was first seen then was seen by the propagator that looks now.
+        """Whether the current propagator has watched since that moment.
 
-        A term whose Lease has expired may be over.
+        A term with an expired Lease may be over.
         """
         began = self._view.began
         return not self.judged or (began is not None and began <= since and not self._expired)
 
     async def look(self) -> bool:
-        """Read the Lease; return whether it says anything else than before."""
+        """Read the Lease. Return whether any answer changed."""
         before, now = self._says(), self._clock.monotonic()
         self._began = min(self._began, now)
         view = NOBODY
@@ -133,11 +131,11 @@ def _view(lease: Any) -> LeaseView:
 
 
 CALM_SECONDS = 1.0
-"""Between two writes of a cluster."""
+"""Seconds between two writes of a cluster."""
 LEASE_SECONDS = 1.0
-"""Between two looks at the propagator's Lease, while a cluster does not answer."""
+"""Seconds between two readings of the Lease while a cluster is unreachable."""
 WAKE_SECONDS = 0.2
-"""Between two rounds of Workloads that wait for the moves of others."""
+"""Seconds between two rounds of Workloads that wait for other moves."""
 BRAKE = metrics.gauge(
     "stowage_brake",
     "1 while so many clusters are lost that nothing moves for it, by what is counted",
@@ -148,17 +146,13 @@ _EVACUATING = MemberClusterCondition.EVACUATING.value
 
 
 class _News(NamedTuple):
-    """What a draft carries."""
-
     woken: bool = False
-    """Workloads may leave or return from now on."""
+    """Workloads may leave or return."""
     judged: bool = False
     """It is known whether the cluster is lost."""
 
 
 class EvacuationController(StatusWriter[MemberCluster]):
-    """The evacuations of a fleet, for one term of leadership."""
-
     action = "Evacuating"
 
     def __init__(
@@ -185,7 +179,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
         self._judged: set[Key] = set()
 
     def resync(self, stored: MemberCluster) -> None:
-        """Queue a cluster when the term begins, and the Workloads that leave it."""
+        """At the start of a term, queue a cluster and the Workloads that leave it."""
         if _concerns(stored):
             self.add(stored.metadata.key)
             self._look(stored.metadata.name)
@@ -196,7 +190,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
             self.add(stored.metadata.key)
 
     def away_changed(self, name: str) -> None:
-        """Look at a cluster that went away, or is back: it counts for the brake."""
+        """Queue a cluster that went away or returned: it counts for the brake."""
         self.loss_changed()
         if (stored := self._stored.get(("", name))) is not None:
             self.cluster_changed(stored)
@@ -204,14 +198,13 @@ class EvacuationController(StatusWriter[MemberCluster]):
             self.forget(("", name))
 
     def loss_changed(self) -> None:
-        """Look at every cluster that is lost: the brake depends on all of them."""
+        """Queue every unreachable cluster: the brake depends on all of them."""
         self._braked = None
         for each in self._stored.values():
             if taints.unreachable(each):
                 self.add(each.metadata.key)
 
     def moved(self, cluster: str) -> None:
-        """Look at a cluster soon, as a Workload there has other replicas than before."""
         stored = self._stored.get(("", cluster))
         if stored is not None and _concerns(stored):
             self.add(stored.metadata.key, after=CALM_SECONDS)
@@ -223,7 +216,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
             tasks.create_task(self._wake())
 
     def freed(self) -> None:
-        """Have Workloads decided again that wait for the moves of others, a few at a time."""
+        """Requeue Workloads that wait for other moves, a few at a time."""
         self._free.set()
 
     async def _wake(self) -> None:
@@ -273,7 +266,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
         since = next((stored_time(each.since) for each in causes if each.name == not_ready), None)
         unreachable = taints.unreachable(stored)
         if unreachable and since is None and not self._lease.judged:
-            return Result(fields=None, carry=_News())  # the Lease is looked at by now
+            return Result(fields=None, carry=_News())  # the Lease has been read by then
         condition = _condition(stored)
         said = status.evacuation_of(
             stored,
@@ -292,7 +285,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
         judged = not unreachable or self._lease.judged
         if not woken and told:
             return Result(fields=None, requeue_after=wait, carry=_News(judged=judged))
-        # A controller of other scheduler names writes the same fields, as it is configured.
+        # A controller of other scheduler names writes the same fields by its own configuration.
         rest = self.rest(key, CALM_SECONDS)
         if rest > 0:
             return Result(fields=None, requeue_after=rest, carry=_News())
@@ -323,11 +316,11 @@ class EvacuationController(StatusWriter[MemberCluster]):
             self._look(key[1])
 
     def judged(self, cluster: str) -> bool:
-        """Whether this term has judged what leaves the cluster: a stored loss may be of another."""
+        """Whether this term has judged the cluster. A stored loss may be older."""
         return ("", cluster) in self._judged
 
     def _look(self, cluster: str) -> None:
-        """Have the Workloads of a cluster decided again, those of a higher priority first."""
+        """Requeue the Workloads of a cluster, highest priority first."""
 
         def turn(key: Key) -> tuple[int, Key]:
             workload = self._workloads.get(key)
@@ -342,7 +335,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
         self._standing.pop(key, None)
 
     async def _write(self, meta: Meta, status: Mapping[str, Any]) -> None:
-        """Write a status: that of a cluster that is away has no object to be stored in."""
+        """The cache keeps the status of a cluster that is away."""
         known = self._away.get(meta.name)
         if known is not None and known.metadata is meta:
             self._check()
@@ -351,7 +344,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
             await super()._write(meta, status)
 
     def _brake(self) -> str:
-        """Return why nothing moves because of a loss; judged once for each change of a cluster."""
+        """Return why losses move nothing, once per change of a cluster."""
         if self._braked is None:
             configuration = self._handle.configuration.movement.brake
             found = brake_of(self._stored.values(), configuration)
@@ -362,7 +355,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
 
 
 class _Fleet:
-    """The stored MemberClusters that are not given up, and the clusters that are away."""
+    """All MemberClusters except those given up, and clusters that are away."""
 
     def __init__(self, stored: Informer[MemberCluster], away: AwayClusters) -> None:
         self._stored = stored
@@ -383,7 +376,6 @@ class _Fleet:
 
 
 def _concerns(cluster: MemberCluster) -> bool:
-    """Whether there is anything to say of a cluster, or anything said."""
     told = _condition(cluster).get("reason")
     return bool(taints.in_force(cluster)) or cluster.evacuating or told not in (None, "None")
 

@@ -1,4 +1,4 @@
-"""Evacuation as a feature: what the process watches, counts and runs for it."""
+"""Evacuation as a feature."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from machinery.types import conditions
 
 
 class Evacuations(Feature):
-    """The one instance of the feature in a process."""
-
     controller: EvacuationController
     defaults = (
         Enabled("preFilter", NAME),
@@ -36,10 +34,7 @@ class Evacuations(Feature):
         self._waiting = Waiting()
 
     def attach(self, handle: Handle) -> None:
-        """Have the plugins of all profiles read the configuration and the judgement of the process.
-
-        Nothing is judged while no controller runs.
-        """
+        """Give the plugins the handle and `judged`, which is False without a controller."""
         super().attach(handle)
         handle.away().on_change(self._away_changed)
         for plugin in self.enabled(TaintEviction):
@@ -57,14 +52,12 @@ class Evacuations(Feature):
         )
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's event: keep the Workloads that wait, and count what stands where."""
         self._waiting.workload_changed(old, new)
         if self.leading:
             for cluster in _standing(old).items() ^ _standing(new).items():
                 self.controller.moved(cluster[0])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's event."""
         if new is not None:
             self.controller.cluster_changed(new)
         elif old is not None:
@@ -80,7 +73,7 @@ class Evacuations(Feature):
 
 
 def _standing(workload: Workload | None) -> dict[str, tuple[int, int, str]]:
-    """Return what a Workload has on each cluster, what leaves it, and how its moves fare."""
+    """Return units, leaving units and Moving's reason by cluster."""
     if workload is None:
         return {}
     present, leaving = workload.info.present, workload.info.moving.leaving

@@ -1,4 +1,4 @@
-"""The ledger of moves: how many replicas of the fleet are on their way, and how many there are."""
+"""The ledger of moves: the moving and the placed replicas of the fleet."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class _Entry:
     placed: int = 0
     moving: int = 0
     others: Collection[str] = ()
-    """Clusters without a share of it: units leave them, or may return to them."""
+    """Without a share: units leave them, or may return."""
     leaving: tuple[tuple[str, int], ...] = ()
-    """The units that still stand where they are placed no more, by what set that off."""
+    """The leaving units by cause."""
 
 
 _NOWHERE = _Entry({})
@@ -36,10 +36,7 @@ MOVING_UNITS = metrics.gauge(
 
 
 class FleetMoves:
-    """The replicas of all Workloads: those with a cluster, and those on their way to another one.
-
-    `freed` is called where fewer replicas of a Workload are on their way than before.
-    """
+    """`freed` is called when fewer replicas of a Workload are moving."""
 
     def __init__(self, freed: Callable[[], None] = lambda: None) -> None:
         self._freed = freed
@@ -49,7 +46,7 @@ class FleetMoves:
         self.moving = 0
 
     def on(self, cluster: str) -> set[Key]:
-        """Return the Workloads with replicas that stand on a cluster, or may return to it."""
+        """Return the Workloads with replicas on a cluster, or that may return."""
         return self._on.get(cluster, set())
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
@@ -90,7 +87,6 @@ class FleetMoves:
             self._freed()
 
     def _list(self, key: Key, before: _Entry, entry: _Entry) -> None:
-        """Keep the Workload at its clusters."""
         for name in (*before.placements, *before.others):
             if name not in entry.placements and name not in entry.others:
                 self._on[name].discard(key)
@@ -100,19 +96,19 @@ class FleetMoves:
             self._on.setdefault(name, set()).add(key)
 
     def overlay(self, _placed: PlacementsByWorkload) -> Self:
-        """Return itself: Workloads that are decided together do not move for each other."""
+        """Members of a group do not move for each other."""
         return self
 
 
 def on_their_way(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
     """Return the replicas that a move has placed and that are not ready.
 
-    Those of a decision whose write is not seen yet count as soon as it is assumed.
+    Those of an assumed decision count.
     """
     state = info.moving
     found = 0
     if state.leaving:
-        # What was placed on a cluster that is lost since is not on its way there any more.
+        # Replicas on a cluster that is lost since are no longer moving there.
         missing = lacking(info.present, state.ready)
         waits = sum(n for name, n in missing.items() if name not in state.away)
         found = min(waits, sum(each.replicas for each in state.leaving.values()))

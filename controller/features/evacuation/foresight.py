@@ -1,6 +1,6 @@
-"""MemberClusters as the evacuation controller would write them at a moment, for a simulation. Pure.
+"""MemberClusters as the evacuation controller would write them, for a simulation. Pure.
 
-A dry run has no controller that notes when a taint was first seen; here that is the moment itself.
+Taints count from the given moment, because a dry run has not seen them before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ _EVACUATING = MemberClusterCondition.EVACUATING.value
 def evacuated(
     clusters: Collection[MemberCluster], configuration: MovementConfiguration, now: datetime
 ) -> list[MemberCluster]:
-    """Return these clusters, all that there are, with what leaves each of them noted."""
     found = brake_of(clusters, configuration.brake)
     brake = "" if found is None else found.text
     return [
@@ -54,7 +53,6 @@ def _noted(
 
 
 def drained(cluster: MemberCluster) -> MemberCluster:
-    """Return the cluster with what `stowage drain` writes."""
     drain = Taint(TAINT_DRAIN, taints.NO_EXECUTE)
     others = [each for each in cluster.spec.taints if each.key != TAINT_DRAIN]
     spec = msgspec.structs.replace(cluster.spec, unschedulable=True, taints=[*others, drain])
@@ -62,7 +60,6 @@ def drained(cluster: MemberCluster) -> MemberCluster:
 
 
 def lost(cluster: MemberCluster) -> MemberCluster:
-    """Return the cluster as the propagator shows one that does not answer."""
     return _with(cluster, Condition(_READY, "False", ReadyReason.UNREACHABLE.value))
 
 

@@ -1,18 +1,14 @@
-"""TaintEviction and NodeRoom: what must leave a cluster because of the cluster.
+"""TaintEviction and NodeRoom: evictions because of the cluster.
 
-TaintEviction: a cluster is left because of a taint of effect NoExecute, or of its loss. Kubernetes'
-taint-eviction-controller does the same with nodes. What is known of a taint stands in
-status.evacuation of the MemberCluster: a taint that is not there yet has no effect, so that the
-time of a toleration counts from one moment for every reader.
+TaintEviction evicts for a NoExecute taint or a loss, as Kubernetes' taint-eviction-controller does
+on nodes. Only causes in status.evacuation of the MemberCluster have an effect, so every reader
+counts a toleration from the same moment.
 
-NodeRoom: a share whose cluster has no node that could ever run one of its replicas. Room is what is
-free now; a node that is full today has room tomorrow. A replica that was edited beyond every node
-of its cluster never gets one there, while its old pods run on, or after these are gone. Its share
-stays until pods have waited for a node for `PATIENCE_SECONDS`. Then a Workload that is whole moves
-to a cluster with room, as from a tainted one. Shares of a divided one follow from what clusters
-were seen to run (`controller.model.observedlimits`). How large a node is, is not known: it has what
-the largest one has free, or what the nodes offer on average, whichever is more. That may be too
-little where nodes differ, so that nothing moves before pods were seen to wait.
+NodeRoom evicts a share that no node of its cluster could ever run; a full node may have room later.
+Pods must have waited for a node for `PATIENCE_SECONDS`; then a whole Workload moves. Shares of a
+divided one follow from what clusters ran (`controller.model.observedlimits`). The size of a node is
+taken as the most free on one, or the average allocatable if greater. That may be too little for
+unequal nodes, so nothing moves before pods were seen to wait.
 """
 
 from __future__ import annotations
@@ -58,19 +54,16 @@ _DWELLS = "Dwells"
 
 
 class TaintEviction:
-    """Evictions of present shares, and a filter of clusters that were lost a short while ago."""
-
     name = NAME
     ignored_during_execution = True
 
     def __init__(self, _args: NoArgs, handle: Handle) -> None:
         self.handle = handle
-        """That of the process, once the feature is attached."""
+        """That of the process once the feature is attached."""
         self.judged: Callable[[str], bool] = lambda _cluster: True
-        """Whether this term has judged if a cluster is lost; a dry run believes what is stored."""
+        """Whether this term has judged the cluster. A dry run trusts the stored status."""
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events that could give a replica that must leave another place."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.READY | Action.TAINTS),)
 
     def pre_filter(
@@ -88,7 +81,7 @@ class TaintEviction:
     def filter(
         self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Refuse clusters that are back for a short while only, where another one fits."""
+        """Refuse recently lost clusters if another one fits."""
         if NAME not in state.tentative:
             return NOTHING_REFUSED
         return FilterMask([(_dwelling(snapshot), "was lost a short while ago", _DWELLS)])
@@ -101,7 +94,6 @@ class TaintEviction:
     def deschedule(
         self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
     ) -> Descheduling:
-        """Return what must leave tainted and lost clusters, and what may come back."""
         displaced = info.moving.displaced
         if not (displaced or info.moving.rebalance_due or snapshot.evacuating.any()):
             return _NONE
@@ -120,13 +112,13 @@ class TaintEviction:
         return Descheduling(evictions, returns, self._budget(bound.ledger(FleetMoves)))
 
     def evicts(self, info: WorkloadInfo, cluster: MemberCluster) -> bool:
-        """Whether a taint in force drives the Workload from the cluster, be it later."""
+        """Whether a taint in force evicts the Workload, now or later."""
         return any(
             self._tolerated(taint, info) is not None for taint in taints.in_force(cluster).values()
         )
 
     def _tolerated(self, taint: Taint, info: WorkloadInfo) -> timedelta | None:
-        """Return for how long the Workload stays; None for ever."""
+        """Return how long the Workload tolerates the taint; None for ever."""
         default: int | None = 0
         if taint == taints.NOT_READY:
             seconds = self.handle.configuration.movement.not_ready_toleration_seconds
@@ -134,12 +126,12 @@ class TaintEviction:
         return taints.tolerated(taint, info.tolerations, default)
 
     def _eviction(self, info: WorkloadInfo, cluster: MemberCluster) -> Eviction | None:
-        """Return the first eviction that is due, by any of the taints; None where all are borne."""
+        """Return the first eviction by any taint; None if all are tolerated."""
         lost, found = not cluster.ready, list[Eviction]()
         fenced = any(t.key == TAINT_OUT_OF_SERVICE for t, _, _ in taints.noted(cluster))
         for taint, cause, since in taints.noted(cluster):
             tolerated = self._tolerated(taint, info)
-            # A person's word that nothing runs there needs no more time to pass.
+            # The operator's taint out-of-service needs no further delay.
             if tolerated is None or (fenced and taint == taints.NOT_READY):
                 continue
             why, due = taints.cause_of(taint), since + tolerated
@@ -168,7 +160,7 @@ class TaintEviction:
 
 
 def _fencing(cluster: MemberCluster) -> str:
-    """Return why it is not known what runs on a cluster, and what a person does about it."""
+    """Return why it is unknown what runs there, and the remedy."""
     name = cluster.metadata.name
     unjoin = f"run `stowage unjoin {name} --force`"
     if cluster.away:
@@ -188,9 +180,9 @@ def _order(eviction: Eviction) -> tuple[bool, float]:
 
 
 def _held(cluster: MemberCluster) -> tuple[str, str] | None:
-    """Return why a loss moves nothing now, as a reason of Moving and in words; None where it does.
+    """Return why a loss moves nothing now, as Moving's reason and text; None if it does.
 
-    Blindness is no reason that a Workload tells: it is over soon, or the cluster tells of it.
+    BLIND is not reported on Workloads: it ends soon, or the cluster reports it.
     """
     said = cluster.condition(MemberClusterCondition.EVACUATING.value)
     if said is None or said.reason not in _HELD:
@@ -205,14 +197,11 @@ _HELD = {
 
 
 def _takes_back(cluster: MemberCluster) -> bool:
-    """Whether a cluster takes replicas again that left it."""
     usable = cluster.ready and not cluster.metadata.deleting and not cluster.spec.unschedulable
     return usable and not cluster.evacuating and not taints.in_force(cluster)
 
 
 def _dwelling(snapshot: Snapshot) -> Mask:
-    """Return the clusters that were lost a short while ago."""
-
     def dwells() -> Mask:
         mask = snapshot.evacuating.copy()
         for row in np.flatnonzero(mask).tolist():
@@ -224,21 +213,19 @@ def _dwelling(snapshot: Snapshot) -> Mask:
 
 
 PATIENCE_SECONDS = 60
-"""As `controller.plugins.divided`: a cluster that scales its own nodes needs a while."""
+"""As in `controller.plugins.divided`: autoscaling takes time."""
 
 
 class NodeRoom:
-    """Evictions of shares that no node of their cluster can run."""
-
     name = "NodeRoom"
 
     def deschedule(
         self, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex, _now: datetime
     ) -> Descheduling:
-        """Return the shares that cannot run where they are, due once pods have waited for long."""
+        """Evictions are due once pods have waited for long."""
         edited = info.decided[-1] != info.shape
         if not (edited or info.waits) or info.overridden is not None or not info.counted:
-            return _NONE  # what overrides make of a replica is not known before PreFilter
+            return _NONE  # the overridden replica is unknown before PreFilter
         at = info.present if edited else info.waits
         shares = {c: snapshot.row[c] for c in at if info.present.get(c) and c in snapshot.row}
         if not shares:
@@ -260,7 +247,7 @@ class NodeRoom:
 
 
 def _unfit(info: WorkloadInfo, snapshot: Snapshot) -> tuple[Mask, dict[str, Mask]]:
-    """Return the clusters without a node that lets the pods in, and those that lack a resource."""
+    """Return the clusters without an admitting node, and by resource those that lack it."""
     groups, size = snapshot.groups, len(snapshot)
     nodes = sums(groups.cluster, groups.count, size)
     known = snapshot.ready & ~snapshot.virtual & (nodes > 0)

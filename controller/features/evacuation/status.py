@@ -1,4 +1,4 @@
-"""MemberCluster.status.evacuation and the condition Evacuating: from facts to words. Pure."""
+"""MemberCluster.status.evacuation and the condition Evacuating. Pure."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from machinery.clock import stored_time, timestamp
 from machinery.types.api import BlockedWorkload, Evacuation, EvacuationCause
 
 LONGEST_DWELL = 7200
-"""Seconds: each loss doubles the dwell of a cluster, up to this."""
+"""Seconds. Each loss doubles the dwell of a cluster up to this."""
 _NOT_READY = taints.NOT_READY.text
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What must leave a cluster: the units that are there, their Workloads, and what holds some."""
+    """The units that must leave a cluster."""
 
     units: int = 0
     workloads: int = 0
     stay: int = 0
-    """Units of Workloads that tolerate all of it."""
+    """Units of Workloads that tolerate all causes."""
     blocked: Sequence[BlockedWorkload] = ()
 
 
@@ -39,7 +39,7 @@ NOTHING = Standing()
 
 @dataclass(frozen=True, slots=True)
 class EvacuationStatus:
-    """The evacuation and the condition of a cluster; `look` is when either may change by itself."""
+    """`look` is when time alone may change the status."""
 
     evacuation: Evacuation | None
     reason: EvacuatingReason
@@ -80,10 +80,10 @@ def evacuation_of(
         standing: what must leave it.
         configuration: the section movement.
         now: the time.
-        blind: no propagator is seen to look, so that it is not known whether the cluster is lost.
-        doubted: the one that looks is not the one that saw it lost, so that its time begins anew.
-        brake: why nothing moves because of a loss; empty where it may.
-        before: the reason that the condition has.
+        blind: no propagator is watching, so it is unknown whether the cluster is lost.
+        doubted: another propagator saw the loss, so its time restarts.
+        brake: why losses move nothing; empty if they may.
+        before: the condition's stored reason.
     """
     old = cluster.status.evacuation or Evacuation()
     causes = _causes(cluster, old, now, blind=blind, doubted=doubted)
@@ -116,7 +116,7 @@ def _causes(
     names = sorted(taints.in_force(cluster))
     if blind and _NOT_READY in names and _NOT_READY not in known:
         names.remove(_NOT_READY)
-    since = timestamp(now + _ROUNDED_UP)  # no toleration ends before its time
+    since = timestamp(now + _ROUNDED_UP)  # no toleration ends early
     return [known.get(name) or EvacuationCause(name, since) for name in names]
 
 
@@ -132,7 +132,7 @@ def _dwell(
     *,
     blind: bool,
 ) -> tuple[int, datetime | None]:
-    """Return the seconds of a dwell, and its end; a loss within one doubles the next."""
+    """Return the seconds of a dwell, and its end. A loss within one doubles the next."""
     until = stored_time(old.dwells_until) if old.dwells_until else None
     was = next((each for each in old.causes if each.name == _NOT_READY), None)
     if was is not None and lost is None and not blind and cluster.ready:
@@ -256,11 +256,11 @@ _TOLD: Mapping[EvacuatingReason, MemberClusterEventReason] = {
 
 
 def fields_of(said: EvacuationStatus) -> Mapping[str, Any]:
-    """Return the evacuation as the status has it; None where there is none."""
+    """Return the status field of the evacuation; None removes it."""
     found = said.evacuation
     if found is None:
         return {"evacuation": None}
-    # What is empty is taken off: a merge patch leaves what it does not name.
+    # Empty fields are null, because a merge patch keeps what it does not name.
     given = {**dict.fromkeys(_FIELDS), **msgspec.to_builtins(found)}
     return {"evacuation": given}
 

@@ -1,4 +1,4 @@
-"""Taints of effect NoExecute, those that a spec has and the one that stands for a loss. Pure."""
+"""NoExecute taints of a spec, and the one that stands for a loss. Pure."""
 
 from __future__ import annotations
 
@@ -29,26 +29,22 @@ def cause_of(taint: Taint) -> ChangeCause:
 
 
 def unreachable(cluster: MemberCluster) -> bool:
-    """Whether a cluster does not answer, or nobody can ask it, as it has no MemberCluster.
-
-    Any other trouble is one of ours, or of its credential.
-    """
+    """Whether the cluster is unreachable or away. Other faults do not count as a loss."""
     return not cluster.ready and (cluster.away or cluster.reason == ReadyReason.UNREACHABLE.value)
 
 
 def meant(cluster: MemberCluster) -> bool:
-    """Whether a person has taken the cluster out of use: it is not lost then, be it away."""
+    """Whether an operator took the cluster out of use: then it is not lost."""
     ours = (TAINT_DRAIN, TAINT_OUT_OF_SERVICE)
     return cluster.spec.unschedulable or any(t.key in ours for t in cluster.spec.taints)
 
 
 def lost(cluster: MemberCluster) -> bool:
-    """Whether the cluster does not answer, and nobody has taken it out of use."""
     return unreachable(cluster) and not meant(cluster)
 
 
 def in_force(cluster: MemberCluster) -> dict[str, Taint]:
-    """Return the taints of effect NoExecute by their names."""
+    """Return the NoExecute taints by name."""
     found = {t.text: t for t in cluster.spec.taints if t.effect == NO_EXECUTE}
     if unreachable(cluster):
         found[NOT_READY.text] = NOT_READY
@@ -56,7 +52,7 @@ def in_force(cluster: MemberCluster) -> dict[str, Taint]:
 
 
 def noted(cluster: MemberCluster) -> Iterator[tuple[Taint, EvacuationCause, datetime]]:
-    """Yield the taints in force that status.evacuation has, each with when it was first seen."""
+    """Yield the taints in force that status.evacuation has, and since when."""
     evacuation, taints = cluster.status.evacuation, in_force(cluster)
     for cause in evacuation.causes if evacuation is not None else ():
         taint, since = taints.get(cause.name), stored_time(cause.since)
@@ -67,12 +63,9 @@ def noted(cluster: MemberCluster) -> Iterator[tuple[Taint, EvacuationCause, date
 def tolerated(
     taint: Taint, tolerations: Sequence[Toleration], default: int | None
 ) -> timedelta | None:
-    """Return for how long a taint is tolerated; None for ever.
+    """Return how long a taint is tolerated; None for ever.
 
-    Args:
-        taint: one of effect NoExecute.
-        tolerations: those of a Workload; the first that tolerates the taint counts.
-        default: the seconds where none of them does; None for ever.
+    The first toleration that matches counts; without one, `default` seconds.
     """
     seconds = default
     for each in tolerations:

@@ -1,4 +1,4 @@
-"""The Workloads whose moves wait for those of others, and which of them is next."""
+"""The Workloads whose moves wait for others, and their turns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from machinery.types import conditions
 from machinery.types.metadata import Key
 
 AT_ONCE = 16
-"""Workloads that are decided again when some replicas of the fleet have moved."""
+"""Workloads that are requeued when other moves have ended."""
 
 
 class Waiting:
-    """By what their status says, so that the next leader knows them as well."""
+    """Read from stored statuses, so the next leader knows them too."""
 
     def __init__(self) -> None:
         self._all: dict[Key, WorkloadInfo] = {}
@@ -30,13 +30,12 @@ class Waiting:
             self._all.pop(known.metadata.key, None)
 
     def first(self, snapshot: Snapshot) -> list[Key]:
-        """Return the next few: loss before return before drain before rebalance, then priority."""
+        """Return the next few: loss, return, drain, rebalance, then by priority."""
         turn = turns(snapshot)
         return [info.key for info in nsmallest(AT_ONCE, self._all.values(), key=turn)]
 
 
 def turns(snapshot: Snapshot) -> Callable[[WorkloadInfo], tuple[int, int, Key]]:
-    """Return what sorts Workloads: loss before return before drain before rebalance."""
     ready, leaving = (
         {name for name in snapshot.names if mask[snapshot.row[name]]}
         for mask in (snapshot.ready, snapshot.evacuating)
