@@ -1,9 +1,8 @@
-"""Publishes the decisions of the Workloads that ask for it; the leader alone runs it.
+"""Publishes decisions of Workloads with spec.publish. Leader only.
 
-A turn of a Workload brings its ClusterDecision and its PlacementDecisions to what its status says,
-and then says in its condition Published where that is not so. Everything follows from stored
-objects, so a turn that comes twice, or that another process began, ends the same, and writes
-nothing where nothing differs. A Workload without spec.publish costs nothing.
+A turn updates the ClusterDecision and PlacementDecisions, then the condition Published. Everything
+follows from stored objects, so a repeated or interrupted turn ends the same and writes only
+differences. A Workload without spec.publish costs nothing.
 """
 
 from __future__ import annotations
@@ -37,15 +36,13 @@ from machinery.types import conditions
 from machinery.types.metadata import Key
 
 AGAIN_SECONDS = 60.0
-"""Between two tries of what the hub refuses."""
+"""Seconds between retries of refused writes."""
 SERVED_SECONDS = 1.0
-"""Between two looks whether the hub has the kinds by now; no request is made."""
+"""Seconds between checks whether the hub has the kinds. No request is made."""
 _PUBLISHED = WorkloadCondition.PUBLISHED.value
 
 
 class PublishingController(StatusWriter[Workload]):
-    """What the Workloads of a hub publish, for one term of leadership."""
-
     action = "Publishing"
 
     def __init__(self, term: Term, *, handle: Handle, owned: OwnedSlices) -> None:
@@ -65,7 +62,7 @@ class PublishingController(StatusWriter[Workload]):
             self.add(stored.metadata.key)
 
     def cluster_changed(self, name: str, telling: Collection[Key]) -> None:
-        """Look, little by little, at the Workloads that may tell something of a cluster."""
+        """Queue the Workloads that may publish facts of a cluster, in steps."""
         self._telling.add(name, telling)
 
     def forget(self, key: Key) -> None:
@@ -73,7 +70,7 @@ class PublishingController(StatusWriter[Workload]):
         self._obstacles.pop(key, None)
 
     async def run(self) -> None:
-        """Publish until cancelled; at first also withdraw what no Workload asks for any more."""
+        """First withdraw what no Workload asks for any more."""
         owners = (owner_of(each.metadata) for each in self._lists.values())
         for key in {*(each[0] for each in owners if each is not None), *self._owned.owners()}:
             self.add(key)
@@ -83,7 +80,7 @@ class PublishingController(StatusWriter[Workload]):
             tasks.create_task(self._telling.run())
 
     async def _await_kinds(self) -> None:
-        """Publish anew what waits for a kind, once the hub has it."""
+        """Queue all Workloads once the hub has a missing kind."""
         served = [each.objects.served for each in self._kinds]
         while True:
             await self._clock.sleep(SERVED_SECONDS)
@@ -92,7 +89,6 @@ class PublishingController(StatusWriter[Workload]):
                 self.add_all()
 
     async def prepare(self, stored: Workload) -> None:
-        """Write both kinds."""
         key = stored.metadata.key
         if stored.metadata.deleting or stored.spec.scheduler_name not in self._schedulers:
             self.forget(key)
@@ -104,16 +100,16 @@ class PublishingController(StatusWriter[Workload]):
             self._obstacles[key] = obstacle
 
     async def _publish(self, stored: Workload) -> Obstacle | None:
-        """Return what is in the way of the first kind that is not as the Workload asks."""
+        """Return the obstacle of the first kind that is not as asked."""
         for kind in self._kinds:
             if not kind.asked(stored):
                 await kind.withdraw(stored)
-        # Before the first decision there is nothing to tell: an empty list would be a decision.
+        # Before the first decision nothing is published: an empty list would be a decision.
         if not (stored.status.observed.controller or stored.standing):
             return None
         clusters = ranked(stored) if publishes(stored) else []
-        # Other tools delete what an empty list takes from them. It is one only where nothing shall
-        # run: of units that wait for a place, the last list stands.
+        # Other tools delete what an empty list takes from them. It is published only if nothing
+        # should run. While units wait for a place, the last list stays.
         if not clusters and stored.status.desired:
             return None
         asked = [kind for kind in self._kinds if kind.asked(stored)]
@@ -135,7 +131,6 @@ class PublishingController(StatusWriter[Workload]):
         )
 
     def _conditions(self, stored: Workload, obstacle: Obstacle | None) -> Mapping[str, Any]:
-        """Return the conditions where Published says something else than before."""
         listed = stored.status.conditions
         old = conditions.among(listed, _PUBLISHED)
         others = [each for each in listed if each.get("type") != _PUBLISHED]
@@ -156,7 +151,6 @@ class PublishingController(StatusWriter[Workload]):
 
 
 def publishes(workload: Workload) -> bool:
-    """Whether the Workload asks for anything beside its status."""
     asked = workload.spec.publish
     return asked is not NOWHERE and (asked.cluster_decision or asked.placement_decision)
 

@@ -1,17 +1,13 @@
-"""The objects that are published of a Workload: its ClusterDecision and its PlacementDecisions.
+"""The ClusterDecision and the PlacementDecisions of a Workload.
 
-Told are the clusters that hold units: those of the placements, and those whose units are leaving,
-as these run until their successors are ready. The first rank has the most units; of equal numbers
-the name decides, so that a list changes only where a number does. An object of somebody else is
-never touched.
+They list the clusters with units, including leaving ones, which run until their successors are
+ready. The most units have rank 1, ties by name, so a list changes only with its numbers. Objects of
+other owners are never touched. After a crash between two writes an object has the previous list, or
+is in progress for kstatus; the next turn continues.
 
-A process that dies between two writes leaves an object with the list of before, or one that kstatus
-calls in progress; the next turn, here or elsewhere, goes on from there.
-
-PlacementDecisions are slices of at most 100 clusters, as KEP-5313 has them, and no write covers all
-of them. A cluster that goes on from one slice to the next is written there before it is taken out
-of the other: a list that grows is written from its end, one that shrinks from its beginning. What
-is left over goes last.
+PlacementDecisions are slices of at most 100 clusters (KEP-5313), and no write covers all. A cluster
+that changes slices is written to the new one first: a growing list from its end, a shrinking one
+from its beginning. Surplus slices are deleted last.
 """
 
 from __future__ import annotations
@@ -49,33 +45,33 @@ T = TypeVar("T", bound=Object)
 
 
 class Obstacle(NamedTuple):
-    """Why a decision is not published as a Workload asks."""
+    """Why a decision is not published as asked."""
 
     reason: PublishedReason
     message: str
 
 
 class PublishedObjects(ObjectWriter[T]):
-    """The objects of one kind that are published, each owned by its Workload."""
+    """The published objects of one kind. Each is owned by its Workload."""
 
     def __init__(self, term: Term, resource: Resource, type_: type[T]) -> None:
         super().__init__(term, resource, type_, stored=term.informer(resource))
 
     @property
     def served(self) -> bool:
-        """Whether the hub has the kind, as far as the watch of it has seen."""
+        """Whether the watch has found the kind."""
         return self._stored.synced and not isinstance(self._stored.last_error, NotFound)
 
     def of(self, workload: Workload, key: Key) -> T | None:
-        """Return the object of that key where the Workload controls it."""
+        """Return the object if the Workload controls it."""
         found = self.get(key)
         return found if found is not None and _owned(found, workload) else None
 
     async def claim(self, workload: Workload, body: Mapping[str, Any]) -> T | Obstacle | None:
-        """Return the object that a Workload controls, made of the body where there is none.
+        """Return the object that a Workload controls, created from `body` if missing.
 
-        None where the next event of the object is awaited. An object of an earlier Workload of
-        that name, which the garbage collector has not come to yet, is deleted.
+        None if the next event of the object must be awaited. One of an earlier Workload of that
+        name is deleted ahead of the garbage collector.
         """
         namespace, name = key = (workload.metadata.namespace, body["metadata"]["name"])
         try:
@@ -83,7 +79,7 @@ class PublishedObjects(ObjectWriter[T]):
                 ours = workload.metadata.controller_ref(API_VERSION, WORKLOADS.kind)
                 metadata = {**body["metadata"], "ownerReferences": [ours]}
                 return await self.create({**body, "metadata": metadata}, namespace)
-        except Conflict:  # it was there, unseen
+        except Conflict:  # it existed, unseen
             pass
         except NotFound:
             return Obstacle(PublishedReason.NOT_SERVED, f"the hub has no {self.resource.plural}")
@@ -103,7 +99,7 @@ def _owned(found: Object, workload: Workload) -> bool:
 
 
 def refused(resource: Resource, error: TransportError) -> Obstacle | None:
-    """Return the obstacle where the hub would refuse the same write again; None for any other."""
+    """Return the obstacle if the hub would refuse a retry, or None."""
     if not (for_good(error) or isinstance(error, Forbidden)):
         return None
     return Obstacle(
@@ -121,15 +117,12 @@ _DIGEST = 10
 
 
 class RankedCluster(NamedTuple):
-    """A cluster that holds units of a Workload."""
-
     name: str
     replicas: int
     reason: str
 
 
 def ranked(workload: Workload) -> list[RankedCluster]:
-    """Return the clusters that hold units, from the first rank on."""
     units = dict(workload.standing)
     for cluster, share in workload.info.moving.leaving.items():
         units[cluster] = units.get(cluster, 0) + share.replicas
@@ -139,7 +132,7 @@ def ranked(workload: Workload) -> list[RankedCluster]:
 
 
 def _reasons(workload: Workload) -> dict[str, str]:
-    """Return the rules of the newest step of each share that is told one by one, in words."""
+    """Return the newest rules of each listed share as text."""
     found = {}
     for share in kept(workload.status).reasons:
         rules = next((step.because for step in reversed(share.steps) if step.because), ())
@@ -155,7 +148,7 @@ def items(
     *,
     with_reasons: bool = True,
 ) -> list[dict[str, str]]:
-    """Return the items of a ClusterDecision; `labels` are those of a cluster by its name."""
+    """Return the items of a ClusterDecision. `labels` returns a cluster's labels by name."""
     found = []
     for rank, each in enumerate(clusters, start=1):
         item = {"clusterName": each.name, "replicas": str(each.replicas), "rank": str(rank)}
@@ -169,12 +162,9 @@ def items(
 def slices(
     workload: Workload, clusters: Sequence[RankedCluster], profile: Callable[[str], Key]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the bodies of a Workload's PlacementDecisions; without any cluster one empty one.
+    """Yield the bodies of PlacementDecisions, one empty one without clusters.
 
-    Args:
-        workload: the Workload.
-        clusters: where it runs, by rank.
-        profile: returns namespace and name of the ClusterProfile that stands for a MemberCluster.
+    `clusters` is by rank. `profile` returns a MemberCluster's ClusterProfile.
     """
     name = workload.metadata.name
     for index, at in enumerate(range(0, max(len(clusters), 1), SLICE)):
@@ -205,7 +195,7 @@ def slice_name(workload: str, index: int) -> str:
 
 
 def label_value(name: str) -> str:
-    """Return the name of a Workload as a label's value: cut, with a digest, where it is longer."""
+    """Return a name as a label value; a long one is cut and has a digest."""
     if len(name) <= _LABEL:
         return name
     digest = hashlib.blake2b(name.encode(), digest_size=_DIGEST // 2).hexdigest()
@@ -213,12 +203,10 @@ def label_value(name: str) -> str:
 
 
 MOST_BYTES = 1_000_000
-"""Of a list as JSON: etcd takes a request of 1.5 MiB."""
+"""Bytes of a list as JSON. etcd takes requests of 1.5 MiB."""
 
 
 class ClusterDecisions:
-    """The ClusterDecisions of a hub, for one term of leadership."""
-
     def __init__(self, term: Term) -> None:
         self._clock = term.clock
         self._clusters: Informer[MemberCluster] = term.informer(MEMBER_CLUSTERS)
@@ -228,7 +216,7 @@ class ClusterDecisions:
         return workload.spec.publish.cluster_decision
 
     async def bring(self, workload: Workload, clusters: Sequence[RankedCluster]) -> Obstacle | None:
-        """Write what differs; return why the object is not as the Workload asks.
+        """Write what differs. Return the obstacle if the object is not as asked.
 
         Raises TransportError and LeaseLost.
         """
@@ -245,7 +233,7 @@ class ClusterDecisions:
         return obstacle
 
     async def withdraw(self, workload: Workload) -> None:
-        """Delete the object of a Workload that asks for none. Raises TransportError, LeaseLost."""
+        """Delete the object of a Workload that does not ask for it. Raises as `bring`."""
         found = self.objects.of(workload, workload.metadata.key)
         if found is not None:
             await self.objects.delete(found)
@@ -257,7 +245,7 @@ class ClusterDecisions:
         reason = DecisionReadyReason.PUBLISHED
         message = ""
         if listed is None:
-            # A list that is cut would pass for units that are gone: the old one does less harm.
+            # A cut list would look like units that are gone. The old one does less harm.
             listed, reason = found.status.decisions, DecisionReadyReason.TOO_LARGE
             message = f"{len(clusters)} clusters with {len(keys)} labels each fit into no object"
             obstacle = Obstacle(PublishedReason.TOO_LARGE, f"ClusterDecision: {message}")
@@ -274,7 +262,7 @@ class ClusterDecisions:
     def _fitting(
         self, clusters: Sequence[RankedCluster], keys: Sequence[str]
     ) -> list[dict[str, str]] | None:
-        """Return the items, of very many without reasons; None where these are too large too."""
+        """Return the items, without reasons if too large; None if still too large."""
         for with_reasons in (True, False):
             found = items(clusters, keys, self._labels, with_reasons=with_reasons)
             if len(msgspec.json.encode(found)) <= MOST_BYTES:
@@ -293,13 +281,13 @@ SWITCHED_OFF = Obstacle(
 
 
 class OwnedSlices:
-    """The slices that name a Workload as their controller, by its key: fed by the informer."""
+    """By the key of the Workload that controls them, fed by the informer."""
 
     def __init__(self) -> None:
         self._keys: defaultdict[Key, set[Key]] = defaultdict(set)
 
     def changed(self, old: PlacementDecision | None, new: PlacementDecision | None) -> set[Key]:
-        """Take a change in; return the keys of the Workloads that it is of."""
+        """Record a change of a slice. Return the keys of the affected Workloads."""
         touched = set()
         for found, there in ((old, False), (new, True)):
             owner = owner_of(found.metadata) if found is not None else None
@@ -320,8 +308,6 @@ class OwnedSlices:
 
 
 class PlacementDecisions:
-    """The slices of a hub, for one term of leadership."""
-
     def __init__(self, term: Term, owned: OwnedSlices) -> None:
         self.objects = PublishedObjects(term, PLACEMENT_DECISIONS, PlacementDecision)
         self._owned = owned
@@ -332,7 +318,7 @@ class PlacementDecisions:
         return workload.spec.publish.placement_decision
 
     async def bring(self, workload: Workload, clusters: Sequence[RankedCluster]) -> Obstacle | None:
-        """Write what differs; return why the slices are not as the Workload asks.
+        """Write what differs. Return the obstacle if the slices are not as asked.
 
         Raises TransportError and LeaseLost.
         """
@@ -348,11 +334,11 @@ class PlacementDecisions:
         return None
 
     async def withdraw(self, workload: Workload) -> None:
-        """Delete the slices of a Workload that asks for none. Raises TransportError, LeaseLost."""
+        """Delete the slices of a Workload that does not ask for them. Raises as `bring`."""
         await self._delete(workload, keep=0)
 
     def _profile(self, name: str) -> Key:
-        """Return the ClusterProfile that a MemberCluster was made of, else the exported one."""
+        """Return the ClusterProfile that a MemberCluster came from, else the exported one."""
         cluster = self._clusters.get(("", name))
         return (cluster and cluster.profile) or (self._namespace, name)
 

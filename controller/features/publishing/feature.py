@@ -1,4 +1,4 @@
-"""Publishing as a feature: what the process watches and runs for it."""
+"""Publishing as a feature."""
 
 from __future__ import annotations
 
@@ -20,20 +20,17 @@ from machinery.types.metadata import Key
 
 
 class Publishing(Feature):
-    """The one instance of the feature in a process."""
-
     controller: PublishingController
 
     def __init__(self) -> None:
         self._owned = OwnedSlices()
         self._naming: set[Key] = set()
-        """The Workloads that tell labels or ClusterProfiles of their clusters."""
+        """Workloads that publish labels or ClusterProfiles of their clusters."""
         self.watch(WORKLOADS, Workload, self.workload_changed)
         self.watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed)
         self.watch(CLUSTER_DECISIONS, ClusterDecision, self.decision_changed)
 
     def attach(self, handle: Handle) -> None:
-        """Watch PlacementDecisions where the configuration switches them on."""
         super().attach(handle)
         if handle.configuration.placement_decisions:
             self.watch(PLACEMENT_DECISIONS, PlacementDecision, self.slice_changed)
@@ -42,7 +39,6 @@ class Publishing(Feature):
         return PublishingController(term, handle=self.handle, owned=self._owned)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's event."""
         known = new or old
         if known is None:
             return
@@ -57,24 +53,23 @@ class Publishing(Feature):
             self.controller.add(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's event: the labels or the ClusterProfile may be told."""
+        """Workloads may publish the cluster's labels or ClusterProfile."""
         known = new or old
         if known is not None and _named(old) != _named(new):
             self.controller.cluster_changed(known.metadata.name, self._naming)
 
     def decision_changed(self, old: ClusterDecision | None, new: ClusterDecision | None) -> None:
-        """Handle an informer's event: whoever has the name, the Workload of it may wait for it."""
+        """The Workload of that name may wait for it, whatever its owner."""
         known = new or old
         if known is not None:
             self.controller.add(known.metadata.key)
 
     def slice_changed(self, old: PlacementDecision | None, new: PlacementDecision | None) -> None:
-        """Handle an informer's event."""
         for key in self._owned.changed(old, new):
             self.controller.add(key)
         known = new or old
         if known is not None:
-            # Where it is somebody else's, the Workload of whose slices this is a name may wait.
+            # If it has another owner, the Workload that needs the name may wait.
             namespace, name = known.metadata.key
             self.controller.add((namespace, name.rpartition("-")[0]))
 
@@ -84,7 +79,6 @@ def _named(cluster: MemberCluster | None) -> tuple[Any, ...] | None:
 
 
 def _read(workload: Workload | None) -> tuple[Any, ...] | None:
-    """Return what a turn reads of a Workload."""
     if workload is None:
         return None
     status = workload.status

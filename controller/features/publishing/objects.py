@@ -1,4 +1,4 @@
-"""The two kinds that are published, as the hub stores them, and whose they are."""
+"""The published kinds as the hub stores them, and their owners."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from machinery.types.metadata import Key, Meta, Object
 
 
 class ClusterDecision(Object, frozen=True):
-    """One for each Workload that asks for it, of its name."""
+    """One per Workload that asks for it, with its name."""
 
     spec: ClusterDecisionSpec = ClusterDecisionSpec()
     status: ClusterDecisionStatus = ClusterDecisionStatus()
 
 
 class PlacementDecision(Object, frozen=True):
-    """One slice of a decision; fields of another form than ours are as good as changed."""
+    """One slice. Malformed fields compare as changed."""
 
     decisions: Any = msgspec.field(default_factory=list)
     scheduler_name: Any = ""
 
 
 def owner_of(meta: Meta) -> tuple[Key, str] | None:
-    """Return the key and the UID of the Workload that controls an object; None without one."""
+    """Return the key and the UID of the controlling Workload, or None."""
     found = (o for o in meta.owner_references if o.controller and o.kind == WORKLOADS.kind)
     owner = next((o for o in found if o.api_version == API_VERSION), None)
     return None if owner is None else ((meta.namespace, owner.name), owner.uid)
