@@ -1,17 +1,15 @@
 """ClusterProfiles while this instance leads: imported as MemberClusters, and exported.
 
-`Imports` makes the MemberClusters: one for each ClusterProfile that the configuration selects and
-that none stands for, whatever its name, as `stowage rename` gives another one. `Following` keeps
-their labels, and writes the condition InventoryUnhealthy, from which the propagator stops serving a
-member. A MemberCluster is never deleted, and its spec is written once: an inventory that is edited
-sends no token to another address. What Stowage has exported is never imported.
+`Imports` creates a MemberCluster for each selected ClusterProfile that none stands for, under any
+name because `stowage rename` changes it. `Following` updates labels and the condition
+InventoryUnhealthy, on which the propagator stops serving the member. A MemberCluster is never
+deleted, and its spec is written once, so an edited inventory cannot redirect a token. Exported
+ClusterProfiles are never imported.
 
-`Exports` makes a ClusterProfile of each MemberCluster in the namespace of our processes. One there
-that names another manager is never touched. One of ours whose MemberCluster is gone is deleted, at
-the next start of a term if nobody led meanwhile.
+`Exports` writes a ClusterProfile per MemberCluster into the processes' namespace. It never touches
+another manager's, and deletes its own when the MemberCluster is gone, or when the next term starts.
 
-The informer of ClusterProfiles is the feature's own, so that no decision waits for an inventory. A
-hub without the kind is asked again now and then; once it has it, everything is looked at.
+Decisions do not wait for the feature's own informer, which retries on a hub without the kind.
 """
 
 from __future__ import annotations
@@ -57,14 +55,12 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 AGAIN_SECONDS = 60.0
-"""Seconds until an object that the hub refuses, or that is another one, is tried again."""
+"""Seconds until a refused or conflicting object is retried."""
 _WORKERS = 4
 _UNHEALTHY = MemberClusterCondition.INVENTORY_UNHEALTHY.value
 
 
 class Imports:
-    """The MemberClusters that have to be made, for one term of leadership."""
-
     def __init__(
         self,
         term: Term,
@@ -85,16 +81,15 @@ class Imports:
         self._queue.add(key)
 
     async def run(self) -> None:
-        """Make MemberClusters until cancelled."""
         try:
             await work(self._queue, self.sync, workers=_WORKERS, log=LOG)
         finally:
             self._queue.shut_down()
 
     async def sync(self, key: Key) -> float | None:
-        """Make the MemberCluster of one ClusterProfile where it lacks; return seconds to the next.
+        """Create one MemberCluster. Return seconds until a retry, or None.
 
-        Raises TransportError where trying again may help, and LeaseLost.
+        Raises LeaseLost, and TransportError if a retry may help.
         """
         profile = self._profiles.get(key)
         if profile is None or profile.metadata.deleting or profile.ours or self._standing(key):
@@ -145,9 +140,9 @@ class Imports:
 
 
 class Following(StatusWriter[MemberCluster]):
-    """What MemberClusters say of the ClusterProfiles that they stand for.
+    """Updates MemberClusters from their ClusterProfiles.
 
-    Without `profiles` nothing is followed, and what was said before is taken off.
+    Without `profiles`, earlier conditions are removed.
     """
 
     action = "Import"
@@ -163,7 +158,7 @@ class Following(StatusWriter[MemberCluster]):
         self._configuration = configuration
 
     async def prepare(self, stored: MemberCluster) -> None:
-        """Bring the labels up to date, as far as the ClusterProfile is selected."""
+        """Update the labels if the ClusterProfile is selected."""
         key = self._followed(stored)
         profile = self._profile(key) if key is not None else None
         if key is None or profile is None:
@@ -184,7 +179,7 @@ class Following(StatusWriter[MemberCluster]):
     def draft(self, stored: MemberCluster) -> Result | None:
         key, said = self._followed(stored), stored.condition(_UNHEALTHY)
         if key is not None and not (self._profiles is not None and self._profiles.trusted):
-            return None  # whether it is gone is not known now
+            return None  # whether it is gone is unknown now
         why = trouble(key, self._profile(key)) if key is not None else None
         if why is None and said is None:
             return None
@@ -205,7 +200,6 @@ class Following(StatusWriter[MemberCluster]):
         return Result(fields={"conditions": others}, anyway=True)
 
     def _followed(self, stored: MemberCluster) -> Key | None:
-        """Return the ClusterProfile that a MemberCluster follows; None where it follows none."""
         key = stored.profile
         return key if key is not None and self._configuration.covers(key[0]) else None
 
@@ -214,8 +208,6 @@ class Following(StatusWriter[MemberCluster]):
 
 
 class Exports:
-    """The ClusterProfiles of our MemberClusters, for one term of leadership."""
-
     def __init__(self, term: Term, profiles: Informer[ClusterProfile], *, export: bool) -> None:
         self._term = term
         self._profiles = profiles
@@ -226,24 +218,23 @@ class Exports:
         self._queue: WorkQueue[str] = WorkQueue(name="clusterprofileexports", clock=term.clock)
 
     def look(self, name: str) -> None:
-        """Queue a MemberCluster that changed or is gone, or whose ClusterProfile did."""
+        """Queue a MemberCluster after a change of it or of its ClusterProfile."""
         self._queue.add(name)
 
     async def run(self) -> None:
-        """Write ClusterProfiles until cancelled."""
         try:
             await work(self._queue, self.sync, workers=_WORKERS, log=LOG)
         finally:
             self._queue.shut_down()
 
     async def sync(self, name: str) -> float | None:
-        """Bring one ClusterProfile up to date; return the seconds until the next try, or None.
+        """Update one ClusterProfile. Return seconds until a retry, or None.
 
-        Raises TransportError where trying again may help, and LeaseLost.
+        Raises LeaseLost, and TransportError if a retry may help.
         """
         cluster = self._clusters.get(("", name))
         try:
-            with suppress(NotFound):  # it went meanwhile, or the hub has no such kind any more
+            with suppress(NotFound):  # deleted meanwhile, or the hub no longer has the kind
                 await self._bring(name, cluster)
         except TransportError as e:
             if not (for_good(e) or isinstance(e, Forbidden)):
@@ -294,7 +285,7 @@ class Exports:
 
 
 class ClusterProfileController:
-    """Made for one term of leadership. `configuration` is None without that section."""
+    """For one term. `configuration` is None without that section."""
 
     def __init__(self, term: Term, configuration: ClusterProfilesConfiguration | None) -> None:
         self._namespace = term.namespace
@@ -315,7 +306,6 @@ class ClusterProfileController:
         self._exports = Exports(term, self._profiles, export=configuration.export)
 
     async def run(self) -> None:
-        """Import and export until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._following.run())
@@ -328,14 +318,13 @@ class ClusterProfileController:
             self._profiles.discard()
 
     async def _begin(self) -> None:
-        """Look at every MemberCluster once it is known which ClusterProfiles there are."""
+        """Queue every MemberCluster once the ClusterProfiles are listed."""
         await self._profiles.wait_synced()
         self._following.add_all()
         for each in self._clusters.values():
             self._exports.look(each.metadata.name)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's event."""
         self._stands(old, new)
         cluster = new or old
         if cluster is None:
@@ -360,7 +349,6 @@ class ClusterProfileController:
             self._exports.look(key[1])
 
     def _stands(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Record which MemberClusters stand for which ClusterProfile."""
         for cluster, there in ((old, False), (new, True)):
             key = None if cluster is None else cluster.profile
             if cluster is None or key is None:

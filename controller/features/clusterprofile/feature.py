@@ -1,4 +1,4 @@
-"""ClusterProfiles as a feature: what the process runs for them. It has no plugin."""
+"""ClusterProfiles as a feature without a plugin."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from machinery.api.resources import MEMBER_CLUSTERS
 
 
 class ClusterProfiles(Feature):
-    """The one instance of the feature in a process."""
-
     controller: ClusterProfileController
 
     def __init__(self) -> None:
@@ -20,12 +18,11 @@ class ClusterProfiles(Feature):
     def start(self, term: Term) -> ClusterProfileController | None:
         configuration = self.handle.configuration
         section = configuration.cluster_profiles
-        # Without the section the controller of the default name takes off what was said before; a
-        # controller of other names must not, as it has a configuration of its own.
+        # Without the section the controller of the default name removes earlier conditions. A
+        # controller of other names must not, because the section may be in another configuration.
         if section is None and DEFAULT_SCHEDULER not in configuration.profiles:
             return None
         return ClusterProfileController(term, section)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's event."""
         self.controller.cluster_changed(old, new)

@@ -1,8 +1,7 @@
-"""ClusterProfile (multicluster.x-k8s.io/v1alpha1): what is read of it, and what stands for what.
+"""ClusterProfile (multicluster.x-k8s.io/v1alpha1) and its MemberCluster. Pure.
 
-Pure. Spec and status are another system's: nothing is taken for granted of their form, and what is
-of another form counts as not said. Programs of credential providers are never run: of those only
-the address and the certificates of the server are read.
+Spec and status come from another system: malformed parts count as absent. Credential providers are
+never run; only the server's address and certificates are read.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from machinery.types.metadata import Key, Object
 from machinery.types.selectors import label_value
 
 MANAGER = "stowage"
-"""spec.clusterManager.name of the ClusterProfiles that are ours."""
+"""spec.clusterManager.name of exported ClusterProfiles."""
 LABEL_MANAGER = "x-k8s.io/cluster-manager"
 HEALTHY = "ControlPlaneHealthy"
 MOST_LABELS = 64
@@ -38,7 +37,7 @@ MOST_LABELS = 64
 _LONGEST_NAME = 63
 _CERTIFICATE_BYTES = 65536
 _PROVIDERS = ("accessProviders", "credentialProviders")
-"""The fields of the status with addresses; releases before v0.1 have the second one alone."""
+"""Releases before v0.1 have only the second field."""
 
 
 class ClusterProfile(Object, frozen=True):
@@ -47,7 +46,7 @@ class ClusterProfile(Object, frozen=True):
 
     @property
     def ours(self) -> bool:
-        """Whether Stowage has exported it, be it another one."""
+        """Whether a Stowage has exported it, here or elsewhere."""
         return bool(_mapping(_mapping(self.spec).get("clusterManager")).get("name") == MANAGER)
 
     @property
@@ -63,7 +62,7 @@ class ClusterProfile(Object, frozen=True):
 
     @property
     def endpoint(self) -> dict[str, str]:
-        """The first usable address with its certificates, as MemberCluster.spec.endpoint has it."""
+        """The first usable address and its certificates, as in MemberCluster.spec.endpoint."""
         for field in _PROVIDERS:
             for provider in _mappings(_mapping(self.status).get(field)):
                 if found := _endpoint(_mapping(provider.get("cluster"))):
@@ -72,7 +71,7 @@ class ClusterProfile(Object, frozen=True):
 
     @property
     def unhealthy(self) -> str:
-        """What it says where its control plane is not healthy; else empty."""
+        """The message of an unhealthy control plane, or empty."""
         for each in _mappings(_mapping(self.status).get("conditions")):
             if each.get("type") == HEALTHY and each.get("status") == "False":
                 reason = clean(_text(each.get("reason")), WORD)
@@ -81,7 +80,7 @@ class ClusterProfile(Object, frozen=True):
 
 
 def flaw(profile: ClusterProfile) -> str:
-    """Return why no MemberCluster can stand for it; empty where one can."""
+    """Return why no MemberCluster can stand for it, or empty."""
     meta = profile.metadata
     if len(meta.name) > _LONGEST_NAME:
         return f"its name is longer than {_LONGEST_NAME} characters"
@@ -93,7 +92,7 @@ def flaw(profile: ClusterProfile) -> str:
 def membercluster(
     profile: ClusterProfile, properties: tuple[str, ...] = (), name: str = ""
 ) -> dict[str, Any]:
-    """Return a MemberCluster without credentials that stands for it."""
+    """Return a MemberCluster without credentials for the ClusterProfile."""
     meta = profile.metadata
     labels = labels_of(profile, properties)
     endpoint = profile.endpoint
@@ -115,7 +114,7 @@ def membercluster(
 
 
 def labels_of(profile: ClusterProfile, properties: tuple[str, ...]) -> dict[str, str]:
-    """Return the labels that come from it: its own, and its properties of these names."""
+    """Return its own labels, and those from these properties."""
     labels = {key: value for key, value in profile.metadata.labels.items() if not _reserved(key)}
     said = profile.properties
     named = {name: label_value(said[name]) for name in properties if name in said}
@@ -129,10 +128,10 @@ def labels_of(profile: ClusterProfile, properties: tuple[str, ...]) -> dict[str,
 def relabelled(
     cluster: MemberCluster, profile: ClusterProfile, properties: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the patch of metadata that brings its labels up to date; empty where they are.
+    """Return the patch of metadata that updates the labels, or empty.
 
-    A label that somebody else has set there stays as it is. The version is the ClusterProfile's
-    until the API server itself has said one.
+    Labels of other writers stay. The version is the ClusterProfile's until the API server reports
+    one.
     """
     have, notes = cluster.metadata.labels, cluster.metadata.annotations
     taken = set(filter(None, notes.get(ANNOTATION_PROFILE_LABELS, "").split(",")))
@@ -154,7 +153,7 @@ def relabelled(
 def trouble(
     key: Key, profile: ClusterProfile | None
 ) -> tuple[InventoryUnhealthyReason, str] | None:
-    """Return why the MemberCluster of a ClusterProfile is not to be used; None where it is."""
+    """Return why the MemberCluster must not be used, or None."""
     name = "/".join(key)
     if profile is None or profile.metadata.deleting:
         return InventoryUnhealthyReason.PROFILE_NOT_FOUND, (
@@ -180,7 +179,7 @@ def exported(cluster: MemberCluster) -> dict[str, Any]:
 
 
 def exported_status(cluster: MemberCluster) -> dict[str, Any]:
-    """Return the status of the ClusterProfile: it follows Ready, and changes no more often."""
+    """Return the status of an exported ClusterProfile. It changes only with Ready."""
     ready = cluster.condition(MemberClusterCondition.READY.value)
     since = cluster.metadata.creation_timestamp
     condition = {"type": HEALTHY, "status": "Unknown", "reason": "NotSeen", "message": ""}
