@@ -1,8 +1,8 @@
 """The delay before another attempt, and a back-off for each of many keys.
 
-The back-off of a queue holds until the key is added again, and watches do that whenever an object
-changes, by our own writes too. A back-off kept in a `KeyedBackoff` holds whatever wakes the key,
-until it is over or something else is tried. Nothing here waits: the caller does, or comes again.
+A queue drops its back-off when the key is added again, and watches add a key at each change of its
+object, including our own writes. A `KeyedBackoff` holds whatever wakes the key. It never waits:
+callers wait, or try again later.
 """
 
 from __future__ import annotations
@@ -16,26 +16,23 @@ from machinery.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
 Jitter: TypeAlias = Callable[[], float]
-"""Returns a number in [0, 1); `random.random`, or a constant in a test."""
+"""Return a number in [0, 1); `random.random`, or a constant in a test."""
 
 _DOUBLINGS = 60  # past every cap in use, and far from the overflow of a float
 
 
 def delay(failures: int, *, base: float, cap: float, jitter: Jitter) -> float:
-    """Return the seconds to wait after that many failures in a row (1 or more): at most `cap`.
+    """Return the seconds to wait after `failures` (1 or more) in a row, at most `cap`.
 
-    The delay doubles from `base`, and is jittered between half of that and the whole, so that
-    callers that failed together do not come back together.
+    The delay doubles from `base`. Jitter draws it from the upper half, which keeps callers that
+    failed together apart.
     """
     whole = min(base * 2.0 ** min(failures - 1, _DOUBLINGS), cap)
     return whole * (0.5 + jitter() / 2)
 
 
 def steady() -> float:
-    """The jitter for a pause that is checked again after another, jittered pause.
-
-    Of two pauses that began together this one is never the longer.
-    """
+    """Return 0.0: a pause with this jitter never outlasts a jittered one of the same start."""
     return 0.0
 
 
@@ -48,7 +45,7 @@ class _Failure:
 
 
 class KeyedBackoff(Generic[K]):
-    """Pauses from `base` seconds, doubling up to `cap`."""
+    """Pauses for each key, from `base` seconds, doubling up to `cap`."""
 
     def __init__(
         self, *, clock: Clock, base: float, cap: float, jitter: Jitter = random.random
@@ -60,9 +57,9 @@ class KeyedBackoff(Generic[K]):
         self._pending: dict[K, _Failure] = {}
 
     def failed(self, key: K, of: object = None, *, reason: object = None) -> float:
-        """Record that `of` failed for that key just now; return seconds until the next attempt.
+        """Record that `of` failed for the key; return seconds until the next attempt.
 
-        While a pause still runs, nothing was attempted: it stays as it is.
+        A pause that still runs is unchanged, because nothing was attempted.
         """
         now = self._clock.monotonic()
         pause = self._pending.get(key)
@@ -76,7 +73,7 @@ class KeyedBackoff(Generic[K]):
         return pause.until - now
 
     def remaining(self, key: K, of: object = None) -> float:
-        """Return seconds until `of` may be attempted for that key; 0 when it may be."""
+        """Return seconds until `of` may be attempted for the key; 0 when it may be now."""
         pause = self._pending.get(key)
         if pause is None or pause.of != of:
             return 0.0
@@ -87,10 +84,8 @@ class KeyedBackoff(Generic[K]):
         return self._pending[key].reason
 
     def reset(self, key: K) -> None:
-        """Drop the failures of a key that succeeded, or is not needed any more."""
         self._pending.pop(key, None)
 
     def reset_where(self, gone: Callable[[K], bool]) -> None:
-        """Drop the failures of each key for which `gone` is true."""
         for key in [key for key in self._pending if gone(key)]:
             del self._pending[key]

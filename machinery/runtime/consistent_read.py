@@ -1,10 +1,9 @@
-"""Brings a new leader's informers up to all that was written before, before it acts.
+"""Bring a new leader's informers up to date before the leader acts.
 
-A watch may be seconds behind and look healthy. Our own writes are safe all the same, as each is a
-compare-and-swap on the version that was read; but a decision also depends on the quota, the room
-and the claims of other objects. So once the lease is held the names and versions of each kind are
-listed, which is a consistent read, and the leader waits until the watches have brought as much.
-That includes what the predecessor wrote until it lost the lease.
+A watch may be seconds behind and look healthy. Each write is a compare-and-swap on the version that
+was read, but a decision also depends on quota, room and claims of other objects. After taking the
+lease, the leader lists the names and versions of each kind (a consistent read) and waits until the
+watches show as much, including the last writes of its predecessor.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class _Stored:
     keys: set[Key] = field(default_factory=set)
 
     def ahead_of(self, informer: Informer[Any]) -> bool:
-        """Whether the informer has still to see a change, or the end of an object."""
+        """Whether the informer misses a change or a deletion."""
         if order(informer.version, self.newest) == -1:
             return True
         return bool(informer.missing(self.keys, unless_after=self.version))
@@ -46,10 +45,10 @@ class _Stored:
 async def caught_up(
     client: Verbs, informers: Iterable[Informer[Any]], *, clock: Clock, within: float
 ) -> bool:
-    """Return once the informers, each synced, hold what is stored now; False if not `within` time.
+    """Return True once the synced informers hold what is stored now; False after `within` seconds.
 
-    One list of metadata for each kind, side by side, as one of a quiet kind takes a tenth of a
-    second while another kind is written (1.36.3). Kinds that the hub lacks are left out.
+    The kinds are listed concurrently: a list of a quiet kind takes 0.1 s while another kind is
+    written (1.36.3). Kinds that the hub lacks are left out.
     """
     until = clock.monotonic() + within
     reads = (_caught_up(client, each, clock=clock, until=until) for each in informers)
@@ -73,7 +72,7 @@ async def _caught_up(client: Verbs, informer: Informer[Any], *, clock: Clock, un
 
 
 async def _stored(client: Verbs, informer: Informer[Any]) -> _Stored | None:
-    """Return what the hub holds of the kind; None where it does not answer now. Raises NotFound."""
+    """Return what the hub stores of the kind; None if it does not answer. Raises NotFound."""
     found = _Stored()
     try:
         async for answer in client.pages(

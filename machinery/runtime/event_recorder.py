@@ -1,16 +1,12 @@
-"""Events about objects on the hub, for `kubectl describe`: cheap to report, bounded in every way.
+"""Events about objects on the hub, for `kubectl describe`; reporting never waits and never raises.
 
-Repeated occurrences (same object, type, reason, action and cluster) are one Event with a series:
-the first is written at once, later ones are collected and written at most once a minute, with the
-newest note. An Event that is about one cluster names its MemberCluster as `related`. Reporting
-never waits, never raises and never delays the decision or apply that it is about, which the same
-API server has to take. Events are written one after the other by a token bucket, a few at once and
-then slowly, warnings first, and dropped (and counted) when too many wait. A hub that is away gets
-them when it is back.
+Occurrences with the same object, type, reason, action and cluster are one Event with a series. The
+first is written at once, later ones at most once a minute with the newest note. Events go through a
+token bucket, one at a time, warnings first; the recorder drops and counts those beyond the backlog.
+While the hub is away, they wait.
 
-Events are created as events.k8s.io/v1, where the note of an Event can never change, so a series is
-updated through the core/v1 form of the same object: the role needs `create` on events.k8s.io and
-`patch` on core events.
+Events are created as events.k8s.io/v1, where a note can never change. A series is therefore updated
+through core/v1: the role needs `create` on events.k8s.io and `patch` on core events.
 """
 
 from __future__ import annotations
@@ -47,7 +43,7 @@ EventType: TypeAlias = Literal["Normal", "Warning"]
 INTERVAL_SECONDS = 60.0
 """Seconds between two writes of one Event."""
 RETRY_SECONDS = 10.0
-"""Seconds until the next attempt, where the hub took no Event."""
+"""Seconds until the next attempt after a failed write."""
 NOTE_BYTES = 1024
 """The API server's limit."""
 
@@ -69,8 +65,6 @@ _dropped_refused = _dropped.labels("refused")
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """The object that an event is about; `namespace` is empty for a cluster-scoped one."""
-
     api_version: str
     kind: str
     namespace: str
@@ -91,13 +85,12 @@ class ObjectRef:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The ObjectReference of the API."""
         named = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}
         return named | {k: v for k, v in (("namespace", self.namespace), ("uid", self.uid)) if v}
 
 
 def one_cluster(names: Collection[str]) -> ObjectRef | None:
-    """Return the MemberCluster that an Event about these clusters is related to: the only one."""
+    """Return the MemberCluster to relate an Event to; None unless there is exactly one name."""
     if len(names) != 1:
         return None
     (name,) = names
@@ -106,8 +99,6 @@ def one_cluster(names: Collection[str]) -> ObjectRef | None:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The key of a series: equal occurrences are the same Event."""
-
     regarding: ObjectRef
     type: EventType
     reason: str
@@ -117,8 +108,6 @@ class _Subject:
 
 @dataclass(slots=True)
 class _Series:
-    """All occurrences of one subject, and the count that the hub knows."""
-
     note: str
     first: datetime
     last: datetime
@@ -137,8 +126,8 @@ class _Series:
 class EventRecorder:
     """Reports as `controller` (a qualified name: `stowage.dev/controller`), by this `instance`.
 
-    `backlog` bounds the Events that wait to be written, `memory` those remembered as series,
-    `burst` the writes at once, `per_second` those that follow.
+    `backlog` bounds the Events that wait to be written, and `memory` the remembered series. `burst`
+    Events are written at once, then `per_second`.
     """
 
     def __init__(
@@ -216,7 +205,6 @@ class EventRecorder:
         self._queue.add_after(subject, wait, priority=int(subject.type == "Warning"))
 
     async def _write(self, subject: _Subject) -> float | None:
-        """Write one series; return the seconds until the next write, or None."""
         await self._bucket.take()
         series = self._series[subject]  # what waits is never forgotten
         count = series.count
@@ -250,7 +238,7 @@ class EventRecorder:
         series.created = True
 
     async def _update(self, subject: _Subject, series: _Series) -> bool:
-        """Update the series; return False when the hub has dropped the Event (after an hour)."""
+        """Update the series; return False if the hub has dropped the Event (after an hour)."""
         patch = {"message": series.note, "series": _series(series)}
         namespace = _namespace(subject.regarding)
         try:
@@ -282,7 +270,6 @@ class EventRecorder:
         return body
 
     def _complain(self, fault: TransportError) -> None:
-        """Log each kind of fault once: a namespace that is gone is no news the second time."""
         level = logging.DEBUG if type(fault) in self._complained else logging.WARNING
         self._complained.add(type(fault))
         log.log(level, "events cannot be written: %s", fault)
@@ -310,10 +297,7 @@ def _namespace(ref: ObjectRef) -> str:
 
 
 class _TokenBucket:
-    """Lets a few writes through at once, and then so many a second.
-
-    `burst` tokens at the beginning, `per_second` more with time, never more than `burst`.
-    """
+    """`burst` tokens at the beginning, `per_second` more with time, never more than `burst`."""
 
     def __init__(self, *, burst: int, per_second: float, clock: Clock) -> None:
         if burst < 1 or per_second <= 0:

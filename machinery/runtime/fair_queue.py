@@ -1,23 +1,18 @@
 """Ready keys by flow (a namespace), with a fair share of the work for each flow.
 
-As in the API server's priority and fairness: each flow has a clock of its own, which runs while
-keys of the flow are in work, and the flow whose clock is the earliest goes next. So a namespace
-with a thousand keys that come again and again gets its share of the work and no more, and the only
-key of another one is next. The cost of a key is not known when it is handed out: the flow is
-charged its usual cost, which is corrected when the work has ended.
+As in the API server's priority and fairness, each flow has a clock that runs while its keys are in
+work, and the flow with the earliest clock is next. The cost of a key is unknown when it is handed
+out: the flow is charged its usual cost, corrected when the work ends.
 
-- A flow that was idle starts at the earliest clock of the waiting flows: rest earns no credit. What
-  it took beyond its share is not forgotten by an idle moment, as long as others wait.
-- Within a flow keys go by their rank, always; without one the higher priority goes first. Between
-  flows the priority of their first keys decides among those whose clocks are at most `TURN_SECONDS`
-  of work apart from the earliest: keys that become ready together, as those that wait for the same
-  room, go by priority. Beyond that a flow waits for the others to catch up, whatever its priority:
-  any user may choose one, and no flow starves by it.
-- Work may hang. A flow gets another of the `seats` only while it has fewer than are free: alone it
-  reaches half of them, the next one half of the rest, and one is left for the next flow.
+- An idle flow earns no credit: it starts at the earliest clock of the waiting flows. Work beyond
+  its share stays charged while others wait.
+- Within a flow keys go by rank; without rank by priority. Among flows whose clocks are within
+  `TURN_SECONDS` of the earliest, the priority of the first key decides. Beyond that a flow waits
+  whatever its priority, because any user may choose one.
+- Work may hang. A flow gets another of the `seats` only while it holds fewer than are free, so one
+  seat is always left for the next flow.
 
-Every operation is O(log n) in keys and in flows, but for the few flows that wait for a free seat,
-of which there are never more than seats.
+Operations are O(log n) in keys and flows, plus the flows that wait for a seat (at most `seats`).
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ K = TypeVar("K", bound=Hashable)
 TURN_SECONDS = 0.25
 """How far ahead of the others a flow may get by priority, in seconds of work."""
 LEAST_SECONDS = 0.001
-"""The least cost of a key: to hand it out is work, too."""
+"""The least cost of a key: handing it out is work, too."""
 _NEWS = 0.25
 """The weight of the last key's cost in the estimate of the next one's."""
 
@@ -44,7 +39,6 @@ def one_flow(_key: Hashable) -> str:
 
 
 def namespace_of(key: tuple[str, str]) -> str:
-    """Make each namespace a flow."""
     return key[0]
 
 
@@ -65,7 +59,7 @@ class _Flow(Generic[K]):
 
 
 class Flows(Generic[K]):
-    """Ready keys. `flow` names the flow of a key; `seats` bounds what is in work, if given."""
+    """Ready keys. `flow` names the flow of a key; `seats`, if given, bounds the keys in work."""
 
     def __init__(self, *, flow: Callable[[K], str], seats: int | None = None) -> None:
         self._flow_of = flow
@@ -81,20 +75,16 @@ class Flows(Generic[K]):
         self._ready = 0
 
     def __len__(self) -> int:
-        """The number of ready keys."""
         return self._ready
 
     def entries(self) -> Iterator[HeapEntry[K]]:
-        """Return all ready keys, in no order."""
         return (entry for flow in self._flows.values() for entry in flow.keys.entries())
 
     def get(self, key: K) -> HeapEntry[K] | None:
-        """Return the entry of that key, if it is ready."""
         flow = self._flows.get(self._flow_of(key))
         return flow.keys.get(key) if flow else None
 
     def put(self, entry: HeapEntry[K]) -> None:
-        """Add a ready key, or replace its entry."""
         flow = self._known(self._flow_of(entry.key))
         self._ready += entry.key not in flow.keys
         before = flow.keys.first()
@@ -103,7 +93,6 @@ class Flows(Generic[K]):
             self._place(flow)
 
     def discard(self, key: K) -> HeapEntry[K] | None:
-        """Remove the entry of that key and return it, if it is ready."""
         flow = self._flows.get(self._flow_of(key))
         entry = flow.keys.discard(key) if flow else None
         if flow is not None and entry is not None:
@@ -112,7 +101,7 @@ class Flows(Generic[K]):
         return entry
 
     def take(self) -> HeapEntry[K] | None:
-        """Hand out the next key; None where none is ready, or no flow may have another seat."""
+        """Hand out the next key; None if no key is ready, or no flow may have another seat."""
         while True:
             self._advance()
             first = self._turn.first()
@@ -124,7 +113,7 @@ class Flows(Generic[K]):
             self._place(flow)  # fewer seats are free than when it was placed
 
     def done(self, key: K, seconds: float) -> None:
-        """End the work on a key that was handed out, after that many seconds."""
+        """End the work on a key that was handed out, after `seconds`."""
         flow = self._flows[self._flow_of(key)]
         took = max(seconds, LEAST_SECONDS)
         flow.clock += took - self._charged.pop(key)
@@ -137,7 +126,6 @@ class Flows(Generic[K]):
             self.clear()
 
     def clear(self) -> None:
-        """Drop every ready key, and all that flows were charged."""
         for heap in (self._waiting, self._turn, self._ahead, self._idle):
             heap.clear()
         self._full.clear()
@@ -167,7 +155,6 @@ class Flows(Generic[K]):
         return entry
 
     def _place(self, flow: _Flow[K]) -> None:
-        """Put a flow into the right heaps, after any change of it."""
         name = flow.name
         for heap in (self._waiting, self._turn, self._ahead, self._idle):
             heap.discard(name)

@@ -1,8 +1,7 @@
-"""A heap whose entries can be replaced and taken out by key.
+"""A heap whose entries can be replaced and removed by key.
 
-`heapq` alone can do neither. A replaced entry stays in the list, dead as the dictionary no longer
-holds it, and is skipped when it surfaces; the list is rebuilt when more than half of it is dead, so
-that memory stays proportional to the live entries.
+A replaced entry stays in the list, dead, until it surfaces. The list is rebuilt when more than half
+of it is dead, which keeps memory proportional to the live entries.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _SMALL = 64  # below this a rebuild gains nothing
 class HeapEntry(Generic[K]):
     """A key with its priority and a monotonic time, whose meaning is the owner's.
 
-    `rank` is its place in an order of the owner's; without one the higher priority goes first.
+    `rank` is its place in the owner's order; without one the higher priority goes first.
     """
 
     key: K
@@ -54,21 +53,17 @@ class Heap(Generic[K]):
         return self._live.get(key)
 
     def entries(self) -> Iterable[HeapEntry[K]]:
-        """Return all entries, in no order."""
         return self._live.values()
 
     def put(self, entry: HeapEntry[K], *, rank: tuple[Any, ...]) -> None:
-        """Insert the entry, in place of any other of its key."""
         self._live[entry.key] = entry
         heapq.heappush(self._heap, (rank, next(self._numbers), entry))
         self._tidy()
 
     def discard(self, key: K) -> HeapEntry[K] | None:
-        """Remove the entry of that key and return it, if there is one."""
         return self._live.pop(key, None)
 
     def first(self) -> HeapEntry[K] | None:
-        """Return the entry that `pop` would take."""
         while self._heap and not self._alive(self._heap[0][2]):
             heapq.heappop(self._heap)
         return self._heap[0][2] if self._heap else None

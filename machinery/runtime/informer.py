@@ -1,30 +1,23 @@
 """A local cache of one resource: list once, then watch, and never lose a deletion.
 
-`Informer` is a `Cache` that keeps itself up to date from an API server. The informer promises:
+The informer promises:
 
-- After a cut the watch resumes from the last resourceVersion that was seen, bookmarks included. The
-  informer lists again only when the server has forgotten that moment (410) or sent a line that
-  cannot be read, and then reports objects that are gone as deletions, and objects that were
-  replaced under the same name as a deletion and an addition.
-- The cache goes back in time only when the server does. Lists carry no resourceVersion, which makes
-  them consistent reads: `resourceVersion="0"` may be answered by a server that lags behind the last
-  one, and would bring deleted objects back. Servers since 1.31 answer consistent reads from their
-  cache too, at the cost of one round trip to etcd and not of a scan. When even a consistent list is
-  older than what was seen, etcd was restored, and the list counts. A server accepts a watch from a
-  moment that has not come yet, and shows nothing until then. So after a watch that ended before its
-  time, or without a word, one object is listed, for the version of that list. Where the server has
-  come past that moment by then, in another history, another reader's word counts
-  (`machinery.api.verbs.ServerHistory`): everything is listed anew.
-- The loop never spins: attempts are spaced by a back-off with jitter that only a healthy time
-  resets.
-- Memory stays bounded: lists come in pages, each object is decoded alone into the typed struct, and
-  objects for which `transform` returns None are not kept. A server that shows more than is kept of
-  it (`machinery.types.memory_budget`) counts as failing, and nothing of it is dropped for that.
-- The event loop stays free: however much a server sends, it is taken in slices (`machinery.pace`).
-- An object that cannot be decoded stays as it was last seen, and is logged, once a minute for all
-  of them: it is not a deletion.
+- After a cut the watch resumes from the last resourceVersion, bookmarks included. The informer
+  lists again only after 410, an unreadable line or a restored etcd. A relist reports missing
+  objects as deletions, and replaced ones (same name, other uid) as a deletion and an addition.
+- The cache goes back in time only when the server does (`_restored`).
+- Attempts are spaced by a back-off with jitter. Only a healthy period resets it.
+- Memory is bounded: lists come in pages, each object is decoded alone, and objects for which
+  `transform` returns None are dropped. A server that shows more than the budget
+  (`machinery.types.memory_budget`) counts as failing, and the cache keeps what it has.
+- Input is processed in slices (`machinery.pace`), which keeps the event loop free.
+- An undecodable object keeps its last state: it is not a deletion. It is logged once a minute.
 
-No library serves: those available lose deletions across a relist, or reconnect without back-off.
+Lists carry no resourceVersion, which makes them consistent reads. With `resourceVersion="0"` a
+server that lags may answer and bring deleted objects back. Since 1.31 a server answers consistent
+reads from its cache, for one round trip to etcd.
+
+Libraries lose deletions across a relist, or reconnect without back-off.
 """
 
 from __future__ import annotations
@@ -67,35 +60,35 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
 
 WATCH_SECONDS = 60
-"""The requested duration of a watch, and up to half as much again. The transport drops a connection
-that is silent for longer, so this bounds how long a dead one goes unnoticed; resuming costs one
-request."""
+"""The requested duration of a watch, plus up to half as much. The transport drops a connection that
+is silent for longer: this bounds how long a dead one goes unnoticed. Resuming costs one request.
+"""
 STALE_SECONDS = 150.0
-"""A healthy server sends something about once a minute; an older cache is not trusted."""
+"""An older cache is not trusted. A healthy server sends something about once a minute."""
 HEALTHY_SECONDS = 30.0
 """A watch that lived for this long resets the back-off."""
 BASE_DELAY = 0.2
 LIST_PAGE = 200
-"""Objects of one page: the largest answer of a list, undecoded, is held once."""
+"""Objects of one page: the largest answer of a list is held undecoded once."""
 MOST_DELAY_CUT = 5.0
-"""The longest delay between watches that begin well and die early."""
+"""The longest delay between watches that begin well and end early."""
 COMPLAINT_SECONDS = 60.0
 MOST_DELAY_FAILED = 30.0
 """The longest delay between attempts that fail."""
 MOST_DELAY_ABSENT = 3.0
-"""The same where the server has no such kind, of a kind that may come at any time."""
+"""The longest delay while the server lacks a kind that may be added at any time."""
 
 
 class Informer(Cache[T]):
-    """The objects of `resource`, in one namespace or all, as far as the selectors choose them.
+    """The objects of `resource`, in one namespace or all, that the selectors choose.
 
-    `transform` is called with each object decoded as `type_`; it returns what to keep of it, with
-    the same metadata.{name,namespace,uid,resourceVersion}, or None to keep nothing. With
-    `metadata_only` the server sends only apiVersion, kind and metadata. `kept_bytes` is about what
-    `transform` leaves of each object; otherwise the bytes that came are counted. `departing` is
-    called with the bytes of a deleted object that cannot be read, and with its last state that
-    could; it returns a substitute, so that the holder of a finalizer can end the object. A kind
-    that `comes_and_goes` is looked for every few seconds while the server has none.
+    `transform` maps an object decoded as `type_` to the object to keep, with the same
+    metadata.{name,namespace,uid,resourceVersion}, or to None. With `metadata_only` the server sends
+    only apiVersion, kind and metadata. `kept_bytes` estimates a transformed object; without it the
+    received bytes count. `departing` takes the bytes of an unreadable object with a
+    deletionTimestamp, and its last readable state. It returns a substitute, which the holder of a
+    finalizer can release. A kind that `comes_and_goes` is retried every few seconds while the
+    server has none.
     """
 
     def __init__(
@@ -150,17 +143,17 @@ class Informer(Cache[T]):
 
     @property
     def synced(self) -> bool:
-        """True once everything was listed, for good; `staleness` says how recent the cache is."""
+        """True once everything was listed, for good; `staleness` tells the age of the cache."""
         return self._synced.is_set()
 
     @property
     def trusted(self) -> bool:
-        """Whether the cache may be acted on: everything was listed, and is still being followed."""
+        """Whether callers may act on the cache: it is synced, and younger than STALE_SECONDS."""
         return self.synced and self.staleness() <= STALE_SECONDS
 
     @property
     def refused(self) -> Forbidden | None:
-        """The server's refusal to show these objects; None as soon as it has shown them again."""
+        """The server's refusal to show these objects; None as soon as it shows them again."""
         fault = self.last_error
         return fault if isinstance(fault, Forbidden) and self._spoke <= self._failed else None
 
@@ -168,7 +161,7 @@ class Informer(Cache[T]):
         await self._synced.wait()
 
     async def wait_trusted(self) -> None:
-        """Wait until everything was listed, and the server has spoken since `mistrust`."""
+        """Wait until everything was listed, and the server has answered since `mistrust`."""
         await self._synced.wait()
         await self._believed.wait()
 
@@ -176,33 +169,29 @@ class Informer(Cache[T]):
     def tried(self) -> bool:
         """Whether the server has shown everything since `mistrust`, or an attempt has failed.
 
-        True as well for an informer that is not run again.
+        Also True after `discard`.
         """
         return self._tried.is_set()
 
     async def wait_tried(self) -> None:
-        """Wait until `tried`."""
         await self._tried.wait()
 
     def mistrust(self) -> None:
-        """Make the cache stale until the server speaks again, after a time without `run`."""
+        """Make the cache stale until the server answers again, after a time without `run`."""
         self._spoke = -math.inf
         self._believed.clear()
         self._tried.clear()
         self._cut = True
 
     def staleness(self) -> float:
-        """Return seconds since the last page, begin of a watch, event or bookmark.
-
-        inf before the first time. A healthy server sends something about once a minute.
-        """
+        """Return seconds since the last page, start of a watch, event or bookmark, or inf."""
         return self._clock.monotonic() - self._spoke
 
     def upsert(self, obj: T) -> None:
-        """Take in the answer to a write of our own, `obj` as decoded, not yet transformed.
+        """Store the answer to our own write, `obj` as decoded, not yet transformed.
 
-        Ignored when not newer than what is held, or than what was seen: an object whose end was
-        seen since does not come back. The selectors must choose the object.
+        It is ignored unless newer than the cached object and than `version`: an object whose
+        deletion was seen since does not come back. The selectors must choose the object.
         """
         version = obj.metadata.resource_version
         if order(version, self.version) not in (-1, 0):
@@ -212,13 +201,11 @@ class Informer(Cache[T]):
                 self._answered = version
 
     def discard(self) -> None:
-        """Return the memory budget; the informer is not run again."""
         self._sizes.clear()
         self._shelf.close()
         self._tried.set()
 
     async def run(self) -> None:
-        """Keep the cache up to date until cancelled. A further run resumes where it stood."""
         while True:
             await self.step()
 
@@ -238,7 +225,6 @@ class Informer(Cache[T]):
         await self._clock.sleep(self._pause(fault, spoke=self._spoke >= started))
 
     def _settle(self, fault: TransportError | None, *, lived: float) -> None:
-        """Record an attempt's result: whether to list next, and the length of the back-off."""
         self._failures = 1 if lived >= HEALTHY_SECONDS else self._failures + 1
         if isinstance(fault, Gone | Unreadable):  # resuming would bring the same line again
             if isinstance(fault, Gone) and self._listed:
@@ -259,19 +245,22 @@ class Informer(Cache[T]):
         return max(wait, asked or 0.0)
 
     async def _list(self) -> None:
-        """Take in all pages, then drop what is no longer there."""
+        """Store all pages, then drop objects that are no longer listed."""
         limit, self._whole = (0, False) if self._whole else (LIST_PAGE, False)
         try:
             await self._take_pages(self._client.pages(self.resource, limit=limit, **self.selection))
         except Gone:
-            # The pages outlived their moment on the server; a list in one piece cannot expire.
+            # The pages outlived their moment on the server. A list in one piece cannot expire.
             self._whole = limit > 0
             raise
 
     async def _restored(self) -> bool:
-        """Whether the server is at an earlier moment than the one that was seen, or was meanwhile.
+        """Whether the server is, or was, at an earlier moment than `version`: etcd was restored.
 
-        Only asked where nobody has seen that, and the watch before was cut.
+        A server accepts a watch from a future version, and sends nothing until it gets there. After
+        a watch that ended early or silently, a list of one object therefore tells the server's
+        version. If the server has passed `version` again in another history, another reader has
+        recorded it (`machinery.api.verbs.ServerHistory`).
         """
         if self._history == self._client.history.number and self._cut:
             now = await self._client.latest(self.resource, **self.selection)
@@ -316,7 +305,6 @@ class Informer(Cache[T]):
             raise NoRoom(f"there are more than {bounds.KEPT_OBJECTS} {self.resource.plural}")
 
     async def _watch(self) -> None:
-        """Follow the changes until the stream ends. Raises the fault that ended it."""
         seconds = round(WATCH_SECONDS * (1 + self._jitter() / 2))
         began, self._cut, silent = self._clock.monotonic(), True, True
         async with self._client.watch(
@@ -332,7 +320,7 @@ class Informer(Cache[T]):
                 self._heard()
                 self._follow(event_of(line))
                 silent = False
-        # A server that is behind that moment sends no bookmark either, and ends the watch in time.
+        # A server that is behind `version` sends no bookmark, and ends the watch in time.
         self._cut = silent or self._clock.monotonic() - began < seconds
 
     def _follow(self, event: WatchEvent) -> None:
@@ -357,7 +345,6 @@ class Informer(Cache[T]):
         self.version = version
 
     def _learn(self, raw: msgspec.Raw, take: Callable[[T], None]) -> tuple[Meta, bool]:
-        """Decode one object and take it in; return its metadata, and whether it is in the cache."""
         size = self._kept_bytes or len(memoryview(raw))
         try:
             if (echo := self._echo(raw)) is not None:
@@ -380,8 +367,9 @@ class Informer(Cache[T]):
             return meta, meta.key in self
 
     def _echo(self, raw: msgspec.Raw) -> Meta | None:
-        """Return the metadata of an object that an answer has brought in this version or later."""
-        # Half of what a busy writer's watch shows are its own writes: they are not decoded again.
+        """Return the metadata if the cache has the object in this version from our own write."""
+        # Half of the events of a busy writer's watch are its own writes. They are not decoded
+        # again.
         if order(self.version, self._answered) != -1:
             return None
         meta = identity_of(raw).metadata
@@ -392,14 +380,13 @@ class Informer(Cache[T]):
         return meta if known in (-1, 0) else None
 
     def _depart(self, raw: msgspec.Raw, meta: Meta, take: Callable[[T], None]) -> None:
-        """Take in the substitute for a deleted object that cannot be read."""
         assert self._departing is not None  # noqa: S101 - the caller's promise
         with suppress(ValueError, RecursionError):  # the last state is kept
             obj = self._departing(raw, self.get(meta.key))
             self._keep(obj, take, size=self._sizes.get(meta.key, 0))
 
     def _complain(self, meta: Meta, fault: Exception) -> None:
-        """Log once in a while that an object cannot be read; a fault of our own with its trace."""
+        """Log once a minute that an object cannot be read; an unforeseen fault with its trace."""
         if self._clock.monotonic() - self._complained < COMPLAINT_SECONDS:
             return
         self._complained = self._clock.monotonic()
@@ -429,8 +416,8 @@ class Informer(Cache[T]):
 
     def _weigh(self, key: Key, size: int) -> None:
         """Account for an object's size. Raises NoRoom."""
-        # The difference alone: an object that is as large as before needs no further room. The
-        # one before has given its own back with that, also where it is dropped for another uid.
+        # Take only the difference: an object of the same size needs no further room. This returns
+        # the previous object's size, also when that one is dropped for another uid.
         self._shelf.take(size - self._sizes.get(key, 0))
         self._sizes[key] = size
 

@@ -1,7 +1,7 @@
-"""Informers that run while somebody needs them: from their first user on, until their last one.
+"""Informers that run from their first user until their last.
 
-A pool runs in one task, as in a term of leadership; between two runs its informers keep what they
-have seen, and the next run resumes them. What they show counts again once each has been answered.
+Between two runs of a pool (terms of leadership) the informers keep their caches, and the next run
+resumes them. A cache is trusted again once its server has answered.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class _Needed(Generic[T]):
 
 
 class InformerPool(Generic[K, T]):
-    """The informers by key, as `make` makes them.
+    """The informers by key; `make` creates one.
 
-    `told(key)` is called when the server first begins, or ceases, to refuse what that one asks.
-    `shown(key)`, where given, is called when one has listed all for the first time.
+    `told(key)` is called when the server begins, or ceases, to refuse its requests. `shown(key)`,
+    if given, is called after its first complete list.
     """
 
     def __init__(
@@ -46,25 +46,22 @@ class InformerPool(Generic[K, T]):
         self._shown = shown
         self._needed: dict[K, _Needed[T]] = {}
         self._running: asyncio.Future[None] | None = None
-        """Done with the exception of an informer that ended by one; None while nothing runs."""
+        """Done with the exception that ended an informer; None while nothing runs."""
 
     def __iter__(self) -> Iterator[K]:
         return iter([*self._needed])
 
     def get(self, key: K) -> Informer[T] | None:
-        """Return the informer, if somebody needs it."""
         needed = self._needed.get(key)
         return needed.informer if needed is not None else None
 
     def need(self, key: K, user: Hashable) -> None:
-        """Run the informer for that user as well."""
         if key not in self._needed:
             self._needed[key] = _Needed(self._make(key))
             self._begin(key)
         self._needed[key].users.add(user)
 
     def drop(self, key: K, user: Hashable) -> None:
-        """End the informer with its last user."""
         needed = self._needed.get(key)
         if needed is None:
             return
@@ -76,14 +73,14 @@ class InformerPool(Generic[K, T]):
             needed.informer.discard()
 
     def clear(self) -> None:
-        """Drop all that was read, between two runs; the users stay."""
+        """Drop all caches, between two runs; the users stay."""
         for needed in self._needed.values():
             needed.informer.discard()
         for key, needed in self._needed.items():
             self._needed[key] = _Needed(self._make(key), needed.users)
 
     async def run(self) -> None:
-        """Run until cancelled; a further run resumes. Raises what an informer ends by."""
+        """Run until cancelled; a further run resumes. Raises an informer's exception."""
         self._running = asyncio.get_running_loop().create_future()
         for key in self:
             self._begin(key)

@@ -1,25 +1,21 @@
 """Leader election: one process at a time, by a Lease that only a compare-and-swap changes.
 
-What makes it safe, for clocks that disagree and requests that hang:
+- No timestamp of another machine is compared with ours. A lease is free if it has not changed for
+  its duration since *we* saw it change, on our monotonic clock.
+- We lead while the last successful renewal *began* less than `renew_deadline` ago. Others saw it
+  later and wait `lease_seconds`, which is longer; `lead` winds up within the difference. A separate
+  watchdog ends `lead` even while a renewal hangs.
+- `check()` reads the clock. It holds even if the watchdog could not run (a stopped process, a busy
+  loop). Call it right before each write.
+- A late compare-and-swap cannot undo a later leader's write.
 
-- No timestamp of another machine is ever compared with ours. A lease is free when it has not
-  changed for its duration since *we* saw it change, on our monotonic clock.
-- We lead only while the last successful renewal *began* less than `renew_deadline` ago. Others saw
-  it after it began and wait `lease_seconds`, which is longer; the difference is the time that
-  `lead` has to wind up in. A watchdog of its own ends `lead`, whatever a renewal is doing.
-- `check()` compares with the clock at that moment, so it holds even where the watchdog could not
-  run (the process was stopped, the loop was busy). Call it right before each write.
-- A write that is a compare-and-swap itself cannot undo what a later leader wrote, however late it
-  arrives.
+A lease in our name while we do not lead belongs to another process. The exception is a record that
+this elector wrote last: no other process has led since, and it is taken again at once. After an
+outage of the server the others wait the full duration from their first check. A leader that lost
+only its term thus keeps its caches, which another would have to build.
 
-A lease that names us while we do not lead is another's: an earlier process, or one of the same
-name. It is waited for like any other, except for the very record that this elector wrote last: no
-other process has held the lease since, so that it is taken again at once. After an outage of the
-server the others therefore wait the whole duration from their first check on: a leader that only
-lost its term goes on with what it knows, instead of another that would have to learn all of it.
-
-A lease that goes back in time shows that the server was set back, as from a backup. What it says of
-the terms since is lost with it: a leader that sees this ends its term, and no term is `alone` then.
+A lease that goes back in time shows a restored server. Its record of later terms is lost: the
+leader ends its term, and the next term is not `alone`.
 """
 
 from __future__ import annotations
@@ -49,7 +45,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _KNOWN_RENEWALS = 16
-"""Renewals of ours that are recognized when they arrived without an answer."""
+"""Our renewals that are recognized when they were stored without an answer."""
 PAST_TERMS = "stowage.dev/past-terms"
 """The annotation of the Lease with the last terms, as JSON: `{"7": ["holder", "renewTime"]}`."""
 MOST_PAST_TERMS = 32
@@ -59,8 +55,6 @@ _RELEASES = 3
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A Lease as the server showed it."""
-
     version: str
     holder: str
     transitions: int
@@ -86,11 +80,10 @@ class _Record:
         return Moment(self.transitions, self.renewed)
 
     def same_term(self, other: _Record) -> bool:
-        """Held by the same holder without a break."""
         return (self.holder, self.transitions) == (other.holder, other.transitions)
 
     def before(self, other: _Record) -> bool:
-        """Whether this is an earlier state of the lease than the other one."""
+        """Whether this is an earlier state of the lease than `other`."""
         return order(self.version, other.version) == -1 or self.transitions < other.transitions
 
 
@@ -121,10 +114,10 @@ def _past(text: str) -> dict[int, PastTerm]:
 class LeaderElector:
     """One contender, `identity`, for the Lease `namespace`/`name`. All durations are in seconds.
 
-    `lease_seconds`: others wait that long after a renewal; whole seconds, rounded up.
-    `renew_deadline`: we lead that long after a renewal began. `retry_seconds`: between renewals,
-    and between looks at another's lease. `annotations` are put on the Lease when it is taken.
-    Raises ValueError unless each duration is larger than the next.
+    Others wait `lease_seconds` (rounded up) after a renewal. We lead `renew_deadline` after a
+    renewal began. `retry_seconds` lie between renewals, and between checks of another's lease.
+    `annotations` are put on the Lease when it is taken. Raises ValueError unless each duration is
+    larger than the next.
     """
 
     def __init__(
@@ -166,15 +159,14 @@ class LeaderElector:
         self._sent: deque[str] = deque(maxlen=_KNOWN_RENEWALS)
         self._alone = False
         self.past: Mapping[int, PastTerm] = {}
-        """The terms before the present one, at most MOST_PAST_TERMS of them."""
+        """The terms before the present one, at most MOST_PAST_TERMS."""
         self.moment = NEVER
-        """The moment of our present term, or of the last one; as far as it was answered."""
+        """The moment of our present or last term, as last answered by the server."""
         self._until = -math.inf  # we lead until then
         self._trouble = ""
 
     @property
     def leading(self) -> bool:
-        """Whether we may act, now."""
         return self._clock.monotonic() < self._until
 
     @property
@@ -184,7 +176,7 @@ class LeaderElector:
 
     @property
     def leader(self) -> str | None:
-        """The identity of the leader, as far as known; None without one, or while unknown."""
+        """The identity of the leader; None if there is none or it is unknown."""
         if self.leading:
             return self.identity
         if self._seen is None or self._seen.holder == self.identity or self._free(self._seen):
@@ -192,9 +184,9 @@ class LeaderElector:
         return self._seen.holder
 
     def check(self) -> float:
-        """Return the seconds that we lead for, unless renewed; called right before each write.
+        """Return the seconds until our right to write ends, unless renewed; call before each write.
 
-        Raises LeaseLost unless we lead at this very moment.
+        Raises LeaseLost unless we lead now.
         """
         left = self._until - self._clock.monotonic()
         if left <= 0:
@@ -202,20 +194,19 @@ class LeaderElector:
         return left
 
     def forsake(self) -> None:
-        """Stop leading, and let the lease expire instead of releasing it.
+        """Stop leading without releasing: the lease expires. This elector waits for that, too.
 
-        For a caller that cannot be sure that no write of this term is still in flight. This elector
-        waits for the end of the lease as well.
+        For a caller that cannot exclude a write of this term in flight.
         """
         self._until = -math.inf
         self._sent.clear()
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Contend for the lease, and run `lead()` each time we hold it, until cancelled.
+        """Contend for the lease, and run `lead()` in each term, until cancelled.
 
-        `lead` is cancelled when the lease is lost, before another can hold it, and may be called
-        again later. When it returns, so does this; a fault that it raises while we lead is raised
-        here. On every way out the lease is released, so that the next process need not wait.
+        `lead` is cancelled when the lease is lost, before another process can hold it, and may be
+        called again. When `lead` returns, `run` returns; a fault of `lead` during a term is raised.
+        The lease is released on every way out.
         """
         while True:
             await self._acquire()
@@ -227,7 +218,6 @@ class LeaderElector:
             await self._clock.sleep(self._patience())
 
     async def _attempt(self) -> bool:
-        """Read the lease, and take it if it is free; return whether it is ours now."""
         try:
             record = await self._read()
             self._trouble = ""
@@ -254,7 +244,7 @@ class LeaderElector:
         return self._clock.monotonic() >= self._ends(record)
 
     def _mine(self, record: _Record) -> bool:
-        """Whether this very elector wrote the record, so that no other has held the lease since."""
+        """Whether this elector wrote the record. Then no other process has held the lease since."""
         return record.holder == self.identity and record.renewed in self._sent
 
     def _ends(self, record: _Record) -> float:
@@ -279,7 +269,7 @@ class LeaderElector:
         # While we could not read the lease, the holder could most likely not renew it either.
         blind = now - self._looked_at > self._blind_seconds
         self._looked_at = now
-        # Only a renewal or another holder counts: a change of a label prolongs nothing.
+        # Only a renewal or another holder counts. A change of a label prolongs nothing.
         news = before is None or not record.same_term(before) or record.renewed != before.renewed
         if news or blind:
             self._seen_at = now
@@ -290,7 +280,7 @@ class LeaderElector:
         started, now = self._clock.monotonic(), microtime(self._clock.now())
         spec = self._spec(self.identity)
         spec |= {"acquireTime": now, "leaseTransitions": free.transitions + 1 if free else 1}
-        # Not alone where a write of ours arrived without an answer: another term may lie between.
+        # Not alone if a write of ours was stored without an answer: another term may lie between.
         alone = free is not None and self._mine(free) and free.transitions == self.moment.term
         alone = alone and self._led_in == self._history
         past = {} if free is None else _history(free, free.holder)
@@ -321,7 +311,7 @@ class LeaderElector:
     async def _write(
         self, on: _Record, spec: dict[str, Any], annotations: Mapping[str, str] | None = None
     ) -> None:
-        """Change the lease on top of `on`. Raises Conflict when the lease was changed meanwhile."""
+        """Change the lease on top of `on`. Raises Conflict if the lease has changed since."""
         meta: dict[str, Any] = {"resourceVersion": on.version}
         if annotations:
             meta["annotations"] = dict(annotations)
@@ -331,7 +321,6 @@ class LeaderElector:
         self._see(await self._within(writing))
 
     async def _term(self, lead: Callable[[], Awaitable[None]]) -> bool:
-        """Lead until `lead` ends or the lease is lost; return True when `lead` ended by itself."""
         working = asyncio.ensure_future(lead())
         keeping = [asyncio.create_task(self._keep()), asyncio.create_task(self._watchdog())]
         finished = False
@@ -387,12 +376,11 @@ class LeaderElector:
             self._until = started + self._renew_deadline
 
     async def _watchdog(self) -> None:
-        """Return once the lease has not been renewed in time."""
         while (remaining := self._until - self._clock.monotonic()) > 0:
             await self._clock.sleep(remaining)
 
     async def _release(self) -> None:
-        """Release the lease, if it is still ours; the next process takes it at its next check."""
+        """Release the lease if it is still ours; the next process takes it at its next check."""
         if not self.leading:
             return
         self._until, ours = -math.inf, self._held()
@@ -418,14 +406,13 @@ class LeaderElector:
         return await within(self._request_seconds, request, clock=self._clock)
 
     def _report(self, fault: TransportError) -> None:
-        """Log each fault once, not at every attempt."""
         if str(fault) != self._trouble:
             log.warning("the lease %s: %s", self._name, fault)
         self._trouble = str(fault)
 
 
 def _history(record: _Record, holder: str) -> dict[int, PastTerm]:
-    """Return the past terms with the record's own, of which a release has noted the holder."""
+    """Return the past terms and the record's own. `holder` is empty in a released record."""
     known = record.past.get(record.transitions)
     term = PastTerm(holder or (known.holder if known else ""), record.renewed)
     return dict(sorted({**record.past, record.transitions: term}.items())[-MOST_PAST_TERMS:])
@@ -436,6 +423,5 @@ def _noted(past: Mapping[int, PastTerm]) -> dict[str, str]:
 
 
 def _log_fault(task: asyncio.Future[None]) -> None:
-    """Log the fault of a task whose result is not needed."""
     if not task.cancelled() and (fault := task.exception()) is not None:
         log.error("what led failed as it ended", exc_info=fault)

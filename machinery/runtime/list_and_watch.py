@@ -1,7 +1,4 @@
-"""Pages of lists and events of watches, as an informer reads them.
-
-Objects stay undecoded here: an informer decodes each one alone, into the type it keeps.
-"""
+"""Pages of lists and events of watches; their objects stay undecoded, for an informer to decode."""
 
 from __future__ import annotations
 
@@ -18,8 +15,6 @@ from machinery.types.metadata import Meta, Object
 
 
 class Page(PageHead):
-    """A page of a list, its objects undecoded."""
-
     items: list[msgspec.Raw] | None = None
 
 
@@ -29,8 +24,6 @@ class _LonePage(msgspec.Struct):
 
 
 class WatchEvent(msgspec.Struct):
-    """One line of a watch, its object undecoded."""
-
     type: str
     object: msgspec.Raw
 
@@ -75,9 +68,9 @@ def free_form(type_: type[Any]) -> bool:
 
 
 def taken_apart(answer: bytes) -> Page:
-    """Return the objects of a page, undecoded.
+    """Return the objects of a page, undecoded. Raises Unreadable.
 
-    A page with very many parts is read only if it holds a single object.
+    A page with too many parts is accepted only if it holds a single object.
     """
     try:
         bounds.check_page(answer)
@@ -95,13 +88,13 @@ def event_of(line: bytes) -> WatchEvent:
 
 
 def identity_of(raw: msgspec.Raw) -> Object:
-    """Return the metadata and kind of an object, whatever else it holds. Raises Unreadable."""
+    """Return the metadata and kind of an object. Raises Unreadable."""
     identity: Object = decode(raw, _identity)
     return identity
 
 
 def check_names(meta: Meta) -> None:
-    """Raise TooMuch for names that Kubernetes does not allow: they are kept many times over."""
+    """Raise TooMuch for names longer than Kubernetes allows: caches keep many copies of them."""
     if max(len(meta.name), len(meta.namespace)) > bounds.NAME:
         raise TooMuch(f"a name is longer than {bounds.NAME} characters")
     if max(len(meta.uid), len(meta.resource_version)) > bounds.UID:

@@ -1,12 +1,11 @@
 """A cache of one kind's objects as an API server last showed them, compared by resourceVersion.
 
-The synchronous half of an informer: no I/O, no clock. For each key its handlers see a gapless
-sequence: added, changed any number of times, deleted; never a step back to an older version, and
-never one object turned into another without a deletion in between: same name, other uid, or as a
-restored server has it.
+The synchronous half of an informer: no I/O, no clock. Handlers see a gapless sequence for each key:
+added, changed, deleted. They never see an older version, nor one object turn into another (another
+uid, or a restored server's) without a deletion in between.
 
-resourceVersions are opaque except between objects of one resource on one server, where they are
-integers and grow. A version that is no integer counts as new.
+resourceVersions compare only within one resource of one server, where they are growing integers. A
+version that is no integer counts as new.
 """
 
 from __future__ import annotations
@@ -46,23 +45,23 @@ class Cache(Generic[T]):
         return self._objects.get(key)
 
     def values(self) -> Collection[T]:
-        """Return all objects, in no order; a copy, to be walked across an await."""
+        """Return a copy of all objects, in no order; safe to walk across an await."""
         return list(self._objects.values())
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Have `handler(old, new)` called for every change, in the event loop; it must not block.
+        """Call `handler(old, new)` for every change, in the event loop; it must not block.
 
-        `old` is None for a new object, `new` None for one that is gone. Objects that are held
-        already are reported at once, as new. A fault in a handler is logged and changes nothing.
+        `old` is None for a new object, `new` None for a deleted one. Cached objects are reported at
+        once, as new. A fault in a handler is logged and changes nothing.
         """
         self._handlers.append(handler)
         for obj in self.values():
             _tell(handler, None, obj)
 
     def add_index(self, name: str, values: Callable[[T], Iterable[str]]) -> None:
-        """Index objects by what `values(obj)` returns, a pure function of the object.
+        """Index objects by the values of `values(obj)`, a pure function of the object.
 
-        Raises ValueError when there is an index of that name.
+        Raises ValueError if an index has that name.
         """
         if name in self._indexes:
             raise ValueError(f"there is an index {name} already")
@@ -71,35 +70,35 @@ class Cache(Generic[T]):
             index.replace(key, None, obj)
 
     def by_index(self, name: str, value: str) -> Collection[T]:
-        """Return the objects under that value; a copy. Raises KeyError for an unknown index."""
+        """Return a copy of the objects under that value. Raises KeyError for an unknown index."""
         keys = self._indexes[name].keys.get(value, ())
         return [self._objects[key] for key in keys]
 
     def observe(self, obj: T) -> None:
-        """Take in an object that the server shows; ignored unless newer than the one held."""
+        """Store an object that the server shows; ignored unless newer than the cached one."""
         held = self._objects.get(obj.metadata.key)
         if held is None or _is_news(obj, held):
             self._set(held, obj)
 
     def lose(self, obj: Object) -> None:
-        """Drop an object whose end the server shows; ignored when a newer one is held."""
+        """Drop an object whose deletion the server shows; ignored if a newer one is cached."""
         held = self._objects.get(obj.metadata.key)
         if held is not None and order(_version(obj), _version(held)) != -1:
             self._drop(held)
 
     def replace(self, obj: T) -> None:
-        """Take in an object whose version does not compare with that of the one before."""
+        """Store an object whose version does not compare with the cached one's."""
         held = self._objects.get(obj.metadata.key)
         if held is None or not _same(held, obj):
             self._set(held, obj)
 
     def restore(self, obj: T) -> None:
-        """Take in an object of a restored server, as another one than the one before."""
+        """Store an object of a restored server, reported as another object than the cached one."""
         held = self._objects.get(obj.metadata.key)
         if held is not None and _same(held, obj):
             return
-        # Its generation may be that of another edit in the history that was lost: a handler that
-        # compares both would see no change.
+        # Its generation may be that of another edit in the lost history. A handler that compares
+        # generations would see no change.
         if held is not None:
             self._drop(held)
         self._set(None, obj)
@@ -107,7 +106,7 @@ class Cache(Generic[T]):
     def missing(
         self, keys: Container[Key], *, unless_after: str | None = None
     ) -> list[tuple[Key, T]]:
-        """Return all objects except these keys, and those newer than `unless_after`."""
+        """Return all objects except `keys`, and except those newer than `unless_after`."""
         return [
             (key, held)
             for key, held in self._objects.items()
@@ -116,7 +115,6 @@ class Cache(Generic[T]):
         ]
 
     def give_up(self, key: Key, held: T) -> None:
-        """Drop the object of that key, if it is still `held`."""
         if self._objects.get(key) is held:
             self._drop(held)
 
@@ -141,7 +139,7 @@ class Cache(Generic[T]):
 
 
 class _Index(Generic[T]):
-    """value -> keys; the keys are in the order of their arrival."""
+    """value -> keys, in order of arrival."""
 
     def __init__(self, values: Callable[[T], Iterable[str]]) -> None:
         self.keys: dict[str, dict[Key, None]] = {}
@@ -175,7 +173,7 @@ def order(version: str, other: str) -> int | None:
 
 
 def number(version: str) -> int | None:
-    """Return a resourceVersion as an integer to compare; None for one that is no integer."""
+    """Return a resourceVersion as an integer; None if it is none."""
     try:
         return int(version)
     except ValueError:
@@ -183,7 +181,6 @@ def number(version: str) -> int | None:
 
 
 def text(key: Key) -> str:
-    """Return `namespace/name`, or the name alone of a cluster-scoped object; for logs."""
     return "/".join(part for part in key if part)
 
 
@@ -192,7 +189,7 @@ def _version(obj: Object) -> str:
 
 
 def _is_news(shown: Object, held: Object) -> bool:
-    """Whether `shown` is newer; where versions do not compare, whether it differs at all."""
+    """Whether `shown` is newer or, if versions do not compare, different."""
     known = order(_version(shown), _version(held))
     return known == 1 if known is not None else not _same(shown, held)
 

@@ -1,18 +1,15 @@
-"""The work queue: which key is reconciled next, and which has to wait.
+"""The work queue of a level-triggered controller: which key is reconciled next, and which waits.
 
-Reconciling is level-triggered: a key says where to look, never what happened, so a key that is
-added many times before its turn is handed out once. The queue promises:
+A key says where to look, never what happened: added many times, it is handed out once.
 
-- a key is never in two hands at once; added while it is in work, it comes again after `done`;
-- within a flow (a namespace, where keys have one) keys go by the rank that they were added with,
-  whenever they came; without one by priority, then first come first served; between flows by fair
-  shares of the work, and by priority as far as `machinery.runtime.fair_queue` says;
-- each key waits for one moment, the earliest that was asked for: an explicit `add` overtakes the
-  back-off of an earlier failure, and two `add_after` keep the earlier deadline;
-- no key that was added before a cancelled `get`, or a cancelled reconcile, gets lost.
+- A key is never handed out twice at once. Added while in work, it is queued again after `done`.
+- Within a flow keys go by rank; without rank by priority, then first come first served. Flows share
+  the work fairly (`machinery.runtime.fair_queue`).
+- Each key has one deadline, the earliest requested: `add` overrides the back-off of a failure.
+- A cancelled `get` or reconcile loses no key.
 
-One loop, no threads: everything but `get` returns at once. Queues of the same name share their
-metrics, so a name is one of a few (`scheduling`, `member`), never that of an object.
+One loop, no threads: everything but `get` returns at once. Queues of one name share their metrics;
+a name is one of a few (`scheduling`, `member`), never that of an object.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ from machinery.runtime.heap import Heap, HeapEntry
 K = TypeVar("K", bound=Hashable)
 Rank: TypeAlias = tuple[Any, ...]
 _STEP = 500
-"""Keys that are moved in one step: each costs microseconds in which nothing else runs."""
+"""Keys moved in one step, which blocks the loop for microseconds each."""
 
 
 _QUEUE = ("queue",)
@@ -51,14 +48,14 @@ _work = metrics.histogram("stowage_queue_work_seconds", "Seconds that a key was 
 
 
 class QueueShutDown(Exception):
-    """There is no next key and there never will be one."""
+    """The queue was shut down: there will be no next key."""
 
 
 class WorkQueue(Generic[K]):
     """Keys to reconcile. `base_delay` and `max_delay` bound the back-off of `retry`, in seconds.
 
-    `flow` names the flow of a key, which gets a fair share of the work; where work may hang,
-    `seats` is the number of workers, of which no flow gets all.
+    `flow` names the flow of a key, which gets a fair share of the work. If work may hang, `seats`
+    is the number of workers, of which no flow gets all.
     """
 
     def __init__(
@@ -97,8 +94,8 @@ class WorkQueue(Generic[K]):
     def add(self, key: K, *, priority: int = 0, rank: Rank = ()) -> None:
         """Hand out `key` as soon as its turn comes.
 
-        `rank` is its place within its flow, the smaller first; in one flow all keys have one, or
-        none has. Added twice, it keeps the higher priority and the better place.
+        `rank` is its place within its flow, smaller first; in one flow all keys have a rank, or
+        none. Added twice, a key keeps the higher priority and the better rank.
         """
         if self._closed:
             return
@@ -112,7 +109,7 @@ class WorkQueue(Generic[K]):
             self._make_ready(entry)
 
     def add_after(self, key: K, seconds: float, *, priority: int = 0, rank: Rank = ()) -> None:
-        """Add the key that many seconds from now; another `add` may bring it sooner."""
+        """Add the key after `seconds`; another `add` may bring it sooner."""
         if seconds <= 0 or self._ready.get(key) or key in self._dirty:
             self.add(key, priority=priority, rank=rank)
             return
@@ -133,22 +130,18 @@ class WorkQueue(Generic[K]):
         self.add_after(key, wait, priority=priority, rank=rank)
 
     def add_patiently(self, key: K, *, priority: int = 0, rank: Rank = ()) -> None:
-        """Add the key, but after the back-off of its failures, if it has any."""
+        """Add the key after the back-off of its failures, if it has any."""
         wait, failures = 0.0, self._failures.get(key, 0)
         if failures:
             wait = delay(failures, base=self._base_delay, cap=self._max_delay, jitter=self._jitter)
         self.add_after(key, wait, priority=priority, rank=rank)
 
     def withdraw(self, keys: Iterable[K]) -> list[HeapEntry[K]]:
-        """Take these keys out and return their entries, for `put_back`.
-
-        For a caller that does in one go what several keys were added for. A key in work stays.
-        """
+        """Take these keys out and return their entries, for `put_back`. Keys in work stay."""
         found = (self._later.discard(key) or self._ready.discard(key) for key in keys)
         return [entry for entry in found if entry is not None]
 
     def put_back(self, entries: Iterable[HeapEntry[K]]) -> None:
-        """Put withdrawn entries back, as if they had never been taken out."""
         for entry in entries:
             wait = entry.at - self._clock.monotonic()
             self.add_after(entry.key, wait, priority=entry.priority, rank=entry.rank)
@@ -169,7 +162,6 @@ class WorkQueue(Generic[K]):
             await self._wait()
 
     def handed_out(self, key: K) -> bool:
-        """Whether the key is in work."""
         return key in self._in_work
 
     def priority(self, key: K) -> int:
@@ -177,7 +169,6 @@ class WorkQueue(Generic[K]):
         return self._in_work[key].priority
 
     def rank(self, key: K) -> Rank:
-        """Return the rank of a key in work. Raises KeyError for any other."""
         return self._in_work[key].rank
 
     def waited(self, key: K) -> float:
@@ -185,7 +176,6 @@ class WorkQueue(Generic[K]):
         return self._waited[key]
 
     def failures(self, key: K) -> int:
-        """Return how often in a row the key has failed."""
         return self._failures.get(key, 0)
 
     def done(self, key: K) -> None:
@@ -202,9 +192,9 @@ class WorkQueue(Generic[K]):
             self._wake_one()  # for a seat that is free now
 
     def shut_down(self) -> None:
-        """Hand out no more keys and accept none; keys in work may still be `done`.
+        """Drop waiting keys and accept none; keys in work may still be `done`.
 
-        Waiting keys are dropped: the next process finds them by its first lists.
+        The next process finds the dropped keys by its first lists.
         """
         self._closed = True
         self._ready.clear()
@@ -216,7 +206,7 @@ class WorkQueue(Generic[K]):
                 waiter.set_result(None)
 
     def oldest(self) -> float:
-        """Return the seconds that the longest ready key has been waiting; 0 when none is."""
+        """Return the seconds that the longest ready key has waited; 0 when none is ready."""
         since = min((entry.at for entry in self._ready.entries()), default=None)
         return 0.0 if since is None else self._clock.monotonic() - since
 
@@ -236,7 +226,6 @@ class WorkQueue(Generic[K]):
         self._dirty[entry.key] = entry if before is None else _better(entry, before)
 
     def _promote(self) -> None:
-        """Move a step of due keys from later to ready."""
         now = self._clock.monotonic()
         for _ in range(_STEP):
             entry = self._later.first()
@@ -305,9 +294,9 @@ async def work(
 ) -> None:
     """Reconcile keys, at most `workers` at once, until cancelled or until the queue is shut down.
 
-    `reconcile` returns None when the key needs nothing more, or the seconds after which to look at
-    it again. A fault is logged and the key retried. A key that comes again this way keeps its
-    priority. When this is cancelled, every reconcile is cancelled and its key is queued again.
+    `reconcile` returns None, or the seconds after which to requeue the key. A fault is logged and
+    the key retried. A requeued key keeps its priority. On cancellation every reconcile is cancelled
+    and its key is queued again.
     """
     async with asyncio.TaskGroup() as group:
         for _ in range(workers):
@@ -326,7 +315,7 @@ async def _worker(
 async def work_once(
     queue: WorkQueue[K], reconcile: Callable[[K], Awaitable[float | None]], *, log: logging.Logger
 ) -> None:
-    """Reconcile the next key once: the body of a worker's loop. Raises QueueShutDown."""
+    """Reconcile the next key: the body of a worker's loop. Raises QueueShutDown."""
     key = await queue.get()
     priority, rank = queue.priority(key), queue.rank(key)
     try:
@@ -355,7 +344,6 @@ def _being_cancelled() -> bool:
 
 
 def _better(new: HeapEntry[K], old: HeapEntry[K]) -> HeapEntry[K]:
-    """Return the old entry with the better priority and rank of both; itself if it has them."""
     priority = max(new.priority, old.priority)
     rank = min((entry.rank for entry in (new, old) if entry.rank), default=())
     if (priority, rank) == (old.priority, old.rank):
@@ -383,8 +371,8 @@ def _text(key: Hashable) -> str:
 class QueueMetrics:
     """The metrics of all queues of one name. Make it by `of`.
 
-    Depth and age are read from the queues on demand, so that they cannot drift; the queues are held
-    weakly, so that a dropped one (a member's session ends) leaves by itself.
+    Depth and age are read from the queues on demand, and cannot drift. The queues are held weakly:
+    a dropped one (a member's session ends) leaves.
     """
 
     def __init__(self, name: str) -> None:
@@ -397,14 +385,12 @@ class QueueMetrics:
 
     @classmethod
     def of(cls, name: str) -> QueueMetrics:
-        """Return the metrics for queues of that name, which exist at zero from now on."""
         known = _by_name.get(name)
         if known is None:
             known = _by_name[name] = cls(name)
         return known
 
     def join(self, queue: WorkQueue[Any]) -> None:
-        """Count that queue in for as long as it lives."""
         self._queues.add(queue)
 
     def _total_depth(self) -> float:
