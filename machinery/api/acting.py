@@ -1,8 +1,7 @@
-"""Requests as another user: a client's own connections, and one more header on each request.
+"""Requests as another user: a client's connections, with an impersonation header.
 
-A credential that may impersonate serves any number of identities this way, at the cost of a small
-object for each. The server decides at each request whether it may (`impersonate` on that account),
-and then applies the rights of the account alone.
+One credential that may impersonate serves any number of identities. The server checks the right
+`impersonate` at each request, then applies the rights of the account alone.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ class Acting(View):
         self.user = user
 
     async def request(self, method: str, path: str, **how: Any) -> bytes:
-        """Do what `ApiClient.request` does, as `user`."""
         return await super().request(method, path, acting_as=self.user, **how)
 
     def watch(self, res: Resource, **how: Any) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Do what `ApiClient.watch` does, as `user`."""
         return super().watch(res, acting_as=self.user, **how)

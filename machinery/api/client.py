@@ -1,21 +1,17 @@
-"""The one place that speaks HTTP to an API server.
+"""The verbs of `machinery.api.verbs` over HTTP (aiohttp).
 
-`ApiClient` carries the verbs of `machinery.api.verbs` over aiohttp, and promises:
-
-- every request ends within its time limit, and every fault is one of `machinery.errors`;
-- a retry happens only where it can do no harm: a GET that got no answer or a 5xx, any verb that the
-  server put off (429, never sooner than it asked), any verb whose connection was refused; a change
-  that got no answer is never sent again, not even by aiohttp, whatever its method;
-- right before each attempt of a change `before_write` is called, which raises when the right to
-  write is gone: a lease may end in line, between two attempts, or while a token is fetched;
-- each change tells the server how long it may take, which is no longer than that right lasts: what
-  a cut network leaves behind would otherwise go on there long after it was given up here;
-- requests wait in line here (`machinery.api.lanes`), outside of their time limit, so that a burst
-  of ours is never taken for a silent server; watches stand in no line and starve no request;
-- no answer is larger than what was asked for can be, none is inflated, and of all that one server
-  sends at a time only one answer or line may be large (`machinery.types.bounds`);
-- a server that sends without end gets a bounded part of the loop's time (`machinery.pace`);
-- no redirect is followed, no secret reaches a message.
+- Every request ends within its time limit, and every fault is one of `machinery.errors`.
+- A retry does no harm: a GET without an answer or with a 5xx, any verb after 429 (never sooner than
+  requested) or a refused connection. A change without an answer is never sent again.
+- `before_write` is called right before each attempt of a change, because a lease may end in the
+  queue, between attempts, or while a token is fetched.
+- Each change carries a `timeout` no longer than that right lasts. Otherwise a request behind a cut
+  network could take effect long after the client gave up.
+- Requests queue here (`machinery.api.lanes`) outside of their time limit: our own burst is never
+  taken for a silent server. Watches do not queue.
+- Answers are bounded by request and never inflated. Per server, one answer or line at a time may be
+  large (`machinery.types.bounds`), and input gets a bounded part of the loop (`machinery.pace`).
+- No redirect is followed, and no secret reaches a message.
 """
 
 from __future__ import annotations
@@ -73,16 +69,16 @@ from machinery.types.memory_budget import BudgetShare
 WATCH_SLACK = 10.0
 """Seconds of silence beyond a watch's requested time, until its connection counts as dead."""
 STREAMED_BODY = 1024 * 1024
-"""Larger bodies are sent in pieces, so that other tasks run in between."""
+"""Larger bodies are sent in pieces, which lets other tasks run in between."""
 FAREWELL_SECONDS = 0.05
 ATTEMPTS = 5
 FIRST_WAIT = 0.1
-"""Seconds before the second attempt of a call, beside as much jitter; each next wait is double."""
+"""Seconds before the second attempt, plus as much jitter; each next wait is double."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request, ready to be sent any number of times; each attempt has to end in `seconds`."""
+    """One request, to be sent any number of times; `seconds` bounds each attempt."""
 
     method: str
     url: URL
@@ -98,16 +94,15 @@ class _Call:
 
 
 class ApiClient(Verbs):
-    """A client of one API server, as one identity; `machinery.api.acting` sends as others by it.
+    """A client of one API server, as one identity; `machinery.api.acting` impersonates others.
 
-    `name` labels metrics. `limit` bounds the requests in flight at once that are work, watches not
-    counted.
-    `timeout` bounds one attempt, in seconds; retries start within as much again. `requests` counts
-    what was sent, for tests and benchmarks. `before_write` is called right before each attempt of
-    anything but a GET; what it raises is raised by the request, and nothing was sent. It may return
-    the seconds until its right ends, within which the server has to have done what it is asked.
-    Clients of the same server share its `history`.
-    Raises KubeconfigError when the connection's certificates cannot be used.
+    `name` labels metrics. `limit` bounds the requests in flight in the lane of work, watches
+    excluded. `timeout` bounds one attempt, in seconds; retries start within as much again.
+    `requests` counts sent requests, for tests and benchmarks. `before_write` is called right before
+    each attempt of anything but a GET; the request raises its exception and sends nothing. It may
+    return the seconds until the right to write ends, which bound the server's time, too. Clients of
+    one server share its `history`. Raises KubeconfigError if the connection's certificates cannot
+    be used.
     """
 
     def __init__(
@@ -148,7 +143,6 @@ class ApiClient(Verbs):
         self._meter = Meter.of(name)
 
     async def __aenter__(self) -> Self:
-        """Return the client itself; connections are made when they are needed."""
         return self
 
     async def __aexit__(
@@ -162,7 +156,7 @@ class ApiClient(Verbs):
     async def close(self) -> None:
         """Close every connection; requests in flight fail as Unreachable. May be called again.
 
-        A caller that is cancelled here, as in a process that ends, leaves no connection open.
+        A cancelled caller, as in a process that ends, leaves no connection open.
         """
         if self._closed:
             return
@@ -173,7 +167,7 @@ class ApiClient(Verbs):
 
     async def _end(self, pool: aiohttp.ClientSession) -> None:
         await pool.close()
-        # Requests that are cancelled meanwhile end their connections in the next turns of the loop.
+        # Cancelled requests end their connections in the next turns of the loop.
         await asyncio.sleep(FAREWELL_SECONDS)
 
     async def request(
@@ -193,11 +187,11 @@ class ApiClient(Verbs):
     ) -> bytes:
         """Send one request, return the body of a 2xx answer.
 
-        `path` is absolute and already quoted. A body that is not bytes is sent as JSON.
-        `timeout` bounds one attempt, in seconds. `acting_as` is the user to impersonate. `agent`
-        ends the User-Agent, for the server's audit log. `errand` says which lane the request takes
-        and how large the answer may be. `before_write` is called beside the client's own.
-        Raises the tree of `machinery.errors`, TooMuch among it.
+        `path` is absolute and quoted. A body that is not bytes is sent as JSON. `timeout` bounds
+        one attempt, in seconds. `acting_as` is the user to impersonate. `agent` ends the
+        User-Agent, for the server's audit log. `errand` is the lane and the largest answer.
+        `before_write` is called in addition to the client's own. Raises the tree of
+        `machinery.errors`, including TooMuch.
         """
         if body is not None and not isinstance(body, bytes):
             body = msgspec.json.encode(body)
@@ -234,11 +228,11 @@ class ApiClient(Verbs):
         timeout_seconds: int = 300,
         acting_as: str | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Yield the events after `resource_version`, one line of JSON each, bookmarks among them.
+        """Yield the events after `resource_version`, one line of JSON each, including bookmarks.
 
-        Ends when the server ends it, at the latest after `timeout_seconds`. Raises what `request`
-        raises, at the start or between two lines; a refusal inside of the stream (410 as an event
-        of type ERROR) is a line like any other.
+        Ends with the server's stream, within `timeout_seconds`. Raises the errors of `request`,
+        also between two lines. A refusal inside the stream (410 as an event of type ERROR) is a
+        line.
         """
         params = selection(
             label_selector,
@@ -279,7 +273,7 @@ class ApiClient(Verbs):
         self._meter.refused(what)
 
     async def _persist(self, call: _Call, first: TransportError) -> bytes:
-        """Repeat a call that failed: no later than its time, no sooner than the server wants it."""
+        """Repeat a call that failed, within its time and no sooner than the server asks."""
         failed = [first]  # a call that works is spared all of this
         over = self.clock.monotonic() + call.seconds
         backoff = tenacity.wait_exponential_jitter(
@@ -313,7 +307,7 @@ class ApiClient(Verbs):
         return method == "GET" and isinstance(fault, Unreachable | ServerError)
 
     async def _send(self, call: _Call) -> bytes:
-        """Send once; with a token that changes, twice where the first token was refused."""
+        """Send once; with a token that changes, twice if the first token was refused."""
         source = self.connection.token_source
         if source is None:
             return await self._attempt(call, None)
@@ -348,9 +342,9 @@ class ApiClient(Verbs):
         return answer
 
     def _ending(self, call: _Call) -> URL:
-        """Return the URL of a change with the time that its server has for it.
+        """Return the URL of a change, with the server's time limit.
 
-        Raises what `before_write` raises.
+        Raises the errors of `before_write`.
         """
         seconds = call.seconds
         for check in (self._before_write, call.before_write):
@@ -371,7 +365,6 @@ class ApiClient(Verbs):
             raise TooMuch(f"{self._base}: {e}") from e
 
     async def _open(self, call: _Call) -> aiohttp.ClientResponse:
-        """Return the response of a watch, its events still to come."""
         source = self.connection.token_source
         token = await current_token(source) if source else None
         status = NO_ANSWER
@@ -408,7 +401,6 @@ class ApiClient(Verbs):
         )
 
     def _headers_for(self, call: _Call, token: str | None) -> CIMultiDict[str]:
-        """Return the headers, made once for each kind of request."""
         key = (call.content_type, call.accept, token)
         known = self._headers.get(key)
         if known is None:
@@ -428,7 +420,6 @@ class ApiClient(Verbs):
         return URL(f"{self._base}{path}{query}", encoded=True)
 
     def _connections(self) -> aiohttp.ClientSession:
-        """Return the pool, made in the loop that uses it first."""
         if self._closed:
             raise Unreachable(f"{self._base}: the client is closed")
         if self._pool is None:
@@ -440,8 +431,8 @@ class ApiClient(Verbs):
     ) -> aiohttp.ClientResponse:
         """Send a request, and hide from aiohttp that the server hung up.
 
-        aiohttp would send GET, PUT and DELETE a second time by itself, though the server may have
-        done what the first asked for. Only this client decides on retries, and counts them.
+        aiohttp would repeat GET, PUT and DELETE, although the server may have executed the first
+        one. Only this client retries.
         """
         try:
             return await send(request)

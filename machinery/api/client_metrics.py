@@ -1,7 +1,7 @@
-"""Metrics of the requests to API servers: how many, with which outcome, how long.
+"""Metrics of the requests to API servers: number, outcome, duration.
 
-One meter for each client name, shared by the clients that carry it one after the other. Its series
-go when the last of them closes: clusters come and go, and their names must not pile up.
+One meter for each client name, shared by its clients. Its series end with the last of them:
+clusters come and go, and their names must not pile up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _meters: dict[str, Meter] = {}
 
 
 class Meter:
-    """The bound children of one client's metrics. Make it by `of`, give it back by `release`."""
+    """The bound children of one client's metrics. Make it by `of`, end it by `release`."""
 
     def __init__(self, client: str) -> None:
         self._client = client
@@ -46,21 +46,18 @@ class Meter:
 
     @classmethod
     def of(cls, client: str) -> Meter:
-        """Return the one meter of that client name."""
         meter = _meters.setdefault(client, cls(client))
         meter.users += 1
         return meter
 
     def count(self, verb: str, code: int) -> None:
-        """Count one request that ended with this HTTP code, or with NO_ANSWER."""
         (self._outcomes.get((verb, code)) or self._outcome(verb, code)).inc()
 
     def took(self, seconds: float) -> None:
-        """Observe the time of one answer, without its wait in line here."""
+        """Observe the time of one answer, without its wait in the queue."""
         self._observe(seconds)
 
     def refused(self, what: str) -> None:
-        """Count input of this server that exceeded a bound; `what` is one of INPUT."""
         self._refused[what].inc()
 
     def release(self) -> None:

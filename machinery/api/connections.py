@@ -1,9 +1,8 @@
-"""Connections to an API server: one pool for everything, small while they idle, ended at once.
+"""Connections to an API server: one pool, small while idle, closed at once.
 
-A process holds thousands of connections that are nearly always silent, so their size decides the
-size of the process. Lists, watches and writes share a pool, so that a watch goes on over the
-connection of the list before it, without another handshake. A connection receives into one buffer
-of its thread, as the bytes are taken out before any other connection reads.
+A process holds thousands of mostly silent connections, whose size decides the size of the process.
+Lists, watches and writes share a pool: a watch continues on the connection of the list before it,
+without a handshake.
 """
 
 from __future__ import annotations
@@ -31,10 +30,11 @@ from machinery.types.bounds import TooMuch
 READ_BUFFER = 16 * 1024
 """Half of the bytes that may wait unread before a connection is slowed down."""
 IDLE_SECONDS = 30.0
-"""Shorter than any server's own limit, so that no request meets a connection just closed."""
+"""Shorter than the limit of servers: no request meets a connection that was just closed."""
 TLS_BUFFER = 16 * 1024
-"""Bytes that are read from a connection at once: one record of TLS. asyncio takes sixteen times as
-many, and keeps them for each of thousands of idle watches."""
+"""Bytes read from a connection at once: one record of TLS. asyncio reads sixteen times as many, and
+keeps the buffer for each idle watch.
+"""
 FAULTS = (aiohttp.ClientError, OSError, UnicodeError)
 """The exceptions of aiohttp; TimeoutError and ssl.SSLError are OSErrors."""
 
@@ -62,14 +62,14 @@ sslproto.SSLProtocol.get_buffer = _shared_buffer  # type: ignore[method-assign, 
 
 
 class _AbortingHandler(ResponseHandler):
-    """Ends a connection at once, where a TLS shutdown waits up to 30 seconds for the server."""
+    """Ends a connection at once. A TLS shutdown waits up to 30 seconds for the server."""
 
     def close(self) -> None:
         self.abort()
 
 
 class Connector(aiohttp.TCPConnector):
-    """Makes as many connections as are asked for; one that is closed waits for nobody."""
+    """Makes connections without a limit."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
@@ -80,7 +80,7 @@ class Connector(aiohttp.TCPConnector):
 def open_pool(
     context: ssl.SSLContext, middleware: aiohttp.ClientMiddlewareType, pace: ServerBudget
 ) -> aiohttp.ClientSession:
-    """Return a pool without a bound: requests wait in our own lines (`lanes`)."""
+    """Return a pool without a bound: requests queue in `lanes`."""
     traces = []
     if pace.paces_connections:  # a trace costs each request, not only those that connect
         traces.append(turns := aiohttp.TraceConfig())
@@ -108,14 +108,14 @@ def route(connection: Connection) -> dict[str, Any]:
 @functools.lru_cache(maxsize=64)
 def connecting(seconds: float) -> aiohttp.ClientTimeout:
     """Return the timeouts of a request whose whole time the caller limits."""
-    # aiohttp's own limit of the whole loses a cancellation that comes in the same turn of the loop:
-    # the task would go on, and a process that ends would wait for it for ever.
+    # aiohttp's own total timeout loses a cancellation in the same turn of the loop. The task would
+    # continue, and a process that ends would wait for it for ever.
     return aiohttp.ClientTimeout(total=None, sock_connect=seconds / 2)
 
 
 @functools.lru_cache(maxsize=64)
 def silent_for(connect: float, read: float) -> aiohttp.ClientTimeout:
-    """Return the timeouts of a stream, which may be silent for `read` seconds and never end."""
+    """Return the timeouts of an endless stream that may be silent for `read` seconds."""
     return aiohttp.ClientTimeout(total=None, sock_connect=connect / 2, sock_read=read)
 
 
@@ -148,9 +148,9 @@ async def chunk(content: aiohttp.StreamReader) -> bytes:
 
 
 def check_head(response: aiohttp.ClientResponse, most: int | None) -> None:
-    """Raise TooMuch for an answer that announces more than `most`, or has to be inflated.
+    """Raise TooMuch for an answer that announces more than `most`, or is encoded.
 
-    Only plain text was asked for, and the size of what is inflated cannot be trusted.
+    The size of inflated data cannot be trusted, and only plain text was requested.
     """
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
@@ -164,7 +164,7 @@ def check_head(response: aiohttp.ClientResponse, most: int | None) -> None:
 async def body_of(
     response: aiohttp.ClientResponse, most: int, large: asyncio.Lock, stint: TimeSlice
 ) -> bytes:
-    """Return the whole body. A body that is more than modest waits for `large`. Raises TooMuch."""
+    """Return the whole body. Raises TooMuch. A body above MODEST_BYTES waits for `large`."""
     parts: list[bytes] = []
     size = 0
     async with AsyncExitStack() as held:
@@ -182,7 +182,7 @@ async def body_of(
 
 
 def fault_of(server: str, e: Exception) -> TransportError:
-    """Return our fault for a vendor's exception, in words that stay the same in each attempt."""
+    """Return our fault for a vendor's exception; its text is the same in each attempt."""
     if isinstance(e, aiohttp.ClientConnectorCertificateError):
         e = e.certificate_error
     if isinstance(e, ssl.SSLCertVerificationError):

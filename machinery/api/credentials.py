@@ -1,7 +1,7 @@
 """A connection's credential, as a TLS context and as HTTP headers; keys stay in memory.
 
-`ssl` loads a client certificate from a path only, and a key must never touch the disk. So the path
-is that of an anonymous memory file (Linux) or of a pipe (elsewhere), gone once it is read.
+`ssl` loads a client certificate from a path only, and a key must never touch the disk. The path is
+that of an anonymous memory file (Linux) or of a pipe (elsewhere).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # commands that must begin at once read this module, and need
 def client_context(connection: Connection) -> ssl.SSLContext:
     """Return a context that verifies the server by `connection.ca`, or by the system's CAs.
 
-    Raises KubeconfigError when the CA, the certificate or the key cannot be used, or when a
-    certificate or a key comes without the other.
+    Raises KubeconfigError if the CA, the certificate or the key cannot be used, or if a certificate
+    or a key comes without the other.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -67,7 +67,7 @@ def _no_passphrase() -> str:
 
 @contextlib.contextmanager
 def in_memory(data: bytes, *, pipe: bool = not hasattr(os, "memfd_create")) -> Iterator[str]:
-    """Yield a path at which `data` can be read once, while the block lasts; never on a disk."""
+    """Yield a path at which `data` can be read once, within the block; never on a disk."""
     descriptor = _pipe(data) if pipe else _memory_file(data)
     try:
         yield f"/dev/fd/{descriptor}"
@@ -98,7 +98,7 @@ def _pipe(data: bytes) -> int:
 
 
 def identity(connection: Connection, user_agent: str) -> list[tuple[str, str]]:
-    """Return the headers of every request, but for a token that changes."""
+    """Return the headers of every request, without a token that changes."""
     headers = [("User-Agent", user_agent), ("Accept-Encoding", "identity")]
     if connection.token:
         headers.append(("Authorization", f"Bearer {connection.token}"))
@@ -133,14 +133,17 @@ def acting(headers: CIMultiDict[str], user: str) -> CIMultiDict[str]:
 
 
 def telling(headers: CIMultiDict[str], agent: str) -> CIMultiDict[str]:
-    """Return the headers with a User-Agent that ends so. Not cached: each decision has its own."""
+    """Return the headers with `agent` at the end of User-Agent.
+
+    Not cached: each decision has its own.
+    """
     headers = headers.copy()
     headers["User-Agent"] = f"{headers['User-Agent']} {agent}"
     return headers
 
 
 async def current_token(source: TokenSource, *, rejected: str | None = None) -> str:
-    """Return the token to send now. Raises Unauthorized where there is none."""
+    """Return the token to send now. Raises Unauthorized without one."""
     try:
         return await source(rejected=rejected)
     except ConfigurationError as e:

@@ -1,6 +1,6 @@
-"""Requests of a term of leadership: no write is begun after it, and the server ends each with it.
+"""Requests of a term of leadership, over the client's connections.
 
-The client's own connections serve, as with `machinery.api.acting`.
+No write begins after the term, and the server ends each write with it.
 """
 
 from __future__ import annotations
@@ -18,5 +18,4 @@ class Fenced(View):
         self._before_write = before_write
 
     async def request(self, method: str, path: str, **how: Any) -> bytes:
-        """Do what `ApiClient.request` does, in the term."""
         return await super().request(method, path, before_write=self._before_write, **how)

@@ -1,9 +1,8 @@
-"""The kinds of a server: asked of the server itself, once for all callers.
+"""The kinds of a server, discovered once for all callers.
 
-The author of a manifest decides what is asked for, and the server what it answers, so both are
-bounded: how much is remembered, how often the same question is asked, and how long a name may be. A
-kind that is missing, or not answered for, is remembered for a moment too: a hundred objects of a
-kind that hangs cost one question, not a hundred.
+Authors choose the kinds to look up, and the server answers freely: memory, the rate of one question
+and the length of names are bounded. A missing kind or a fault is cached for a moment, too: a
+hundred objects of a kind that hangs cost one request.
 """
 
 from __future__ import annotations
@@ -50,17 +49,17 @@ _api_resources = msgspec.json.Decoder(_ApiResources)
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The resources of a group and version, or why they are not known."""
+    """The resources of a group and version, or the fault."""
 
     at: float
     resources: Sequence[Resource] = ()
     fault: TransportError | None = None
     doubted: bool = False
-    """Whether a path that it gave was not found: the kind may be another one by now."""
+    """Whether a path of it was not found: the kind may have been redefined."""
 
 
 class Catalogue:
-    """The kinds of one server. `ask` sends a GET to a path on discovery's own lane."""
+    """The kinds of one server. `ask` sends a GET to a path in the lane of discovery."""
 
     def __init__(self, ask: Callable[[str], Awaitable[bytes]], *, clock: Clock) -> None:
         self._ask = ask
@@ -69,7 +68,7 @@ class Catalogue:
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def of(self, api_version: str) -> Sequence[Resource]:
-        """Return every resource type of a group and version. Raises NotFound for none."""
+        """Return every resource type. Raises NotFound for an unknown group or version."""
         return await self._look_up(api_version, needs="")
 
     async def preferred(self) -> Sequence[str]:
@@ -79,9 +78,9 @@ class Catalogue:
         return ["v1", *named[: bounds.DISCOVERED]]
 
     async def find(self, api_version: str, kind: str) -> Resource:
-        """Return the resource type of a manifest. Raises NotFound when the server does not know it.
+        """Return the resource type of a manifest. Raises NotFound when the server lacks it.
 
-        A missing kind is asked for again after a moment: its definition may have arrived.
+        A missing kind is looked up again after a moment: its definition may have arrived.
         """
         for resource in await self._look_up(api_version, needs=kind):
             if resource.kind == kind:
@@ -90,7 +89,7 @@ class Catalogue:
         raise _no_such(f"the server has no kind {what}")
 
     def doubt(self, api_version: str) -> None:
-        """Ask again before long, as a path of that group and version was not found.
+        """Look up the group and version again soon, because a path of it was not found.
 
         A definition that was made again may have another scope, and so other paths.
         """
@@ -132,7 +131,6 @@ class Catalogue:
         return _Answer(self._clock.monotonic(), found)
 
     def _remember(self, api_version: str, answer: _Answer) -> None:
-        """Keep the answer as the newest; the oldest go."""
         self._known.pop(api_version, None)
         self._known[api_version] = answer
         while len(self._known) > bounds.DISCOVERED:
@@ -140,7 +138,7 @@ class Catalogue:
 
 
 def _resources(group: str, version: str, answer: bytes) -> list[Resource]:
-    """Return the resources whose names can be used. Raises TransportError if malformed."""
+    """Return the resources with usable names. Raises TransportError if malformed."""
     listed: _ApiResources = decode(answer, _api_resources)
     return [
         Resource(group, version, each.name, each.kind, each.namespaced)

@@ -1,14 +1,12 @@
-"""How many requests may be in flight at one server: lanes, and a fair line before each.
+"""How many requests may be in flight at one server: lanes, and a fair queue for each.
 
-A request has a class: its lane, and how large the answer may be. Leases, probes and discovery have
-lanes of their own, so that whatever else hangs or waits in line, a leader stays one, the server is
-seen to be there, and kinds are found. Within the lane of work no namespace takes everything: it
-gets another connection only while it holds fewer than are free. A namespace alone so reaches half
-of them, a second one half of the rest, and one is left for the next. A single Workload has a fixed
-limit besides, however many objects it brings.
+The class of a request is its lane and the size of its answer. Leases, probes and discovery have
+their own lanes: while work hangs, a leader stays leader, the server stays reachable, and kinds are
+found. A namespace gets another connection of the lane of work only while it holds fewer than are
+free: of 32, the first may hold 16, the second 8, and one stays free for the next. Each Workload has
+a fixed limit, too.
 
-The Workload of a request is not passed through every call: a caller that begins to work for a
-Workload declares that once (`working_for`), and all that is sent on the way counts for it.
+`working_for` declares the Workload of all requests within, instead of a parameter of every call.
 """
 
 from __future__ import annotations
@@ -34,8 +32,6 @@ _worker_for: ContextVar[Key] = ContextVar("worker_for", default=NO_WORKLOAD)
 
 
 class PriorityLevel(Enum):
-    """Connections of one purpose."""
-
     LEADER_ELECTION = "leader-election"
     WORK = "work"
     PROBE = "probe"
@@ -44,7 +40,7 @@ class PriorityLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
-    """The purpose of a request, as far as that decides how it is treated."""
+    """The lane of a request, and the size of its answer."""
 
     lane: PriorityLevel
     most: int
@@ -60,7 +56,7 @@ DISCOVERY = RequestClass(PriorityLevel.DISCOVERY, bounds.DISCOVERY_BYTES)
 
 @contextmanager
 def working_for(key: Key) -> Iterator[None]:
-    """Count all requests within for that Workload, in tasks that begin within too."""
+    """Count all requests within for that Workload, including those of tasks that begin within."""
     before = _worker_for.set(key)
     try:
         yield
@@ -69,12 +65,11 @@ def working_for(key: Key) -> Iterator[None]:
 
 
 def works_for(key: Key) -> bool:
-    """Whether the caller runs within `working_for` of that key."""
     return _worker_for.get() == key
 
 
 class FairQueue:
-    """The fair line of one lane: `most` at once, `each` of them for one Workload."""
+    """The fair queue of one lane: `most` at once, `each` of them for one Workload."""
 
     def __init__(self, most: int, *, each: int = bounds.FOR_ONE_WORKLOAD) -> None:
         self._most = most
@@ -130,7 +125,7 @@ class FairQueue:
         self._admit()
 
     def _admit(self) -> None:
-        """Admit waiting requests, in turns: after one of a Workload the next Workload's."""
+        """Admit waiting requests, one Workload after the other."""
         going = True
         while going and self._total < self._most:
             going = False
@@ -138,7 +133,6 @@ class FairQueue:
                 going |= self._call(who)
 
     def _call(self, who: Key) -> bool:
-        """Admit the first in line of a Workload, if it may go."""
         if not self._may(who):
             return False
         queue = self._waiting.pop(who)

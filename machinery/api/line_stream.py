@@ -1,4 +1,4 @@
-"""Splits a stream into lines, bounded in length and time, in turn with other servers.
+"""Splits a stream into lines, bounded in length and time.
 
 A stream reader's own `readline` gives up at the size of its buffer; a watch event may be megabytes.
 """
@@ -24,10 +24,9 @@ async def split_lines(
 ) -> AsyncGenerator[bytes, None]:
     r"""Yield every non-empty line, without its `\n`.
 
-    The work on a line counts for `stint`, which decides when the next one comes. A line that is
-    more than modest waits for `large`, and has to end within `seconds` from then on.
-    Raises TooMuch for a line above `most` bytes, and Unreachable when the stream ends in the middle
-    of one, or a large one does not end in time. The pieces of a long line are joined once.
+    The work on a line counts for `stint`. A line above MODEST_BYTES waits for `large`, and has to
+    end within `seconds` from then on. Raises TooMuch for a line above `most` bytes, and Unreachable
+    when the stream ends within a line, or a large line does not end in time.
     """
     pieces: list[bytes] = []
     size = 0
@@ -58,7 +57,7 @@ async def split_lines(
 
 
 class _Long:
-    """A line that grows beyond the modest size: its lock, and its deadline."""
+    """A line that grows beyond MODEST_BYTES: its lock, and its deadline."""
 
     def __init__(self, large: asyncio.Lock, seconds: float) -> None:
         self._large = large
@@ -66,7 +65,7 @@ class _Long:
         self._deadline: float | None = None  # set while the lock is held
 
     async def grow(self, size: int, most: int) -> None:
-        """Take in the line's new length. Raises TooMuch."""
+        """Record the line's new length. Raises TooMuch."""
         if size > most:
             raise TooMuch(f"a line is longer than {most} bytes")
         if size > bounds.MODEST_BYTES and self._deadline is None:
@@ -74,7 +73,6 @@ class _Long:
             self._deadline = asyncio.get_running_loop().time() + self._seconds
 
     def end(self) -> None:
-        """Release the lock, if the line holds it."""
         if self._deadline is not None:
             self._deadline = None
             self._large.release()

@@ -1,8 +1,8 @@
-"""TCP to a port of a pod through the API server, as `kubectl port-forward` goes.
+"""TCP to a port of a pod through the API server, like `kubectl port-forward`.
 
-One websocket to `pods/portforward` carries one connection. By the protocol `v4.channel.k8s.io` each
-message begins with the number of its channel, 0 for data and 1 for the kubelet's errors, and the
-first message of either is the port in two bytes. The rights are those of the connection's user.
+One websocket to `pods/portforward` carries one connection. In the protocol `v4.channel.k8s.io` each
+message begins with its channel, 0 for data and 1 for the kubelet's errors, and the first message of
+each channel is the port in two bytes. The rights are those of the connection's user.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PortForwarder:
 
     @asynccontextmanager
     async def stream(self, namespace: str, pod: str, port: int) -> AsyncIterator[PodStream]:
-        """Yield a connection to that port. Raises TransportError, Forbidden and NotFound of it."""
+        """Yield a connection to that port. Raises TransportError, Forbidden and NotFound."""
         assert self._session is not None  # noqa: S101 - it was entered
         server = self._connection.server.rstrip("/")
         url = f"{server}{PODS.path(namespace, pod, 'portforward')}?ports={port}"
@@ -85,8 +85,6 @@ class PortForwarder:
 
 
 class PodStream:
-    """One connection to a pod's port."""
-
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, server: str) -> None:
         self._socket, self._server = socket, server
 
@@ -98,7 +96,7 @@ class PodStream:
             raise fault_of(self._server, e) from e
 
     async def received(self) -> AsyncIterator[bytes]:
-        """Yield what the pod sends, until it hangs up. Raises TransportError."""
+        """Yield the bytes that the pod sends, until it hangs up. Raises TransportError."""
         heads = 0
         async for message in self._socket:
             if message.type != aiohttp.WSMsgType.BINARY or not message.data:

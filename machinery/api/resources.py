@@ -1,9 +1,8 @@
 """The addresses of Kubernetes resources: the URL path of a kind, a namespace and a name.
 
-One table for cluster-scoped and namespaced kinds alike, so that no caller builds a path by hand.
-Names may come from a tenant or a member. Quoting alone does not keep a name in its place: an API
-server splits a path after it has unquoted it, so `a%2Fstatus` is the status of `a`. Characters that
-Kubernetes allows in no name are therefore refused, and the rest is quoted.
+Names may come from a tenant or a member. Quoting does not keep a name in its place: an API server
+unquotes a path before it splits it, and `a%2Fstatus` is the status of `a`. Characters that
+Kubernetes allows in no name are refused, and the rest is quoted.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ class Resource:
     ) -> str:
         """Return the URL path of a collection (no name), an object, or its subresource.
 
-        A namespaced resource without a namespace means the collection over all namespaces.
-        Raises ValueError for a namespace on a cluster-scoped resource, and BadRequest for a name
-        that no path can hold; an empty one, too, as it would mean all objects.
+        A namespaced resource without a namespace means the collection over all namespaces. Raises
+        ValueError for a namespace on a cluster-scoped resource, and BadRequest for a name that no
+        path can hold. An empty name is one: it would mean all objects.
         """
         if namespace and not self.namespaced:
             raise ValueError(f"{self.kind} is cluster-scoped, it has no namespace {namespace!r}")
@@ -70,7 +69,7 @@ def group_path(group: str, version: str) -> str:
 
 
 def segment(name: str) -> str:
-    """Return a name as one part of a path. Raises BadRequest where it would be something else.
+    """Return a name as one part of a path. Raises BadRequest if it cannot be one.
 
     The rule is Kubernetes' own (IsValidPathSegmentName), and a bound on the length.
     """
@@ -136,7 +135,6 @@ USUAL: Sequence[Resource] = (
     SECRETS,
     CONFIG_MAPS,
 )
-"""The kinds that every cluster has, and most Workloads are made of."""
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 CRDS = Resource(

@@ -1,7 +1,6 @@
 """The content of an API server's answers: one object, or a page of a list and its continuation.
 
-A server may be a member's, and answer anything: an answer of another shape than was asked for is
-Unreadable here, at the edge, and no surprise further on.
+A member's server may answer anything. An answer of another shape is Unreadable here, at the edge.
 """
 
 from __future__ import annotations
@@ -18,18 +17,16 @@ T = TypeVar("T")
 
 
 class Unreadable(TransportError):
-    """The answer is not what an API server would say."""
+    """The answer is not that of an API server."""
 
 
 class ListMeta(msgspec.Struct):
-    """metadata of a list, as far as it is read."""
-
     resource_version: str = msgspec.field(default="", name="resourceVersion")
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class PageHead(msgspec.Struct):
-    """A page of a list without its objects; a reader of those derives from it."""
+    """A page of a list; a reader of its objects derives from it."""
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
 
@@ -42,7 +39,7 @@ def decode(answer: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _ob
     """Return the answer's JSON value, an object by default.
 
     Raises Unreadable for malformed JSON or another shape, and TooMuch for an object of a size or a
-    depth that no object has; a decoder that keeps only some fields skips the rest at no cost.
+    depth that no object has. A decoder that keeps only some fields skips the rest at no cost.
     """
     if decoder is _object:
         check_json(answer)
@@ -57,7 +54,7 @@ def decode(answer: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _ob
 
 
 def shaped(answer: Mapping[str, Any], type_: type[T]) -> T:
-    """Return a decoded answer as the type. Raises Unreadable when it is of another shape."""
+    """Return a decoded answer as the type. Raises Unreadable for another shape."""
     try:
         return msgspec.convert(answer, type_)
     except msgspec.ValidationError as e:
@@ -70,10 +67,7 @@ def version_of(page: bytes) -> str:
 
 
 def onward(page: bytes) -> str:
-    """Return the continue token of a page; empty after the last. Raises Unreadable.
-
-    The objects of the page are skipped: the caller decodes them, once.
-    """
+    """Return the continue token of a page; empty after the last. Raises Unreadable."""
     token: str = decode(page, _head).metadata.continue_
     return token
 
@@ -90,7 +84,7 @@ async def joined(pages: AsyncIterator[bytes]) -> dict[str, Any]:
 
 
 def _items(page: Mapping[str, Any]) -> list[Any]:
-    """Return the objects of a page; an empty list may come as null. Raises Unreadable."""
+    """Return the objects of a page; an empty list may be null. Raises Unreadable."""
     items = page.get("items") or []
     if isinstance(items, list) and all(isinstance(each, dict) for each in items):
         return items

@@ -1,8 +1,7 @@
-"""A server's time, from the `Date` of its answers.
+"""A server's time, from the `Date` of its answers, carried on by our monotonic clock.
 
-Between two answers it goes on by our monotonic clock. So a wall clock of ours that is set, or
-drifts away, shows at once: a caller that is about to do something irreversible because of the time
-checks here whether both agree, and a process whose steps all wait for moments has a `ServerClock`.
+It shows when our wall clock is wrong. A caller checks it before an irreversible step that depends
+on the time; a process whose steps wait for moments uses `ServerClock`.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ _LENGTH = 40
 
 
 class ServerTime:
-    """The clock of one server."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._said = ""
@@ -27,7 +24,7 @@ class ServerTime:
         self._heard = 0.0
 
     def saw(self, date: str | None) -> None:
-        """Take in the header `Date` of an answer that came now; a malformed one is skipped."""
+        """Record the header `Date` of an answer that came now; a malformed one is skipped."""
         if not date or date == self._said or len(date) > _LENGTH:
             return
         try:
@@ -45,9 +42,9 @@ class ServerTime:
         return (self._clock.now() - self._moment).total_seconds() - passed
 
     def difference(self) -> str:
-        """Return in words that the clocks differ; empty while they agree, or without a Date.
+        """Return a text if the clocks differ; empty while they agree, or without a Date.
 
-        Without the number, which is another one at each look.
+        The text omits the difference, which changes at each call.
         """
         ahead = self.ahead()
         if abs(ahead) <= AGREE_SECONDS:
@@ -56,9 +53,9 @@ class ServerTime:
 
 
 class ServerClock:
-    """A clock whose wall shows a server's time as soon as both do not agree.
+    """A clock whose wall shows the server's time if the two disagree.
 
-    So a machine whose clock is wrong takes no step before its time, and its stamps are right.
+    A machine with a wrong clock takes no step too early, and its timestamps are right.
     """
 
     def __init__(self, clock: Clock, server: ServerTime) -> None:

@@ -1,7 +1,7 @@
 """The meaning of an answer that is not a success.
 
-Whatever the body holds, it becomes an `ApiError`: the server, or the proxy before it, may be a
-member's, and its refusal must not become a fault of another kind than the callers expect.
+Any body becomes an `ApiError`: a member's server or proxy must not cause a fault that callers do
+not expect.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ EXCERPT_LIMIT = 200
 
 
 class _ErrorStatus(msgspec.Struct):
-    """A Kubernetes Status object, as far as it explains a refusal."""
-
     code: int = 0
     reason: str = ""
     message: str = ""
@@ -47,7 +45,7 @@ def error_of(event: msgspec.Raw) -> ApiError:
 
 
 def refusal(code: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """Return the error of an answer's HTTP code, headers and body, ready to be raised."""
+    """Return the error of an answer's HTTP code, headers and body."""
     try:
         bounds.check_json(body)
         status = _detailed.decode(body)

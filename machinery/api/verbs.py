@@ -1,8 +1,7 @@
 """The verbs of an API server on one resource: get, list, apply, patch, delete, discover.
 
-Pure translation of a verb into method, path, query and body; `machinery.api.client` carries it. One
-set of methods serves namespaced and cluster-scoped kinds alike. Answers are plain JSON values, kept
-whole: fields that an old client does not know must survive a round trip through it.
+Translates a verb into method, path, query and body; `machinery.api.client` sends it. Answers are
+plain JSON values: fields unknown to this client survive a round trip.
 """
 
 from __future__ import annotations
@@ -40,13 +39,12 @@ METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 PAGE = 500
-"""Objects of one page of a list."""
 MOST_PAGES = 10_000
-"""The most pages of one list: millions of objects. A server with more would never end."""
+"""The most pages of one list: millions of objects. It ends a list that never ends."""
 
 
 BeforeWrite: TypeAlias = Callable[[], float | None]
-"""Raises where the right to write is gone; may return the seconds that it lasts."""
+"""Raises if the right to write is gone; may return the seconds that it lasts."""
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -59,40 +57,39 @@ _version = msgspec.json.Decoder(_Version)
 def selection(
     label_selector: str | None, field_selector: str | None, **more: str | None
 ) -> dict[str, str]:
-    """Return the query parameters of a list or a watch, without those that are not given."""
+    """Return the query parameters of a list or a watch, without empty ones."""
     params = {"labelSelector": label_selector, "fieldSelector": field_selector, **more}
     return {key: value for key, value in params.items() if value}
 
 
 OF_NO_OBJECT = "1"
-"""A resourceVersion that no object has: etcd is at 1 while it is empty, and the first write makes
-it 2. An apply that names a version creates a missing object, and changes one of that version only:
-with this one, the server itself ensures that no object is overwritten, in one request, and the
-fields are ours as those of any apply. (A POST would own the server's defaults as well, and by
-another operation, which an apply must first be made to take over.)"""
+"""A resourceVersion that no object has: an empty etcd is at 1, and its first write makes it 2. An
+apply with a resourceVersion creates a missing object, or changes one of that version. With this one
+the server never overwrites an object. (A POST would also own the server's defaults, under an
+operation that an apply must first take over.)
+"""
 
 
 class ServerHistory:
     """The history of one API server's store, of which every resourceVersion is a moment.
 
-    A store that is set back, as from a backup, begins another history: it counts on from the moment
-    of the backup, so that its versions soon are those of before, for other changes. A reader that
-    comes back only then cannot tell from its own version. So whoever sees one version go back, an
-    informer or the elector, ends the history here, for all readers of that server: `number` tells
-    one history from another.
+    A restored store begins another history: it counts on from the backup, and its versions soon
+    equal earlier ones of other changes. A reader that returns after that cannot detect it by its
+    own version. The reader (an informer or the elector) that sees a version go back therefore ends
+    the history for all readers of that server; `number` identifies a history.
     """
 
     def __init__(self) -> None:
         self.number = 0
 
     def end(self, known: int) -> None:
-        """Record that the history of that number has ended; nothing happens when it is known."""
+        """End the history `known`; nothing happens if it has ended already."""
         if known == self.number:
             self.number += 1
 
 
 class Verbs(ABC):
-    """The verbs of the Kubernetes API over one `request` method, and the watch beside them."""
+    """The verbs of the Kubernetes API over one `request` method, and the watch."""
 
     def __init__(
         self,
@@ -127,7 +124,7 @@ class Verbs(ABC):
         agent: str = "",
         before_write: BeforeWrite | None = None,
     ) -> bytes:
-        """Send one request, return the body of a 2xx answer; else raise one of the errors.
+        """Send one request, return the body of a 2xx answer. Raises one of `machinery.errors`.
 
         `agent` ends the User-Agent. `before_write` is called right before each attempt of a change.
         """
@@ -174,11 +171,11 @@ class Verbs(ABC):
     ) -> AsyncIterator[bytes]:
         """Yield a list, page by page, undecoded; watch from the last page's resourceVersion.
 
-        All pages show one moment. Raises Gone when the server has forgotten that moment half way:
-        the pages so far are then to be dropped. `limit` 0 asks for everything at once. Large pages
-        make the next ones smaller, and a page that is too large is requested again as a smaller
-        one. Raises TransportError for a list that leads in a circle, or on and on, and TooMuch
-        where even a single object is too large.
+        All pages show one moment. Raises Gone when the server has forgotten that moment: drop the
+        pages so far. `limit` 0 requests everything at once. Large pages make the next ones smaller,
+        and a page that is too large is requested again as a smaller one. Raises TransportError for
+        a list that repeats a continue token or never ends, and TooMuch if a single object is too
+        large.
         """
         path = res.path(namespace)
         accept = METADATA_LIST if metadata_only else JSON
@@ -229,8 +226,8 @@ class Verbs(ABC):
     ) -> dict[str, Any]:
         """Return the whole list as one object; watch from its resourceVersion.
 
-        Requested in pages; when the server forgets the moment they show, once more in one piece,
-        which cannot be forgotten half way.
+        If the server forgets the moment of the pages, the list is requested in one piece, which
+        cannot expire.
         """
         for limit in (PAGE, 0):
             pages = self.pages(
@@ -257,7 +254,7 @@ class Verbs(ABC):
         field_selector: str | None = None,
         metadata_only: bool = True,
     ) -> str:
-        """Return the resourceVersion that a list would have now, by one of a single object."""
+        """Return the resourceVersion that a list would have now, from a list of one object."""
         params = {**selection(label_selector, field_selector), "limit": "1"}
         accept = METADATA_LIST if metadata_only else JSON
         path = res.path(namespace)
@@ -273,7 +270,7 @@ class Verbs(ABC):
         dry_run: bool = False,
         errand: RequestClass = OBJECT,
     ) -> dict[str, Any]:
-        """Return the object as created, by default in its own namespace. Raises AlreadyExists."""
+        """Return the created object, by default in its own namespace. Raises AlreadyExists."""
         path = res.path(namespace or _namespace(res, obj))
         return await self._json("POST", path, params=_dry(dry_run), body=obj, errand=errand)
 
@@ -292,8 +289,8 @@ class Verbs(ABC):
     ) -> dict[str, Any]:
         """Apply on the server; return the merged object. Raises Conflict over another's field.
 
-        A body with a resourceVersion has the UID as well, or OF_NO_OBJECT; raises ValueError for
-        another one: where the object is gone meanwhile, the server would make a new one of it.
+        Raises ValueError for a resourceVersion without a UID, except OF_NO_OBJECT: if the object
+        were deleted, the server would create it again.
         """
         meta = obj.get("metadata", {})
         if meta.get("resourceVersion", OF_NO_OBJECT) != OF_NO_OBJECT and not meta.get("uid"):
@@ -332,8 +329,8 @@ class Verbs(ABC):
     ) -> dict[str, Any]:
         """Request the deletion. Raises NotFound; Conflict for another uid or resourceVersion.
 
-        The answer is the object, with a deletionTimestamp while it waits for its finalizers; or a
-        Status, when it is gone.
+        Returns the object, with a deletionTimestamp, while it waits for its finalizers; otherwise a
+        Status.
         """
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         given = {key: value for key, value in preconditions.items() if value}
@@ -344,7 +341,7 @@ class Verbs(ABC):
         return await self._json("DELETE", res.path(namespace, name), body=body)
 
     async def api_versions(self) -> Sequence[str]:
-        """Return the apiVersion that the server prefers of each group, the core group's first."""
+        """Return the preferred apiVersion of each group, the core group's first."""
         return await self._catalogue.preferred()
 
     async def discover(self, api_version: str) -> Sequence[Resource]:
@@ -362,7 +359,7 @@ class Verbs(ABC):
 
     @contextmanager
     def _doubting(self, res: Resource) -> Iterator[None]:
-        """Doubt what is known of the resource's group where its path is not found."""
+        """Look up the resource's group again if its path is not found."""
         try:
             yield
         except NotFound:
@@ -378,9 +375,9 @@ class Verbs(ABC):
 
 
 class View(Verbs):
-    """The API of `client`'s server over its connections; needs no closing of its own.
+    """The API of `client`'s server over its connections; needs no closing.
 
-    What is known of the server is the client's, so that a view may be made for each request.
+    All knowledge of the server is the client's: a view is cheap enough for each request.
     """
 
     def __init__(self, client: Verbs) -> None:
@@ -393,15 +390,12 @@ class View(Verbs):
         self._client = client
 
     async def request(self, method: str, path: str, **how: Any) -> bytes:
-        """Do what the client's `request` does."""
         return await self._client.request(method, path, **how)
 
     def refuse(self, what: str) -> None:
-        """Do what the client's `refuse` does."""
         self._client.refuse(what)
 
     def watch(self, res: Resource, **how: Any) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Do what the client's `watch` does."""
         return self._client.watch(res, **how)
 
 
