@@ -1,4 +1,4 @@
-"""A budget of units, a number or whole percents of one: `amount` is the one reading of it."""
+"""A budget of units: a number or whole percents."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _PERCENT = re.compile(PERCENT)
 
 
 def amount(value: int | str, of: int, *, up: bool) -> int:
-    """Return a budget as a number: of percents, those of `of`, rounded up or down.
+    """Return a budget as a number; percents are those of `of`, rounded up or down.
 
-    Raises ValueError for what is no budget.
+    Raises ValueError for a malformed budget.
     """
     if isinstance(value, int) and 0 <= value <= MOST_UNITS:
         return value

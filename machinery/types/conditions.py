@@ -1,8 +1,7 @@
-"""Conditions of a status, as every Kubernetes kind has them: found, read, and renewed.
+"""Conditions of a status: found, read, and renewed.
 
-A status may come from a member, and have any form: what is no condition is skipped. Tools that know
-none of our kinds read Ready, Reconciling and Stalled, by the rules of kstatus: at most one of these
-is True.
+A status may come from a member and have any form; a malformed condition is skipped. Ready,
+Reconciling and Stalled follow kstatus: at most one of them is True.
 """
 
 from __future__ import annotations
@@ -18,19 +17,18 @@ READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 
 
 def find(status: Mapping[str, Any], type_: str) -> Condition:
-    """Return the condition of that type in a status; empty when it has none."""
+    """Return the condition of that type in a status; empty without one."""
     return among(status.get("conditions"), type_)
 
 
 def among(conditions: Any, type_: str) -> Condition:
-    """Return the condition of that type in a list; empty when it is missing, or that is no list."""
+    """Return the condition of that type in a list; empty without one, or without a list."""
     listed = conditions if isinstance(conditions, list | tuple) else ()
     found = (each for each in listed if isinstance(each, Mapping) and each.get("type") == type_)
     return next(found, {})
 
 
 def holds(status: Mapping[str, Any], type_: str) -> bool:
-    """Whether the condition of that type is True."""
     return find(status, type_).get("status") == "True"
 
 
@@ -44,10 +42,9 @@ def renewed(
     now: datetime,
     generation: int,
 ) -> dict[str, Any]:
-    """Return a condition as it is now; its lastTransitionTime is of the last change of `status`.
+    """Return the current condition; lastTransitionTime is that of the last change of `status`.
 
-    `old` is the one that it replaces, empty when there was none; `generation` is that of the object
-    that it was concluded from.
+    `old` is the stored condition, or empty. `generation` is that of the object it was derived from.
     """
     status = "True" if true else "False"
     since = old.get("lastTransitionTime") if old.get("status") == status else None
@@ -69,12 +66,11 @@ def with_progress(
     before: Iterable[Condition] = (),
     now: datetime,
 ) -> list[Condition]:
-    """Return the conditions with what an object that is not Ready does: it goes on, or is stuck.
+    """Return the conditions with the progress of an object that is not Ready.
 
-    Reconciling is True while the reason of `cause`, of Ready itself when that is None, is one of
-    `waits`, which pass by themselves; else Stalled is True, as a person has to do something. Of
-    both, the one that is not True is left out. `before` are the stored conditions, where `listed`
-    does not hold them.
+    Reconciling is True while the reason of `cause` (of Ready if None) is in `waits`, which pass by
+    themselves. Otherwise Stalled is True: an operator has to act. The one that is not True is left
+    out. `before` are the stored conditions that `listed` lacks.
     """
     after = {each.get("type"): each for each in listed}
     known = {each.get("type"): each for each in before} | after
@@ -91,7 +87,7 @@ def with_progress(
             type_=stands,
             true=True,
             reason=reason,
-            # A message of its own would have to be written whenever that of the other one changes.
+            # A message of its own would have to be rewritten with each change of the other one.
             message=f"the condition {says['type']} says why",
             now=now,
             generation=ready["observedGeneration"],

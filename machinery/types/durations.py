@@ -1,4 +1,4 @@
-"""Durations as Kubernetes writes them, `1h30m`: a sum of numbers with their units, and 0."""
+"""Durations as Kubernetes writes them, `1h30m`: a sum of numbers with units, or 0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS = {
 
 
 def parse(text: str) -> timedelta:
-    """Return the duration that a text such as `1h30m` names. Raises ValueError if malformed."""
+    """Return the duration of a text such as `1h30m`. Raises ValueError if malformed."""
     terms = _TERM.findall(text)
     if text != "0" and (not terms or "".join(map("".join, terms)) != text):
         raise ValueError(f"{text!r:.40} is no duration such as 1h30m")

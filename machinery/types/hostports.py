@@ -1,13 +1,10 @@
-"""Things of which each node has one, named as resources: host ports, and a place apart.
+"""Host ports and anti-affinity within a node as resources, of which each node has one.
 
-kube-scheduler lets no two pods with the same host port on one node (its plugin NodePorts). Written
-as a resource, `hostport/TCP/8080`, a port is counted wherever room is counted. No resource of
-Kubernetes has two slashes in its name, so none is mistaken for one. The address of the node that a
-pod may name beside the port (hostIP) is ignored: two pods that share a port under different
-addresses count as if they could not, so that room is never overstated.
-
-Pods that refuse to lie on a node with another of theirs each ask for such a place there (`apart`).
-Pure.
+kube-scheduler lets no two pods with the same host port on one node (plugin NodePorts). As a
+resource, `hostport/TCP/8080`, a port is counted like any other; no resource of Kubernetes has two
+slashes. hostIP is ignored: pods that share a port under different addresses count as conflicting,
+and room is never overstated. Pods that refuse a node with another of theirs request one place each
+(`apart`). Pure.
 """
 
 from __future__ import annotations
@@ -29,13 +26,12 @@ _PORTS = len(PROTOCOLS) * (MOST_PORT + 1)
 _APART = f"{PREFIX}node/"
 _DIGEST = re.compile("[0-9a-f]{16}")
 MOST_OF_ONE = 16
-"""Host ports that are counted of one template, and published of one node; the members' own
-schedulers see the others too."""
+"""Host ports counted per template, and published per node; the members' schedulers see all."""
 NONE: frozenset[int] = frozenset()
 
 
 def apart(labels: Mapping[str, Any]) -> str:
-    """Return the place of which pods with these labels need one to each, as a resource."""
+    """Return the resource of which pods with these labels need one each."""
     text = json.dumps(labels, sort_keys=True, default=str)
     return f"{_APART}{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
@@ -45,15 +41,14 @@ def is_apart(name: str) -> bool:
 
 
 def resource(protocol: str, port: int) -> str:
-    """Return the resource of a port."""
     return f"{PREFIX}{protocol}/{port}"
 
 
 @lru_cache(maxsize=4096)
 def code(name: str) -> int | None:
-    """Return the number of a resource of which each node has one; None for anything else.
+    """Return the number of a resource of which each node has one; None for any other.
 
-    Those of ports are ordered by protocol, then port.
+    The numbers of ports are ordered by protocol, then port.
     """
     if not name.startswith(PREFIX):
         return None
@@ -68,12 +63,11 @@ def code(name: str) -> int | None:
 
 
 def code_of(protocol: str, port: int) -> int:
-    """Return the same number for a valid protocol and port."""
+    """Return the code of a valid protocol and port."""
     return PROTOCOLS.index(protocol) * (MOST_PORT + 1) + port
 
 
 def named(port: int) -> str:
-    """Return the resource of a code."""
     if port >= _PORTS:
         return f"{_APART}{port - _PORTS:016x}"
     protocol, number = divmod(port, MOST_PORT + 1)
@@ -94,7 +88,6 @@ def used(free: Mapping[str, str | int]) -> frozenset[int]:
 
 
 def _none(text: str | int) -> bool:
-    """Whether an amount is zero; a malformed one counts as zero, as everywhere."""
     try:
         return quantities.bounded("", text) == 0
     except ValueError:
@@ -102,7 +95,7 @@ def _none(text: str | int) -> bool:
 
 
 def words(name: str) -> str:
-    """Return a resource as people call it: `host port 8080/TCP`; most by their own name."""
+    """Return a resource for messages: `host port 8080/TCP`; most by their own name."""
     if is_apart(name):
         return "node without one of its replicas"
     if code(name) is None:
@@ -111,6 +104,5 @@ def words(name: str) -> str:
 
 
 def place(name: str) -> str:
-    """Return `8080/TCP` for a resource that is a port."""
     protocol, _, port = name.removeprefix(PREFIX).partition("/")
     return f"{port}/{protocol}"

@@ -1,9 +1,8 @@
-"""How much of the members' objects is kept in memory: each server within its part, all in one sum.
+"""The memory for members' objects: one total, shared by their servers.
 
-A list that never ends would otherwise fill the memory of a process that many clusters share. While
-the sum has room every server may use it; when it has none, a server that holds less than an equal
-part may still grow up to that part, and the others may not. Sizes are estimates, from the bytes
-that came or from what is known to be kept of them.
+While the total has room, any server may grow. When it is full, only a server below an equal part
+may. A list without end therefore does not fill the memory that many clusters share. Sizes are
+estimates.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class NoRoom(TooMuch):
 
 
 class Book:
-    """The sum, and the servers that share it. `most` is in bytes."""
+    """The total, and the servers that share it. `most` is in bytes."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -44,7 +43,7 @@ class BudgetShare:
             book.servers.add(self)
 
     def take(self, size: int) -> None:
-        """Keep that many bytes more, or fewer. Raises NoRoom."""
+        """Add `size` bytes, or return them if negative. Raises NoRoom."""
         book = self._book
         if book is not None:
             if size > 0 and book.total + size > book.most:
@@ -61,16 +60,15 @@ class BudgetShare:
 
 
 class Shelf:
-    """The memory that one informer keeps; given back by `close`, or when `owner` is gone."""
+    """The memory that one informer keeps, until `close` or until `owner` is collected."""
 
     def __init__(self, holding: BudgetShare, owner: object) -> None:
         self._holding = holding
         self._held = 0
-        # Which keeps the shelf, so that it must not refer to its owner.
+        # `finalize` keeps the shelf, which must not refer to its owner.
         finalize(owner, self.close).atexit = False
 
     def take(self, size: int) -> None:
-        """Keep that many bytes more, or fewer. Raises NoRoom."""
         self._holding.take(size)
         self._held += size
 
@@ -79,7 +77,7 @@ class Shelf:
 
 
 def _memory() -> int:
-    """Return half of this container's memory limit, or what is enough for many common clusters."""
+    """Return half of this container's memory limit, or KEPT_BYTES without a limit."""
     for path in _LIMITS:
         with suppress(OSError, ValueError):  # `max`: no limit
             limit = int(path.read_text())
@@ -89,4 +87,4 @@ def _memory() -> int:
 
 
 MEMBERS = Book(_memory())
-"""The sum for all members of this process."""
+"""The total for all members of this process."""

@@ -1,7 +1,6 @@
-"""Merge patches (RFC 7386), made and laid over an object. Pure.
+"""Merge patches (RFC 7386): each of several writers of a status sends only its changed fields.
 
-A status that several writers write is patched: each sends the fields of its own that changed, and
-those of the others stay as they are.
+Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 
 def merging(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch (RFC 7386) from `before` to `after`; empty where they are alike."""
+    """Return the merge patch from `before` to `after`; empty if they are equal."""
     patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for name, value in after.items():
         old = before.get(name)
@@ -24,7 +23,7 @@ def merging(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
 
 
 def merged(body: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with the patch laid over it; neither is changed."""
+    """Return a copy of the object with the patch applied."""
     found = dict(body) if isinstance(body, Mapping) else {}
     for name, value in patch.items():
         if value is None:

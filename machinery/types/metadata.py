@@ -1,9 +1,8 @@
-"""The part of every Kubernetes object that all our code reads, decoded fast and partially.
+"""The part of every Kubernetes object that all our code reads, as msgspec structs.
 
-`Meta` and `Object` are msgspec structs: the decoder skips unknown fields, so that an informer keeps
-only what is read. Kinds derive from `Object` and add the fields that they need. Build every
+Kinds derive from `Object` and add fields; unknown fields are skipped. Build every
 `msgspec.json.Decoder` at import time: concurrent first decodes of nested types crash. Never write
-an object back from such a struct; writes are patches.
+an object back from a struct: writes are patches.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ Key: TypeAlias = tuple[str, str]
 
 
 class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """An entry of metadata.ownerReferences, as far as it is read."""
-
     kind: str
     name: str
     uid: str
@@ -51,7 +48,7 @@ class Meta(msgspec.Struct, rename="camel", frozen=True):
         return self.deletion_timestamp is not None
 
     def controller_ref(self, api_version: str, kind: str) -> dict[str, Any]:
-        """Return the owner reference by which an object that this one controls goes with it."""
+        """Return the controller reference for an object that is garbage-collected with this one."""
         return {
             "apiVersion": api_version,
             "kind": kind,

@@ -1,8 +1,7 @@
-"""The objects that a pod's spec names: what a pod cannot start without. Pure.
+"""The objects that a pod's spec names, without which a pod cannot start.
 
-Read are the fields of Kubernetes' own pod, in all of its containers and volumes; a value of another
-form than the field has names nothing, as the API server refuses it. The propagator asks it of a
-template, to know what goes along, and of pods, to know what they still need.
+Malformed values name nothing, because the API server refuses them. The propagator calls it for
+templates (dependencies to propagate) and for pods (dependencies still in use). Pure.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _SECRET_REFS = (
 
 
 class Reference(NamedTuple):
-    """An object that is named, in the namespace of the pod. `optional`: a pod starts without it."""
+    """An object in the pod's namespace. `optional`: a pod starts without it."""
 
     kind: str
     name: str
@@ -50,16 +49,16 @@ class Reference(NamedTuple):
 
 
 def references(pod: Any) -> list[Reference]:
-    """Return what a pod's spec names, each object once, at the place of its first mention.
+    """Return the objects of a pod's spec, each once, at the place of its first mention.
 
-    The account comes first, then pull Secrets, volumes, and containers in their order. An object
-    that is named several times is optional where each mention says so.
+    The account comes first, then pull Secrets, volumes, and containers in order. An object is
+    optional if each mention is.
     """
     return once(_named(pod)) if isinstance(pod, Mapping) else []
 
 
 def once(found: Iterable[Reference]) -> list[Reference]:
-    """Return each object once; it is optional where each mention says so."""
+    """Return each object once; it is optional if each mention is."""
     merged: dict[tuple[str, str], Reference] = {}
     for each in found:
         before = merged.get(each[:2], each)
@@ -68,13 +67,12 @@ def once(found: Iterable[Reference]) -> list[Reference]:
 
 
 def pull_secrets(body: Mapping[str, Any]) -> Iterator[Reference]:
-    """Yield the `imagePullSecrets` of a pod's spec or of a ServiceAccount."""
     for each in _maps(body.get("imagePullSecrets")):
         yield from _reference(SECRET, each)
 
 
 def governing_service(name: Any) -> Iterator[Reference]:
-    """Yield the Service of that name, by which pods with ordinals are found; none without one."""
+    """Yield the governing Service of a StatefulSet; nothing without a valid name."""
     yield from _reference(SERVICE, {"name": name})
 
 

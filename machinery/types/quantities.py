@@ -1,11 +1,8 @@
-"""Kubernetes quantities as integers: exact, rounded up, compared without floating point.
+"""Kubernetes quantities as exact integers, rounded up as in the API server's own Quantity.
 
-`3500m` of cpu, `12Gi` of memory and `80` pods become plain integers in one unit per resource
-(thousandths for cpu, whole units for all others), so that columns of them add up and compare.
-Rounding goes up, as the API server's own Quantity does when it is asked for whole units.
-
-A quantity may hold any text: nothing here costs more than a few microseconds, and `bounded` returns
-only numbers that are safe to add and compare.
+The unit is thousandths for cpu, whole units for every other resource. A quantity may be any text:
+each function costs a few microseconds at most, and `bounded` returns only numbers that are safe to
+add.
 """
 
 from __future__ import annotations
@@ -38,9 +35,9 @@ _FORM = re.compile(
 
 
 def exact(text: str | float) -> Fraction:
-    """Return the exact number that a quantity names.
+    """Return the exact number of a quantity.
 
-    Raises ValueError, naming the text, for anything that Kubernetes would refuse, and for more than
+    Raises ValueError, naming the text, if Kubernetes would refuse it, and for more than
     LONGEST_QUANTITY characters.
     """
     match = _FORM.match(_written(text))
@@ -95,23 +92,17 @@ def milli(text: str | float) -> int:
 
 
 def amount(resource: str, text: str | float) -> int:
-    """Return the integer of a resource: thousandths for cpu, whole units for every other one."""
+    """Return thousandths for cpu, whole units for every other resource."""
     return milli(text) if resource == "cpu" else value(text)
 
 
 def bounded(resource: str, text: str | float) -> int:
-    """Return the integer of an offered or held amount, cut to 0..MOST_AMOUNT.
-
-    Raises ValueError naming the text.
-    """
+    """Return an `amount`, cut to 0..MOST_AMOUNT. Raises ValueError naming the text."""
     return between(0, amount(resource, text), MOST_AMOUNT)
 
 
 def readable(resource: str, n: int) -> str:
-    """Return the text of an `amount` for people, rounded down to one decimal: `23.5Gi`, `7.9`.
-
-    For tables; `render` is exact.
-    """
+    """Return an `amount` for tables, rounded down to one decimal: `23.5Gi`, `7.9`."""
     unit, suffix = (1000, "") if resource == "cpu" else (1, "")
     if resource == "memory":
         unit, suffix = next(

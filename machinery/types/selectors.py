@@ -1,9 +1,8 @@
-"""Label selectors as Kubernetes evaluates them, all six operators, pure.
+"""Label selectors as Kubernetes evaluates them, all six operators. Pure.
 
-Two kinds that differ in one point: a `LabelSelector` without requirements selects everything, a
-`SelectorTerm` (as in node affinity) without requirements matches nothing. A key that is absent
-satisfies NotIn and DoesNotExist and nothing else. Gt and Lt compare integers, and a label that is
-no integer satisfies neither.
+Without requirements a `LabelSelector` selects everything, a `SelectorTerm` (as in node affinity)
+nothing. An absent key satisfies only NotIn and DoesNotExist. Gt and Lt compare integers; a label
+that is no integer satisfies neither.
 """
 
 from __future__ import annotations
@@ -21,13 +20,11 @@ _MOST_DIGITS = 64
 
 
 def label_value(text: str) -> str:
-    """Return the text as a label can hold it: `v1.33.1+k3s1` becomes `v1.33.1-k3s1`."""
+    """Return the text as a valid label value: `v1.33.1+k3s1` becomes `v1.33.1-k3s1`."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:_LABEL_LIMIT].strip("-_.")
 
 
 class Operator(StrEnum):
-    """How a requirement compares."""
-
     IN = "In"
     NOT_IN = "NotIn"
     EXISTS = "Exists"
@@ -37,14 +34,12 @@ class Operator(StrEnum):
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """One expression: key, operator, values."""
-
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels satisfy it. An operator that does not exist matches nothing."""
+        """Whether the labels satisfy it. An unknown operator matches nothing."""
         have = labels.get(self.key)
         match self.operator:
             case Operator.IN:
@@ -68,13 +63,10 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
-    """metav1.LabelSelector: everything ANDed; empty selects everything."""
-
     match_labels: dict[str, str] = {}
     match_expressions: list[Requirement] = []
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether all labels and all expressions hold."""
         return _all_hold(self.match_labels, self.match_expressions, labels)
 
 
@@ -85,7 +77,6 @@ class SelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
     match_expressions: list[Requirement] = []
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether there is a requirement at all, and every one holds."""
         if not self.match_labels and not self.match_expressions:
             return False
         return _all_hold(self.match_labels, self.match_expressions, labels)
@@ -128,7 +119,7 @@ def _check(requirement: Requirement, where: str) -> None:
 
 
 def integer(text: str) -> int | None:
-    """Return the integer that Go's strconv.ParseInt reads in 64 bits, as Kubernetes does."""
+    """Return the integer that Go's strconv.ParseInt reads in 64 bits, or None."""
     if len(text) > _MOST_DIGITS or not _INTEGER.fullmatch(text):
         return None
     number = int(text)

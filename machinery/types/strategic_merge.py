@@ -1,19 +1,15 @@
-"""Strategic merge: a patch laid over an object as Kubernetes' API server does it. Pure.
+"""Strategic merge patches, as Kubernetes' API server applies them.
 
-It is laid over a pod template (`merge`), or over a whole object of a built-in kind, with the pod
-template that it may have (`merge_object`). A patch must mean the same in the controller, which
-counts what it asks for, and in the propagator, which writes it to members. A mapping is merged key
-by key and `null` removes a key. A list of objects for which the schema names a merge key
-(containers by name, ports by containerPort) is merged item by item, and is in the order that the
-server gives it, as `$(NAME)` in an env may name what stands before it; any other list is replaced.
-The directives `$patch: delete`, `$patch: replace` and `$retainKeys` mean what they do in
-Kubernetes; those that only tools write (`$setElementOrder` …) are refused by name.
+The controller counts the requests of the patched template, and the propagator writes it: both patch
+here. Mappings merge key by key, and `null` removes a key. Lists with a merge key in the schema
+merge item by item in the server's order, because `$(NAME)` in an env refers to earlier entries.
+Other lists are replaced. `$patch: delete`, `$patch: replace` and `$retainKeys` work as in
+Kubernetes; directives of tools (`$setElementOrder` …) are refused.
 
-Unlike the API server it tells ports of one number by their protocol too, and spread constraints of
-one topologyKey by whenUnsatisfiable: by the first key alone the server loses one of them (1.36.3).
-And it refuses what is surely a mistake: a value of another type than the one in its place, a
-container that the template does not have and that names no image, a template without containers. A
-patch is user input, so its depth and size are bounded before it is walked.
+Differences from the API server: ports of one number are also told apart by protocol, and spread
+constraints of one topologyKey by whenUnsatisfiable (the server loses one, 1.36.3). Refused are a
+value of another type, a new container without an image, and a template without containers. A patch
+is user input: its depth and size are checked first. Pure.
 """
 
 from __future__ import annotations
@@ -25,13 +21,12 @@ from typing import Any, NamedTuple
 from machinery.types.bounds import NAME, clean, quoted
 
 DEPTH = 32
-"""How deep a patch may nest. A pod template is 11 deep."""
+"""Nesting of a patch. A pod template is 11 deep."""
 MOST_VALUES = 10_000
 """Values, lists and mappings in one patch."""
 MOST_TEXT = 64 * 1024
 """Characters in one patch, keys included."""
 MOST_FAULTS = 10
-"""Faults of one patch that are reported."""
 
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 
@@ -61,8 +56,9 @@ _MERGE_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
         for inner, keys in _IN_CONTAINERS.items()
     },
 }
-"""The merge keys of lists in the schema of a PodTemplateSpec; below a kind's name, in that of the
-kind. The second key tells two items with the same first one apart, where the patch names it."""
+"""The merge keys of lists in the schema of a PodTemplateSpec; below a kind's name, of that kind. A
+second key distinguishes items with the same first one, if the patch has it.
+"""
 _UNITED = ("metadata", "finalizers")
 """The only list of plain values that is merged: as a set."""
 _OF_META = {("metadata", "labels"), ("metadata", "annotations")}
@@ -85,14 +81,14 @@ _MAPPINGS = {
         )
     ),
 }
-"""Fields that must be mappings, whether or not the template has them: users mistake these most."""
+"""Fields that must be mappings even if the template lacks them: users mistake these most."""
 
 
 class _Place(NamedTuple):
     """A field: its path in the schema, and the path for messages.
 
-    A path begins at a pod template, or with the kind of an object; `pods` is where the schema of a
-    pod template begins in that kind.
+    A path begins at a pod template or with an object's kind; `pods` is where the pod template
+    begins in that kind.
     """
 
     path: tuple[str, ...] = ()
@@ -107,7 +103,6 @@ class _Place(NamedTuple):
 
     @property
     def words(self) -> bool:
-        """Whether it is a mapping whose values are all strings."""
         return self.path in _WORDS or self.path[1:] in _OF_META
 
     def item(self, index: int) -> _Place:
@@ -118,12 +113,12 @@ class _Place(NamedTuple):
 
 
 def merge_keys() -> Mapping[tuple[str, ...], tuple[str, ...]]:
-    """Return the merge keys of the lists that are merged item by item, by path in the template."""
+    """Return the merge keys of lists, by path in the template."""
     return _MERGE_KEYS
 
 
 def faults(patch: object) -> list[str]:
-    """Return what is wrong with a patch for any template: `field: text`, at most MOST_FAULTS."""
+    """Return the faults of a patch for any template: `field: text`, at most MOST_FAULTS."""
     try:
         check_size(patch)
     except ValueError as fault:
@@ -132,10 +127,10 @@ def faults(patch: object) -> list[str]:
 
 
 def merge(template: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod template with the patch laid over it; neither is changed.
+    """Return a copy of the pod template with the patch applied.
 
-    `template` may be a skeleton (without images, say): fields that the patch does not touch are
-    only copied. Raises ValueError that names the field, as `spec.containers[0].ports: …`.
+    `template` may be a skeleton (without images, say): other fields are only copied. Raises
+    ValueError that names the field, as `spec.containers[0].ports: …`.
     """
     if wrong := faults(patch):
         raise ValueError("; ".join(wrong))
@@ -147,7 +142,7 @@ def merge(template: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, An
 def merge_object(
     body: Mapping[str, Any], patch: Mapping[str, Any], *, pods: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return an object of a built-in kind with the patch laid over it; neither is changed.
+    """Return a copy of an object of a built-in kind with the patch applied.
 
     `pods` is the path of its pod template, such as ("spec", "template"). Raises ValueError that
     names the field.
@@ -170,7 +165,7 @@ def _inner(body: Any, path: Sequence[str]) -> Mapping[str, Any]:
 
 
 def check_size(patch: object) -> None:
-    """Raise ValueError where a patch is too deep or too large to be walked."""
+    """Raise ValueError if a patch is too deep or too large to be walked."""
     # No recursion: this check guards the functions that have one.
     todo: list[tuple[object, int]] = [(patch, 1)]
     values = text = 0
@@ -257,7 +252,7 @@ def _faults_of_list(items: Sequence[object], place: _Place) -> Iterator[ValueErr
 
 
 def _faults_of_plain(value: object, place: _Place) -> Iterator[ValueError]:
-    """Yield the faults in a list that is replaced as a whole: no key there is a directive."""
+    """Yield the faults in a list that is replaced: it may contain no directive."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(key, str) and key.startswith("$"):
@@ -269,7 +264,7 @@ def _faults_of_plain(value: object, place: _Place) -> Iterator[ValueError]:
 
 
 def _merged(base: Any, value: Any, place: _Place) -> Any:
-    """Return the merged value; `base` is None where the template has none."""
+    """Return the merged value; `base` is None if the template has none."""
     if base is not None and _shape(base) is not _shape(value):
         raise place.fault(f"the template has {_kind(base)} there, the patch {_kind(value)}")
     if isinstance(value, Mapping):
@@ -299,7 +294,7 @@ def _mapping(base: Mapping[str, Any], patch: Mapping[str, Any], place: _Place) -
 
 
 def _keyed(base: Sequence[Any], patch: Sequence[Any], place: _Place) -> list[Any]:
-    """Merge a list by its keys. As in Kubernetes, deletions come before everything else."""
+    """Merge a list by its keys. As in Kubernetes, deletions come first."""
     keys = _MERGE_KEYS[place.path]
     replaces = any(item.get(_DIRECTIVE) == "replace" for item in patch)
     kept = [] if replaces else list(base)
@@ -325,10 +320,10 @@ def _keyed(base: Sequence[Any], patch: Sequence[Any], place: _Place) -> list[Any
 
 
 def _order(patched: Sequence[int], stood: int) -> Iterator[int]:
-    """Yield indices as the API server orders items that no `$setElementOrder` orders.
+    """Yield indices in the order that the API server gives items without `$setElementOrder`.
 
-    These are items of the patch in its order, and the others in theirs, of the `stood` that were
-    there. An item of the patch goes ahead of the next other one, but for one that stood behind it.
+    Patched items keep their order, and so do the others among the `stood` existing ones. A patched
+    item precedes the next other item, unless it stood behind that one.
     """
     named, others = set(patched), 0
     for index in patched:
@@ -343,10 +338,7 @@ def _order(patched: Sequence[int], stood: int) -> Iterator[int]:
 def _index(
     items: Sequence[Any], keys: Sequence[str], begin: int = 0
 ) -> dict[tuple[Any, ...] | None, int]:
-    """Return the index of each item by all of its keys.
-
-    The first of several items is found by the first key as well.
-    """
+    """Return the index of each item by all of its keys, and by the first key for the first item."""
     at: dict[tuple[Any, ...] | None, int] = {}
     for index, item in enumerate(items, begin):
         for name in _names(item, keys):
@@ -361,9 +353,9 @@ def _names(item: object, keys: Sequence[str]) -> set[tuple[Any, ...] | None]:
 
 
 def _named(item: object, keys: Sequence[str], *, whole: bool = False) -> tuple[Any, Any] | None:
-    """Return (first key, second key or None) of an item; None where the first one is missing.
+    """Return (first key, second key or None) of an item; None without the first.
 
-    `whole`: with the API server's default for a second key that is left out.
+    `whole` fills in the API server's default for a missing second key.
     """
     if not isinstance(item, Mapping):
         return None
@@ -394,7 +386,6 @@ def _fresh(value: Any) -> Any:
 
 
 def _shape(value: object) -> type:
-    """Return the type that a value merges with; a quantity may be a number or a string."""
     if isinstance(value, Mapping):
         return dict
     return list if isinstance(value, list) else str

@@ -1,4 +1,4 @@
-"""Taints of clusters, and what tolerates them: as Kubernetes has them for nodes."""
+"""Taints of clusters and their tolerations, as Kubernetes has them for nodes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import msgspec
 
 
 class Taint(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Keeps Workloads away that do not tolerate it."""
-
     key: str
     effect: str
     value: str = ""
@@ -26,7 +24,7 @@ class Toleration(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     value: str = ""
     effect: str = ""
     toleration_seconds: int | None = None
-    """For how long a taint of effect NoExecute is tolerated; for ever without."""
+    """Seconds for which a NoExecute taint is tolerated; None: for ever."""
 
     def tolerates(self, taint: Taint) -> bool:
         if self.effect and self.effect != taint.effect:

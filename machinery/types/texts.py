@@ -1,18 +1,17 @@
-"""One copy of texts that many objects have, without keeping those that no object has any more."""
+"""One copy of each text that many objects share."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 MOST_SHARED = 32_768
-"""Texts of which one copy is known; beyond, the one that was asked for longest ago is forgotten."""
+"""Shared texts; beyond, the least recently used is dropped."""
 
 
 @lru_cache(maxsize=MOST_SHARED)
 def shared(text: str) -> str:
-    """Return the copy of the text that was seen first.
+    """Return the first copy of the text.
 
-    `sys.intern` does it too, and from Python 3.12 on keeps every text for as long as the process
-    runs: it is for words of a fixed number.
+    `sys.intern` keeps every text for the life of the process from Python 3.12 on.
     """
     return text

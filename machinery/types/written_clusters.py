@@ -1,13 +1,11 @@
-"""The members that were ever sent objects of a Workload, as its status or annotation notes. Pure.
+"""The members that were ever sent objects of a Workload, as recorded in its status or annotation.
 
-A member is noted in the write that gives it a share, or else by the propagator before the first
-request to it, and taken off only when the member itself has shown that nothing of the Workload is
-left there. So a process that dies at any moment leaves a note of whom the next one has to ask.
+A member is recorded in the write that gives it a share, or by the propagator before its first
+request. It is removed only when the member itself has shown that nothing is left. After a crash at
+any moment the next process knows which members to ask.
 
-Names are noted as they are while there is room; a name beyond that becomes a short digest, so that
-ten thousand clusters with the longest names fit into one object. Nothing is lost by that, as the
-reader knows the names of all members. With more than ten thousand, after a user's edit or so many
-moves without an answer, names are no longer told apart: one mark stands for every cluster.
+Names beyond ROOM are stored as short digests: ten thousand of the longest names fit into one
+object, and readers know the names of all members. Beyond MOST, the record is `ALL`. Pure.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from typing import Self
 ROOM = 16 * 1024
 """Characters for names; an object's annotations may have 256 KiB together."""
 MOST = 10_000
-"""Clusters of one Workload that are told apart: with more, every cluster may be meant."""
+"""Clusters of one Workload that are recorded individually."""
 ALL = "*"
-"""Stands for every cluster in a note."""
+"""Stands for every cluster in a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """The noted clusters. `entries` are names and digests of names, or `ALL` alone."""
+    """The recorded clusters. `entries` are names and digests of names, or `ALL` alone."""
 
     entries: frozenset[str] = frozenset()
 
@@ -38,18 +36,20 @@ class MemberRecord:
 
     @property
     def everybody(self) -> bool:
-        """Whether any member may have been sent something: then none is ever taken off."""
+        """Whether any member may have been sent something: then none is ever removed."""
         return ALL in self.entries
 
     def __contains__(self, name: str) -> bool:
-        """Whether that member may have been sent something."""
         return self.everybody or name in self.entries or digest(name) in self.entries
 
     def __or__(self, other: Self) -> Self:
         return type(self)(_bounded(self.entries | other.entries))
 
     def names(self, members: Callable[[], Iterable[str]]) -> set[str]:
-        """Return the noted clusters. `members` returns all names, and is called only if needed."""
+        """Return the recorded clusters.
+
+        `members` returns all names, and is called only if needed.
+        """
         if self.everybody:
             return set(members())
         plain = {entry for entry in self.entries if not entry.startswith("#")}
@@ -67,7 +67,7 @@ class MemberRecord:
         return type(self)(_bounded(frozenset(entries)))
 
     def without(self, name: str) -> Self:
-        """Return the record without that member; unchanged where members are not told apart."""
+        """Return the record without that member; unchanged if it is `ALL`."""
         return type(self)(self.entries - {name, digest(name)})
 
     def text(self) -> str:
@@ -75,7 +75,7 @@ class MemberRecord:
 
 
 def digest(name: str) -> str:
-    """Return the entry for a name that there is no room for; no name begins like it."""
+    """Return the entry for a name that has no room; no name begins with `#`."""
     return "#" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
 
 
