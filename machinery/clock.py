@@ -1,8 +1,7 @@
 """The only module that reads a clock.
 
-Two different questions, never mixed: `now()` is a timestamp for people and for objects (it may
-jump), `monotonic()` measures durations (it never does). Everything above takes a `Clock` as a
-keyword argument, so that a test can hold time still.
+`now()` is a timestamp for people and objects, and may jump. `monotonic()` measures durations. Other
+code takes a `Clock` as a keyword argument, which lets a test stop time.
 """
 
 from __future__ import annotations
@@ -11,27 +10,21 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
-# CLOCK_MONOTONIC stands still while the machine sleeps, so that a leader that slept would take an
-# expired lease for its own. Only Linux has the clock that goes on.
+# CLOCK_MONOTONIC stops while the machine sleeps: a leader that slept would take an expired lease
+# for its own. Only Linux has a clock that continues.
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 stopwatch = time.perf_counter
-"""Seconds by the machine's finest counter, for the time that the process itself takes; no test
-replaces it."""
+"""Seconds by the machine's finest counter, for the process's own work; tests do not replace it."""
 
 
 class Clock(Protocol):
-    """Time, as the code may read it."""
-
     def now(self) -> datetime:
         """Return the wall clock, aware, UTC. For timestamps on objects, never for durations."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds since some fixed moment; only differences mean anything.
-
-        Time that the machine sleeps counts, where the system has such a clock.
-        """
+        """Return seconds since a fixed moment, including the machine's sleep where supported."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -40,13 +33,11 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own time."""
-
     def now(self) -> datetime:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return CLOCK_BOOTTIME in seconds, `time.monotonic` where there is none."""
+        """Return CLOCK_BOOTTIME in seconds, or `time.monotonic` without one."""
         return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:
@@ -74,7 +65,7 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def stored_time(text: str, *, not_after: datetime | None = None) -> datetime | None:
-    """Return the moment that an object says; None where it says none, or a later one than that."""
+    """Return the moment of a timestamp; None if malformed or later than `not_after`."""
     try:
         moment = parse_timestamp(text)
     except (ValueError, OverflowError):

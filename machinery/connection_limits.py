@@ -1,14 +1,11 @@
 """Bounds the connections to our own HTTP endpoints, in number and in time.
 
-The endpoints report health, to whatever reaches the address. A connection has to send the head of a
-request soon, the whole of it soon after, and is closed when it idles; when there are too many, the
-longest idle one makes room. So a thousand half-open connections keep neither a probe nor a person
-out.
+The head of a request, the rest of it, and idle time are limited. Beyond CONNECTIONS the longest
+idle connection is closed: a thousand half-open ones keep neither a probe nor an operator out.
 
-A browser lets a site's page ask any address that the site's name points at. Requests on a loopback
-address need no token, so there we answer only those that name an IP address or localhost as the
-host. On other addresses any name is right (a Service's, an ingress's): what is not public needs a
-token there.
+Browsers let a site's page request any address that the site's name resolves to. A loopback address
+requires no token, and therefore answers only a Host that is an IP address or localhost. Other
+addresses accept any name (a Service's, an ingress's) and require a token.
 """
 
 from __future__ import annotations
@@ -22,30 +19,31 @@ from typing import cast
 from machinery.clock import Clock, SystemClock
 
 CONNECTIONS = 128
-"""The most open connections. Probes, scrapes and a few people need a dozen."""
+"""The most open connections. Probes, scrapes and a few operators need a dozen."""
 HEAD_SECONDS = 10.0
-"""From the connection, or from the last answer's end, to the end of the next request's head. A
-longer time would keep idle connections of scrapers and probes; a new one costs little."""
+"""From the connection, or the end of the last answer, to the end of the next request's head. A
+longer time would keep idle connections of scrapers and probes.
+"""
 EXCHANGE_SECONDS = 60.0
 """From a request's head to the end of its answer."""
 STREAM_SECONDS = 600.0
-"""The same where the answer is a stream: who wants more of it asks again."""
+"""The same for a stream: clients reconnect for more."""
 LOG_SECONDS = 60.0
 
 
 class ConnectionLimiter:
-    """All connections of one listener. `protocol` makes the protocol that speaks HTTP on one."""
+    """All connections of one listener. `protocol` makes the HTTP protocol of a connection."""
 
     def __init__(self, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._protocol = protocol
         self._open: dict[asyncio.BaseTransport, _LimitedConnection] = {}  # the longest idle first
 
     def __call__(self) -> asyncio.Protocol:
-        """Return the protocol of a new connection, as `create_server` asks."""
+        """Return the protocol of a new connection, for `create_server`."""
         return _LimitedConnection(self, self._protocol())
 
     def admit(self, connection: _LimitedConnection, transport: asyncio.Transport) -> bool:
-        """Whether there is room; an idle connection is closed for it where need be."""
+        """Whether there is room; an idle connection may be closed to make it."""
         if len(self._open) >= CONNECTIONS:
             idle = next((each for each in self._open.values() if not each.busy), None)
             if idle is None:
@@ -58,7 +56,7 @@ class ConnectionLimiter:
         self._open.pop(transport, None)
 
     def request_began(self, transport: asyncio.BaseTransport | None) -> None:
-        """Start the time limit of an exchange: the head of a request has come."""
+        """Start the time limit of an exchange: the head of a request has arrived."""
         if transport is not None and (connection := self._open.get(transport)):
             connection.restart_timer(busy=True)
 
@@ -75,8 +73,6 @@ class ConnectionLimiter:
 
 
 class _LimitedConnection(asyncio.Protocol):
-    """One connection: passes everything on to the HTTP protocol, and ends in time."""
-
     def __init__(self, limiter: ConnectionLimiter, inner: asyncio.Protocol) -> None:
         self._limiter = limiter
         self._inner = inner
@@ -86,7 +82,7 @@ class _LimitedConnection(asyncio.Protocol):
         self.busy = False
 
     def restart_timer(self, *, busy: bool, seconds: float | None = None) -> None:
-        """Begin the time limit again, that of an exchange if `busy` and no other is given."""
+        """Restart the time limit: `seconds`, or that of an exchange if `busy`, or of a head."""
         self.busy = busy
         if self._timer is not None:
             self._timer.cancel()
@@ -94,7 +90,6 @@ class _LimitedConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(most, self.abort)
 
     def abort(self) -> None:
-        """Close the connection at once."""
         if self._transport is not None:
             self._limiter.closed(self._transport)
             self._transport.abort()
@@ -147,9 +142,9 @@ def names_this_machine(host: str) -> bool:
 
 
 class MalformedRequestFilter(logging.Filter):
-    """Logs bytes that are no HTTP in one line a minute, without a traceback.
+    """Logs malformed requests in one line a minute, without a traceback.
 
-    `is_malformed` tells them from faults of our own, which are logged as they are.
+    `is_malformed` tells them from faults of our own, which are logged unchanged.
     """
 
     def __init__(
@@ -162,7 +157,7 @@ class MalformedRequestFilter(logging.Filter):
         self._unlogged = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let one record through in a while, with our own message."""
+        """Let one record through per LOG_SECONDS, with our own message."""
         fault = record.exc_info[1] if record.exc_info else None
         if fault is None or not self._is_malformed(fault):
             return True

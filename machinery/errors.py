@@ -39,10 +39,7 @@ class ConfigurationError(StowageError):
 
 
 class KubeconfigError(StowageError):
-    """A kubeconfig is refused before anything of it is used.
-
-    `key` is the offending path inside the document (`users[0].user.exec`), never a value.
-    """
+    """A kubeconfig is refused before any use. `key` is the offending path, never a value."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(f"{key}: {message}" if key else message)
@@ -50,14 +47,14 @@ class KubeconfigError(StowageError):
 
 
 class LeaseLost(StowageError):
-    """Leadership ended, or may have ended, before the write that was about to happen."""
+    """Leadership ended, or may have ended, before a write."""
 
 
 def fresh(fault: E) -> E:
-    """Return a copy of an exception to keep, or to raise for a kept one.
+    """Return a copy of an exception, to keep it or to raise a kept one.
 
-    An exception that is raised again holds the frames of every time, and one that is kept those of
-    the first, with all that these frames hold.
+    An exception that is raised again collects the frames of each time, and a kept one retains those
+    of the first, with all their locals.
     """
     made = type(fault).__new__(type(fault), *fault.args)
     made.__dict__.update(fault.__dict__)
@@ -65,7 +62,7 @@ def fresh(fault: E) -> E:
 
 
 class TransportError(StowageError):
-    """A request did not do what was asked; the subclass says whose fault it was."""
+    """A request failed; the subclass says why."""
 
 
 class Unreachable(TransportError):
@@ -73,7 +70,7 @@ class Unreachable(TransportError):
 
 
 class NotSent(Unreachable):
-    """No connection, so nothing of the request reached the server: any verb may try again."""
+    """No connection, so nothing of the request reached the server: any verb may be retried."""
 
 
 class TLSVerificationFailed(TransportError):
@@ -81,14 +78,14 @@ class TLSVerificationFailed(TransportError):
 
 
 NOTHING_SENT = (LeaseLost, NotSent, TLSVerificationFailed)
-"""Faults of which it is certain that the server was asked for nothing."""
+"""Faults after which the server certainly received no request."""
 
 
 class ApiError(TransportError):
-    """The API server answered with a Status object that says no.
+    """The API server answered with a Status object that refuses the request.
 
-    Attributes are those of the Kubernetes Status: `code` (HTTP), `reason` (CamelCase), `message`,
-    `details` (a JSON object) and `retry_after` in seconds, where the server gave one.
+    Attributes are those of the Status: `code` (HTTP), `reason` (CamelCase), `message`, `details` (a
+    JSON object) and `retry_after` in seconds, or None.
     """
 
     def __init__(
@@ -116,7 +113,7 @@ class ApiError(TransportError):
         details: dict[str, Any] | None = None,
         retry_after: float | None = None,
     ) -> ApiError:
-        """Return the subclass that fits an answer's code and reason, ready to be raised."""
+        """Return an exception of the subclass for an answer's code and reason."""
         kind = _BY_REASON.get(reason) or _BY_CODE.get(code)
         if code == HTTPStatus.INTERNAL_SERVER_ERROR and any(s in message for s in _LARGE_SIGNS):
             kind = TooLarge
@@ -160,7 +157,7 @@ class Invalid(ApiError):
 
 
 class TooLarge(ApiError):
-    """Nothing of that size can be stored: a request of the same size is refused again."""
+    """The object is too large to be stored: a request of the same size is refused again."""
 
 
 class TooManyRequests(ApiError):
@@ -172,7 +169,7 @@ class ServerError(ApiError):
 
 
 _LARGE_SIGNS = ("etcdserver: request is too large", "trying to send message larger than max")
-"""What etcd refuses above 1.5 MiB, and its client in the API server above 2 MiB (1.36.3)."""
+"""The refusal of etcd above 1.5 MiB, and of its client in the API server above 2 MiB (1.36.3)."""
 _BY_REASON: dict[str, type[ApiError]] = {
     "AlreadyExists": AlreadyExists,
     "Expired": Gone,

@@ -1,17 +1,12 @@
 """Python's garbage collector, in a process that keeps many objects for long.
 
-A complete collection looks at every live object, and the loop stands still meanwhile: a tenth of a
-second for ten thousand small Workloads. Nearly all objects are freed when nothing refers to them
-any more, which needs no collection; only cycles do. So the objects that a complete collection
-leaves are set aside, and the next one looks at those that came since (`tended`).
+A complete collection walks every live object and stops the loop: 0.1 s for ten thousand small
+Workloads. Only cycles need it. The survivors of a complete collection are therefore frozen
+(`tended`). A cycle that ends afterwards is found once as many objects were frozen again as there
+were: then all are collected. Cycles thus at most double the memory.
 
-A cycle that ends after it was set aside is found once as many objects have been set aside again as
-there were: then a collection looks at everything. So cycles never more than double the memory, and
-the long look is as rare as the process is large.
-
-Python 3.14.0 to 3.14.4 have a collector that works in increments: none of the collections that
-begin by themselves looks at everything, so that nothing has to be set aside after one. The oldest
-generation is 2 in all releases.
+Python 3.14.0 to 3.14.4 collect in increments, none of which is complete: nothing is frozen after
+one. The oldest generation is 2 in all releases.
 """
 
 from __future__ import annotations
@@ -22,32 +17,29 @@ from contextlib import contextmanager
 from typing import Any
 
 _LEAST = 100_000
-"""Objects to set aside before everything is looked at again, which takes 50 ms or less for them."""
+"""Objects to freeze before a collection of everything, which takes 50 ms or less for them."""
 _OLDEST = 2
 """The generation of a complete collection; an increment has another one."""
 _YOUNG = 700
-"""New objects before a process that serves looks at them, so that each look is short."""
+"""New objects before a serving process collects them: each collection is short."""
 _LOADING = 50_000
-"""New objects before a process that still loads its modules looks at them."""
+"""New objects before a process that loads its modules collects them."""
 
 
 def loading() -> None:
-    """Collect rarely: modules are no garbage, and looks at them take a fifth of a start.
+    """Collect rarely: modules are no garbage, and collections take a fifth of a start.
 
-    A command goes on like this to its end. What serves for long is `tended` from then on.
+    A command stays so until its end. A server is `tended` from then on.
     """
     gc.set_threshold(_LOADING)
 
 
 @contextmanager
 def tended(*, least: int = _LEAST) -> Iterator[None]:
-    """Set aside what complete collections leave. Once in a process, for as long as it serves.
+    """Freeze the survivors of complete collections. Once in a process, while it serves.
 
-    Young objects are looked at often meanwhile, also after `loading`.
-
-    Args:
-        least: everything is looked at again once this many objects were set aside since the last
-            time (or as many as there were then, if that is more).
+    Young objects are collected often, also after `loading`. Everything is collected again once
+    `least` objects were frozen since the last time (or as many as were frozen then, if more).
     """
     aside = _Aside(least)
     before = gc.get_threshold()
@@ -63,7 +55,7 @@ def tended(*, least: int = _LEAST) -> Iterator[None]:
 
 
 class _Aside:
-    """The number of objects set aside: all at the last long look, and since then."""
+    """The number of frozen objects: all at the last complete collection, and since then."""
 
     def __init__(self, least: int) -> None:
         self._least = least

@@ -1,7 +1,6 @@
-"""Requests to our own endpoints and their responses, for the writer of an endpoint.
+"""Requests to our own endpoints and their responses.
 
-Apart from the server, so that a plugin with endpoints loads no web framework in a command that
-serves nothing.
+Without the server: a plugin with endpoints loads no web framework in a command that serves nothing.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def header(self, name: str) -> str:
-        """Return the value of a header, whatever the case of its name; empty without."""
+        """Return the value of a header, case-insensitively; empty without."""
         low = name.lower()
         return next((value for key, value in self.headers.items() if key.lower() == low), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. `stream`, where it is given, is sent piece by piece in place of `body`.
+    """An answer. `stream`, if given, is sent piece by piece in place of `body`.
 
-    A stream ends after `machinery.connection_limits.STREAM_SECONDS` at the latest.
+    A stream ends after `machinery.connection_limits.STREAM_SECONDS`.
     """
 
     status: int

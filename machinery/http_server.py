@@ -1,11 +1,9 @@
-"""Our own endpoints: a small JSON-minded server, so that no code above uses a web framework.
+"""Our own endpoints: a small server of JSON that hides the web framework.
 
-Every error is `{"message": …}` with its status code, except for input that is no HTTP at all and
-never reaches a route. Paths are written `/apis/v1/nodes/:name`. HEAD is answered as GET is, without
-the body. A handler that fails answers 500 and is logged under its route; it never ends the process.
-A client that hangs up in the middle of a request is no fault of ours, and not logged. An answer may
-be a stream, which has a time limit of its own and ends when the server stops. Connections,
-their time, and the names by which clients may call are bounded by `machinery.connection_limits`.
+An error is `{"message": …}` with its status code. Paths are written `/apis/v1/nodes/:name`. HEAD is
+answered as GET, without the body. A handler that fails answers 500 and is logged under its route. A
+client that hangs up is not logged. A stream ends by its time limit and when the server stops.
+`machinery.connection_limits` bounds connections and Host names.
 """
 
 from __future__ import annotations
@@ -74,7 +72,6 @@ class HttpServer:
         self._otherwise[prefix] = handler
 
     def routes(self) -> dict[str, list[str]]:
-        """Return the sorted paths of each method, as they were registered."""
         listed: dict[str, list[str]] = {}
         for path in sorted(self._routes):
             for method in self._routes[path]:
@@ -180,10 +177,10 @@ class HttpServer:
         await answer.write_eof()
 
     async def stop(self) -> None:
-        """Stop listening; requests in flight get a few seconds.
+        """Stop listening; requests in flight get STOP_SECONDS.
 
-        May be called again, also meanwhile: every call returns when the server has stopped. A call
-        that is cancelled leaves the rest to the next.
+        May be called again: every call returns when the server has stopped. A cancelled call leaves
+        the rest to the next.
         """
         async with self._stopping:
             if self._listener is not None:
@@ -195,7 +192,7 @@ class HttpServer:
 
 
 def _with_head(methods: Mapping[str, Handler]) -> dict[str, Handler]:
-    """Return the handlers of a path, with that of GET for HEAD where it has none of its own."""
+    """Return the handlers of a path; GET's serves HEAD unless HEAD has one."""
     return {"HEAD": methods["GET"], **methods} if "GET" in methods else dict(methods)
 
 
@@ -205,7 +202,7 @@ def _pattern(path: str) -> str:
 
 
 async def _read(request: web.Request) -> Request:
-    """Return the whole request. Raises HTTPException, also where the body breaks off."""
+    """Return the whole request. Raises HTTPException, also for an incomplete body."""
     try:
         async with asyncio.timeout(HEAD_SECONDS):
             body = await request.read()

@@ -1,8 +1,7 @@
 """Logs of the standard library, as JSON lines or as text for a terminal.
 
-Every line names the object that it is about (`extra={"object": "namespace/name"}`). Secrets are
-kept out by not being logged; the redaction here is the last line of defence, for text that came
-from elsewhere.
+Every line names its object (`extra={"object": "namespace/name"}`). Secrets are not logged;
+redaction is the last defence, for text from elsewhere.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from machinery.clock import microtime
 
 ROOTS = ("crds", "machinery", "controller", "propagator", "stowage")
 DEBUG_VERBOSITY = 4
-"""From this verbosity on, as klog counts it, debug lines are shown."""
+"""From this verbosity on, as in klog, debug lines are shown."""
 
 _SECRETS = re.compile(
     r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)"
@@ -29,14 +28,13 @@ _SECRETS = re.compile(
     re.DOTALL,
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-"""Characters that a terminal obeys instead of showing them, except for line ends and tabs."""
+"""Control characters that a terminal obeys, except line ends and tabs."""
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def get(name: str) -> logging.Logger:
-    """Return the logger of a module; the argument is its `__name__`."""
     return logging.getLogger(name)
 
 
@@ -54,7 +52,7 @@ def configure(
 
 
 def set_verbosity(n: int) -> None:
-    """Set the verbosity as klog counts it: below 4 information, from 4 on everything."""
+    """Set the verbosity as in klog: below 4 information, from 4 on everything."""
     level = logging.DEBUG if n >= DEBUG_VERBOSITY else logging.INFO
     for name in ROOTS:
         logging.getLogger(name).setLevel(level)
@@ -70,10 +68,9 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and object and error where known."""
+    """One JSON object a line: time, level, logger, message, and object and error if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without its end."""
         line = {
             "time": microtime(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
@@ -86,7 +83,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["error"] = redacted(self.formatException(record.exc_info))
         text = _CONTROLS.sub(_escaped, _encode(line))
-        # Lone surrogates, as in file names that are no UTF-8, cannot be written to the stream.
+        # Lone surrogates, as in file names that are not UTF-8, cannot be written to the stream.
         return text.encode(errors="backslashreplace").decode()
 
 
@@ -94,7 +91,7 @@ class TextFormatter(logging.Formatter):
     """`12:30:01 INFO namespace/name: message` for people."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, or lines with a traceback; without anything that a terminal obeys."""
+        """Return the line, and a traceback if any, without control characters."""
         moment = datetime.fromtimestamp(record.created).astimezone()
         about = getattr(record, "object", None)
         subject = f"{about}: " if about else ""

@@ -1,10 +1,8 @@
-"""Measures how long each step of the event loop takes, and names the long ones.
+"""Measures the steps of the event loop, and names the long ones.
 
-A process does everything on one loop: while one step runs, no lease is renewed and no answer is
-read. So each step is measured, the longest is a metric, and a long one is named in the log. A step
-is one callback of the loop, mostly what a task does between two waits. asyncio reports steps only
-in its debug mode, which costs several times as much as the steps themselves, so the one method that
-runs every callback is wrapped here, at the price of two reads of a counter.
+During a step no lease is renewed and no answer is read. A step is one callback of the loop. asyncio
+reports steps only in its debug mode, at several times their cost: the method that runs each
+callback is wrapped instead, for two reads of a counter.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ LOG = logs.get(__name__)
 LONG_SECONDS = 0.25
 """A longer step is logged: renewals of the lease begin to be late."""
 LEAST_SECONDS = 0.001
-"""Shorter steps go into no metric."""
+"""Shorter steps are in no metric."""
 WINDOW_SECONDS = 60.0
-"""The gauge shows the longest step of the present window and of the one before it."""
+"""The gauge shows the longest step of the current and the previous window."""
 BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 STEPS = metrics.histogram(
@@ -39,7 +37,7 @@ LONGEST = metrics.gauge(
 )
 
 Report = Callable[[asyncio.Handle, float], None]
-"""Called with the callback that ran, and the seconds it took."""
+"""Called with the callback that ran, and its seconds."""
 _Run = Callable[[asyncio.Handle], None]
 
 _RUN: _Run = asyncio.Handle._run  # noqa: SLF001 - there is no public way to see each step
@@ -52,7 +50,7 @@ def steps(
 ) -> Iterator[None]:
     """Report each step of this thread's loop that takes `least` seconds or longer by `now`.
 
-    Several may watch at once, and end in any order.
+    Several watchers may be active, and end in any order.
     """
     watcher = functools.partial(_measured, report=report, least=least, now=now)
     _watchers.append(watcher)
@@ -85,7 +83,7 @@ def _wrap() -> None:
 
 
 class _Longest:
-    """The longest step of the present window and of the one before it, in seconds."""
+    """The longest step of the current and the previous window, in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -128,13 +126,13 @@ def watching(*, now: Callable[[], float] = stopwatch) -> Iterator[None]:
 
 
 def task_of(handle: asyncio.Handle) -> asyncio.Task[Any] | None:
-    """Return the task that a callback is a step of; None for any other callback."""
+    """Return the task of which a callback is a step; None for any other callback."""
     owner = getattr(_callback(handle), "__self__", None)
     return owner if isinstance(owner, asyncio.Task) else None
 
 
 def name(handle: asyncio.Handle) -> str:
-    """Return what ran: a task by its coroutine, name and line where it waits, or a function."""
+    """Return the name of a step: of its task (coroutine, name, line where it waits) or function."""
     task = task_of(handle)
     if task is None:
         callback = _callback(handle)

@@ -1,8 +1,7 @@
-"""Prometheus metrics in a registry of our own, each at zero from the start.
+"""Prometheus metrics in our own registry, each at zero from the start.
 
-A metric that appears only with its first event cannot be told from one that was never wired, so
-the helpers take the label values that are known beforehand and create them at once. Hot paths keep
-the child that `labels()` returns; looking it up costs more than counting.
+A metric that appears with its first event looks unwired until then: helpers create known label
+values at once. Hot paths keep the child of `labels()`, whose lookup costs more than counting.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from prometheus_client.registry import Collector
 M = TypeVar("M", bound=MetricWrapperBase)
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-"""The Content-Type of `exposition()`."""
 OPENMETRICS_CONTENT_TYPE = openmetrics.CONTENT_TYPE_LATEST
 """The Content-Type for a scraper whose Accept header names OpenMetrics."""
 
@@ -58,7 +56,7 @@ def _present(metric: M, zero: Iterable[Sequence[str]]) -> M:
 def counter(
     name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
 ) -> Counter:
-    """Make a counter; `zero` lists the label values that shall exist from the start."""
+    """Make a counter; `zero` lists the label values that exist from the start."""
     return _present(Counter(name, doc, labels, registry=REGISTRY), zero)
 
 
@@ -86,10 +84,9 @@ Samples: TypeAlias = Mapping[tuple[str, ...], float]
 
 
 class GaugeFunc(Collector):
-    """A gauge with labels whose values a function gives each time that the metrics are asked for.
+    """A gauge with labels, whose values a function returns at each scrape.
 
-    The series of `zero` are always there, and others as long as the function names them: what is
-    gone needs no removal.
+    The series of `zero` always exist, others while the function returns them.
     """
 
     def __init__(
@@ -101,15 +98,13 @@ class GaugeFunc(Collector):
         REGISTRY.register(self)
 
     def set_function(self, read: Callable[[], Samples] | None) -> None:
-        """Read the values by that function from now on; None: what is always there is at zero."""
+        """Read the values by that function; None: only the series of `zero`, at zero."""
         self._read = read
 
     def describe(self) -> Iterator[Metric]:
-        """Yield the gauge without its samples, for the registry."""
         yield self._family()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauge as it is now."""
         family = self._family()
         for values, value in {**self._zero, **(self._read() if self._read else {})}.items():
             family.add_metric(values, value)
@@ -120,9 +115,9 @@ class GaugeFunc(Collector):
 
 
 class Shared:
-    """Metrics that several parts may ask for by name: the first one makes it, all get the same.
+    """Metrics that several parts may request by name: the first request creates one.
 
-    Every method raises ValueError where the name is taken for something else.
+    Every method raises ValueError if the name is taken by another metric.
     """
 
     def __init__(self) -> None:
@@ -166,18 +161,17 @@ def exposition() -> bytes:
 
 
 class Scrape:
-    """The text of all metrics, computed beside the event loop.
+    """The text of all metrics, computed outside of the event loop.
 
-    Each member adds thirty series, so that 1,000 members would hold the loop for 0.3 s at each
-    scrape. Callers that ask at the same time for the same format share one computation: every pod
-    may ask.
+    Each member adds thirty series: 1,000 members would block the loop for 0.3 s at each scrape.
+    Concurrent calls for one format share one computation, because every pod may scrape.
     """
 
     def __init__(self) -> None:
         self._under_way: dict[str, asyncio.Task[bytes]] = {}
 
     async def text(self, accept: str = "") -> tuple[bytes, str]:
-        """Return all metrics, and their Content-Type: OpenMetrics where `accept` names it."""
+        """Return all metrics, and their Content-Type: OpenMetrics if `accept` names it."""
         content_type = _content_type(accept)
         task = self._under_way.get(content_type)
         if task is None or task.done():

@@ -1,10 +1,9 @@
 """Sends traces to a collector, by OTLP over HTTP, with the SDK of OpenTelemetry.
 
-The only module that imports it, and only where traces are asked for: `stowage[otel]` installs it.
-The event loop hands a trace over and goes on; a thread makes spans of it, encodes and sends them.
-What waits is bounded, and what comes beyond is dropped and counted. While the collector does not
-answer, the thread rests: so one that is away costs neither time nor memory. Headers, certificates
-and compression are set by the SDK's own variables (OTEL_EXPORTER_OTLP_HEADERS …).
+The only module that imports the SDK (`stowage[otel]`), and only if traces are enabled. A thread
+makes, encodes and sends spans. The queue is bounded; further spans are dropped and counted. While
+the collector does not answer, the thread rests. The SDK's own variables (OTEL_EXPORTER_OTLP_HEADERS
+…) set headers, certificates and compression.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ if TYPE_CHECKING:
 MOST_WAITING = 4096
 """Spans that wait to be sent, about a kilobyte each."""
 BATCH = 64
-"""Spans that are encoded in one go: the interpreter does nothing else meanwhile."""
+"""Spans that are encoded at once, which blocks the interpreter."""
 DELAY_SECONDS = 1.0
-"""The pause between two looks at what waits."""
+"""Seconds between two checks of the queue."""
 REST_SECONDS = 10.0
-"""The pause after a request that failed."""
+"""Seconds after a request that failed."""
 TIMEOUT_SECONDS = 5.0
-"""Of one request, with what the SDK tries again of it."""
+"""Seconds of one request, with the SDK's retries."""
 FAREWELL_SECONDS = 1.0
-"""How long a process that ends waits for what is left to be sent."""
+"""Seconds for which a process that ends waits for its last spans."""
 NANOSECONDS = 1_000_000_000
 
 _SDK = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
@@ -53,9 +52,9 @@ SPANS = metrics.counter(
 
 @contextmanager
 def exporting(settings: TraceSettings, *, service: str) -> Iterator[None]:
-    """Send the traces of this process within; nothing where the settings name no collector.
+    """Send the traces of this process within; nothing if the settings name no collector.
 
-    Raises ConfigurationError for a wrong URL or ratio, and where OpenTelemetry is not installed.
+    Raises ConfigurationError for a wrong URL or ratio, and if OpenTelemetry is not installed.
     """
     if not settings.endpoint:
         yield
@@ -71,7 +70,7 @@ def exporting(settings: TraceSettings, *, service: str) -> Iterator[None]:
 
 
 def _traces_of(endpoint: str) -> str:
-    """Return the URL that takes traces, as OTLP derives it from the base URL."""
+    """Return the URL for traces, as OTLP derives it from the base URL."""
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(
@@ -93,7 +92,7 @@ def _exporter(url: str) -> SpanExporter:
 
 
 class _Waiting(NamedTuple):
-    """A span with its parts, as `machinery.tracing.SpanExporter.export` takes it."""
+    """A span with its parts, as for `machinery.tracing.SpanExporter.export`."""
 
     trace: int
     whole: TraceSpan
@@ -104,7 +103,7 @@ class _Waiting(NamedTuple):
 
 
 class TraceSender:
-    """The queue of what is to be sent, and the thread that sends it until `close`."""
+    """The queue of spans, and the thread that sends them until `close`."""
 
     def __init__(self, exporter: SpanExporter, *, service: str, clock: Clock | None = None) -> None:
         self._exporter = exporter
@@ -130,11 +129,10 @@ class TraceSender:
 
     @property
     def waiting(self) -> int:
-        """The spans that wait, at most `MOST_WAITING`."""
         return self._queued - self._taken
 
     def close(self) -> None:
-        """Send what waits, for `FAREWELL_SECONDS` at most; nothing is sent later."""
+        """Send the queue, for `FAREWELL_SECONDS` at most."""
         self._ends.set()
         self._thread.join(FAREWELL_SECONDS)
         self._exporter.shutdown()
@@ -146,11 +144,11 @@ class TraceSender:
                 pause = DELAY_SECONDS if self._send_all() else REST_SECONDS
             self._send_all()
         finally:
-            # Not in `close`: the SDK also tells of a request that the shutdown cut off.
+            # Not in `close`: the SDK also logs a request that the shutdown interrupted.
             _SDK.removeFilter(self._quiet)
 
     def _send_all(self) -> bool:
-        """Send what waits, a batch after the other; False as soon as one is not taken."""
+        """Send the queue in batches; False as soon as one fails."""
         while self._queue:
             each = self._queue.popleft()
             self._taken += each.whole.size
@@ -175,7 +173,7 @@ class TraceSender:
 
 
 class _Quiet(logging.Filter):
-    """Lets the SDK say once what is wrong, until a request succeeds again."""
+    """Lets the SDK log a fault once, until a request succeeds again."""
 
     told = False
 
@@ -185,10 +183,10 @@ class _Quiet(logging.Filter):
 
 
 class _Made:
-    """Makes spans of OpenTelemetry of ours.
+    """Makes spans of OpenTelemetry.
 
-    Not by the SDK's tracer: that is asked for a span before the work, and gives it an id of its
-    own, where ours are known afterwards and have ids that two processes know.
+    The SDK's tracer would need a span before the work, with an id of its own. Our ids are known
+    afterwards, and to two processes.
     """
 
     def __init__(self, service: str) -> None:

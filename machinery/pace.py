@@ -1,10 +1,8 @@
 """Bounds how much of the event loop's time the answers of one server may take.
 
-Decoding an answer is work on the one loop that everything shares. A server that sends little is
-read at once; one that sends much is read in slices, of which the loop does one at a time between
-everything else, server by server in turn; and one that goes on beyond any list of a real cluster is
-slowed down to a small part of the loop, which slows its connection down in turn. So what one server
-sends can cost the others a slice's time of waiting, and no more.
+A server that sends little is read at once. One that sends much is read in slices, one at a time on
+the loop, server by server. Beyond any list of a real cluster a server is slowed down to a small
+part of the loop. One server delays the others by a slice at most.
 """
 
 from __future__ import annotations
@@ -18,17 +16,18 @@ from machinery.clock import Clock
 SLICE_SECONDS = 0.001
 """The longest work on one server's answers before others have their turn."""
 CONNECT_SECONDS = 0.003
-"""Between the begins of two connections, of any members: about the time of a handshake."""
+"""Seconds between the starts of two connections to any members: about the time of a handshake."""
 CRUMB_BYTES = 4096
 CRUMB_SECONDS = 0.002
-"""The cost of each piece smaller than CRUMB_BYTES of a long answer: the library below takes as long
-for a chunk of one byte as for a full one."""
+"""The cost of each piece smaller than CRUMB_BYTES of a long answer: aiohttp takes as long for a
+chunk of one byte as for a full one.
+"""
 QUIET_SHARE = 0.02
-"""Up to this part of the time a server is read without any waiting."""
+"""Up to this part of the time a server is read without waiting."""
 BURST_SECONDS = 5.0
-"""Time of the loop that a server may use at full speed: a list of more than 100,000 pods."""
+"""Seconds of the loop that a server may use at full speed: a list of more than 100,000 pods."""
 LASTING_SHARE = 0.2
-"""The part of the loop for all servers together that have used up their burst."""
+"""The part of the loop for all servers that have used up their burst."""
 
 
 class _LoopLocks:
@@ -46,8 +45,7 @@ _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopLocks] = WeakKeyDictio
 class ServerBudget:
     """One server's account. Every reader of its answers takes a `TimeSlice` of it.
 
-    `burst` is the time at full speed, in seconds of the loop; infinite for the hub, whose changes
-    are to be followed however many they are.
+    `burst` is the time at full speed, in seconds of the loop; infinite for the hub.
     """
 
     def __init__(self, clock: Clock, *, burst: float = math.inf) -> None:
@@ -76,8 +74,8 @@ class ServerBudget:
     async def connect(self) -> None:
         """Wait until a connection to this server may begin, one at a time and server by server.
 
-        A handshake is milliseconds of work without a break: hundreds of connections that begin
-        together, as when a member comes back, would hold the loop for seconds.
+        A handshake blocks for milliseconds: hundreds that begin together, as when a member returns,
+        would block the loop for seconds.
         """
         if not self.paces_connections:
             return
@@ -110,7 +108,7 @@ class TimeSlice:
         self._began = pace.clock.monotonic()
 
     def begin(self) -> None:
-        """Begin to count, after a wait for something else."""
+        """Start counting, after a wait for something else."""
         self._began = self._pace.clock.monotonic()
 
     def due(self) -> bool:
@@ -118,9 +116,9 @@ class TimeSlice:
         return self._pace.clock.monotonic() - self._began >= SLICE_SECONDS
 
     async def pause(self, *, besides: float = 0.0) -> None:
-        """Account for the work; go on at once where the server has used little, else in turn.
+        """Account for the work, and wait if the server has used much.
 
-        `besides` are seconds that the work cost where they could not be measured.
+        `besides` are seconds of work that could not be measured.
         """
         if self._pace.charge(self._pace.clock.monotonic() - self._began + besides):
             await self._pace.wait()

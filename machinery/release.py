@@ -1,4 +1,4 @@
-"""The release of Stowage, from the installed package, and what requests say of it."""
+"""The installed release of Stowage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import metadata
 
 @cache
 def release() -> str:
-    """Return `0.1.0`; empty where the code runs without being installed."""
+    """Return `0.1.0`; empty if the package is not installed."""
     try:
         return metadata.version("stowage")
     except metadata.PackageNotFoundError:
@@ -16,5 +16,5 @@ def release() -> str:
 
 
 def user_agent(process: str) -> str:
-    """Return `stowage-controller/0.1.0`: what audit logs show of that process's requests."""
+    """Return `stowage-controller/0.1.0`, the User-Agent of that process in audit logs."""
     return f"{process}/{release()}" if release() else process

@@ -1,4 +1,4 @@
-"""Concurrent tasks: how they are ended for good, and how long loops yield to others."""
+"""Concurrent tasks: how they are ended, and how long loops yield to others."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ T = TypeVar("T")
 RECANCEL_SECONDS = 5.0
 """Seconds until a task that has not ended is cancelled again."""
 SLICE = 200
-"""Items of a loop between two pauses; some tens of microseconds each make a few milliseconds."""
+"""Items of a loop between two pauses; at tens of microseconds each, a few milliseconds."""
 
 
 async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Cancel the tasks and return when they have ended, each in its own way.
 
-    A caller that is cancelled here waits all the same, so that nothing keeps running; the tasks are
-    then cancelled once more, so that one that takes long over its clean-up cuts it short.
+    A cancelled caller waits all the same, and nothing keeps running. The tasks are then cancelled
+    once more, which shortens a slow clean-up.
     """
     cancelled: asyncio.CancelledError | None = None
     for task in tasks:
@@ -41,8 +41,7 @@ async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     while running := [task for task in tasks if not task.done()]:
         try:
             _, deaf = await asyncio.wait(running, timeout=RECANCEL_SECONDS)
-            # A library below may take a cancellation for something else, and the caller would wait
-            # for ever.
+            # A library may swallow a cancellation, and the caller would wait for ever.
             for task in deaf:
                 log.warning("did not end when it was told to, and is told again: %r", task)
                 task.cancel()
@@ -57,7 +56,7 @@ async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
 async def within(seconds: float, request: Coroutine[Any, Any, T], *, clock: Clock) -> T:
     """Return the answer of a request. Raises Unreachable, and cancels it, when none comes in time.
 
-    Returns or raises only when the request has ended, also where the caller is cancelled.
+    Returns or raises only when the request has ended, also if the caller is cancelled.
     """
     asking = asyncio.create_task(request)
     alarm = asyncio.create_task(clock.sleep(seconds))
@@ -73,9 +72,9 @@ async def within(seconds: float, request: Coroutine[Any, Any, T], *, clock: Cloc
 async def patiently(
     missing: Callable[[], Awaitable[str]], *, seconds: float, every: float, clock: Clock
 ) -> str:
-    """Call `missing` until it returns an empty text, and return that; or the last answer.
+    """Call `missing` until it returns an empty text, and return its last answer.
 
-    Calls it again `every` so many seconds, but not once `seconds` have passed.
+    Calls it `every` so many seconds, for `seconds`.
     """
     deadline = clock.monotonic() + seconds
     while (what := await missing()) and clock.monotonic() < deadline:
@@ -84,11 +83,10 @@ async def patiently(
 
 
 class Gradually(Generic[T]):
-    """Acts on many items without keeping others waiting: few at once, many little by little.
+    """Acts on few items at once, and on many in slices.
 
-    Items wait in groups (a Workload on ten thousand clusters), and each group in turn has a slice
-    done: so a small group is through at once, whatever else waits. An item that is added to its
-    group again before its turn is acted on once.
+    Items wait in groups (a Workload on ten thousand clusters), and the groups take turns: a small
+    group waits for no large one. An item added to its group again before its turn is acted on once.
     """
 
     def __init__(self, act: Callable[[T], object]) -> None:
@@ -97,7 +95,7 @@ class Gradually(Generic[T]):
         self._more = asyncio.Event()
 
     def add(self, group: Hashable, items: Collection[T]) -> None:
-        """Act on each of these, at once where they are few."""
+        """Act on each of these, at once if they are few."""
         if len(items) <= SLICE:
             for item in items:
                 self._act(item)
@@ -107,11 +105,9 @@ class Gradually(Generic[T]):
 
     @property
     def waiting(self) -> bool:
-        """Whether some items have not been acted on yet."""
         return bool(self._groups)
 
     async def run(self) -> None:
-        """Act on waiting items until cancelled."""
         while True:
             await self._more.wait()
             while self._groups:

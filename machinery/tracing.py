@@ -1,12 +1,9 @@
-"""Traces: what each part of a decision took, from the queue to the members.
+"""Traces: the time of each part of a decision, from the queue to the members.
 
-One trace is one decision. Its id comes from the Workload's UID and the id of the decision, which
-the status carries, so that the controller's spans and the propagator's join without a header
-between them. The work of a task is measured while it runs (`recording`, and `span` within), and
-becomes spans once it has ended, if the trace is kept: a part of all by their ids, in both processes
-the same, and in any case what failed or was slow. Where no tracer is in use nothing is measured and
-nothing is kept; `machinery.otlp` makes one. One process has one tracer, as it has one registry of
-metrics.
+One trace is one decision. Its id derives from the Workload's UID and the decision's id in the
+status: spans of the controller and the propagator join without a header. `recording` and `span`
+measure a task's work. A trace is kept by its id, alike in both processes, or because it failed or
+was slow. Without a tracer nothing is measured; `machinery.otlp` makes the one tracer of a process.
 """
 
 from __future__ import annotations
@@ -23,11 +20,11 @@ from machinery.clock import stopwatch
 from machinery.errors import Conflict
 
 SLOW_SECONDS = 1.0
-"""A trace of work that took longer is kept in any case."""
+"""A trace of longer work is always kept."""
 MOST_BEYOND = 10
 """Traces a second that are kept beyond the sample: a burst is slow and fails as a whole."""
 MOST_PARTS = 1000
-"""Children of a span, and calls in it: a gang of thousands is decided in one go."""
+"""Children of a span, and calls in it: a gang of thousands is one decision."""
 ERROR_LIMIT = 400
 CONFLICT = "stowage.conflict"
 _HALF = 1 << 64
@@ -46,7 +43,7 @@ class Call(NamedTuple):
 
 @dataclass(slots=True)
 class TraceSpan:
-    """A part of what was done; `began` and `ended` are seconds of the stopwatch."""
+    """A part of the work; `began` and `ended` are seconds of the stopwatch."""
 
     name: str
     began: float
@@ -62,7 +59,7 @@ class TraceSpan:
 
     @property
     def size(self) -> int:
-        """The spans that it becomes, with its parts; those of groups of calls not counted."""
+        """The number of its spans with its parts, without those of groups of calls."""
         return 1 + len(self.calls) + sum(each.size for each in self.children)
 
     def end(self, fault: BaseException | None = None) -> None:
@@ -73,7 +70,7 @@ class TraceSpan:
             self.error = f"{type(fault).__name__}: {fault}"[:ERROR_LIMIT]
 
     def parts(self) -> list[TraceSpan]:
-        """Return the children and, as one for each run of a group, the calls; by their times."""
+        """Return the children, and one span for each run of a group of calls; by their times."""
         groups: list[TraceSpan] = []
         for each in self.calls:
             call = TraceSpan(each.name, each.began, each.ended)
@@ -85,12 +82,13 @@ class TraceSpan:
 
 
 WITHIN: ContextVar[TraceSpan | None] = ContextVar("within", default=None)
-"""The span that this task is recorded in; None where nobody records it. A task that was begun
-within, as a watch, may outlive the recording: what it does then is recorded by nobody."""
+"""The span that this task is recorded in, or None. A task begun within, such as a watch, may
+outlive the recording; its later work is not recorded.
+"""
 
 
 class span:  # noqa: N801 - it reads as the statement that it is: `with span("write"):`
-    """Measures a part of what this task does; nothing where nobody records it."""
+    """Measures a part of this task's work, if it is recorded."""
 
     __slots__ = ("_attributes", "_name", "_span", "_token")
 
@@ -120,21 +118,21 @@ class span:  # noqa: N801 - it reads as the statement that it is: `with span("wr
 
 
 def called(group: str, name: str, began: float) -> None:
-    """Note a call that ends now; nothing where nobody records it."""
+    """Record a call that ends now, if this task is recorded."""
     outer = WITHIN.get()
     if outer is not None and not outer.ended and len(outer.calls) < MOST_PARTS:
         outer.calls.append(Call(group, name, began, stopwatch()))
 
 
 def recorded() -> bool:
-    """Whether what this task does is recorded."""
+    """Whether this task is recorded."""
     outer = WITHIN.get()
     return outer is not None and not outer.ended
 
 
 @contextmanager
 def recording(whole: TraceSpan) -> Iterator[None]:
-    """Record in that span what this task, and tasks that it begins, do within; it ends then."""
+    """Record the work of this task, and of tasks that it begins, in that span."""
     token = WITHIN.set(whole)
     try:
         yield
@@ -155,13 +153,12 @@ class TraceIds(NamedTuple):
 
     @classmethod
     def of(cls, uid: str, decision: str) -> TraceIds:
-        """Return the ids of that decision on the Workload of that UID."""
         digest = hashlib.blake2b(f"{uid}/{decision}".encode(), digest_size=24).digest()
         return cls(int.from_bytes(digest[:16]), int.from_bytes(digest[16:]))
 
 
 class SpanExporter(Protocol):
-    """Takes spans with what is in them, to send them elsewhere. Never waits, never raises."""
+    """Sends spans elsewhere. Never waits, never raises."""
 
     def export(self, trace: int, whole: TraceSpan, *, own: int | None, parent: int | None) -> None:
         """Take a span: `own` is its id, None for any; without `parent` it is a root."""
@@ -170,7 +167,7 @@ class SpanExporter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSettings:
-    """Where traces go, and the part of them that is kept."""
+    """The collector, and the part of the traces that is kept."""
 
     endpoint: str = ""
     """The base URL of a collector of OTLP over HTTP; empty: there are no traces."""
@@ -178,7 +175,7 @@ class TraceSettings:
 
 
 class Tracer:
-    """Hands the spans that are kept to an exporter; `ratio` of all traces, 0 to 1."""
+    """Hands the kept spans to an exporter; `ratio` of all traces, 0 to 1."""
 
     def __init__(self, exporter: SpanExporter, *, ratio: float) -> None:
         self._exporter = exporter
@@ -186,17 +183,17 @@ class Tracer:
         self._second = self._beyond = 0
 
     def samples(self, ids: TraceIds) -> bool:
-        """Whether the trace is one of those that are kept by their ids."""
+        """Whether the trace is kept by its id."""
         return ids.trace % _HALF < self._below
 
     def finish(self, ids: TraceIds, whole: TraceSpan) -> None:
-        """Export the root of a trace, if it is kept. One that failed is another root beside it."""
+        """Export the root of a trace, if it is kept. A failed one gets an id of its own."""
         if self._keeps(ids, whole):
             own = None if whole.error else ids.root
             self._exporter.export(ids.trace, whole, own=own, parent=None)
 
     def join(self, ids: TraceIds, whole: TraceSpan) -> None:
-        """Export a span below the root, which another process has or will have, if it is kept."""
+        """Export a span below the root, which another process exports, if it is kept."""
         if self._keeps(ids, whole):
             self._exporter.export(ids.trace, whole, own=None, parent=ids.root)
 
@@ -215,13 +212,12 @@ _in_use: Tracer | None = None
 
 
 def tracer() -> Tracer | None:
-    """Return the tracer of this process; None where there are no traces."""
+    """Return the tracer of this process; None without traces."""
     return _in_use
 
 
 @contextmanager
 def using(made: Tracer) -> Iterator[None]:
-    """Make it the tracer of this process within."""
     global _in_use  # noqa: PLW0603 - as the registry of metrics is one for the process
     before, _in_use = _in_use, made
     try:
@@ -231,7 +227,7 @@ def using(made: Tracer) -> Iterator[None]:
 
 
 def exemplar(uid: str, decision: str) -> dict[str, str] | None:
-    """Return what a histogram keeps beside an observation: a trace that is kept by its id."""
+    """Return the exemplar of an observation in a histogram: a trace that is kept by its id."""
     if _in_use is None or not _in_use.samples(ids := TraceIds.of(uid, decision)):
         return None
     return {"trace_id": f"{ids.trace:032x}"}

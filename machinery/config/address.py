@@ -1,9 +1,8 @@
-"""Whether the address of a server or a proxy, or a name to verify, can be used, before any attempt.
+"""Checks addresses of servers and proxies, and names to verify, before any attempt.
 
-Libraries further down disagree on what odd addresses mean, and some give up with faults of their
-own in the middle of a request. Here each part is checked: the scheme, the host (a DNS name or an IP
-address), the port, the path, and that there is no other part. Raises ValueError, which says what is
-wrong without repeating the value: a proxy's may hold a password.
+Libraries disagree on odd addresses, and some fail within a request. The scheme, the host (a DNS
+name or an IP address), the port and the path are checked. Raises ValueError that does not repeat
+the value: a proxy's may hold a password.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """The connection to the hub, from the user's kubeconfig or the pod's service account.
 
-The only user of the kubernetes library. A user's kubeconfig is trusted (it is theirs): it may name
-files and run credential plugins, which the library handles. A fault in it is a ConfigurationError
-that names the file and says what to do, never what the file holds.
-
-A token that changes comes from a `TokenSource`: a token file is read again after a while, a plugin
-runs again when its token expires, and either is asked at once when the server refused the token.
-Client certificates are read once. The library is slow to import, so it is imported when used.
+The only user of the kubernetes library, imported late because it is slow to import. A user's
+kubeconfig is trusted: it may name files and run credential plugins. A fault is a ConfigurationError
+with the file and the cure, never the file's content. A token file is read again after a while, a
+plugin runs again when its token expires, and both when the server refuses the token. Client
+certificates are read once.
 """
 
 from __future__ import annotations
@@ -27,17 +25,16 @@ from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""The directory of a pod's service account."""
 
 FRESH_SECONDS = 30.0
-"""How long a token is used before its source is asked again."""
+"""Seconds for which a token is used before its source is read again."""
 
 _USERS_OWN = "~/.kube/config"
 _CURE = "give --kubeconfig and --context, or set KUBECONFIG"
 _MEMORY = Path("/dev/shm")  # noqa: S108 - inside of it a directory with a name of its own is made
 
 _UNCHECKED = (ValueError, TypeError, LookupError, AttributeError)
-"""Faults of the library where a value is of another kind than it expects."""
+"""Faults of the library for a value of an unexpected type."""
 
 
 def hub_connection(
@@ -47,12 +44,11 @@ def hub_connection(
     service_account: Path = SERVICE_ACCOUNT,
     clock: Clock | None = None,
 ) -> Connection:
-    """Return the hub's connection: of the file named, KUBECONFIG, ~/.kube/config, or in-cluster.
+    """Return the hub's connection: of the named file, KUBECONFIG, ~/.kube/config, or in-cluster.
 
-    KUBECONFIG may name several files, of which those that exist are merged as kubectl does it: the
-    first that names a current context, and the first that has an entry, are those that count.
-    In-cluster applies only where nothing was named and no file exists. Raises ConfigurationError
-    that says what was looked for and what to do.
+    Files of KUBECONFIG are merged as in kubectl: the first current context and the first entry of a
+    name count. In-cluster applies only if nothing was named and no file exists. Raises
+    ConfigurationError with the files tried and the cure.
     """
     clock = clock or SystemClock()
     files = _files(kubeconfig or os.environ.get("KUBECONFIG") or "") or _files(_USERS_OWN)
@@ -107,8 +103,6 @@ def _mounted(file: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Login:
-    """The content of a kubeconfig for one context, and the library's settings made of it."""
-
     settings: Any
     context: str
     namespace: str
@@ -171,20 +165,20 @@ def _log_in(files: str, context: str | None) -> _Login:
     except ConfigurationError as e:
         raise ConfigurationError(f"the kubeconfig {files} {e}") from e.__cause__
     except (config.ConfigException, yaml.YAMLError, OSError, *_UNCHECKED) as e:
-        # The library's words may quote a whole entry of the file, secrets included, from the first
-        # brace on; so may its exception, which therefore is not chained.
+        # The library's message may quote a whole entry of the file, secrets included, from the
+        # first brace on. So may its exception, which therefore is not chained.
         said = str(e).partition("{")[0].strip()
         message = f"the kubeconfig {files} cannot be used: {said or type(e).__name__}"
         raise ConfigurationError(f"{message}; mend it, or {_CURE}") from None
 
 
 def _empty(file: Path) -> bool:
-    """Return whether the file says nothing, which the library refuses and kubectl passes over."""
+    """Whether the file is empty, which the library refuses and kubectl ignores."""
     return file.is_file() and yaml.safe_load(file.read_bytes()) is None
 
 
 def _checked(merged: Any, context: str | None) -> _Login:
-    """Return the login of merged kubeconfigs. Raises ConfigurationError, which lacks the file."""
+    """Return the login of merged kubeconfigs. Raises ConfigurationError without the file's name."""
     config = merged.config
     if config is None:
         raise ConfigurationError("does not say which context is meant: it is empty")
@@ -220,7 +214,7 @@ def _checked(merged: Any, context: str | None) -> _Login:
 
 
 def _refuse_equal_names(file: str, config: Mapping[str, Any]) -> None:
-    """Refuse a file that has two entries of one name, as kubectl does: either could be meant."""
+    """Refuse a file with two entries of one name, as kubectl does."""
     for kind in ("cluster", "user", "context"):
         names = [entry["name"] for entry in config.get(f"{kind}s") or ()]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -229,7 +223,7 @@ def _refuse_equal_names(file: str, config: Mapping[str, Any]) -> None:
 
 
 def _entry(config: Any, kind: str, name: str) -> Mapping[str, Any]:
-    """Return the cluster, user or context of that name."""
+    """Return the cluster, user or context of that name. Raises ConfigurationError."""
     entries = {each.value["name"]: each.value.get(kind) or {} for each in config.value[f"{kind}s"]}
     if name in entries:
         found: Mapping[str, Any] = entries[name]
@@ -248,13 +242,12 @@ def _loaded(
     cluster: Mapping[str, Any],
     user: Mapping[str, Any],
 ) -> _Login:
-    """Return the login that the library makes of it."""
     from kubernetes import client  # noqa: PLC0415 - see _log_in
     from kubernetes.config import kube_config  # noqa: PLC0415 - see _log_in
 
     settings: Any = client.Configuration()
-    # The library writes keys to files: in memory, where there is such a directory, and only until
-    # they are read.
+    # The library writes keys to files: in memory, if there is such a directory, and only until they
+    # are read.
     with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as passing:
         load: Any = kube_config.KubeConfigLoader  # the library has no types
         loader = load(
@@ -282,7 +275,7 @@ def _read(path: str | None) -> bytes | None:
 
 
 def _proxy(login: _Login) -> str | None:
-    """Return the proxy of the kubeconfig, else the environment's, unless that excepts the hub."""
+    """Return the kubeconfig's proxy, else the environment's, unless NO_PROXY excepts the hub."""
     from kubernetes.client import rest  # noqa: PLC0415 - see _log_in
 
     settings = login.settings
@@ -295,10 +288,10 @@ def _proxy(login: _Login) -> str | None:
 
 
 class _Refreshing:
-    """A token that is read again after a while, and at once when the server refused it.
+    """A token that is read again after FRESH_SECONDS, and when the server refused it.
 
-    `read` is called with the refused token. It may take seconds, as a plugin is a program: so it
-    runs outside of the event loop, and once for all callers that wait.
+    `read` takes the refused token. It may run a plugin for seconds: it runs in a thread, once for
+    all waiting callers.
     """
 
     def __init__(self, read: Callable[[str | None], str], clock: Clock) -> None:

@@ -1,8 +1,7 @@
 """Kubeconfigs: a member's, of which nothing is trusted, and a user's own of the plain form.
 
-`Connection` is all that `machinery.api.client` needs to reach an API server. Its repr never shows a
-secret. What a user's kubeconfig may have beyond the plain form, such as a credential plugin, is
-read by `hub_config`.
+A `Connection` is all that `machinery.api.client` needs; its repr never shows a secret. `hub_config`
+reads users' kubeconfigs beyond the plain form, such as credential plugins.
 """
 
 from __future__ import annotations
@@ -59,11 +58,10 @@ class TokenSource(Protocol):
     """A bearer token that changes: a projected service account token, or an exec plugin's."""
 
     async def __call__(self, *, rejected: str | None = None) -> str:
-        """Return the token to use now.
+        """Return the token to use now. Raises ConfigurationError without one.
 
-        The transport calls this before every request, so the source caches the token. `rejected`
-        is a token that the server has just refused: the source must not return it from its cache.
-        Raises ConfigurationError when there is no token to be had.
+        Called before every request: the source caches the token. `rejected` is a token that the
+        server has just refused, which must not come from the cache.
         """
         ...
 
@@ -82,7 +80,7 @@ class Connection:
     tls_server_name: str | None = None
     proxy_url: str | None = field(default=None, repr=False)
     context: str = field(default="", compare=False)
-    """The kubeconfig's context that was meant; empty where there is none, as in a pod."""
+    """The kubeconfig's context; empty without one, as in a pod."""
     namespace: str = "default"
     impersonate: str | None = None
     impersonate_groups: tuple[str, ...] = ()
@@ -94,15 +92,15 @@ def parse_kubeconfig(
 ) -> Connection:
     """Return the connection of a kubeconfig; nothing is executed or sent.
 
-    Of a member's, server, CA data, token, client certificate and key data, user name and password,
-    TLS server name and proxy are accepted. A user's own is `trusted`: it may name files, relative
-    to `directory`, and a server that is not https, and the server judges its credential; user
-    names and proxies are not read, as the environment has a say in these.
+    A member's may have server, CA data, token, client certificate and key data, user name and
+    password, TLS server name and proxy. A user's own is `trusted`: it may name files, relative to
+    `directory`, and a server without https. Its user names and proxies are not read, because they
+    depend on the environment.
 
-    Raises KubeconfigError, naming the offending key, for exec and auth-provider, any path of a file
-    in a member's, skipped verification, impersonation, a member's server that is not https, a
-    missing context, or what is no kubeconfig at all; OSError for a file of a user's own. Bounded as
-    `machinery.config.plaintext` is.
+    Raises KubeconfigError, naming the key, for exec and auth-provider, a path of a file in a
+    member's, skipped verification, impersonation, a member's server without https, a missing
+    context, or a malformed document; OSError for a file of a user's own. Bounded as in
+    `machinery.config.plaintext`.
     """
     document = _mapping(_load(data), "")
     name = context or _text(document.get("current-context"), "current-context")
@@ -140,10 +138,10 @@ def parse_kubeconfig(
 
 
 def connection_from_secret(data: Mapping[str, bytes]) -> Connection:
-    """Return the connection of a registration Secret's decoded data.
+    """Return the connection of a registration Secret's decoded data. Raises KubeconfigError.
 
-    Either `kubeconfig`, or key by key: endpoint, clusterCA, and token | clientCert and clientKey |
-    username and password. Raises KubeconfigError.
+    The data is `kubeconfig`, or key by key: endpoint, clusterCA, and token, or clientCert and
+    clientKey, or username and password.
     """
     size = sum(map(len, data.values()))
     if size > bounds.SECRET_BYTES:
@@ -174,7 +172,6 @@ def connection_from_secret(data: Mapping[str, bytes]) -> Connection:
 
 
 def too_large(size: int) -> str:
-    """Return the message about a Secret of that many bytes."""
     return f"is larger than {bounds.SECRET_BYTES >> 10} KiB: the Secret holds {size >> 10} KiB"
 
 
@@ -229,7 +226,7 @@ def _named(
 
 
 def _refuse(found: Mapping[str, Any], where: str, known: frozenset[str]) -> None:
-    """Refuse every key that is not known to be harmless, with the cure where there is one."""
+    """Refuse every key that is not known to be harmless."""
     for key, value in found.items():
         if key in known or (key == "insecure-skip-tls-verify" and value in _FALSE):
             continue
@@ -238,7 +235,7 @@ def _refuse(found: Mapping[str, Any], where: str, known: frozenset[str]) -> None
 
 
 def _pem(entry: Mapping[str, Any], name: str, where: str, directory: Path) -> bytes | None:
-    """Return what the entry holds, or names where `_refuse` lets it name a file."""
+    """Return the entry's PEM, or that of its file, which `_refuse` forbids to members."""
     key = f"{where}.{name}-data"
     text = _text(entry.get(f"{name}-data"), key)
     if text is None:
@@ -260,7 +257,7 @@ def _decoded(data: Mapping[str, bytes], key: str) -> str | None:
 def _checked(
     connection: Connection, *, server_key: str, tls_key: str, proxy_key: str, user_key: str
 ) -> Connection:
-    """Return the connection of a member; the keys name its parts in messages."""
+    """Return the checked connection of a member; the keys name its parts in messages."""
     _addressed(server_key, connection.server, check_server)
     if connection.proxy_url is not None:
         _addressed(proxy_key, connection.proxy_url, check_proxy)

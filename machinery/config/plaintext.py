@@ -1,9 +1,8 @@
 """YAML or JSON as texts, lists and mappings, bounded while it is parsed.
 
-For documents of strangers: depth and number of values are counted event by event, so that nothing
-is built of a document that will be refused; there are no aliases, no tags and no guesses about
-types. A value is the text itself (`123`, `yes`), or None for a null of YAML (`null`, `~`, nothing
-at all).
+For untrusted documents: depth and values are counted event by event, before anything is built.
+There are no aliases, tags or guessed types. A value is its text (`123`, `yes`), or None for a null
+of YAML.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _json = msgspec.json.Decoder(float_hook=str)
 
 
 def parse(data: bytes) -> Any:
-    """Return the one document. Raises ValueError if malformed, TooMuch for what exceeds a bound."""
+    """Return the one document. Raises ValueError if malformed, TooMuch beyond a bound."""
     if len(data) > bounds.SECRET_BYTES:
         raise TooMuch(f"is larger than {bounds.SECRET_BYTES // bounds.KIB} KiB")
     if data.lstrip()[:1] == b"{":
@@ -39,7 +38,7 @@ def parse(data: bytes) -> Any:
 
 
 def _texts(value: Any) -> Any:
-    """Return a JSON value in the form that YAML's have here."""
+    """Return a JSON value in the form of YAML's values here."""
     match value:
         case dict():
             return {key: _texts(each) for key, each in value.items()}
@@ -51,8 +50,6 @@ def _texts(value: Any) -> Any:
 
 
 class _Builder:
-    """Builds values from the events of one document."""
-
     def __init__(self) -> None:
         self._open: list[tuple[Any, list[str]]] = []  # each with its key that waits for a value
         self._whole: Any = None
@@ -91,7 +88,7 @@ class _Builder:
             raise TooMuch(f"is nested deeper than {bounds.SECRET_DEPTH} levels")
 
     def _put(self, value: Any, text: str | None) -> None:
-        """Put a value in its place; in a mapping every other one is a key, a text."""
+        """Put a value in its place; in a mapping every other value is a key."""
         if not self._open:
             self._whole = value
             return

@@ -1,8 +1,4 @@
-"""Questions to a hub's own authentication and authorization: who is this, and may they.
-
-Stowage keeps no list of users: for a request from outside, and for a namespace that wants more than
-its own objects, the hub's RBAC is the one place that decides.
-"""
+"""TokenReviews and SubjectAccessReviews: the hub's RBAC decides for callers and tenants."""
 
 from __future__ import annotations
 
@@ -36,11 +32,10 @@ async def namespace_may_use(
     verb: str = VERB_USE,
     group: str = GROUP,
 ) -> bool:
-    """Whether a namespace has the verb on a resource, mostly one of our virtual ones, by that name.
+    """Whether a namespace has the verb on a resource of that name. Raises TransportError.
 
     Without a name the question is about that namespace alone, as for priorities. The group of its
-    service accounts stands for the tenant, where the author of an object is not known any more.
-    Raises TransportError.
+    service accounts stands for the tenant, because the author of an object is not known.
     """
     about = {"name": name} if name else {"namespace": namespace}
     attributes = {"group": group, "resource": resource, "verb": verb, **about}

@@ -1,16 +1,14 @@
-"""Whether the hub itself enforces one of our admission policies, as far as this process has seen.
+"""Whether the hub enforces one of our admission policies.
 
-Both processes do less where it does: the controller leaves its own review of Workloads out, and the
-propagator needs none. So the answer is a careful one. A policy can be in force when it exists with
-exactly the rules of this version, and its binding exists too; a policy of another version, which
-may know fewer rules, counts as none. A hub that does not serve the resources has none; until both
-lists were seen, or refused in this way, nothing is `known`.
+If it does, the controller omits its own review of Workloads. The answer is therefore conservative:
+the policy has exactly the rules of this version (another version may have fewer), and its binding
+exists. A hub without these resources enforces nothing. Until both lists were seen, nothing is
+`known`.
 
-Annotations and names do not say what the hub does: a binding may only warn, or select no namespace,
-and an API server may evaluate no policies at all. So a canary is sent, a Workload that is created
-as a dry run, when the policy or its binding has changed and every few minutes. Only a hub that
-treats it as the policy says has the policy in force. Where no canary can be sent, as the right is
-missing or something else refuses it, the stored policy is believed.
+A binding may only warn or select no namespace, and an API server may evaluate no policies. So a
+canary, a Workload created as a dry run, is sent after each change and every few minutes, and must
+be treated as the policy says. If no canary can be sent (a missing right), the stored policy is
+believed.
 """
 
 from __future__ import annotations
@@ -43,9 +41,10 @@ LOG = logs.get(__name__)
 TRY_SECONDS = 180.0
 """Seconds between two canaries."""
 RETRY_SECONDS = 2.0
-"""The same while the policy does nothing: a hub takes a moment until it applies a new one."""
+"""Seconds between canaries while the policy has no effect: a hub needs a moment to apply a new one.
+"""
 Canary: TypeAlias = Callable[[], Awaitable[bool]]
-"""Whether the hub does what the policy says. Raises TransportError where no canary can be sent."""
+"""Whether the hub does what the policy says. Raises TransportError if no canary can be sent."""
 
 
 class InForce:
@@ -91,7 +90,7 @@ class InForce:
 
     @property
     def obstacle(self) -> str:
-        """Why the answer is not known; empty when nothing is in the way, or when it is known."""
+        """The reason why the answer is not known; empty without one."""
         errors = (self._policies.last_error, self._bindings.last_error)
         found = next((error for error in errors if error is not None), None)
         return "" if self.known or found is None else str(found)
@@ -116,7 +115,6 @@ class InForce:
         return there and len(self._bindings) > 0
 
     async def run(self) -> None:
-        """Watch and send canaries until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._policies.run())
             tasks.create_task(self._bindings.run())
@@ -201,8 +199,8 @@ def mutating(client: Verbs, *, clock: Clock, namespace: str = SYSTEM_NAMESPACE) 
 
 def _canary(*, replicas: int) -> dict[str, Any]:
     """Return a Workload that is never stored."""
-    # Its target is a namespace that the controller may use for this alone: no Workload may go to
-    # the processes' own namespace, in which the canary is created.
+    # Its target namespace is reserved for the canary: no Workload may target the processes' own
+    # namespace, in which the canary is created.
     body = copy.deepcopy(_CANARY)
     body["spec"]["targetDeployment"]["spec"]["replicas"] = replicas
     return body

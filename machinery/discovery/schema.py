@@ -1,10 +1,8 @@
-"""Whether the hub's definitions of our kinds have every field that this version knows.
+"""Whether the hub's CRDs have every field that this version knows.
 
-An API server silently drops a field that its definition lacks: the decisions of a newer process
-would be lost in part, and made again and again. So each process compares the definitions that it
-was built with to the installed ones, and does nothing while one lacks a field, or a value of an
-enumeration. A newer definition has more, and is no obstacle; a missing one is none either, as the
-informers report that where the kind is needed.
+An API server silently drops unknown fields: a newer process would lose part of its decisions and
+repeat them. Each process does nothing while an installed CRD lacks a field or a value of an
+enumeration. A newer CRD is no obstacle. Neither is a missing one: informers report it.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ class Schema:
         """Why this process must not act; empty when the definitions have all fields."""
 
     async def run(self) -> None:
-        """Check until cancelled."""
         while True:
             try:
                 before, self.obstacle = self.obstacle, await self._check()
@@ -56,7 +53,6 @@ class Schema:
             await self._clock.sleep(RETRY_SECONDS if self.obstacle else CHECK_SECONDS)
 
     async def settled(self) -> None:
-        """Return once there is no obstacle."""
         await self._settled.wait()
 
     async def _check(self) -> str:

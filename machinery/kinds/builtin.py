@@ -79,7 +79,7 @@ JOB: Final = Profile(
     ),
     pods=_TEMPLATE,
     made_by=Maker("batch", "Job"),
-    # It observes no generation, and its pods are never of another template.
+    # A Job observes no generation, and its pods are never of another template.
     ready=Ready(observed_generation="", replicas="status.ready"),
     ended=End(
         succeeded=When("Complete"),
@@ -133,8 +133,7 @@ _EXIST: Final = {
         "ValidatingAdmissionPolicyBinding",
     ),
 }
-"""Kinds that say nothing of a readiness of their own, or run nothing: they are ready when they
-exist, in any version."""
+"""Kinds without a readiness: they are ready when they exist, in any version."""
 
 PROFILES: Final = (
     *(DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB),

@@ -11,10 +11,9 @@ from machinery.kinds.templates import pods_in
 
 
 def groups_of(labels: Mapping[str, str], template: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the groups that a Workload with these labels and this template names.
+    """Return the groups that a Workload with these labels and this stored template names.
 
-    The template is as it is stored: what is of another form than labels must have names none, and
-    neither do pods of a kind that the table does not know.
+    Malformed labels name none, and neither do pods of an unknown kind.
     """
     pods = (labels_in(each) for _, each in pods_in(profile_in(template), template))
     return groups_named(labels, labels_in(template), *pods)

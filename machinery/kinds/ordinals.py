@@ -1,8 +1,8 @@
-"""Ranges of ordinals: which numbers the pods of a Workload have on each cluster. Pure.
+"""Ranges of ordinals: the numbers of a Workload's pods on each cluster.
 
-Of a kind that counts its pods two clusters must never count the same ones. So each cluster has a
-range of its own, and they begin 1000 apart: a range may grow, and nothing that runs gets another
-number. What a cluster tells of the object that is there comes before what is noted.
+For a kind with ordinals two clusters must never use the same ones. Each cluster has a range, 1000
+apart: a range may grow without renumbering a running pod. The ordinals that a cluster reports
+override the recorded ones. Pure.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 DISTANCE: Final = 1000
 """Between the starts of two ranges."""
 MOST_RANGES: Final = 1000
-"""The most clusters that have one: a status names them all."""
+"""The most clusters with a range: a status names them all."""
 
 
 def known_ranges(noted: Mapping[str, int], told: Mapping[str, int]) -> dict[str, int]:
-    """Return the start of each cluster's range, as far as it has one.
+    """Return the start of each cluster's range.
 
-    A range that is noted, and that overlaps with what another cluster has by now, is none: nothing
-    can have been made of it.
+    A recorded range that overlaps with another cluster's reported one does not count: nothing can
+    have been created from it.
     """
     taken = sorted(told.values())
     free = {
@@ -35,9 +35,9 @@ def known_ranges(noted: Mapping[str, int], told: Mapping[str, int]) -> dict[str,
 def with_new_ranges(
     known: Mapping[str, int], clusters: Iterable[str], first: int
 ) -> dict[str, int]:
-    """Return the ranges with the lowest free ones for further clusters.
+    """Return the ranges, with the lowest free ones for further clusters.
 
-    `first` is the start that the template asks for: that of the first range.
+    `first` is the template's start: that of the first range.
     """
     found, taken = dict(known), set[int]()
     for start in known.values():
@@ -54,7 +54,7 @@ def with_new_ranges(
 
 
 def overlapping(start: int, others: Mapping[str, int]) -> str:
-    """Return a cluster whose range overlaps with one from that start on; empty for none."""
+    """Return a cluster whose range overlaps with one from `start`; empty for none."""
     return next((name for name, n in others.items() if abs(n - start) < DISTANCE), "")
 
 

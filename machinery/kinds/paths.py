@@ -1,7 +1,7 @@
-"""Values of an object by their paths: `spec.replicas` is a chain of names below the object. Pure.
+"""Values of an object by dotted paths such as `spec.replicas`.
 
-An object may be a template that somebody wrote, or come from a member: a path that leads nowhere,
-or through what is no mapping, finds nothing.
+An object may be an author's template or a member's: a path through a non-mapping finds nothing.
+Pure.
 """
 
 from __future__ import annotations
@@ -14,29 +14,28 @@ import msgspec
 
 
 class InvalidTemplate(ValueError):
-    """A template is not of the form that its kind must have; the message begins with the path."""
+    """A template is not of the form of its kind; the message begins with the path."""
 
 
 class Equals(msgspec.Struct, frozen=True, eq=False):
-    """Holds where the value at a path is this one."""
+    """Holds if the value at a path is this one."""
 
     path: str
     value: Any
 
     def holds(self, body: Mapping[str, Any]) -> bool:
-        """Whether the object has that value there; the type counts, so that 1 is not true."""
+        """Whether the object has that value; the type counts: 1 is not true."""
         found = value_at(body, self.path)
         return type(found) is type(self.value) and bool(found == self.value)
 
 
 @lru_cache(maxsize=1024)
 def steps(path: str) -> tuple[str, ...]:
-    """Return the names of a path; none of an empty one."""
     return tuple(path.split(".")) if path else ()
 
 
 def value_at(body: Any, path: str) -> Any:
-    """Return the value at a path; None where there is none, and for no path."""
+    """Return the value at a path; None without one, and for an empty path."""
     names = steps(path)
     for name in names:
         body = body.get(name) if isinstance(body, Mapping) else None
@@ -44,10 +43,10 @@ def value_at(body: Any, path: str) -> Any:
 
 
 def set_at(body: dict[str, Any], path: str, value: Any, *, field: str = "spec.template") -> None:
-    """Set the value at a path, and make the mappings above it that are missing.
+    """Set the value at a path, and create missing mappings above it.
 
-    Raises InvalidTemplate where something else than a mapping stands above it; `field` is the field
-    of the Workload that holds the object.
+    Raises InvalidTemplate if a non-mapping is above it; `field` is the field of the Workload that
+    holds the object.
     """
     names = steps(path)
     for at, name in enumerate(names[:-1], start=1):
@@ -60,7 +59,7 @@ def set_at(body: dict[str, Any], path: str, value: Any, *, field: str = "spec.te
 
 
 def without(body: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
-    """Return the object without what lies at a path; the same object where nothing does."""
+    """Return the object without the value at a path; the same object if there is none."""
     first, *rest = names
     if first not in body:
         return body

@@ -1,9 +1,8 @@
-"""What Stowage knows of one kind, as data: where its numbers are, what it runs, how it ends.
+"""One kind of workload as data: the paths of its numbers, its pods, its readiness, its end.
 
-A profile holds paths and words, and no code, so that one that somebody wrote as an object can stand
-beside those that come with Stowage (`builtin`). `templates` reads a template by it, `readiness`
-an object of a member. A kind without a profile has the careful one: nothing is written into it, no
-room is counted for it, and nothing is taken for ready but its condition Ready.
+A profile has paths and words but no code: a profile from an object can join the built-in ones.
+`templates` reads a template by it, `readiness` a member's object. A kind without a profile has the
+careful one: nothing is written into it, no room is counted, and only its condition Ready counts.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from machinery.kinds.paths import Equals
 
 
 class Replicas(msgspec.Struct, frozen=True, eq=False):
-    """Where the number of replicas stands. A kind without one runs whole, once on a cluster."""
+    """The path of the number of replicas. A kind without one runs whole, once on a cluster."""
 
     path: str
     total: str = ""
     """The work that is divided with the replicas, such as the completions of a Job."""
     ordinals: str = ""
-    """Where the first ordinal stands, of a kind that counts its pods, and loses the last first."""
+    """The path of the first ordinal, of a kind that numbers its pods and removes the last first."""
     whole: Equals | None = None
     """While it holds the replicas are not divided."""
 
@@ -35,7 +34,7 @@ class Pods(msgspec.Struct, frozen=True, eq=False):
 
 
 class Naming(StrEnum):
-    """How the object that controls the pods is named after the one of the template."""
+    """How the object that controls the pods is named after the template's object."""
 
     SAME = "Same"
     TEMPLATE_HASH = "TemplateHash"
@@ -51,9 +50,9 @@ class Maker(msgspec.Struct, frozen=True, eq=False):
 
 
 class When(msgspec.Struct, frozen=True, eq=False):
-    """Holds while the condition of that type has that status, and that reason where one is given.
+    """Holds while the condition of that type has that status, and that reason if given.
 
-    A condition of an older generation holds nothing.
+    A condition of an older generation does not hold.
     """
 
     condition: str
@@ -65,13 +64,13 @@ class Ready(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """When replicas are ready."""
 
     observed_generation: str = "status.observedGeneration"
-    """The generation that the counts are about; empty: they are always of the present one."""
+    """The generation of the counts; empty: they are always of the present one."""
     replicas: str = ""
-    """The number that is ready; without it all or none are."""
+    """The number of ready replicas; without it all or none are ready."""
     updated: str = ""
-    """The number of the newest template; without it all that are ready."""
+    """The number of replicas of the newest template; without it all ready ones."""
     present: str = ""
-    """The number that is there, of whatever template: more than updated ones are outdated."""
+    """The number of existing replicas of any template: those beyond `updated` are outdated."""
     wanted: str = ""
     """The number that the kind's own controller wants: the copy is ready when that many are."""
     when: tuple[When, ...] = ()
@@ -81,9 +80,9 @@ class Ready(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     exists: bool = False
     """It is ready when it exists."""
     replaces: bool = False
-    """While it replaces old replicas these are among the ready ones, and last no longer."""
+    """During a replacement the old replicas count as ready, but do not last."""
     at_rest: tuple[str, ...] = ()
-    """The reasons of Progressing with which it goes on with old ones."""
+    """The reasons of Progressing with which it keeps old replicas."""
 
 
 class End(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -104,27 +103,27 @@ class Profile(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     kind: str
     versions: tuple[str, ...] = ()
     known: bool = True
-    """False for the careful answer."""
+    """False for the careful profile."""
     replicas: Replicas | None = None
     everywhere: bool = False
     """Every cluster that matches runs it."""
     pods: tuple[Pods, ...] = ()
     made_by: Maker | None = None
-    """Without one its pods are known by their label and their namespace alone."""
+    """Without one its pods are recognized by their label and namespace alone."""
     ready: Ready = Ready()
     degraded: tuple[When, ...] = ()
     ended: End | None = None
     suspended: str = ""
     once: bool = False
-    """Whether no replica is made twice unless the Workload says otherwise."""
+    """Whether a replica never runs twice, unless the Workload says otherwise."""
     once_when: Equals | None = None
-    """Or in which case."""
+    """The case in which `once` applies, too."""
     claims: str = ""
     """The templates of the claims that hold the data of each replica."""
     service: str = ""
     """The name of the Service that governs its pods."""
     immutable: tuple[str, ...] = ()
-    """The parts that stay as they were made."""
+    """The immutable parts."""
     longest_name: int = 253
 
     @property
@@ -134,23 +133,23 @@ class Profile(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     @property
     def scales(self) -> bool:
-        """Whether its object tells how many pods it keeps: it loses some by a lower number.
+        """Whether a lower number removes pods.
 
-        What ends does not: a lower number of pods at once leaves as much to do.
+        Not for a kind that ends: fewer pods at once leave the same work.
         """
         return self.known and self.replicas is not None and self.ended is None
 
     @property
     def ordered(self) -> bool:
-        """Whether it loses the highest ordinal first, whether its pod is ready or not."""
+        """Whether it removes the highest ordinal first, ready or not."""
         return self.replicas is not None and bool(self.replicas.ordinals)
 
     @property
     def replicas_path(self) -> str:
-        """Where the number of replicas stands; empty for a whole kind."""
+        """The path of the number of replicas; empty for a whole kind."""
         return self.replicas.path if self.replicas is not None else ""
 
     @property
     def pod_path(self) -> str:
-        """Where the template of its only sort of pods stands; empty without one."""
+        """The path of the template of its only sort of pods; empty without one."""
         return self.pods[0].template if len(self.pods) == 1 else ""

@@ -1,10 +1,9 @@
-"""How an object of a member is doing, by the profile of its kind. Pure.
+"""The health and the counts of a member's object, by the profile of its kind.
 
-`judge` reads an object once, when it arrives, and keeps a few numbers of it. They are read in the
-order of kstatus: its end, its deletion, the generation that its status is about, Stalled,
-Reconciling, and only then what the profile says. Saying nothing is not being ready: a kind without
-a profile is ready while its condition Ready is True, and Unknown while it says none. What a member
-says is bounded here, and may be of any form.
+`judge` reads an object once, when it arrives. The order is that of kstatus: end, deletion, observed
+generation, Stalled, Reconciling, then the profile. Silence is not readiness: a kind without a
+profile is ready while its condition Ready is True, and Unknown without one. A member's status may
+have any form, and is bounded here. Pure.
 """
 
 from __future__ import annotations
@@ -43,41 +42,40 @@ class Result(StrEnum):
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of an object's status.
+    """The kept part of an object's status.
 
-    `health` is Healthy where nothing speaks against it: whether as many are ready as a share asks
-    for `counts_of` says.
+    `health` is Healthy if nothing contradicts it. `counts_of` compares the numbers with a share.
     """
 
     health: ShareHealth = _UNKNOWN
     observed: bool = True
-    """Whether the status is about the present generation."""
+    """Whether the status is of the present generation."""
     ready: int | None = None
-    """The number that is ready; None where all or none are."""
+    """The number of ready replicas; None if all or none are ready."""
     updated: int = 0
     outdated: int = 0
     lasting: int = 0
-    """Those of the ready ones that are not replaced now, and stand in for others."""
+    """The ready replicas that are not being replaced: other replicas may rely on them."""
     replicas: int | None = None
     """The number in its spec; None of a kind that does not scale by it."""
     message: str = ""
     wanted: int | None = None
-    """The pods that its own controller wants, where that is its to say."""
+    """The pods that its own controller wants, if that decides."""
     done: int = 0
     """Pods that have succeeded."""
     total: int | None = None
-    """Pods that have to, where its spec says so."""
+    """Pods that must succeed, if its spec has a number."""
     result: Result | None = None
     given_up: bool = False
-    """Whether its own controller has given up replacing what is outdated."""
+    """Whether its own controller has given up replacing outdated pods."""
 
 
 class Readiness(msgspec.Struct, frozen=True, gc=False):
-    """Ready replicas of a share, those of the newest template, and how many ended.
+    """The counts of a share.
 
-    Those that succeeded count as ready. `observed`: the numbers are of the present generation.
-    `outdated`: replicas of an older template, which may be among the ready ones. `lasting`: the
-    ready ones that stand in for others.
+    Succeeded replicas count as ready. `updated` and `outdated` tell the template; outdated ones may
+    be ready. `observed`: the numbers are of the present generation. `lasting`: ready replicas that
+    other replicas may rely on.
     """
 
     ready: int
@@ -95,7 +93,7 @@ class Readiness(msgspec.Struct, frozen=True, gc=False):
 
 
 ABSENT = Readiness(0, 0)
-"""That of an object which is not there."""
+"""That of a missing object."""
 
 
 class _Plan(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -111,9 +109,9 @@ class _Plan(msgspec.Struct, frozen=True, eq=False, gc=False):
     total: tuple[str, ...]
     suspended: tuple[str, ...]
     by_condition: bool
-    """Whether nothing but the condition Ready can say that it is ready."""
+    """Whether only the condition Ready tells its readiness."""
     says: Mapping[str, frozenset[str]]
-    """The conditions that are read, and the statuses with which they say something."""
+    """The conditions that are read, with their relevant statuses."""
 
 
 _ANY = frozenset({"True", "False", "Unknown"})
@@ -148,13 +146,13 @@ def _plan_of(profile: Profile) -> _Plan:
 
 
 def judge(profile: Profile, body: Body, *, generation: int = 0, deleting: bool = False) -> Judged:
-    """Return what is kept of an object.
+    """Return the kept part of an object.
 
     Args:
         profile: that of its kind.
-        body: the object, of which its `spec` and its `status` are read.
+        body: the object, of which `spec` and `status` are read.
         generation: its metadata.generation.
-        deleting: whether its deletion was asked for.
+        deleting: whether its deletion was requested.
     """
     plan, status = _plan_of(profile), body.get("status")
     held = _NOTHING
@@ -177,7 +175,7 @@ def judge(profile: Profile, body: Body, *, generation: int = 0, deleting: bool =
         counts = ready, updated
         return _of_its_own(profile, plan, body, held, counts, (health, observed, message))
     outdated = max(_number(body, plan.present) - updated, 0) if plan.present else 0
-    # Pods that are ready stay so where what is newer has failed, or another number is asked for.
+    # Ready pods stay ready if something newer has failed, or if another number is requested.
     stands = not observed or health is _HEALTHY or health is _DEGRADED
     lasting = ready if stands and not deleting else 0
     rests = profile.ready.replaces and _rests(profile, held)
@@ -190,11 +188,10 @@ def judge(profile: Profile, body: Body, *, generation: int = 0, deleting: bool =
 
 
 def of_same_template(before: Judged, now: Judged) -> Judged:
-    """Return the judgement of an object whose template is that of before.
+    """Return `now` for an object whose template is that of `before`.
 
-    A Deployment that is scaled loses ProgressDeadlineExceeded for one more deadline (1.36.3),
-    though nothing of what failed has changed. What was given up stays so until nothing of it is
-    outdated.
+    A scaled Deployment loses ProgressDeadlineExceeded for one more deadline (1.36.3), although
+    nothing has changed. `given_up` stays until nothing is outdated.
     """
     if not before.given_up or now.given_up or now.ready is None:
         return now
@@ -208,7 +205,7 @@ def of_same_template(before: Judged, now: Judged) -> Judged:
 
 
 def counts_of(judged: Judged | None, asked: int) -> Readiness:
-    """Return the counts of a share of so many replicas; without numbers all or none are ready."""
+    """Return the counts of a share of `asked` replicas; without numbers all or none are ready."""
     if judged is None:
         return ABSENT
     health, ready = judged.health, judged.ready
@@ -229,14 +226,14 @@ def counts_of(judged: Judged | None, asked: int) -> Readiness:
 def available_in(
     profile: Profile, judged: Judged | None, readiness: Readiness, *, pods: int, seen: int
 ) -> int:
-    """Return the ready replicas that have been so for long enough.
+    """Return the replicas that have been ready for long enough.
 
     Args:
         profile: that of the object's kind.
-        judged: what is kept of the object.
+        judged: the kept part of the object.
         readiness: its counts.
         pods: its pods that have been ready for long enough.
-        seen: all its pods. Those of a custom kind may not be known as its own: its word counts.
+        seen: all its pods. Those of a custom kind may be unknown: then its own counts apply.
     """
     if judged is None:
         return 0
@@ -248,7 +245,7 @@ def available_in(
 
 
 def _of_what_ends(judged: Judged, asked: int) -> Readiness:
-    # With more completions than pods at once, each pod that succeeds makes room for the next.
+    # With more completions than parallel pods, each success makes room for the next pod.
     done, total, health = judged.done, judged.total, judged.health
     if judged.result is Result.SUCCEEDED:
         return Readiness(asked, asked, succeeded=asked, lasting=asked, health=health)
@@ -273,11 +270,11 @@ def _of_its_own(
     counts: tuple[int, int],
     found: _Found,
 ) -> Judged:
-    """Return what its own controller counts pods for, or what comes to an end."""
+    """Return the state of a kind whose own controller decides the number, or that ends."""
     (ready, updated), (health, observed, message) = counts, found
     if plan.wanted:
         wanted = _number(body, plan.wanted)
-        # Until its controller has looked at it, it says 0 of 0.
+        # Until its controller has observed it, the counts are 0 of 0.
         seen = not plan.observed or _at(body, plan.observed) is not None
         whole = int(observed and seen and ready >= wanted)
         stands = whole if wanted and health is _HEALTHY else 0
@@ -321,7 +318,7 @@ def _health(
 
 
 def _by_condition(held: _Conditions) -> tuple[ShareHealth, str]:
-    """Return the health of a kind of which no more is known than the condition Ready."""
+    """Return the health of a kind that is known only by its condition Ready."""
     ready, available = held.get("Ready"), held.get("Available")
     if ready is None:
         if available is None or available.get("status") != "False":
@@ -349,12 +346,12 @@ def _words(profile: Profile, held: _Conditions) -> str:
 
 
 def _rests(profile: Profile, held: _Conditions) -> bool:
-    """Whether it goes on with replicas of an older template, and replaces none of them."""
+    """Whether it keeps replicas of an older template."""
     return held.get("Progressing", _NOTHING).get("reason") in profile.ready.at_rest
 
 
 def _conditions(listed: Any, generation: int, says: Mapping[str, frozenset[str]]) -> _Conditions:
-    """Return the conditions that say something, without those of an older generation."""
+    """Return the relevant conditions, without those of an older generation."""
     found: dict[str, Body] = {}
     for each in listed[:CONDITIONS] if type(listed) is list else ():
         if type(each) is not dict or type(kind := each.get("type")) is not str:
@@ -387,7 +384,7 @@ def _message(condition: Body) -> str:
 
 
 def _observed(body: Body, path: tuple[str, ...], generation: int) -> bool:
-    """Whether the status is of the present generation; a kind that never says one is believed."""
+    """Whether the status is of the present generation; True for a kind without one."""
     about = _at(body, path)
     if type(about) is int:
         return about >= generation
@@ -397,7 +394,7 @@ def _observed(body: Body, path: tuple[str, ...], generation: int) -> bool:
 
 
 def _number(body: Any, path: tuple[str, ...]) -> int:
-    """Return a count within its bounds; 0 for what is no number: Kubernetes leaves out a 0."""
+    """Return a count within its bounds; 0 if it is missing: Kubernetes omits a 0."""
     for name in path:
         if type(body) is not dict:
             return 0
@@ -408,7 +405,7 @@ def _number(body: Any, path: tuple[str, ...]) -> int:
 
 
 def _said(body: Any, path: tuple[str, ...]) -> int | None:
-    """Return a count within its bounds; None where none is said."""
+    """Return a count within its bounds; None if it is missing."""
     return _number(body, path) if type(_at(body, path)) is int else None
 
 

@@ -1,8 +1,7 @@
-"""Revisions of a Workload: what makes its pods, its digest, and the object that keeps an old one.
+"""Revisions of a Workload: the fields that make its pods, their digest, and the stored object.
 
-The number of units is no part of a revision: whoever scales changes none. An old revision lies on
-the hub as a ControllerRevision that the Workload owns; whoever reads one compares its digest with
-its name.
+The number of units is not part: scaling makes no revision. The hub stores an old revision as a
+ControllerRevision owned by the Workload. Readers compare its digest with its name.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ _DIGEST_BYTES = 8
 
 
 def revision_data(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a spec that a revision consists of, without the number of units."""
     data = {name: spec[name] for name in REVISION_FIELDS if spec.get(name)}
     path = steps(profile_of_main(spec).replicas_path)
     for name in ("template", "targetDeployment"):
@@ -39,5 +37,4 @@ def digest_of(data: Mapping[str, Any]) -> str:
 
 
 def revision_name(workload: str, revision: str) -> str:
-    """Return the name of the ControllerRevision that keeps a revision of a Workload."""
     return f"{workload[: _LONGEST_NAME - len(revision) - 1].rstrip('-.')}-{revision}"

@@ -1,7 +1,7 @@
-"""Objects of a Workload that would scale its own main object. Pure.
+"""Refuses autoscalers of a Workload's main object among its manifests.
 
-The number of that is the Workload's, divided over clusters; an autoscaler on each member would
-write another one against it, without end.
+The Workload's number is divided over clusters. An autoscaler on a member would overwrite it
+endlessly. Pure.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from machinery.kinds.paths import InvalidTemplate
 
 
 def refuse_scaler(field: str, manifest: Mapping[str, Any], kind: str, name: str) -> None:
-    """Raise InvalidTemplate for an object that scales the object of that kind and name.
-
-    Known by `spec.scaleTargetRef`, as HorizontalPodAutoscalers and the objects of others have it.
-    """
+    """Raise InvalidTemplate for an object whose `spec.scaleTargetRef` is that kind and name."""
     spec = manifest.get("spec")
     target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
     if not isinstance(target, Mapping):

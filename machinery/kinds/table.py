@@ -1,7 +1,6 @@
-"""The table of kinds: which profile a kind has, by its group, its version and its name.
+"""The table of kinds: the profile of a kind, by group, version and name.
 
-The group decides: `StatefulSet` of another group than `apps` is another kind, and so is a version
-that its profile does not name. Any text may stand in a template, and none of it is believed.
+`StatefulSet` of another group than `apps`, or of a version that its profile lacks, is another kind.
 """
 
 from __future__ import annotations
@@ -23,14 +22,13 @@ HASHED_MAKERS: Final = frozenset(
 )
 """The objects that carry the hash of a pod template in their names, as (group, kind)."""
 PRESENT: Final = Profile(group="", kind="", replicas=Replicas("spec.replicas"))
-"""That of a Workload without a template that can be read: it counts what it has."""
+"""That of a Workload without a readable template: its own number counts."""
 
 
 def profile_of(api_version: Any, kind: Any, replicas_path: str = "") -> Profile:
-    """Return the profile of a kind, the careful one where there is none.
+    """Return the profile of a kind; the careful one if unknown.
 
-    `replicas_path` says where a kind without a profile has its number of replicas; it is not read
-    for any other.
+    `replicas_path` is the path of the number of replicas of an unknown kind, unused for others.
     """
     if not isinstance(api_version, str) or not isinstance(kind, str):
         return _unknown("", "", "")
@@ -48,7 +46,7 @@ def profile_in(template: Mapping[str, Any], replicas_path: Any = "") -> Profile:
 
 
 def profile_of_main(spec: Mapping[str, Any]) -> Profile:
-    """Return the profile of the object that a Workload's spec, as it is stored, runs."""
+    """Return the profile of the main object of a Workload's stored spec."""
     template = spec.get("template")
     if spec.get("targetDeployment") or not template:
         return DEPLOYMENT
@@ -57,7 +55,7 @@ def profile_of_main(spec: Mapping[str, Any]) -> Profile:
 
 
 def known_kind(group: str, kind: str) -> Profile:
-    """Return the profile of a kind, of whatever version; the careful one where there is none."""
+    """Return the profile of a kind in any version; the careful one if unknown."""
     return _KNOWN.get((group, kind)) or _unknown(group, kind, "")
 
 

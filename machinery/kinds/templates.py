@@ -1,7 +1,6 @@
-"""What a template says, read by the profile of its kind: numbers, pods, claims. Pure.
+"""Reads a template by the profile of its kind: numbers, pods, claims.
 
-The hub stores the inside of a template as it comes. What is of another form than its kind must have
-is an InvalidTemplate that names the path: no caller meets a fault further down.
+The hub stores templates unchecked. A malformed one is an InvalidTemplate that names the path. Pure.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ _FORMER = ("spec.template", "spec.jobTemplate.spec.template")
 
 
 def replicas_in(profile: Profile, template: Body, asked: int | None = None) -> int:
-    """Return the replicas that are wanted: those asked for, or the template's own number, or one.
+    """Return the wanted replicas: `asked`, the template's own number, or one; capped by its work.
 
-    No more than there is work for. Raises InvalidTemplate.
+    Raises InvalidTemplate.
     """
     where = profile.replicas
     if where is None:
@@ -37,17 +36,13 @@ def replicas_in(profile: Profile, template: Body, asked: int | None = None) -> i
 
 
 def completions_in(profile: Profile, template: Body) -> int | None:
-    """Return the work that is divided with the replicas; None where the template says none.
-
-    Raises InvalidTemplate.
-    """
+    """Return the work that is divided with the replicas, or None. Raises InvalidTemplate."""
     path = profile.replicas.total if profile.replicas is not None else ""
     found = value_at(template, path)
     return None if found is None else number(f"{FIELD}.{path}", found)
 
 
 def is_whole(profile: Profile, template: Body) -> bool:
-    """Return whether the template says that its replicas are not divided."""
     case = profile.replicas.whole if profile.replicas is not None else None
     return case is not None and case.holds(template)
 
@@ -62,7 +57,7 @@ def number(field: str, value: Any) -> int:
 
 
 def pods_in(profile: Profile, template: Body) -> Iterator[tuple[Pods, Body]]:
-    """Yield each sort of pods with its template, as far as that is a mapping."""
+    """Yield each sort of pods with its template, if that is a mapping."""
     for each in profile.pods:
         found = value_at(template, each.template)
         if isinstance(found, Mapping):
@@ -70,16 +65,16 @@ def pods_in(profile: Profile, template: Body) -> Iterator[tuple[Pods, Body]]:
 
 
 def pod_template(profile: Profile, template: Body) -> Body:
-    """Return the template of the only sort of pods; empty where there is none, or several."""
+    """Return the template of the only sort of pods; empty if there is none, or several."""
     found = value_at(template, profile.pod_path)
     return found if isinstance(found, Mapping) else {}
 
 
 def labelled_path(profile: Profile, body: Body) -> str:
-    """Return where the label of its Workload stands, or may stand, in an object; empty for none.
+    """Return the path of the pod template with the Workload's label; empty for none.
 
-    Earlier releases set it in the pod template of any kind that is named as a built-in one; an
-    object that stands keeps it, as another label would restart its pods.
+    Earlier releases set the label in any kind with a built-in kind's path. An existing object keeps
+    it, because another label would restart its pods.
     """
     if profile.known:
         return profile.pod_path
@@ -87,31 +82,30 @@ def labelled_path(profile: Profile, body: Body) -> str:
 
 
 def runs_once(profile: Profile, template: Body) -> bool:
-    """Return whether no replica is made twice, unless the Workload says otherwise."""
     case = profile.once_when
     return profile.once or (case is not None and case.holds(template))
 
 
 def claims_in(profile: Profile, template: Body) -> tuple[str, ...]:
-    """Return the names of the claims that each replica has of its own, and that hold its data."""
+    """Return the names of the claims that each replica has, and that hold its data."""
     found = value_at(template, profile.claims)
     listed = found if isinstance(found, list) else ()
     return tuple(str(value_at(each, "metadata.name") or "") for each in listed)
 
 
 def first_ordinal(profile: Profile, template: Body) -> int:
-    """Return the first ordinal that an object asks for, 0 without one."""
+    """Return the first ordinal of an object, 0 without one."""
     found = value_at(template, profile.replicas.ordinals) if profile.replicas is not None else None
     return found if type(found) is int and found > 0 else 0
 
 
 def run_of(kind: str, namespace: str, name: str) -> str:
-    """Return what a run is known by: an object of another name is another run."""
+    """Return the identity of a run: an object of another name is another run."""
     return f"{kind} {namespace}/{name}"
 
 
 def made_of(profile: Profile, template: Body) -> str:
-    """Return the digest of the parts that stay as they were made; empty of a kind without any."""
+    """Return the digest of the immutable parts; empty for a kind without any."""
     if not profile.immutable:
         return ""
     parts = {path: value_at(template, path) for path in profile.immutable}
@@ -120,7 +114,7 @@ def made_of(profile: Profile, template: Body) -> str:
 
 
 def check(profile: Profile, template: Body) -> None:
-    """Raise InvalidTemplate, naming the path, where a part that is read or written is malformed."""
+    """Raise InvalidTemplate, naming the path, if a part that is read or written is malformed."""
     if not profile.known:
         _mapping(template, ("spec",))
     for path in _read(profile):
@@ -144,7 +138,7 @@ def _read(profile: Profile) -> Iterator[str]:
 
 
 def _mapping(body: Any, names: tuple[str, ...]) -> None:
-    """Raise InvalidTemplate unless each name that is there leads to a mapping."""
+    """Raise InvalidTemplate unless each existing name leads to a mapping."""
     for at, name in enumerate(names, start=1):
         if not isinstance(body, Mapping) or name not in body:
             return

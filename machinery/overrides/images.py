@@ -1,8 +1,7 @@
-"""The images of a cluster: MemberCluster.spec.images, which name another place for some of them.
+"""The images of a cluster: MemberCluster.spec.images, which rewrite image references.
 
-A rule is about the normalised reference, `nginx` being `docker.io/library/nginx`, and about whole
-parts of its path. The longest `from` wins. Tag and digest stay as they are, and so does an image
-that no rule is about.
+A rule matches whole parts of the normalised reference (`nginx` is `docker.io/library/nginx`). The
+longest `from` wins. Tag and digest stay.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _LIBRARY = "library"
 
 
 def rewritten(image: str, rules: Sequence[ImageRule]) -> str:
-    """Return where an image is pulled from under these rules."""
+    """Return the rewritten reference of an image."""
     if not image:
         return image
     path, rest = _parts(image)

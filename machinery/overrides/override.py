@@ -1,8 +1,8 @@
 """A Workload's spec.overrides: patches of its objects on the clusters that a selector matches.
 
-They are laid over the template in their order, so that the later one wins. A patch that does not
-fit is the fault of that cluster alone: `OverrideMisfit` names override and field. Some fields are
-nobody's to patch: what the object is, how many units it has, and by what it finds them.
+Overrides are applied in order: the later one wins. A patch that does not fit affects its clusters
+alone: `OverrideMisfit` names override and field. Identity, number of units and selector cannot be
+patched.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ _BUILT_IN = frozenset(
 
 
 class OverrideTarget(msgspec.Struct, frozen=True):
-    """One object of the spec."""
-
     kind: str
     name: str
 
@@ -74,7 +72,7 @@ class ClusterOverride(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def varies(self) -> bool:
-        """Whether it says something else on each cluster."""
+        """Whether it has variables."""
         said = [each.value for each in self.json_patch or ()]
         return variable(self.patch) or variable(said)
 
@@ -88,14 +86,14 @@ class OverrideMisfit(ValueError):
 
 
 class UnreadableOverrides(ValueError):
-    """spec.overrides is not of the form that the schema asks for."""
+    """spec.overrides does not have the form of the schema."""
 
 
 @lru_cache(maxsize=256)
 def cluster_overrides_of(raw: bytes) -> tuple[ClusterOverride, ...]:
-    """Return the overrides of a spec, as JSON, in their order.
+    """Return the overrides of a spec's JSON, in order. Raises UnreadableOverrides.
 
-    Raises UnreadableOverrides. Cached, as each share of a Workload asks for the same.
+    Cached, because each share of a Workload reads the same.
     """
     if not raw:
         return ()
@@ -113,7 +111,6 @@ _decoder = msgspec.json.Decoder(list[ClusterOverride] | None)
 def matching(
     overrides: Sequence[ClusterOverride], labels: Mapping[str, str]
 ) -> tuple[ClusterOverride, ...]:
-    """Return those that hold on a cluster of these labels, in their order."""
     return tuple(each for each in overrides if each.cluster_selector.matches(labels))
 
 
@@ -125,10 +122,10 @@ def overridden(
     pods: Sequence[str] = (),
     replicas_path: str = "",
 ) -> dict[str, Any]:
-    """Return one object with the overrides laid over it; it is not changed itself.
+    """Return a copy of one object with the overrides applied. Raises OverrideMisfit.
 
-    `pods` is the path of its pod template, where that is known, and `replicas_path` the one of its
-    number of units. Raises OverrideMisfit.
+    `pods` is the path of its pod template, if known, and `replicas_path` that of its number of
+    units.
     """
     found = body
     for each in overrides:
@@ -158,7 +155,7 @@ def _laid(
 
 
 def built_in(api_version: str) -> bool:
-    """Return whether a kind of that group is Kubernetes' own, whose lists have known merge keys."""
+    """Whether a kind of that group is Kubernetes' own, whose lists have known merge keys."""
     group = api_version.rpartition("/")[0]
     return "." not in group or group in _BUILT_IN
 
@@ -199,7 +196,7 @@ def _check_kept(before: Mapping[str, Any], after: Mapping[str, Any], replicas_pa
 
 
 def _check_metadata(body: Mapping[str, Any], pods: Sequence[str]) -> None:
-    """Raise ValueError where metadata, which others add to, is of another form."""
+    """Raise ValueError for malformed metadata, which is extended later."""
     for place in ((), pods) if pods else ((),):
         for path in (("metadata",), ("metadata", "labels"), ("metadata", "annotations")):
             value = _at(body, (*place, *path))
@@ -208,14 +205,14 @@ def _check_metadata(body: Mapping[str, Any], pods: Sequence[str]) -> None:
 
 
 def kept(replicas_path: str) -> Iterator[tuple[str, ...]]:
-    """Yield the paths that no override may touch."""
+    """Yield the paths that no override may change."""
     yield from KEPT
     if replicas_path:
         yield tuple(replicas_path.split("."))
 
 
 def check_selector(body: Mapping[str, Any], pods: Sequence[str]) -> None:
-    """Raise ValueError where an object does not select the pods of its template."""
+    """Raise ValueError if an object does not select the pods of its template."""
     if not pods:
         return
     selector = _at(body, (*pods[:-1], "selector"))

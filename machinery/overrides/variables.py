@@ -1,7 +1,7 @@
 """The variables in the strings of an override: the name and the labels of the cluster.
 
 `$(stowage.cluster)` is the name, `$(stowage.label:KEY)` the value of a label. `$$(stowage.` stands
-for `$(stowage.`, as in Kubernetes, where everything else of that form is for the kubelet.
+for `$(stowage.`. Other `$(…)` are for the kubelet.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAMES = frozenset({"cluster", _LABEL + LABEL_CLUSTER})
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What an override may say of a cluster."""
+    """The values of variables on a cluster."""
 
     name: str
     labels: Mapping[str, str]
@@ -33,8 +33,8 @@ class ClusterFacts:
     ) -> ClusterFacts:
         """Return the facts of a MemberCluster, with its labels as rules read them.
 
-        Pinned values of the spec win over reported labels, and `stowage.dev/cluster` is there even
-        before the object has it, so that each cluster is a domain of its own.
+        Pinned values of the spec win over reported labels. `stowage.dev/cluster` is set even before
+        the object has it: each cluster is a domain.
         """
         pinned = {LABEL_PROVIDER: provider, LABEL_VERSION: version}
         ours = {key: label_value(text) for key, text in pinned.items() if text}
@@ -53,7 +53,7 @@ def labels_named(value: Any) -> frozenset[str]:
 
 
 def names_cluster(value: Any) -> bool:
-    """Return whether a variable in a JSON value becomes the name of the cluster."""
+    """Whether a variable in a JSON value is the name of the cluster."""
     if isinstance(value, str):
         names = {name for escaped, name in _VARIABLE.findall(value) if not escaped}
         return not names.isdisjoint(_NAMES)
@@ -62,7 +62,7 @@ def names_cluster(value: Any) -> bool:
 
 
 def variable(value: Any) -> bool:
-    """Return whether a string in a JSON value has a variable."""
+    """Whether a string in a JSON value has a variable."""
     if isinstance(value, str):
         return "$(stowage." in value
     if isinstance(value, Mapping):
@@ -73,7 +73,7 @@ def variable(value: Any) -> bool:
 def filled(value: Any, cluster: ClusterFacts) -> Any:
     """Return a JSON value with the variables of its strings, but not of its keys, filled in.
 
-    Raises ValueError for a label that the cluster does not have, and for an unknown variable.
+    Raises ValueError for a label that the cluster lacks, and for an unknown variable.
     """
     if isinstance(value, str):
         return _VARIABLE.sub(lambda found: _value(found, cluster), value)
