@@ -27,9 +27,7 @@ class Clock(Protocol):
         """Return seconds since a fixed moment, including the machine's sleep where supported."""
         ...
 
-    async def sleep(self, seconds: float) -> None:
-        """Return after that many seconds; cancellable."""
-        ...
+    async def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:
@@ -37,7 +35,6 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return CLOCK_BOOTTIME in seconds, or `time.monotonic` without one."""
         return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:

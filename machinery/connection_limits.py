@@ -39,11 +39,9 @@ class ConnectionLimiter:
         self._open: dict[asyncio.BaseTransport, _LimitedConnection] = {}  # the longest idle first
 
     def __call__(self) -> asyncio.Protocol:
-        """Return the protocol of a new connection, for `create_server`."""
         return _LimitedConnection(self, self._protocol())
 
     def admit(self, connection: _LimitedConnection, transport: asyncio.Transport) -> bool:
-        """Whether there is room; an idle connection may be closed to make it."""
         if len(self._open) >= CONNECTIONS:
             idle = next((each for each in self._open.values() if not each.busy), None)
             if idle is None:
@@ -82,7 +80,6 @@ class _LimitedConnection(asyncio.Protocol):
         self.busy = False
 
     def restart_timer(self, *, busy: bool, seconds: float | None = None) -> None:
-        """Restart the time limit: `seconds`, or that of an exchange if `busy`, or of a head."""
         self.busy = busy
         if self._timer is not None:
             self._timer.cancel()
@@ -157,7 +154,6 @@ class MalformedRequestFilter(logging.Filter):
         self._unlogged = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let one record through per LOG_SECONDS, with our own message."""
         fault = record.exc_info[1] if record.exc_info else None
         if fault is None or not self._is_malformed(fault):
             return True

@@ -1,18 +1,18 @@
 """The one tree of faults: what a caller may have to tell apart, and nothing more.
 
-Expected outcomes (a cluster that does not fit, a quota that is reached) are values; these are
-faults. Vendor exceptions are wrapped once, where they appear, with `from`, so that no code above
-`machinery` catches an aiohttp or an ssl exception.
+Expected outcomes (a cluster that does not fit, a reached quota) are values. Vendor exceptions are
+wrapped once, where they appear, with `from`: no code above `machinery` catches an aiohttp or an ssl
+exception.
 
     StowageError
-    ├── ConfigurationError           a file or flag of ours is wrong: where, and what to do
-    ├── KubeconfigError              a member's kubeconfig is refused: the offending key
-    ├── LeaseLost                    a write was about to happen after leadership ended
-    └── TransportError               a request did not do what was asked
-        ├── Unreachable              no answer: refused, reset, timed out, no route, no such host
-        │   └── NotSent              no connection: nothing of the request reached the server
-        ├── TLSVerificationFailed    an answer, from a server that is not verified
-        └── ApiError                 the API server said no
+    ├── ConfigurationError
+    ├── KubeconfigError
+    ├── LeaseLost
+    └── TransportError
+        ├── Unreachable
+        │   └── NotSent
+        ├── TLSVerificationFailed
+        └── ApiError
             ├── BadRequest (400), Unauthorized (401), Forbidden (403), NotFound (404)
             ├── Conflict (409), AlreadyExists (409), Gone (410), Invalid (422)
             ├── TooLarge (413, or a 500 with the words of etcd or its client)
@@ -113,7 +113,6 @@ class ApiError(TransportError):
         details: dict[str, Any] | None = None,
         retry_after: float | None = None,
     ) -> ApiError:
-        """Return an exception of the subclass for an answer's code and reason."""
         kind = _BY_REASON.get(reason) or _BY_CODE.get(code)
         if code == HTTPStatus.INTERNAL_SERVER_ERROR and any(s in message for s in _LARGE_SIGNS):
             kind = TooLarge

@@ -55,8 +55,6 @@ def tended(*, least: int = _LEAST) -> Iterator[None]:
 
 
 class _Aside:
-    """The number of frozen objects: all at the last complete collection, and since then."""
-
     def __init__(self, least: int) -> None:
         self._least = least
         self._all = 0

@@ -192,7 +192,6 @@ class HttpServer:
 
 
 def _with_head(methods: Mapping[str, Handler]) -> dict[str, Handler]:
-    """Return the handlers of a path; GET's serves HEAD unless HEAD has one."""
     return {"HEAD": methods["GET"], **methods} if "GET" in methods else dict(methods)
 
 

@@ -59,7 +59,6 @@ def set_verbosity(n: int) -> None:
 
 
 def redacted(text: str) -> str:
-    """Return the text without PEM blocks, bearer and web tokens, and basic authentication."""
     return _SECRETS.sub("[redacted]", text)
 
 

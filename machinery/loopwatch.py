@@ -83,8 +83,6 @@ def _wrap() -> None:
 
 
 class _Longest:
-    """The longest step of the current and the previous window, in seconds."""
-
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._since = now()

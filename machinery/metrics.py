@@ -126,19 +126,16 @@ class Shared:
     def counter(
         self, name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
     ) -> Counter:
-        """Return the counter, as `counter` of this module makes it."""
         return self._of(name, ("counter", *labels), lambda: counter(name, doc, labels), zero)
 
     def gauge(
         self, name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
     ) -> Gauge:
-        """Return the gauge, as `gauge` of this module makes it."""
         return self._of(name, ("gauge", *labels), lambda: gauge(name, doc, labels), zero)
 
     def histogram(
         self, name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
     ) -> Histogram:
-        """Return the histogram of seconds, as `histogram` of this module makes it."""
         return self._of(name, ("histogram", *labels), lambda: histogram(name, doc, labels), zero)
 
     def _of(

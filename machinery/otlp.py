@@ -70,7 +70,6 @@ def exporting(settings: TraceSettings, *, service: str) -> Iterator[None]:
 
 
 def _traces_of(endpoint: str) -> str:
-    """Return the URL for traces, as OTLP derives it from the base URL."""
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(
@@ -103,8 +102,6 @@ class _Waiting(NamedTuple):
 
 
 class TraceSender:
-    """The queue of spans, and the thread that sends them until `close`."""
-
     def __init__(self, exporter: SpanExporter, *, service: str, clock: Clock | None = None) -> None:
         self._exporter = exporter
         self._clock = clock or SystemClock()
@@ -118,7 +115,6 @@ class TraceSender:
         self._thread.start()
 
     def export(self, trace: int, whole: TraceSpan, *, own: int | None, parent: int | None) -> None:
-        """Queue a span with its parts; see `machinery.tracing.SpanExporter`."""
         size = whole.size
         if self.waiting + size > MOST_WAITING:
             SPANS.labels("dropped").inc(size)
@@ -148,7 +144,6 @@ class TraceSender:
             _SDK.removeFilter(self._quiet)
 
     def _send_all(self) -> bool:
-        """Send the queue in batches; False as soon as one fails."""
         while self._queue:
             each = self._queue.popleft()
             self._taken += each.whole.size

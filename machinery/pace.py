@@ -101,14 +101,11 @@ class ServerBudget:
 
 
 class TimeSlice:
-    """One reader's work, from `begin` to the next `pause`."""
-
     def __init__(self, pace: ServerBudget) -> None:
         self._pace = pace
         self._began = pace.clock.monotonic()
 
     def begin(self) -> None:
-        """Start counting, after a wait for something else."""
         self._began = self._pace.clock.monotonic()
 
     def due(self) -> bool:

@@ -95,7 +95,6 @@ class Gradually(Generic[T]):
         self._more = asyncio.Event()
 
     def add(self, group: Hashable, items: Collection[T]) -> None:
-        """Act on each of these, at once if they are few."""
         if len(items) <= SLICE:
             for item in items:
                 self._act(item)

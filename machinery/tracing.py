@@ -118,14 +118,12 @@ class span:  # noqa: N801 - it reads as the statement that it is: `with span("wr
 
 
 def called(group: str, name: str, began: float) -> None:
-    """Record a call that ends now, if this task is recorded."""
     outer = WITHIN.get()
     if outer is not None and not outer.ended and len(outer.calls) < MOST_PARTS:
         outer.calls.append(Call(group, name, began, stopwatch()))
 
 
 def recorded() -> bool:
-    """Whether this task is recorded."""
     outer = WITHIN.get()
     return outer is not None and not outer.ended
 
@@ -167,8 +165,6 @@ class SpanExporter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSettings:
-    """The collector, and the part of the traces that is kept."""
-
     endpoint: str = ""
     """The base URL of a collector of OTLP over HTTP; empty: there are no traces."""
     ratio: float = 0.01
@@ -212,7 +208,6 @@ _in_use: Tracer | None = None
 
 
 def tracer() -> Tracer | None:
-    """Return the tracer of this process; None without traces."""
     return _in_use
 
 

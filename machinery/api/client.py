@@ -78,8 +78,6 @@ FIRST_WAIT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request, to be sent any number of times; `seconds` bounds each attempt."""
-
     method: str
     url: URL
     body: bytes | None
@@ -98,11 +96,9 @@ class ApiClient(Verbs):
 
     `name` labels metrics. `limit` bounds the requests in flight in the lane of work, watches
     excluded. `timeout` bounds one attempt, in seconds; retries start within as much again.
-    `requests` counts sent requests, for tests and benchmarks. `before_write` is called right before
-    each attempt of anything but a GET; the request raises its exception and sends nothing. It may
-    return the seconds until the right to write ends, which bound the server's time, too. Clients of
-    one server share its `history`. Raises KubeconfigError if the connection's certificates cannot
-    be used.
+    `requests` counts sent requests. `before_write` is called right before each attempt of anything
+    but a GET; if it raises, nothing is sent. Clients of one server share its `history`. Raises
+    KubeconfigError if the connection's certificates cannot be used.
     """
 
     def __init__(
@@ -299,7 +295,6 @@ class ApiClient(Verbs):
         return await retrying(attempt)
 
     def _worthwhile(self, method: str, fault: BaseException) -> bool:
-        """Whether another attempt may help and can do no harm."""
         if self._closed:
             return False
         if isinstance(fault, TooManyRequests | NotSent):
@@ -307,7 +302,6 @@ class ApiClient(Verbs):
         return method == "GET" and isinstance(fault, Unreachable | ServerError)
 
     async def _send(self, call: _Call) -> bytes:
-        """Send once; with a token that changes, twice if the first token was refused."""
         source = self.connection.token_source
         if source is None:
             return await self._attempt(call, None)
@@ -355,7 +349,6 @@ class ApiClient(Verbs):
         return URL(f"{call.url}{joint}timeout={max(1, int(seconds * 1000))}ms", encoded=True)
 
     async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:
-        """Return the body. Raises TooMuch, and hangs up, as soon as it exceeds its bound."""
         try:
             check_head(response, most)
             return await body_of(response, most, self._large, TimeSlice(self.pace))

@@ -25,7 +25,6 @@ REFUSED = metrics.counter(
     ("client", "what"),
 )
 INPUT = ("answer", "watch", "list", "object")
-"""The kinds of refused input: an answer, a line of a watch, a list without end, an object."""
 
 NO_ANSWER = 0
 

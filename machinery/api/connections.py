@@ -36,7 +36,6 @@ TLS_BUFFER = 16 * 1024
 keeps the buffer for each idle watch.
 """
 FAULTS = (aiohttp.ClientError, OSError, UnicodeError)
-"""The exceptions of aiohttp; TimeoutError and ssl.SSLError are OSErrors."""
 
 
 class _ReadBuffer(threading.local):
@@ -69,8 +68,6 @@ class _AbortingHandler(ResponseHandler):
 
 
 class Connector(aiohttp.TCPConnector):
-    """Makes connections without a limit."""
-
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
         factory = functools.partial(_AbortingHandler, loop=self._loop)
@@ -96,7 +93,6 @@ def open_pool(
 
 
 def route(connection: Connection) -> dict[str, Any]:
-    """Return aiohttp's arguments for the name to verify and the proxy."""
     found: dict[str, Any] = {}
     if connection.tls_server_name:
         found["server_hostname"] = connection.tls_server_name
@@ -107,7 +103,6 @@ def route(connection: Connection) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=64)
 def connecting(seconds: float) -> aiohttp.ClientTimeout:
-    """Return the timeouts of a request whose whole time the caller limits."""
     # aiohttp's own total timeout loses a cancellation in the same turn of the loop. The task would
     # continue, and a process that ends would wait for it for ever.
     return aiohttp.ClientTimeout(total=None, sock_connect=seconds / 2)
@@ -120,7 +115,7 @@ def silent_for(connect: float, read: float) -> aiohttp.ClientTimeout:
 
 
 class Chunks:
-    """The body of a response as it arrives, vendor exceptions wrapped. A plain iterator: small."""
+    """The body of a response as it arrives, vendor exceptions wrapped."""
 
     def __init__(self, response: aiohttp.ClientResponse, fault: Any) -> None:
         self._content = response.content

@@ -84,7 +84,6 @@ def _memory_file(data: bytes) -> int:
 
 
 def _pipe(data: bytes) -> int:
-    """Return the reading end of a pipe that holds `data`. Raises KubeconfigError if too long."""
     reader, writer = os.pipe()
     try:
         os.set_blocking(writer, False)
@@ -98,7 +97,6 @@ def _pipe(data: bytes) -> int:
 
 
 def identity(connection: Connection, user_agent: str) -> list[tuple[str, str]]:
-    """Return the headers of every request, without a token that changes."""
     headers = [("User-Agent", user_agent), ("Accept-Encoding", "identity")]
     if connection.token:
         headers.append(("Authorization", f"Bearer {connection.token}"))

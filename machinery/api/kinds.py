@@ -49,8 +49,6 @@ _api_resources = msgspec.json.Decoder(_ApiResources)
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The resources of a group and version, or the fault."""
-
     at: float
     resources: Sequence[Resource] = ()
     fault: TransportError | None = None
@@ -138,7 +136,6 @@ class Catalogue:
 
 
 def _resources(group: str, version: str, answer: bytes) -> list[Resource]:
-    """Return the resources with usable names. Raises TransportError if malformed."""
     listed: _ApiResources = decode(answer, _api_resources)
     return [
         Resource(group, version, each.name, each.kind, each.namespaced)

@@ -40,8 +40,6 @@ class PriorityLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
-    """The lane of a request, and the size of its answer."""
-
     lane: PriorityLevel
     most: int
     """The most bytes of the answer."""
@@ -81,7 +79,6 @@ class FairQueue:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Hold one place in the lane, for the caller's Workload."""
         who = _worker_for.get()
         await self._enter(who)
         try:

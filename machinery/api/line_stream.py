@@ -57,15 +57,12 @@ async def split_lines(
 
 
 class _Long:
-    """A line that grows beyond MODEST_BYTES: its lock, and its deadline."""
-
     def __init__(self, large: asyncio.Lock, seconds: float) -> None:
         self._large = large
         self._seconds = seconds
         self._deadline: float | None = None  # set while the lock is held
 
     async def grow(self, size: int, most: int) -> None:
-        """Record the line's new length. Raises TooMuch."""
         if size > most:
             raise TooMuch(f"a line is longer than {most} bytes")
         if size > bounds.MODEST_BYTES and self._deadline is None:

@@ -31,8 +31,6 @@ _HEADS = 2
 
 
 class PortForwarder:
-    """Opens streams to pods. Close it, or use `async with`."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._ssl = client_context(connection)

@@ -64,7 +64,6 @@ def group_version(api_version: str) -> tuple[str, str]:
 
 
 def group_path(group: str, version: str) -> str:
-    """Return the path of a group and version. Raises BadRequest as `segment` does."""
     return f"/apis/{segment(group)}/{segment(version)}" if group else f"/api/{segment(version)}"
 
 

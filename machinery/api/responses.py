@@ -26,8 +26,6 @@ class ListMeta(msgspec.Struct):
 
 
 class PageHead(msgspec.Struct):
-    """A page of a list; a reader of its objects derives from it."""
-
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
 
 
@@ -84,7 +82,6 @@ async def joined(pages: AsyncIterator[bytes]) -> dict[str, Any]:
 
 
 def _items(page: Mapping[str, Any]) -> list[Any]:
-    """Return the objects of a page; an empty list may be null. Raises Unreadable."""
     items = page.get("items") or []
     if isinstance(items, list) and all(isinstance(each, dict) for each in items):
         return items

@@ -45,7 +45,6 @@ def error_of(event: msgspec.Raw) -> ApiError:
 
 
 def refusal(code: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """Return the error of an answer's HTTP code, headers and body."""
     try:
         bounds.check_json(body)
         status = _detailed.decode(body)

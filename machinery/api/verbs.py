@@ -83,14 +83,11 @@ class ServerHistory:
         self.number = 0
 
     def end(self, known: int) -> None:
-        """End the history `known`; nothing happens if it has ended already."""
         if known == self.number:
             self.number += 1
 
 
 class Verbs(ABC):
-    """The verbs of the Kubernetes API over one `request` method, and the watch."""
-
     def __init__(
         self,
         clock: Clock,
@@ -359,7 +356,6 @@ class Verbs(ABC):
 
     @contextmanager
     def _doubting(self, res: Resource) -> Iterator[None]:
-        """Look up the resource's group again if its path is not found."""
         try:
             yield
         except NotFound:

@@ -34,7 +34,6 @@ _CURE = "give --kubeconfig and --context, or set KUBECONFIG"
 _MEMORY = Path("/dev/shm")  # noqa: S108 - inside of it a directory with a name of its own is made
 
 _UNCHECKED = (ValueError, TypeError, LookupError, AttributeError)
-"""Faults of the library for a value of an unexpected type."""
 
 
 def hub_connection(
@@ -114,7 +113,6 @@ class _Login:
 
     @property
     def token(self) -> str:
-        """The bearer token; empty without one."""
         keys = self.settings.api_key
         value = str(keys.get("authorization") or keys.get("BearerToken") or "")
         return value.removeprefix("Bearer ").strip() if value.startswith("Bearer ") else ""
@@ -153,7 +151,6 @@ def _of_kubeconfig(files: str, context: str | None, clock: Clock) -> Connection:
 
 
 def _log_in(files: str, context: str | None) -> _Login:
-    """Read the files, and run the plugins that they name. Raises ConfigurationError."""
     from kubernetes import config  # noqa: PLC0415 - slow, and not every command needs it
     from kubernetes.config import kube_config  # noqa: PLC0415 - as above
 
@@ -178,7 +175,6 @@ def _empty(file: Path) -> bool:
 
 
 def _checked(merged: Any, context: str | None) -> _Login:
-    """Return the login of merged kubeconfigs. Raises ConfigurationError without the file's name."""
     config = merged.config
     if config is None:
         raise ConfigurationError("does not say which context is meant: it is empty")
@@ -223,7 +219,6 @@ def _refuse_equal_names(file: str, config: Mapping[str, Any]) -> None:
 
 
 def _entry(config: Any, kind: str, name: str) -> Mapping[str, Any]:
-    """Return the cluster, user or context of that name. Raises ConfigurationError."""
     entries = {each.value["name"]: each.value.get(kind) or {} for each in config.value[f"{kind}s"]}
     if name in entries:
         found: Mapping[str, Any] = entries[name]

@@ -95,7 +95,7 @@ def parse_kubeconfig(
     A member's may have server, CA data, token, client certificate and key data, user name and
     password, TLS server name and proxy. A user's own is `trusted`: it may name files, relative to
     `directory`, and a server without https. Its user names and proxies are not read, because they
-    depend on the environment.
+    depend on the environment. Its credential is not checked here.
 
     Raises KubeconfigError, naming the key, for exec and auth-provider, a path of a file in a
     member's, skipped verification, impersonation, a member's server without https, a missing
@@ -206,7 +206,6 @@ def _namespace(context: Mapping[str, Any], where: str) -> str:
 def _named(
     document: Mapping[str, Any], kind: str, name: str | None, *, unique: bool
 ) -> tuple[Mapping[str, Any], str]:
-    """Return the first cluster, user or context of that name, and its path."""
     listed = f"{kind}s"
     entries = document.get(listed)
     if not isinstance(entries, list):
@@ -257,7 +256,6 @@ def _decoded(data: Mapping[str, bytes], key: str) -> str | None:
 def _checked(
     connection: Connection, *, server_key: str, tls_key: str, proxy_key: str, user_key: str
 ) -> Connection:
-    """Return the checked connection of a member; the keys name its parts in messages."""
     _addressed(server_key, connection.server, check_server)
     if connection.proxy_url is not None:
         _addressed(proxy_key, connection.proxy_url, check_proxy)
@@ -298,7 +296,6 @@ def _sayable(secret: str) -> bool:
 
 
 def _shown(key: str) -> str:
-    """Return a key of a foreign document for a message."""
     return bounds.clean(key, bounds.WORD)
 
 

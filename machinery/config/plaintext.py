@@ -38,7 +38,6 @@ def parse(data: bytes) -> Any:
 
 
 def _texts(value: Any) -> Any:
-    """Return a JSON value in the form of YAML's values here."""
     match value:
         case dict():
             return {key: _texts(each) for key, each in value.items()}

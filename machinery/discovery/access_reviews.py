@@ -18,7 +18,6 @@ async def review(client: Verbs, resource: Resource, spec: Mapping[str, Any]) -> 
 
 
 async def allowed(client: Verbs, spec: Mapping[str, Any]) -> bool:
-    """Return the hub's answer to a SubjectAccessReview with that spec. Raises TransportError."""
     status = await review(client, SUBJECT_ACCESS_REVIEWS, spec)
     return bool(status.get("allowed"))
 

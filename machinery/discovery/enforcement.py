@@ -90,7 +90,6 @@ class InForce:
 
     @property
     def obstacle(self) -> str:
-        """The reason why the answer is not known; empty without one."""
         errors = (self._policies.last_error, self._bindings.last_error)
         found = next((error for error in errors if error is not None), None)
         return "" if self.known or found is None else str(found)
@@ -198,7 +197,6 @@ def mutating(client: Verbs, *, clock: Clock, namespace: str = SYSTEM_NAMESPACE) 
 
 
 def _canary(*, replicas: int) -> dict[str, Any]:
-    """Return a Workload that is never stored."""
     # Its target namespace is reserved for the canary: no Workload may target the processes' own
     # namespace, in which the canary is created.
     body = copy.deepcopy(_CANARY)

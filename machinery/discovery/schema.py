@@ -92,7 +92,6 @@ def lacking(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "") 
 
 
 def _parts(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the schemas below with their paths: fields, items of a list, values of a map."""
     for name, inner in schema.get("properties", {}).items():
         yield f"{path}.{name}" if path else name, inner
     for key, mark in (("items", "[]"), ("additionalProperties", ".*")):

@@ -59,7 +59,6 @@ def overlapping(start: int, others: Mapping[str, int]) -> str:
 
 
 def _nearest(starts: list[int], start: int) -> int:
-    """Return the distance to the nearest of sorted starts."""
     at = bisect_left(starts, start)
     beside = starts[max(at - 1, 0) : at + 1]
     return min((abs(each - start) for each in beside), default=DISTANCE)

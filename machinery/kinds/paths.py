@@ -18,8 +18,6 @@ class InvalidTemplate(ValueError):
 
 
 class Equals(msgspec.Struct, frozen=True, eq=False):
-    """Holds if the value at a path is this one."""
-
     path: str
     value: Any
 

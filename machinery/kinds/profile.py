@@ -61,8 +61,6 @@ class When(msgspec.Struct, frozen=True, eq=False):
 
 
 class Ready(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """When replicas are ready."""
-
     observed_generation: str = "status.observedGeneration"
     """The generation of the counts; empty: they are always of the present one."""
     replicas: str = ""
@@ -86,8 +84,6 @@ class Ready(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 class End(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """How it comes to an end."""
-
     succeeded: When
     failed: When
     done: str = ""
@@ -123,7 +119,6 @@ class Profile(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     service: str = ""
     """The name of the Service that governs its pods."""
     immutable: tuple[str, ...] = ()
-    """The immutable parts."""
     longest_name: int = 253
 
     @property

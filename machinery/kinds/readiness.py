@@ -35,8 +35,6 @@ _DIGITS = 19
 
 
 class Result(StrEnum):
-    """How a share ended."""
-
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 
@@ -62,7 +60,6 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     wanted: int | None = None
     """The pods that its own controller wants, if that decides."""
     done: int = 0
-    """Pods that have succeeded."""
     total: int | None = None
     """Pods that must succeed, if its spec has a number."""
     result: Result | None = None
@@ -97,8 +94,6 @@ ABSENT = Readiness(0, 0)
 
 
 class _Plan(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The paths of a profile, split once."""
-
     observed: tuple[str, ...]
     ready: tuple[str, ...]
     updated: tuple[str, ...]
@@ -296,7 +291,6 @@ def _of_its_own(
 def _health(
     profile: Profile, plan: _Plan, body: Body, held: _Conditions
 ) -> tuple[ShareHealth, str]:
-    """Return the health of an object whose status is of the present generation, and why."""
     if plan.suspended and _at(body, plan.suspended) is True:
         return _SUSPENDED, ""
     if held:
@@ -318,7 +312,6 @@ def _health(
 
 
 def _by_condition(held: _Conditions) -> tuple[ShareHealth, str]:
-    """Return the health of a kind that is known only by its condition Ready."""
     ready, available = held.get("Ready"), held.get("Available")
     if ready is None:
         if available is None or available.get("status") != "False":
@@ -346,7 +339,6 @@ def _words(profile: Profile, held: _Conditions) -> str:
 
 
 def _rests(profile: Profile, held: _Conditions) -> bool:
-    """Whether it keeps replicas of an older template."""
     return held.get("Progressing", _NOTHING).get("reason") in profile.ready.at_rest
 
 
@@ -405,7 +397,6 @@ def _number(body: Any, path: tuple[str, ...]) -> int:
 
 
 def _said(body: Any, path: tuple[str, ...]) -> int | None:
-    """Return a count within its bounds; None if it is missing."""
     return _number(body, path) if type(_at(body, path)) is int else None
 
 

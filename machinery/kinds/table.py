@@ -40,7 +40,6 @@ def profile_of(api_version: Any, kind: Any, replicas_path: str = "") -> Profile:
 
 
 def profile_in(template: Mapping[str, Any], replicas_path: Any = "") -> Profile:
-    """Return the profile of an object's kind, as `profile_of` does."""
     path = replicas_path if isinstance(replicas_path, str) else ""
     return profile_of(template.get("apiVersion"), template.get("kind"), path)
 

@@ -57,7 +57,6 @@ def number(field: str, value: Any) -> int:
 
 
 def pods_in(profile: Profile, template: Body) -> Iterator[tuple[Pods, Body]]:
-    """Yield each sort of pods with its template, if that is a mapping."""
     for each in profile.pods:
         found = value_at(template, each.template)
         if isinstance(found, Mapping):
@@ -130,7 +129,6 @@ def check(profile: Profile, template: Body) -> None:
 
 
 def _read(profile: Profile) -> Iterator[str]:
-    """Yield the paths that Stowage reads or writes in a template."""
     yield from (each.template for each in profile.pods)
     if profile.replicas is not None:
         where = profile.replicas

@@ -18,7 +18,6 @@ _LIBRARY = "library"
 
 
 def rewritten(image: str, rules: Sequence[ImageRule]) -> str:
-    """Return the rewritten reference of an image."""
     if not image:
         return image
     path, rest = _parts(image)

@@ -196,7 +196,6 @@ def _check_kept(before: Mapping[str, Any], after: Mapping[str, Any], replicas_pa
 
 
 def _check_metadata(body: Mapping[str, Any], pods: Sequence[str]) -> None:
-    """Raise ValueError for malformed metadata, which is extended later."""
     for place in ((), pods) if pods else ((),):
         for path in (("metadata",), ("metadata", "labels"), ("metadata", "annotations")):
             value = _at(body, (*place, *path))
@@ -205,7 +204,6 @@ def _check_metadata(body: Mapping[str, Any], pods: Sequence[str]) -> None:
 
 
 def kept(replicas_path: str) -> Iterator[tuple[str, ...]]:
-    """Yield the paths that no override may change."""
     yield from KEPT
     if replicas_path:
         yield tuple(replicas_path.split("."))

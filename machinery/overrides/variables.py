@@ -22,8 +22,6 @@ _NAMES = frozenset({"cluster", _LABEL + LABEL_CLUSTER})
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """The values of variables on a cluster."""
-
     name: str
     labels: Mapping[str, str]
 

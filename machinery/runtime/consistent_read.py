@@ -36,7 +36,6 @@ class _Stored:
     keys: set[Key] = field(default_factory=set)
 
     def ahead_of(self, informer: Informer[Any]) -> bool:
-        """Whether the informer misses a change or a deletion."""
         if order(informer.version, self.newest) == -1:
             return True
         return bool(informer.missing(self.keys, unless_after=self.version))

@@ -276,7 +276,6 @@ class EventRecorder:
 
 
 def shortened(note: str) -> str:
-    """Return the note, cut to NOTE_BYTES of UTF-8."""
     data = note.encode()
     if len(data) <= NOTE_BYTES:
         return note

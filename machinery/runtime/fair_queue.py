@@ -1,15 +1,15 @@
 """Ready keys by flow (a namespace), with a fair share of the work for each flow.
 
 As in the API server's priority and fairness, each flow has a clock that runs while its keys are in
-work, and the flow with the earliest clock is next. The cost of a key is unknown when it is handed
-out: the flow is charged its usual cost, corrected when the work ends.
+work, and the earliest clock is next. A flow is charged its usual cost when a key is handed out,
+corrected when the work ends.
 
-- An idle flow earns no credit: it starts at the earliest clock of the waiting flows. Work beyond
-  its share stays charged while others wait.
-- Within a flow keys go by rank; without rank by priority. Among flows whose clocks are within
-  `TURN_SECONDS` of the earliest, the priority of the first key decides. Beyond that a flow waits
-  whatever its priority, because any user may choose one.
-- Work may hang. A flow gets another of the `seats` only while it holds fewer than are free, so one
+- An idle flow earns no credit: it starts at the earliest waiting clock. Work beyond its share stays
+  charged while others wait.
+- Within a flow keys go by rank; without rank by priority. Among flows within `TURN_SECONDS` of the
+  earliest clock, the priority of the first key decides. Beyond that priority does not count,
+  because any user may choose one.
+- Work may hang. A flow gets another of the `seats` only while it holds fewer than are free: one
   seat is always left for the next flow.
 
 Operations are O(log n) in keys and flows, plus the flows that wait for a seat (at most `seats`).
@@ -185,7 +185,6 @@ class Flows(Generic[K]):
             self._idle.put(HeapEntry(flow.name, 0, flow.clock), rank=(flow.clock,))
 
     def _advance(self) -> None:
-        """Advance to the earliest waiting clock, and place flows that are no longer ahead."""
         first = self._waiting.first()
         if first is not None:
             self._now = max(self._now, first.at)

@@ -1,23 +1,18 @@
 """A local cache of one resource: list once, then watch, and never lose a deletion.
 
-The informer promises:
-
 - After a cut the watch resumes from the last resourceVersion, bookmarks included. The informer
   lists again only after 410, an unreadable line or a restored etcd. A relist reports missing
   objects as deletions, and replaced ones (same name, other uid) as a deletion and an addition.
 - The cache goes back in time only when the server does (`_restored`).
-- Attempts are spaced by a back-off with jitter. Only a healthy period resets it.
-- Memory is bounded: lists come in pages, each object is decoded alone, and objects for which
-  `transform` returns None are dropped. A server that shows more than the budget
-  (`machinery.types.memory_budget`) counts as failing, and the cache keeps what it has.
-- Input is processed in slices (`machinery.pace`), which keeps the event loop free.
-- An undecodable object keeps its last state: it is not a deletion. It is logged once a minute.
+- A back-off with jitter spaces attempts. Only a healthy period resets it.
+- Lists come in pages, objects are decoded one by one, in slices (`machinery.pace`). A server that
+  exceeds its budget (`machinery.types.memory_budget`) counts as failing, and the cache keeps its
+  objects.
+- An undecodable object keeps its last state: it is not a deletion.
 
 Lists carry no resourceVersion, which makes them consistent reads. With `resourceVersion="0"` a
 server that lags may answer and bring deleted objects back. Since 1.31 a server answers consistent
 reads from its cache, for one round trip to etcd.
-
-Libraries lose deletions across a relist, or reconnect without back-off.
 """
 
 from __future__ import annotations
@@ -245,7 +240,6 @@ class Informer(Cache[T]):
         return max(wait, asked or 0.0)
 
     async def _list(self) -> None:
-        """Store all pages, then drop objects that are no longer listed."""
         limit, self._whole = (0, False) if self._whole else (LIST_PAGE, False)
         try:
             await self._take_pages(self._client.pages(self.resource, limit=limit, **self.selection))
@@ -367,7 +361,7 @@ class Informer(Cache[T]):
             return meta, meta.key in self
 
     def _echo(self, raw: msgspec.Raw) -> Meta | None:
-        """Return the metadata if the cache has the object in this version from our own write."""
+        """Return the metadata if our own write brought the object in this version or later."""
         # Half of the events of a busy writer's watch are its own writes. They are not decoded
         # again.
         if order(self.version, self._answered) != -1:

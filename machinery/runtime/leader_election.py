@@ -2,20 +2,18 @@
 
 - No timestamp of another machine is compared with ours. A lease is free if it has not changed for
   its duration since *we* saw it change, on our monotonic clock.
-- We lead while the last successful renewal *began* less than `renew_deadline` ago. Others saw it
-  later and wait `lease_seconds`, which is longer; `lead` winds up within the difference. A separate
-  watchdog ends `lead` even while a renewal hangs.
-- `check()` reads the clock. It holds even if the watchdog could not run (a stopped process, a busy
-  loop). Call it right before each write.
-- A late compare-and-swap cannot undo a later leader's write.
+- We lead while the last successful renewal *began* less than `renew_deadline` ago. Others wait the
+  longer `lease_seconds`; `lead` winds up within the difference. A separate watchdog ends `lead`
+  even while a renewal hangs.
+- `check()` reads the clock: it holds even if the watchdog could not run. Call it before each write.
+  A late compare-and-swap cannot undo a later leader's write.
 
-A lease in our name while we do not lead belongs to another process. The exception is a record that
-this elector wrote last: no other process has led since, and it is taken again at once. After an
-outage of the server the others wait the full duration from their first check. A leader that lost
-only its term thus keeps its caches, which another would have to build.
+A lease in our name while we do not lead belongs to another process. Only the record that this
+elector wrote last is taken again at once: no other process has led since, and this one keeps its
+caches. After an outage of the server the others wait the full duration from their first check.
 
-A lease that goes back in time shows a restored server. Its record of later terms is lost: the
-leader ends its term, and the next term is not `alone`.
+A lease that goes back in time shows a restored server, which has lost the record of later terms.
+The leader ends its term, and the next term is not `alone`.
 """
 
 from __future__ import annotations
@@ -50,7 +48,6 @@ PAST_TERMS = "stowage.dev/past-terms"
 """The annotation of the Lease with the last terms, as JSON: `{"7": ["holder", "renewTime"]}`."""
 MOST_PAST_TERMS = 32
 _RELEASES = 3
-"""Attempts to release a lease that others write to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,6 @@ class _Record:
         return (self.holder, self.transitions) == (other.holder, other.transitions)
 
     def before(self, other: _Record) -> bool:
-        """Whether this is an earlier state of the lease than `other`."""
         return order(self.version, other.version) == -1 or self.transitions < other.transitions
 
 
@@ -412,7 +408,7 @@ class LeaderElector:
 
 
 def _history(record: _Record, holder: str) -> dict[int, PastTerm]:
-    """Return the past terms and the record's own. `holder` is empty in a released record."""
+    """Return the past terms with the record's own, whose holder a release has noted there."""
     known = record.past.get(record.transitions)
     term = PastTerm(holder or (known.holder if known else ""), record.renewed)
     return dict(sorted({**record.past, record.transitions: term}.items())[-MOST_PAST_TERMS:])

@@ -109,7 +109,6 @@ class WorkQueue(Generic[K]):
             self._make_ready(entry)
 
     def add_after(self, key: K, seconds: float, *, priority: int = 0, rank: Rank = ()) -> None:
-        """Add the key after `seconds`; another `add` may bring it sooner."""
         if seconds <= 0 or self._ready.get(key) or key in self._dirty:
             self.add(key, priority=priority, rank=rank)
             return

@@ -63,7 +63,6 @@ def code(name: str) -> int | None:
 
 
 def code_of(protocol: str, port: int) -> int:
-    """Return the code of a valid protocol and port."""
     return PROTOCOLS.index(protocol) * (MOST_PORT + 1) + port
 
 
@@ -75,7 +74,6 @@ def named(port: int) -> str:
 
 
 def codes(names: Collection[str]) -> frozenset[int]:
-    """Return the codes of the ports among resources."""
     found = (code(name) for name in names if name.startswith(PREFIX))
     return frozenset(port for port in found if port is not None)
 

@@ -87,4 +87,3 @@ def _memory() -> int:
 
 
 MEMBERS = Book(_memory())
-"""The total for all members of this process."""

@@ -44,7 +44,6 @@ class Meta(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def deleting(self) -> bool:
-        """True once a deletion was requested."""
         return self.deletion_timestamp is not None
 
     def controller_ref(self, api_version: str, kind: str) -> dict[str, Any]:

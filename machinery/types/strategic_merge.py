@@ -1,15 +1,14 @@
-"""Strategic merge patches, as Kubernetes' API server applies them.
+"""Strategic merge patches, as Kubernetes' API server applies them. Pure.
 
 The controller counts the requests of the patched template, and the propagator writes it: both patch
-here. Mappings merge key by key, and `null` removes a key. Lists with a merge key in the schema
-merge item by item in the server's order, because `$(NAME)` in an env refers to earlier entries.
-Other lists are replaced. `$patch: delete`, `$patch: replace` and `$retainKeys` work as in
+here. Lists with a merge key merge item by item in the server's order, because `$(NAME)` in an env
+refers to earlier entries. `$patch: delete`, `$patch: replace` and `$retainKeys` work as in
 Kubernetes; directives of tools (`$setElementOrder` …) are refused.
 
 Differences from the API server: ports of one number are also told apart by protocol, and spread
 constraints of one topologyKey by whenUnsatisfiable (the server loses one, 1.36.3). Refused are a
 value of another type, a new container without an image, and a template without containers. A patch
-is user input: its depth and size are checked first. Pure.
+is user input: its depth and size are checked first.
 """
 
 from __future__ import annotations
@@ -252,7 +251,6 @@ def _faults_of_list(items: Sequence[object], place: _Place) -> Iterator[ValueErr
 
 
 def _faults_of_plain(value: object, place: _Place) -> Iterator[ValueError]:
-    """Yield the faults in a list that is replaced: it may contain no directive."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(key, str) and key.startswith("$"):
@@ -264,7 +262,6 @@ def _faults_of_plain(value: object, place: _Place) -> Iterator[ValueError]:
 
 
 def _merged(base: Any, value: Any, place: _Place) -> Any:
-    """Return the merged value; `base` is None if the template has none."""
     if base is not None and _shape(base) is not _shape(value):
         raise place.fault(f"the template has {_kind(base)} there, the patch {_kind(value)}")
     if isinstance(value, Mapping):
@@ -347,7 +344,6 @@ def _index(
 
 
 def _names(item: object, keys: Sequence[str]) -> set[tuple[Any, ...] | None]:
-    """Return the names by which a patch may address an item: all of its keys, or the first one."""
     whole = _named(item, keys, whole=True)
     return set() if whole is None else {whole, (whole[0], None)}
 

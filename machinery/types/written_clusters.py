@@ -21,7 +21,6 @@ ROOM = 16 * 1024
 MOST = 10_000
 """Clusters of one Workload that are recorded individually."""
 ALL = "*"
-"""Stands for every cluster in a record."""
 
 
 @dataclass(frozen=True, slots=True)
