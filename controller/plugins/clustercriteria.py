@@ -1,8 +1,7 @@
-"""Cost, latency and reliability as criteria. None is enabled by default: tastes differ.
+"""Cost, latency and reliability as criteria. None is enabled by default.
 
 The administrator sets the cost (annotation `stowage.dev/cost`, any number); the propagator's probes
-measure latency and reliability. An unknown cost, latency or reliability is never preferred: it
-scores 0, as the worst known one does.
+measure latency and reliability. An unknown value scores 0, like the worst known one.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from controller.snapshot.snapshot import Snapshot
 
 _UNKNOWN = 2**62
 _SCALE = 2**40
-"""Prices become integers on this scale, fine enough to tell apart any two that administrators
-write.
-"""
+"""Prices become integers on this scale, which tells any two realistic prices apart."""
 
 
 class _SmallerIsBetter:
@@ -38,8 +35,6 @@ class _SmallerIsBetter:
 
 
 class ClusterCost(_SmallerIsBetter):
-    """Prefers cheaper clusters."""
-
     name = "ClusterCost"
 
     def score(
@@ -57,8 +52,6 @@ class ClusterCost(_SmallerIsBetter):
 
 
 class ClusterLatency(_SmallerIsBetter):
-    """Prefers clusters that answer probes faster."""
-
     name = "ClusterLatency"
 
     def score(
@@ -69,12 +62,10 @@ class ClusterLatency(_SmallerIsBetter):
 
 
 class ClusterReliability:
-    """Prefers clusters that answered more of their probes."""
-
     name = "ClusterReliability"
 
     def score(
         self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """Return the percentage of answered probes, 0 where none was measured."""
+        """Return the percentage of answered probes, 0 if none was measured."""
         return np.maximum(snapshot.reliability, 0)

@@ -1,8 +1,8 @@
-"""Overrides: what a Workload's spec.overrides make of a replica, and where they do not fit.
+"""Overrides: the replica that spec.overrides make on each cluster, and where they do not fit.
 
 Room is counted with the request of the patched pods. A cluster on which a patch does not fit takes
-no new replica; what runs there stays, as its object keeps its old form. So does what has more forms
-than are evaluated.
+no new replica. Its present replicas stay, because their object keeps its old form. The same holds
+for a Workload with more forms than are evaluated.
 """
 
 from __future__ import annotations
@@ -28,14 +28,11 @@ from controller.snapshot.snapshot import Snapshot
 
 _MISFIT = "Misfit"
 MOST_KINDS = 128
-"""Different replicas of one Workload: each is looked at on all clusters."""
+"""Different replicas of one Workload: each is evaluated on all clusters."""
 _Kind: TypeAlias = tuple[bytes, tuple[tuple[str, int], ...], Place, str, str]
-"""What placement reads of pods."""
 
 
 class ClusterOverrides:
-    """The overrides of the main object at PreFilter and Filter."""
-
     name = "ClusterOverrides"
     ignored_during_execution = True
 
@@ -43,13 +40,12 @@ class ClusterOverrides:
         self._last: tuple[Overridden, Snapshot, _OnClusters] | None = None
 
     def events_to_register(self) -> tuple[EventHint, ...]:
-        """Return the events that may bring a cluster on which the overrides fit."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS),)
 
     def pre_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Status:
-        """Add the replica as it is on the clusters where overrides make another one of it."""
+        """Add a variant for the clusters whose overrides change the replica."""
         if info.overridden is not None:
             found = self._on(info.overridden, snapshot)
             if found.fault:
@@ -60,7 +56,6 @@ class ClusterOverrides:
     def filter(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters on which an override does not fit."""
         if info.overridden is None:
             return NOTHING_REFUSED
         found = self._on(info.overridden, snapshot)
@@ -77,12 +72,11 @@ class ClusterOverrides:
         )
 
     def cure(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
-        """Say what does not fit."""
         why = self.why(shortage, refusal, rows)
         return f"override {refusal.args[0]} corrected: {why}" if why else ""
 
     def why(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
-        """Return why that override does not fit there; empty where it does."""
+        """Return why that override does not fit there; empty if it does."""
         overridden = shortage.workload.overridden
         if overridden is None or refusal.code != _MISFIT:
             return ""
@@ -114,10 +108,10 @@ class ClusterOverrides:
 
 
 class _OnClusters:
-    """The pods of each kind, and which kind each cluster has, shape (n,).
+    """The pods of each kind, and the kind of each cluster, shape (n,).
 
     Forms that placement reads alike are one kind: their labels, arguments and the like may differ,
-    and the first one stands for all where a patch is laid over them.
+    and the first one is used to apply a patch.
     """
 
     def __init__(self, overridden: Overridden, snapshot: Snapshot) -> None:
@@ -142,7 +136,6 @@ class _OnClusters:
             )
 
     def rows(self, kind: _Kind) -> Mask:
-        """Return the clusters of that kind, shape (n,)."""
         mask: Mask = self.of == self._kinds.get(kind, -1)
         return mask
 

@@ -37,10 +37,10 @@ MEASURED = ("cpu", "memory")
 class ClusterResources:
     """Refuses clusters without room for the replicas of a Workload, and prefers emptier ones.
 
-    Room is the number of replicas that fit into the free node groups, less those decided but not
-    yet counted there, plus the ones of this Workload that are placed there. Single and Duplicated
-    need room for all replicas on a cluster, Divided for one. Virtual clusters, and kinds without
-    replicas, are not checked.
+    Room is the number of replicas that fit into the free node groups, minus those decided but not
+    yet counted there, plus those of this Workload on the cluster. Single and Duplicated need room
+    for all replicas on a cluster, Divided for one. Virtual clusters, and kinds without replicas,
+    are not checked.
     """
 
     name = NAME
@@ -61,13 +61,12 @@ class ClusterResources:
         return as_json(200, {"name": name, "available": rendered(amounts.remaining)})
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events that may bring room: a new cluster, freed room, an edited spec."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),)
 
     def filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters with too little room, by the resources that are lacking."""
+        """Return the clusters with too little room, by the missing resources."""
         need = needed(info)
         full = room_of(state, info, snapshot) < need
         if not full.any():
@@ -80,7 +79,7 @@ class ClusterResources:
         return FilterMask((), short=[*closed, (left, "insufficient room")])
 
     def cure(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
-        """Name what keeps the pods from nodes with room: taints, or labels that these lack."""
+        """Name the taints or labels that keep the pods from nodes with room."""
         if refusal.code == _LABELS:
             return "a node with room that the pods' nodeSelector and node affinity match"
         if refusal.code != _TAINTED:
@@ -118,9 +117,9 @@ class ClusterResources:
 def _closed(
     state: CycleState, info: WorkloadInfo, snapshot: Snapshot, need: int
 ) -> list[tuple[Mask, str, str]]:
-    """Return the clusters whose nodes have the room, and do not let the pods in; by what does not.
+    """Return the clusters whose nodes have the room but do not admit the pods, by the reason.
 
-    Taints come first, then labels: where both do, both would have to change.
+    Taints come first, then labels: if both refuse, both have to change.
     """
     hard = any(each.effect in HARD for taints in snapshot.groups.taint_sets for each in taints)
     if not hard and info.place.anywhere and all(v.place.anywhere for v in variants_of(state)):

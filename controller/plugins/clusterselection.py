@@ -1,7 +1,7 @@
-"""Which clusters a Workload asks for: by name, by equality of labels, by affinity to clusters.
+"""The clusters that a Workload selects: by name, by equality of labels, by affinity to clusters.
 
-The author of the Workload writes these rules, so a share on a cluster that no longer satisfies them
-after an edit of the Workload is placed again. A cluster that is relabelled later moves nothing.
+If an edited Workload no longer selects the cluster of a share, the share is placed again. A
+relabelled cluster moves nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ class NamedCluster:
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events that add the named cluster or change its spec."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _is_named),)
 
     def pre_filter(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Status:
-        """Refuse at once when the cluster does not exist."""
         target = info.target_cluster
         if target is None or target.name in snapshot.row:
             return SUCCESS
@@ -43,7 +41,7 @@ class NamedCluster:
     def filter(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return all other clusters, and the named one if its Secret lies in another namespace."""
+        """Return all other clusters, and the named one if its Secret is in another namespace."""
         target = info.target_cluster
         if target is None:
             return NOTHING_REFUSED
@@ -69,13 +67,11 @@ class ClusterSelector:
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events of clusters that may change how a pair matches."""
         return (on(MEMBER_CLUSTER, _ABOUT_ITSELF),)
 
     def filter(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters that fail any pair."""
         if not info.cluster_selector:
             return NOTHING_REFUSED
         mask = np.ones(len(snapshot), dtype=np.bool_)
@@ -119,13 +115,11 @@ class ClusterAffinityPlugin:
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events that add or relabel a cluster so that a required term matches."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS, _matches),)
 
     def filter(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters that no required term matches."""
         required = info.cluster_affinity.required
         if required is None:
             return NOTHING_REFUSED

@@ -1,6 +1,6 @@
-"""Which clusters their own state rules out: not ready, cordoned, tainted, closed to this Workload.
+"""The clusters that their own state rules out: not ready, cordoned, tainted, closed.
 
-None of these moves a share that is already there, except the rules on namespaces and kinds.
+Only the rules on namespaces and kinds move a present share.
 """
 
 from __future__ import annotations
@@ -36,16 +36,12 @@ class TargetNamespace:
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events of clusters whose rule lets the namespace in."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _takes_namespace),)
 
     def filter(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters whose rule leaves the namespace out.
-
-        A namespace that is never a target refuses all clusters.
-        """
+        """Return the clusters whose rule excludes the namespace; all for a forbidden one."""
         target = info.target_namespace
         if forbidden_namespace(target):
             nowhere = np.ones(len(snapshot), dtype=np.bool_)
@@ -73,20 +69,18 @@ def _takes_namespace(info: WorkloadInfo, _old: MemberCluster | None, new: Member
 class NamespaceGiven:
     """Enforces MemberCluster.status.namespaces: the target namespaces that the member itself takes.
 
-    The member's report moves no share that is there: the share's own status tells of a refusal.
+    The member's report moves no present share: the share's own status reports a refusal.
     """
 
     name = "NamespaceGiven"
     ignored_during_execution = True
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events of clusters whose member takes the namespace."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.VERSION, _is_given),)
 
     def filter(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters whose member is known to refuse the namespace."""
         target = info.target_namespace
 
         def outside() -> Mask:
@@ -115,20 +109,18 @@ def _is_given(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster
 class AllowedKinds:
     """Enforces MemberCluster.spec.allowedKinds: the guarded kinds that the cluster takes.
 
-    Only the member knows whether a custom kind has a namespace, so the propagator checks again.
+    The propagator checks again, because only the member knows whether a custom kind is namespaced.
     """
 
     name = "AllowedKinds"
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events of clusters that take all kinds of the Workload."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _takes_kinds),)
 
     def filter(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters that do not list every guarded kind of the Workload."""
         wanted = set(info.guarded_kinds)
         if not wanted:
             return NOTHING_REFUSED
@@ -149,19 +141,17 @@ def _takes_kinds(info: WorkloadInfo, _old: MemberCluster | None, new: MemberClus
 
 
 class ClusterReady:
-    """Refuses clusters for new replicas while they do not answer or are being deleted."""
+    """Refuses new replicas on clusters that do not answer or are being deleted."""
 
     name = "ClusterReady"
     ignored_during_execution = True
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events of clusters that answer, for the first time or again."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.READY, _is_ready),)
 
     def filter(
         self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters being deleted, and those not ready."""
         return FilterMask([(snapshot.deleting, "being deleted"), (~snapshot.ready, "not ready")])
 
     def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
@@ -179,13 +169,11 @@ class TaintToleration:
     ignored_during_execution = True
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events of clusters without a cordon whose hard taints are all tolerated."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.TAINTS, _lets_in),)
 
     def filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the cordoned clusters, and those with a hard taint that is not tolerated."""
         tainted = _untolerated(state, info, snapshot, HARD) > 0
         return FilterMask(
             [
@@ -207,7 +195,7 @@ class TaintToleration:
         return _untolerated(state, info, snapshot, SOFT)
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
-        """Scale so that fewer taints are better; 100 where there is none."""
+        """Scale so that fewer taints are better; 100 without any."""
         worst = int(scores[feasible].max(initial=0)) if scores.any() else 0
         return np.full_like(scores, 100) if not worst else 100 - 100 * scores // worst
 
@@ -222,7 +210,6 @@ def _untolerated(
 
 
 def _taints(shortage: Shortage, rows: Mask) -> list[str]:
-    """Return the hard taints on these clusters that the Workload does not tolerate."""
     mine = shortage.workload.tolerations
     return sorted(
         taint.text

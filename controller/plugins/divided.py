@@ -1,7 +1,7 @@
-"""Divided: shares by free room, by static weights, or packed on as few clusters as hold them.
+"""Divided: shares by free room, by static weights, or packed on few clusters.
 
-The plugin gives the plan the weights and bounds of `distributionWeights`, `packing`, and the limits
-that clusters were seen to run. The limits bind every division, that by a policy too.
+The plugin adds the weights and bounds of `distributionWeights`, `packing`, and observed limits to
+the plan. The limits bind every division, including that of a policy.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from controller.snapshot.snapshot import Snapshot
 from crds.fields.placing import Packing
 
 PATIENCE_SECONDS = 60
-"""How long replicas may have no node before a cluster counts as full: a cluster that scales its own
-nodes needs a while.
+"""Seconds without a node until a cluster counts as full: a cluster that scales its nodes needs a
+while.
 """
 MOST_SECONDS = 10**9
 
@@ -47,7 +47,7 @@ class DividedArgs(Args):
 
 
 class Divided:
-    """Splits by static weights where there are any, otherwise by free room."""
+    """Splits by static weights if there are any, otherwise by free room."""
 
     name = "Divided"
 
@@ -55,22 +55,21 @@ class Divided:
         self._patience = timedelta(seconds=args.unschedulable_seconds)
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return events that bring room, and changes of labels for static weights."""
         return (
             on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),
             on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, _is_weighted),
         )
 
     def settled(self, info: WorkloadInfo, now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
-        """Return the Workload with the limits that its clusters have shown by now.
+        """Return the Workload with the limits that its clusters have shown.
 
-        No limits where another rule decides about replicas without a node.
+        Without limits if another rule decides about replicas without a node.
         """
         if not _learns(info):
             return replace(info, limits={}) if info.limits else info
         now = now.replace(microsecond=0)  # the resolution of the status
-        # Replicas count as having no node only once they have waited for the patience: a cluster
-        # that grows by itself needs a while.
+        # Replicas count as having no node only after the patience: a cluster that scales itself
+        # needs a while.
         due = {
             cluster: each
             for cluster, each in info.shown.items()
@@ -94,7 +93,6 @@ class Divided:
         return max(min(known), 1.0) if known else None
 
     def divides(self, info: WorkloadInfo, _state: CycleState) -> bool:
-        """Return whether the distribution is Divided, for kinds that have replicas."""
         return info.distribution == "Divided" and not info.everywhere
 
     def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
@@ -181,7 +179,6 @@ class Divided:
 
 
 def _learns(info: WorkloadInfo) -> bool:
-    """Return whether observed limits bound the shares of this Workload."""
     return not info.divided and info.learns
 
 
@@ -216,7 +213,7 @@ def _static(info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
     weight, lower, upper = rules.weight, rules.lower, rules.upper
     able, subsets = field.able, problem.subsets
     if subsets is not None:
-        # Replicas may wait for room where a rule gives weight, and leave by weight as they came.
+        # Replicas may wait for room on clusters with weight, and leave by weight as they came.
         able = able | subsets.crowded
         crowded = subsets.crowded & (weight > 0)
         subsets = replace(subsets, crowded=crowded, keeps=WithinDomain.WEIGHT, weight=weight)

@@ -1,7 +1,7 @@
 """spec.spreadConstraints: how many domains of a topology the replicas use.
 
-The plugin only gives the plan the counts; the plan chooses the domains within the bounds of all
-plugins (`controller.planner.choice`).
+The plugin adds the counts to the plan, which chooses the domains within the bounds of all plugins
+(`controller.planner.choice`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ class SpreadConstraints:
     name = "SpreadConstraints"
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return the events that add a domain, or remove one that counted."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS | Action.DELETED),)
 
     def divides(self, _info: WorkloadInfo, _state: CycleState) -> bool:
-        """Return False: the constraints bound what other plugins divide."""
+        """Return False: the constraints bound the divisions of other plugins."""
         return False
 
     def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """Add the constraints to the problem, in their order."""
         if not info.spread:
             return problem
         return replace(problem, counts=(*problem.counts, *counts(info, field.snapshot)))
@@ -45,7 +43,7 @@ class SpreadConstraints:
     def shortfall(
         self, info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
-        """Name the clusters with room that the choice of domains leaves out."""
+        """Name the clusters with room that the choice of domains excludes."""
         if not info.spread or plan.choice is None or plan.choice.lacks:
             return ()
         asked = plan.asked
@@ -55,14 +53,13 @@ class SpreadConstraints:
         return (f"spreadConstraints leave out {clusters(out)} with room",) if out.any() else ()
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Return the clusters with room that the choice of domains leaves out."""
         text = "left out by spec.spreadConstraints"
         return (
             (Stop(NoteKind.BOUND, _left_out(shortage), text),) if shortage.workload.spread else ()
         )
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Suggest other bounds on the number of domains, where clusters with room hold nothing."""
+        """Suggest other bounds on the number of domains, if clusters with room hold nothing."""
         out = _left_out(shortage) & shortage.feasible & (shortage.held == 0)
         if not shortage.workload.spread or not out.any():
             return ()
@@ -73,7 +70,7 @@ class SpreadConstraints:
 
 
 def _left_out(shortage: Shortage) -> Mask:
-    """Return the clusters that might take replicas, by weight and room, and were not chosen."""
+    """Return the clusters with weight and room that were not chosen."""
     mask, plan = ~shortage.tight, shortage.state.plan
     if plan is not None:
         mask &= plan.asked.weight > 0
@@ -84,7 +81,6 @@ def _left_out(shortage: Shortage) -> Mask:
 
 
 def counts(info: WorkloadInfo, snapshot: Snapshot) -> tuple[DomainCount, ...]:
-    """Return the constraints over the clusters of the snapshot."""
     return tuple(
         DomainCount(
             each.topology_key,

@@ -1,6 +1,6 @@
-"""From a ranking to shares that are not divided: whole to the best cluster, or in full everywhere.
+"""From a ranking to undivided shares: all on the best cluster, or the full number on every cluster.
 
-A placed share stays where it may stay. Each share carries its reason.
+A placed share stays where it may. Each share carries its reason.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from crds.workload import ScheduledReason
 
 
 class Single:
-    """Puts all replicas on one cluster: the present one, if that will still do, else the best.
+    """Puts all replicas on one cluster: the present one if it still qualifies, else the best.
 
-    Shares on several clusters, as a WorkloadPolicy that no longer applies leaves them, stay where
-    they are until the Workload's own rules are edited.
+    Shares on several clusters, left by a WorkloadPolicy that no longer applies, stay until the
+    Workload's own rules are edited.
     """
 
     name = "Single"
@@ -33,7 +33,7 @@ class Single:
     def events_to_register(self) -> Sequence[EventHint]:
         """Return events that bring room, and the loss of the Workload's own cluster.
 
-        Once that cluster stops answering, the Workload keeps its place there, see `_holds`.
+        If that cluster stops answering, the Workload keeps its place there, see `_holds`.
         """
         return (
             on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),
@@ -44,11 +44,11 @@ class Single:
         return info.distribution == "Single" and not info.everywhere
 
     def assign(self, info: WorkloadInfo, field: Candidates) -> Assignment:
-        """Return one share of all replicas, or none; the old one where no cluster takes more."""
+        """Return one share of all replicas, or none; the old one if no cluster takes more."""
         want = info.replicas
         if within(field.state, want) == want:
             return self._assign(info, field, want)
-        # A limit that does not let all replicas in lets no more in than are placed.
+        # A limit that does not admit all replicas admits no more than are placed.
         placed = min(want, sum(info.present.values()))
         found = self._assign(info, field, placed) if placed else Assignment({}, want, no_reasons)
         return replace(found, desired=want)
@@ -61,7 +61,7 @@ class Single:
         if home is not None and self._holds(home, want, field):
             kind = RuleKind.KEPT if field.present[home] else RuleKind.WHOLE
             return _whole(home, want, want, kind)
-        # Data stays where it is, though more of it found room elsewhere.
+        # Data stays where it is, even if more replicas fit elsewhere.
         if len(field.ranking) and not (info.claims and home is not None):
             best = int(field.ranking[0])
             return _whole(best, want, want, RuleKind.WHOLE)
@@ -81,8 +81,8 @@ class Single:
         )
 
     def _holds(self, row: int, want: int, field: Candidates) -> bool:
-        """Return whether the cluster can hold `want` replicas, present ones included."""
-        # A cluster that does not answer is not left for that: its share grows when it is back.
+        """Whether the cluster can hold `want` replicas, including present ones."""
+        # A cluster that does not answer is kept: its share grows when it returns.
         if want <= field.present[row] or not field.snapshot.ready[row]:
             return True
         return bool(field.feasible[row] and field.room[row] >= want)
@@ -94,20 +94,18 @@ class Duplicated:
     name = "Duplicated"
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return events that add a cluster or room; under spreadConstraints also labels."""
         return (
             on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),
             on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, is_spread),
         )
 
     def serves(self, info: WorkloadInfo) -> bool:
-        """Return whether the distribution is Duplicated, or the kind runs everywhere."""
         return info.everywhere or info.distribution == "Duplicated"
 
     def assign(self, info: WorkloadInfo, field: Candidates) -> Assignment:
         """Assign to every chosen cluster.
 
-        Where there is none, `desired` counts one copy, unless copies have ended.
+        If there is none, `desired` counts one copy unless copies ended.
         """
         held = field.keeps & field.held
         choice = _choice(info, field)

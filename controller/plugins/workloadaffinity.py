@@ -1,8 +1,8 @@
 """Workload affinity and anti-affinity, by the labels of clusters: podAffinity one level up.
 
-A domain is the clusters that share a value of the term's topology key; a cluster without the key is
-in none. Terms select Workloads of the same namespace, by their labels and those of their pods.
-Required anti-affinity counts in both directions: a placed Workload keeps newcomers away.
+A domain is the clusters with one value of the term's topology key; a cluster without the key is in
+none. Terms select Workloads of the same namespace, by their labels and those of their pods.
+Required anti-affinity works both ways: a placed Workload keeps newcomers away.
 """
 
 from __future__ import annotations
@@ -37,10 +37,7 @@ class WorkloadAffinityPlugin:
     ignored_during_execution = True
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return changes of domains and of Workloads.
-
-        A cluster that goes takes its Workloads along.
-        """
+        """Return changes of domains and of Workloads; a removed cluster removes its Workloads."""
         domains = Action.ADDED | Action.DELETED | Action.LABELS
         others = Action.ADDED | Action.DELETED | Action.LABELS | Action.SHARES | Action.SPEC
         return (
@@ -84,7 +81,7 @@ class WorkloadAffinityPlugin:
         return total
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
-        """Scale from 0 for the worst feasible cluster to 100 for the best; 0 where all tie."""
+        """Scale from 0 for the worst feasible cluster to 100 for the best; 0 if all tie."""
         if not scores.any():
             return scores
         there = scores[feasible]
@@ -95,7 +92,7 @@ class WorkloadAffinityPlugin:
 
 
 def _concerns(info: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
-    """Return whether terms of the Workload or of the other select one of the two."""
+    """Whether terms of the Workload or of the other select one of the two."""
     mine = [*info.affinity.required, *info.anti_affinity.required]
     return any(
         _picked(mine, each.info.labels) or _picked(each.info.anti_affinity.required, info.labels)
