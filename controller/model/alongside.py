@@ -1,7 +1,6 @@
-"""The pods that come beside a Workload's replicas, and the most that its overrides ask for. Pure.
+"""What a quota counts beyond the template: pods of manifests, and the largest request by overrides.
 
-Both are what a quota counts: the first once on each cluster, the second for each replica, whichever
-cluster it goes to.
+The pods of manifests count once on each cluster, the request for each replica on any cluster. Pure.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ Body = Mapping[str, Any]
 Amounts = Mapping[str, int]
 _NOWHERE = ClusterFacts("", {})
 _PODS = ("spec.template", "spec.jobTemplate.spec.template")
-"""Where an object of a kind without a profile may have a pod template."""
+"""The paths of a pod template in an object of a kind without a profile."""
 
 
 def alongside(manifests: Sequence[Manifest], raw: bytes) -> dict[str, int]:
     """Return the request of all pods that the manifests make on one cluster, "pods" their number.
 
-    The most counts that any of the overrides `raw` asks for. Raises ValueError, naming the
-    manifest, for pods that cannot be read.
+    The largest request by any of the overrides `raw` counts. Raises ValueError, naming the
+    manifest, for malformed pods.
     """
     found: dict[str, int] = {}
     for at, each in enumerate(manifests):
@@ -62,21 +61,20 @@ def alongside(manifests: Sequence[Manifest], raw: bytes) -> dict[str, int]:
 
 
 def stays(meta: Any, raw: bytes) -> bool:
-    """Return whether an object outlives its Workload; overrides `raw` that speak of it count."""
+    """Whether an object outlives its Workload, by its annotation or by overrides `raw`."""
     annotations = meta.get("annotations") if isinstance(meta, Mapping) else None
     said = annotations.get(ANNOTATION_KEEP) if isinstance(annotations, Mapping) else None
     return said == KEEPS[-1] or ANNOTATION_KEEP.encode() in raw
 
 
 def most_of(changes: Overridden) -> Amounts:
-    """Return the most that a replica asks for by any of its overrides, and by all of them."""
+    """Return the largest request of a replica by each of its overrides, and by all of them."""
     places = range(len(changes.overrides))
     chosen = [*((at,) for at in places), tuple(places)]
     return _most([changes.on(each, _NOWHERE).request for each in chosen])
 
 
 def _forms(profile: Profile, body: Body, raw: bytes) -> Iterator[Body]:
-    """Yield an object as it is, with each of its overrides, and with all of them."""
     yield body
     about = (body["kind"], body["metadata"]["name"])
     known = ((o.target, o) for o in _known(raw))
@@ -97,7 +95,6 @@ def _known(raw: bytes) -> Sequence[ClusterOverride]:
 
 
 def _request(profile: Profile, body: Body) -> dict[str, int]:
-    """Return the request of all pods of one object. Raises ValueError."""
     if profile.known:
         number = 1 if profile.whole else replicas_in(profile, body)
         pods = [found for _, found in pods_in(profile, body)]

@@ -1,4 +1,4 @@
-"""What the file says of ClusterProfiles: which become MemberClusters, and whether ours go out."""
+"""The section `clusterProfiles` of the configuration: import as MemberClusters, and export."""
 
 from __future__ import annotations
 
@@ -23,13 +23,10 @@ class ImportRule:
 
 @dataclass(frozen=True, slots=True)
 class ClusterProfilesConfiguration:
-    """The section `clusterProfiles` of a SchedulerConfiguration."""
-
     imports: tuple[ImportRule, ...] = ()
     export: bool = False
 
     def rule(self, namespace: str, labels: Mapping[str, str]) -> ImportRule | None:
-        """Return the first rule that selects a ClusterProfile; None where none does."""
         return next((each for each in self.imports if each.selects(namespace, labels)), None)
 
     def covers(self, namespace: str) -> bool:

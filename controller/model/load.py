@@ -1,6 +1,6 @@
-"""The load of a replica on a node, as one value: replicas that are alike have the same load.
+"""The load of a replica on a node, as one value.
 
-Replicas in flight, and room that is held, are counted by their load.
+Replicas in flight and held room are counted by it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MOST_FLYING = 2**50
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The request of one replica, and where it may lie: no `place` means everywhere.
+    """The request of one replica, and the nodes for it: no `place` means every node.
 
-    `ports` are the codes of what each node has one of, those in `request` among them; `resources`
-    are the other names there, which a cluster must offer.
+    `ports` are the codes of the resources that each node has once, including those in `request`.
+    `resources` are the other names in `request`, which a cluster must offer.
     """
 
     request: tuple[tuple[str, int], ...]
@@ -51,7 +51,7 @@ class Load:
 
 @functools.lru_cache(maxsize=1024)
 def _one(request: tuple[tuple[str, int], ...], place: Place) -> Load:
-    """Cached, as each event of a Workload asks for its load several times."""
+    """Cached, because each event of a Workload reads its load several times."""
     return Load(request, place)
 
 
@@ -70,7 +70,7 @@ def added(parts: Iterable[Loads]) -> dict[str, dict[Load, int]]:
 
 
 def lying(loads: Mapping[Load, int], offers: frozenset[str]) -> dict[Load, int]:
-    """Return the loads in flight to a cluster that can lie there; no other one takes room."""
+    """Return the loads in flight that fit the cluster's resources; no other one takes room."""
     return {
         load: min(MOST_FLYING, n) for load, n in loads.items() if n > 0 and load.resources <= offers
     }
@@ -83,7 +83,7 @@ def less(loads: Mapping[Load, int], others: Mapping[Load, int]) -> dict[Load, in
 
 
 def entries(row: int, loads: Mapping[Load, int], most: int) -> list[tuple[int, Load, int]]:
-    """Return what is in flight to one cluster, as at most `most` different loads."""
+    """Return (row, load, replicas) of one cluster, with at most `most` different loads."""
     entries = [(row, load, n) for load, n in loads.items()]
     return entries if len(entries) <= most else _merged(row, entries, most)
 
@@ -91,7 +91,7 @@ def entries(row: int, loads: Mapping[Load, int], most: int) -> list[tuple[int, L
 def _merged(
     row: int, entries: list[tuple[int, Load, int]], most: int
 ) -> list[tuple[int, Load, int]]:
-    """Keep the loads of the most replicas; merge the rest to one that asks for the most of any."""
+    """Keep the loads of the most replicas; merge the rest into one with the largest request."""
     entries.sort(key=lambda entry: -entry[2])
     entries, rest = entries[: most - 1], entries[most - 1 :]
     request: dict[str, int] = {}

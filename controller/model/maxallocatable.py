@@ -1,9 +1,8 @@
-"""How much of a member's reported room counts: MemberCluster.spec.maxAllocatable is the most.
+"""Bounds a member's reported room by MemberCluster.spec.maxAllocatable.
 
-A member reports itself how large and how full it is, and may report anything. Its administrator on
-the hub bounds the sum over its nodes. What is taken of the bound is what the member reports, or
-what the hub placed there and the member counts, whichever is more: a member that forgets its pods
-stays bounded too. Resources that the bound does not name are believed. Pure.
+A member may report anything; the hub's administrator bounds the sum over its nodes. Against the
+bound counts the reported usage or the replicas that the hub placed there, whichever is more: a
+member that forgets its pods stays bounded. Other resources are believed. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from machinery.types.bounds import MOST_AMOUNT, MOST_NODES, between
 
 Amounts = Mapping[str, int]
 Group = tuple[NodeGroup, Amounts, frozenset[int]]
-"""Like nodes, what is free on each of them, and the host ports that are in use."""
+"""Alike nodes, the free amounts of each, and the host ports in use."""
 
 
 def left(most: Amounts, requested: Amounts, counted: Mapping[Load, int]) -> dict[str, int]:
@@ -32,10 +31,10 @@ def left(most: Amounts, requested: Amounts, counted: Mapping[Load, int]) -> dict
 
 
 def within(groups: Iterable[Group], left: Amounts) -> Iterator[Group]:
-    """Yield the same nodes, offering together no more than is left.
+    """Yield the same nodes, offering together no more than `left`.
 
-    The first nodes are believed whole, the next one in part, and the others offer nothing of what
-    is used up. So each resource splits one group at most.
+    The first nodes keep their room, the next one a part, and the others none of a used-up resource.
+    Each resource splits one group at most.
     """
     budget = dict(left)
     for group, free, ports in groups:

@@ -1,4 +1,4 @@
-"""What the file says of movement over the fleet, and the bounds of what a Workload says. Pure."""
+"""The section `movement` of the configuration, and the bounds of spec.movement. Pure."""
 
 from __future__ import annotations
 
@@ -27,19 +27,17 @@ class BrakeConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class MovementConfiguration:
-    """The section `movement` of a SchedulerConfiguration."""
-
     not_ready_toleration_seconds: int = 300
-    """For how long a Workload without a toleration of a lost cluster stays there."""
+    """Seconds for which a Workload without a toleration stays on a lost cluster."""
     dwell_seconds: int = 600
-    """For how long a cluster must be ready again before anything new or returning goes there."""
+    """Seconds for which a cluster must be ready again before new or returning units go there."""
     max_moving: int | str = "10%"
     """Units that moves have placed and that are not ready yet, over the fleet; at least 1."""
     brake: BrakeConfiguration = BrakeConfiguration()
 
 
 def refuse(movement: Movement) -> None:
-    """Raise ValueError, naming the field, for what no version of the schema lets in."""
+    """Raise ValueError, naming the field, for values that every version of the schema refuses."""
     budgets = {"maxSurge": movement.max_surge, "maxUnavailable": movement.max_unavailable}
     for field, budget in budgets.items():
         if budget is not None:

@@ -1,6 +1,6 @@
-"""What an object says of the moves of a Workload: its budgets, what leaves, what may come back.
+"""The moves of a Workload in its spec and status: budgets, leaving shares, displaced shares.
 
-Compiled with the `WorkloadInfo`; a Workload at rest shares one empty value with all others.
+Part of the `WorkloadInfo`; all Workloads at rest share one empty value.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.budget import amount
 
 SURGE, UNAVAILABLE = "25%", 0
-"""The budgets of a Workload that names none."""
+"""The default budgets."""
 ONCE_SURGE = 0
-"""That of a kind whose units must not run twice."""
+"""The default surge of a kind whose units must not run twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class MovingState:
         leaving: status.leaving, by cluster.
         displaced: status.displaced, by cluster.
         rebalanced: status.rebalanced.
-        ready: the ready replicas of each share, at least `minReadySeconds` long; only while
+        ready: the ready replicas of each share, for at least `minReadySeconds`; only while
             replicas leave.
         away: the clusters of shares that do not answer; only while replicas leave.
-        surplus: replicas that stand on a cluster beyond its placement, as it reports, by cluster.
+        surplus: replicas that a cluster reports beyond its placement, by cluster.
     """
 
     spec: Movement = field(default_factory=Movement)
@@ -48,7 +48,7 @@ class MovingState:
     surplus: Mapping[str, int] = field(default_factory=dict)
 
     def surge(self, desired: int) -> int:
-        """Return how many replicas beyond `desired` there may be while some move."""
+        """Return how many replicas beyond `desired` may exist during a move."""
         given = self.spec.max_surge
         if given is None:
             given = ONCE_SURGE if self.once else SURGE
@@ -57,17 +57,17 @@ class MovingState:
     def unavailable(self, desired: int) -> int:
         """Return how many ready replicas below `desired` a move may cause.
 
-        At least one where each runs at most once: nothing could move otherwise.
+        At least one if each runs at most once: otherwise nothing could move.
         """
         given, least = self.spec.max_unavailable, int(self.at_most_once(desired))
         return max(amount(UNAVAILABLE if given is None else given, desired, up=False), least)
 
     def at_most_once(self, desired: int) -> bool:
-        """Return whether a replica is made elsewhere only once the old one is gone."""
+        """Whether a replica is created elsewhere only once the old one is gone."""
         return self.surge(desired) == 0
 
     def under_way(self) -> int:
-        """Return the replicas that stand somewhere beside those of placements."""
+        """Return the replicas that exist in addition to the placements."""
         clusters = self.leaving.keys() | self.surplus.keys()
         return sum(
             max(
@@ -79,7 +79,7 @@ class MovingState:
 
     @property
     def rebalance_due(self) -> datetime | None:
-        """Return from when on a rebalance is due that has not been made; None for none."""
+        """The time of a rebalance that was requested and not made; None without one."""
         asked = self.spec.rebalance_after
         return None if not asked or asked == self.rebalanced else stored_time(asked)
 
@@ -94,7 +94,6 @@ AT_REST_ONCE = MovingState(once=True)
 
 
 def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) -> MovingState:
-    """Return what an object says; `present` are its shares."""
     spec, status = workload.spec, workload.status
     leaving = {each.cluster: each for each in status.leaving}
     displaced = {each.cluster: each for each in status.displaced}
@@ -115,7 +114,7 @@ def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) 
 
 
 def lacking(placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str, int]:
-    """Return the replicas that are not ready where they are placed, by cluster."""
+    """Return the replicas that are not ready on their cluster, by cluster."""
     return {
         cluster: less
         for cluster, replicas in placements.items()
@@ -124,12 +123,11 @@ def lacking(placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str
 
 
 def ready_by_cluster(shares: Iterable[ClusterShare], spec: Movement) -> dict[str, int]:
-    """Return the replicas of each share that stand in for others."""
     return {share.name: ready_of(share, spec) for share in shares}
 
 
 def ready_of(share: ClusterShare, spec: Movement) -> int:
-    """Return the replicas of a share that stand in for others."""
+    """Return the replicas of a share that other replicas may rely on."""
     counted = share.ready
     if spec.min_ready_seconds:
         counted = min(share.available or 0, share.ready)
@@ -139,7 +137,7 @@ def ready_of(share: ClusterShare, spec: Movement) -> int:
 def _surplus(workload: Workload, present: Mapping[str, int]) -> dict[str, int]:
     found = {}
     for share in workload.status.clusters:
-        # What a lost cluster reported last says nothing of what stands there now.
+        # The last report of a lost cluster does not tell its present replicas.
         if share.state == UNREACHABLE:
             continue
         stands = max(share.current, share.scheduled + share.unschedulable)

@@ -1,8 +1,7 @@
 """Workloads and MemberClusters as the controller reads them: partial structs, decoded fast.
 
-`crds` holds the kinds in full; here is only what a decision reads. A Workload's template is decoded
-once, turned into a `controller.model.unit.WorkloadInfo`, and dropped, so that a thousand large
-templates cost the memory of a thousand small records.
+`crds` has the full kinds. A Workload's template is decoded once, compiled into a
+`controller.model.unit.WorkloadInfo`, and dropped: large templates cost the memory of small records.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ from machinery.types.metadata import Key, Object
 from machinery.types.taints import Taint, Toleration
 
 AWAY = "Away"
-"""The reason of Ready of a cluster that shares name and no MemberCluster names; never stored."""
+"""The reason of Ready of a cluster that only shares name; never stored."""
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,7 +66,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def stored(self) -> dict[str, Any]:
-        """It as it is stored: what it does not say is absent there."""
+        """The stored form, without absent fields."""
         said: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in said.items() if value or name in _ALWAYS}
 
@@ -76,8 +75,6 @@ _ALWAYS = ("status", "reason", "message")
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """MemberCluster.spec."""
-
     secret_ref: SecretReference = SecretReference("", "")
     taints: list[Taint] = []
     unschedulable: bool = False
@@ -92,8 +89,6 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """MemberCluster.status."""
-
     conditions: list[Condition] = []
     cluster_id: str = msgspec.field(name="clusterID", default="")
     cluster_set: str = ""
@@ -121,7 +116,6 @@ class MemberCluster(Object, frozen=True):
 
     @property
     def reason(self) -> str:
-        """The reason of Ready; empty without."""
         found = self.condition("Ready")
         return found.reason if found is not None else ""
 
@@ -133,12 +127,12 @@ class MemberCluster(Object, frozen=True):
 
     @property
     def away(self) -> bool:
-        """Whether shares name the cluster, and no MemberCluster does (`controller.cache.away`)."""
+        """Whether only shares name the cluster, and no MemberCluster (`controller.cache.away`)."""
         return self.reason == AWAY
 
     @property
     def given_up(self) -> bool:
-        """Whether `stowage unjoin` takes it out of the fleet: its shares are placed anew."""
+        """Whether `stowage unjoin` removes it from the fleet: its shares are placed again."""
         return self.metadata.annotations.get(ANNOTATION_UNJOIN) == GIVEN_UP
 
     @property
@@ -149,12 +143,10 @@ class MemberCluster(Object, frozen=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels as rules read them."""
         return dict(self.facts.labels)
 
     @property
     def facts(self) -> ClusterFacts:
-        """What an override may say of it."""
         meta, spec = self.metadata, self.spec
         return ClusterFacts.of(meta.name, meta.labels, provider=spec.provider, version=spec.version)
 
@@ -180,7 +172,7 @@ class TemplateMeta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Template(msgspec.Struct, frozen=True, rename="camel"):
-    """The object to run. One of a wrong form is decoded too, so that its fault can be told."""
+    """The object to run. A malformed one is decoded, too, to report its fault."""
 
     api_version: str = ""
     kind: str = ""
@@ -189,7 +181,7 @@ class Template(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel"):
-    """An object that goes along, as far as its pods are counted."""
+    """An object of spec.manifests, as far as its pods are counted."""
 
     api_version: Any = ""
     kind: Any = ""
@@ -201,8 +193,6 @@ NOWHERE = Publish()
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Workload.spec, as far as placement reads it."""
-
     replicas: int | None = None
     scheduler_name: str = ""
     priority: int = 0
@@ -230,50 +220,50 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
-    """How one cluster is doing, as the propagator reports it."""
+    """The state of a share, as the propagator reports it."""
 
     name: str
     replicas: int = 0
     scheduled: int = 0
     capacity_version: int = 0
-    """The version of the cluster that counts `scheduled` first; 0 where not reported."""
+    """The version of the cluster that counts `scheduled` first; 0 if not reported."""
     finished: int = 0
     succeeded: int = 0
     completed: int = 0
-    """Pods that have succeeded, of a kind that ends."""
+    """Succeeded pods, of a kind that ends."""
     failed: int = 0
     ready: int = 0
     current: int = 0
-    """Pods that exist, terminating ones included; 0 where not reported."""
+    """Existing pods, including terminating ones; 0 if not reported."""
     unschedulable: int = 0
     unschedulable_since: datetime | None = None
     state: str = ""
     message: str = ""
     reason: str = ""
-    """Why it does not go on, as a reason of Propagated."""
+    """Why it does not progress, as a reason of Propagated."""
     available: int | None = None
-    """Pods that have been ready for minReadySeconds; None where that is 0."""
+    """Pods that have been ready for minReadySeconds; None if that is 0."""
     blocked: ShareBlocked | None = None
     updated: int = 0
     outdated: int = 0
     revision: str = ""
-    """What was last written there, wholly; empty without spec.rollout."""
+    """The revision that was last written there completely; empty without spec.rollout."""
     start: int | None = None
-    """The first ordinal of the object there; None of a kind that counts no pods."""
+    """The first ordinal of the object there; None of a kind without ordinals."""
     health: str = ""
     ended: ShareEnd | None = None
     """How it ended; None while it runs."""
 
 
 class DecisionRef(msgspec.Struct, frozen=True):
-    """The hash of what the placements were decided on, and the time."""
+    """The hash of the decision's input, and its time."""
 
     hash: str = ""
     time: str = ""
 
 
 class Footprint(msgspec.Struct, frozen=True):
-    """The clusters that may hold something: encoded by `machinery.types.written_clusters`."""
+    """The clusters that may hold objects, encoded by `machinery.types.written_clusters`."""
 
     clusters: str = ""
 
@@ -285,7 +275,7 @@ class ObservedByController(msgspec.Struct, frozen=True, gc=False):
 
 
 class PluginFields(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of Workload.status that plugins set; those of other packages below `plugins`."""
+    """The fields of Workload.status that plugins set; those of other packages are in `plugins`."""
 
     policy_ref: dict[str, Any] | None = None
     overrides: list[Any] | None = None
@@ -311,13 +301,12 @@ PLUGIN_FIELDS: Mapping[str, str] = dict(
 
 
 class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
-    """Workload.status, as far as the controller reads it back."""
-
     state: str = ""
     observed: ObservedByController = ObservedByController()
     observed_generation: int = 0
-    """Of an object of a placed kind the same as `observed.controller`; of a Workload less, where
-    the propagator has not seen as much."""
+    """Equal to `observed.controller` for an object of a placed kind; less for a Workload that the
+    propagator has not observed yet.
+    """
     desired: int | None = None
     assigned: int | None = None
     pending: int | None = None
@@ -333,9 +322,9 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     reason_counts: list[Any] = []
     history: list[Any] = []
     why: bytes = b""
-    """The three above as `controller.model.why` packs them, once the Workload is compiled."""
+    """The three above, packed by `controller.model.why` once the Workload is compiled."""
     completed: int = 0
-    """The work that shares have done which have left."""
+    """The work done by shares that have left."""
     limits: list[ClusterLimit] = []
     footprint: Footprint = Footprint()
     decision: DecisionRef = DecisionRef()
@@ -347,23 +336,23 @@ class Workload(Object, frozen=True):
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
     info: Any = None
-    """The compiled `controller.model.unit.WorkloadInfo`; `controller.eventhandlers.known` sets
-    it."""
+    """The compiled `controller.model.unit.WorkloadInfo`, set by `controller.eventhandlers.known`.
+    """
     fault: str = ""
     """Why the template could not be compiled."""
 
     @property
     def standing(self) -> dict[str, int]:
-        """The shares by cluster as they are stored, with those that have ended."""
+        """The stored shares by cluster, including ended ones."""
         return {**self.placements, **(self.info.ended if self.info is not None else {})}
 
     @property
     def placements(self) -> dict[str, int]:
-        """The present shares by cluster, each within bounds, whatever was written.
+        """The present shares by cluster, each cut to its bounds.
 
-        Once it is compiled, without those that have ended: nothing of them is moved or counted.
+        Once compiled, without ended shares: these are not moved or counted.
         """
-        # There may be ten thousand: the compiled WorkloadInfo has them already.
+        # There may be ten thousand, and the compiled WorkloadInfo has them.
         if self.info is not None:
             present: dict[str, int] = self.info.present
             return present
@@ -374,7 +363,7 @@ class Workload(Object, frozen=True):
 
 
 def reserved_shares(stored: Any) -> tuple[ReservedShare, ...]:
-    """Read status.reservations; an entry of another form counts for nothing."""
+    """Read status.reservations; a malformed entry is skipped."""
     found = []
     for each in stored if isinstance(stored, list) else ():
         with suppress(msgspec.ValidationError):

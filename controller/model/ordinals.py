@@ -1,8 +1,8 @@
-"""Which range of ordinals each cluster of a Workload has, as its status says it. Pure.
+"""The range of ordinals of each cluster, from a Workload's status.
 
-`status.ordinals` is written with the placements. A start that it lacks is taken from what the
-clusters tell of their objects, and no new range is given before each of them has told its own. An
-annotation of earlier releases is read where neither says anything.
+`status.ordinals` is written with the placements. A missing start is taken from the clusters'
+reports, and no new range is given before every cluster has reported. An annotation of earlier
+releases is the last source. Pure.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ from machinery.types.api import OrdinalRange
 
 
 def known_in(workload: Workload, first: int) -> dict[str, int]:
-    """Return the start of each cluster's range, as far as it has one.
-
-    `first` is the start that the template asks for.
-    """
+    """Return the start of each cluster's range; `first` is the template's start."""
     status = workload.status
     told = {share.name: share.start for share in status.clusters if share.start is not None}
     noted = {each.cluster: each.start for each in status.ordinals}
@@ -32,13 +29,13 @@ def known_in(workload: Workload, first: int) -> dict[str, int]:
 def ordinals_of(
     workload: Workload, placements: Mapping[str, int], known: Mapping[str, int], first: int
 ) -> list[OrdinalRange]:
-    """Return the ranges from now on, by cluster.
+    """Return the ranges after the decision, by cluster.
 
     Args:
         workload: as stored.
         placements: the shares of the decision.
-        known: `known_in`, by the names that clusters have now.
-        first: the start that the template asks for.
+        known: `known_in`, by the present names of clusters.
+        first: the template's start.
     """
     status = workload.status
     silent = (s for s in status.clusters if s.name not in known and s.state not in _NOTHING_YET)
@@ -54,7 +51,7 @@ _NOTHING_YET = (ShareState.PENDING.value, ShareState.LEAVING.value)
 
 
 def _annotated(workload: Workload, first: int) -> dict[str, int]:
-    """Return what an earlier release noted: its first range left the template's start as it was."""
+    """Return the ranges of an earlier release, which noted 0 for the template's start."""
     try:
         found: Any = json.loads(workload.metadata.annotations.get(ANNOTATION_ORDINALS, "{}"))
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a Workload's overrides make of its template, as far as placing reads that. Pure.
+"""The pods of a Workload with its overrides, as far as placement reads them. Pure.
 
-The whole template is kept for a Workload with overrides alone: whether a patch fits, and what its
-pods request then, is found on the object itself, and once for clusters on which it is the same.
+Only a Workload with overrides keeps its whole template. Fit and request are computed on the object
+itself, once for all clusters with the same form.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from machinery.overrides.override import (
 from machinery.overrides.variables import ClusterFacts, labels_named
 
 MOST_FORMS_BYTES = 64 * 1024 * 1024
-"""What one Workload may ask for: the bytes of template and overrides, once for each form of it."""
+"""The bytes of template and overrides that one Workload may need, counted once for each form."""
 _ENTRY_BYTES = 1024
 _Asked: TypeAlias = tuple[
     tuple[bytes, bytes, str, str], tuple[int, ...], tuple[tuple[str, str], ...]
@@ -45,21 +45,20 @@ class Overridden:
 
     overrides: tuple[ClusterOverride, ...]
     labels: tuple[frozenset[str], ...]
-    """The labels that each of them reads of a cluster."""
+    """The labels of a cluster that each of them reads."""
     raw: bytes
     body: bytes
     replicas_path: str
     pod_path: str
     fault: str = ""
-    """Why the overrides cannot be read: none of them holds then."""
+    """Why the overrides are unreadable: none of them applies then."""
 
     @property
     def size(self) -> int:
-        """The bytes that are read for each form of it."""
         return len(self.raw) + len(self.body)
 
     def on(self, chosen: Sequence[int], cluster: ClusterFacts) -> OverriddenPods:
-        """Return the pods on a cluster with the overrides at these places laid over them."""
+        """Return the pods on a cluster with the overrides at these places applied."""
         if not chosen:
             return OverriddenPods()
         read = frozenset[str]().union(*(self.labels[at] for at in chosen))
@@ -80,7 +79,7 @@ class OverriddenPods:
 
     @classmethod
     def of(cls, template: Any) -> OverriddenPods:
-        """Read a pod template. Raises ValueError for one of another form."""
+        """Read a pod template. Raises ValueError for a malformed one."""
         podtemplate.check_pods(template)
         metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
         request = request_of(spec, metadata.get("labels") or {})
@@ -88,7 +87,6 @@ class OverriddenPods:
 
 
 def overridden_of(spec: WorkloadSpec, template: Template, profile: Profile) -> Overridden | None:
-    """Return the overrides of a Workload's main object; None where it has none."""
     if not spec.overrides:
         return None
     raw = b""
@@ -110,14 +108,14 @@ def _of_main(raw: bytes) -> tuple[ClusterOverride, ...]:
 
 def _labels(override: ClusterOverride) -> frozenset[str]:
     operations = [each.value for each in override.json_patch or ()]
-    # The name alone makes no other replica of it: else each cluster would be laid for itself.
+    # Excluding the name keeps one form for clusters that differ only in it.
     return labels_named([override.patch, operations]) - {LABEL_CLUSTER}
 
 
 class _Results:
-    """Results that are remembered, those asked for last: every pass asks for the same ones.
+    """A cache of results, least recently used first out: every pass needs the same ones.
 
-    Bounded by bytes: a count would be too few for a large fleet, or too many for large templates.
+    Bounded by bytes: a count would suit either a large fleet or large templates.
     """
 
     def __init__(self, most: int) -> None:

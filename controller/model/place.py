@@ -1,7 +1,7 @@
-"""The nodes that a pod may lie on, as kube-scheduler tells them: by labels and by taints. Pure.
+"""The nodes that a pod may use, by labels and taints, as kube-scheduler decides. Pure.
 
-A member publishes few labels of its nodes, and no name of one: a requirement on anything else is
-taken to hold. So room is not understated for want of knowledge, and the member decides.
+A member publishes few node labels and no node names. A requirement on anything else counts as met:
+room is not understated, and the member decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SOFT = frozenset({"PreferNoSchedule"})
 HOST = "kubernetes.io/hostname"
 
 NodeTerm: TypeAlias = tuple[Requirement, ...]
-"""Requirements that hold together; none where a term asks for nothing that is published."""
+"""Requirements that hold together; empty if a term requires nothing that is published."""
 EVERY_TAINT = (Toleration(operator="Exists"),)
 
 
@@ -54,7 +54,7 @@ class _PodAntiAffinity(msgspec.Struct):
 
 
 class Affinity(msgspec.Struct, rename="camel"):
-    """What of a pod's affinity binds it: required node affinity, and refusals of other pods."""
+    """The binding part of a pod's affinity: required node affinity, and required anti-affinity."""
 
     node_affinity: _NodeAffinity | None = None
     pod_anti_affinity: _PodAntiAffinity | None = None
@@ -62,12 +62,12 @@ class Affinity(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The nodes for a pod: `labels` hold together with one of `terms`; None means no node affinity.
+    """The nodes for a pod: `labels` and one of `terms` must match; None means no node affinity.
 
     Args:
         labels: its nodeSelector.
         tolerations: of the nodes' taints.
-        terms: its required node affinity, of which one must hold. Of no term none holds.
+        terms: its required node affinity, of which one must match. Without a term none does.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -76,7 +76,6 @@ class Place:
 
     @staticmethod
     def of(pod: Mapping[str, Any]) -> Place:
-        """Return the place of a checked pod spec."""
         tolerations = pod.get("tolerations") or []
         return Place(
             tuple(sorted((pod.get("nodeSelector") or {}).items())),
@@ -86,7 +85,7 @@ class Place:
 
     @property
     def anywhere(self) -> bool:
-        """Whether no label of a node keeps the pod away."""
+        """Whether labels of nodes do not matter."""
         return not self.labels and self.terms is None
 
     def bears(self, taint: Taint) -> bool:
@@ -114,7 +113,7 @@ def _terms(pod: Mapping[str, Any]) -> tuple[NodeTerm, ...] | None:
     if (required := affinity.node_affinity.required) is None:
         return None
     asked = required.node_selector_terms or ()
-    # A term that asks for nothing matches no node.
+    # A term without requirements matches no node.
     return tuple(
         tuple(each.match_expressions or ())
         for each in asked
@@ -123,7 +122,7 @@ def _terms(pod: Mapping[str, Any]) -> tuple[NodeTerm, ...] | None:
 
 
 def apart(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a pod with these labels refuses to lie on a node with another one like it."""
+    """Whether a pod with these labels refuses a node with another one like it."""
     affinity = _affinity(pod)
     if affinity is None or affinity.pod_anti_affinity is None:
         return False

@@ -1,8 +1,8 @@
 """Placed kinds: objects other than Workloads that get clusters in the same way.
 
-A feature that `places` a kind says how an object of the kind reads as a Workload, and how the
-fields of a Workload's status are written on it. The object then has a key among the Workloads and
-goes through their queue, their decisions and their writes, none of which knows its kind.
+A feature that `places` a kind converts an object to a Workload, and a Workload's status to the
+object's. The object has a key among the Workloads, and the queue, decisions and writes handle it
+without knowing its kind.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class PlacedKind:
     Args:
         resource: the kind; it has a status subresource.
         type_: the type that an informer decodes it as.
-        workload: returns an object as the Workload that decisions read, its status in the fields of
-            a Workload's; None for one that takes no part. `read` replaces its name by
-            that of `placed_key`; its `fault`, if any, is told on the object.
-        status: returns fields of a Workload's status, often only some, in the form of this object's
-            status; called with the stored object and the fields.
-        booked: a ledger of the feature holds the room of its replicas, so that none is in flight.
+        workload: returns an object as a Workload, its status in a Workload's fields; None for an
+            object that is not placed. `read` replaces its name by that of `placed_key`; its
+            `fault`, if any, is reported on the object.
+        status: converts fields of a Workload's status, often only some, to this object's status;
+            called with the stored object and the fields.
+        booked: a ledger of the feature holds the room of its replicas: none is in flight.
     """
 
     resource: Resource
@@ -59,10 +59,9 @@ class PlacedKind:
     booked: bool = False
 
     def read(self, stored: Object, known: Callable[[Workload], Workload]) -> Workload | None:
-        """Return the Workload with its `info`, which `known` compiles; None where `workload` does.
+        """Return the Workload with its `info`, compiled by `known`; None if `workload` does.
 
-        Raises whatever the feature raises, and ValidationError where its answer does not fit the
-        types.
+        Raises the feature's exceptions, and ValidationError if its Workload does not fit the types.
         """
         found = self.workload(stored)
         if found is None:
@@ -89,10 +88,10 @@ def is_workload(key: Key) -> bool:
 
 
 class PlacedObjects(Cache[Workload]):
-    """The objects of one placed kind as Workloads, kept by the informer's `changed`.
+    """The objects of one placed kind as Workloads, updated by the informer's `changed`.
 
-    A fault of the feature over an object concerns that object alone. An object that cannot be read
-    any more stays as it was, with the fault.
+    A feature's fault affects one object. An object that becomes unreadable keeps its last state,
+    with the fault.
     """
 
     def __init__(
@@ -105,11 +104,10 @@ class PlacedObjects(Cache[Workload]):
         self._decoder = msgspec.json.Decoder(kind.type_)
         self._unreadable: set[Key] = set()
         self._forgetful: dict[Key, int] = {}
-        """The generation of those that did not keep their placements."""
+        """The generations of objects that did not store their placements."""
         informer.add_handler(self.changed)
 
     def changed(self, old: Object | None, new: Object | None) -> None:
-        """Handle an informer's change."""
         stored = new or old
         assert stored is not None  # noqa: S101 - the informer's promise
         key = placed_key(self.kind.resource, *stored.metadata.key)
@@ -123,9 +121,9 @@ class PlacedObjects(Cache[Workload]):
             self._forgetful.pop(key, None)
 
     def upsert(self, answer: bytes, placements: Any = None) -> None:
-        """Take the answer to a write of ours at once; `placements` is what was written.
+        """Store the answer to our own write; `placements` is what was written.
 
-        Raises Invalid where the object does not have these: it would be decided for ever.
+        Raises Invalid if the object lacks them: it would be decided for ever.
         """
         stored = self._decoder.decode(answer)
         self._informer.upsert(stored)
@@ -141,7 +139,7 @@ class PlacedObjects(Cache[Workload]):
         return _invalid(f"a {self.kind.resource.kind} does not keep its placements")
 
     def status(self, key: Key, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the fields in the form of the object. Raises Invalid where the feature fails."""
+        """Return the fields in the form of the object. Raises Invalid if the feature fails."""
         stored = self._informer.get((key[0], _name(key)))
         if stored is None:
             return {}
@@ -181,14 +179,13 @@ class SchedulableLister:
         self._placed = {each.kind.resource.plural: each for each in placed}
 
     def get(self, key: Key) -> Workload | None:
-        """Return the object with its `info`; None where it is unknown or takes no part."""
+        """Return the object with its `info`; None if it is unknown or not placed."""
         if is_workload(key):
             return self._workloads.get(key)
         found = self._of(key)
         return found.get(key) if found is not None else None
 
     def values(self) -> Collection[Workload]:
-        """Return all of them, in no order; a copy."""
         return [*chain(self._workloads.values(), *(p.values() for p in self._placed.values()))]
 
     def path(self, key: Key) -> str:
@@ -196,14 +193,14 @@ class SchedulableLister:
         return self._resource(key).path(key[0], _name(key))
 
     def reference(self, key: Key, uid: str) -> ObjectRef:
-        """Return what an Event about it names. Raises KeyError as `path` does."""
+        """Return the object's reference for an Event. Raises KeyError as `path` does."""
         resource = self._resource(key)
         return ObjectRef(resource.api_version, resource.kind, key[0], _name(key), uid)
 
     def upsert(self, key: Key, answer: bytes, patch: Mapping[str, Any] | None = None) -> None:
-        """Take the hub's answer to a read or a write of ours at once.
+        """Store the hub's answer to our own read or write.
 
-        `patch` is what was written. Raises Invalid where the object does not have it.
+        `patch` is what was written. Raises Invalid if the object does not have it.
         """
         found = self._of(key)
         if found is None:
@@ -212,7 +209,7 @@ class SchedulableLister:
             found.upsert(answer, (patch or {}).get("status", {}).get("placements"))
 
     def _answered(self, key: Key, answer: bytes, patch: Mapping[str, Any] | None) -> Workload:
-        """Return the Workload of an answer, compiled where only its status differs from ours."""
+        """Return the Workload of an answer, compiled again only if more than its status changed."""
         held = self._workloads.get(key)
         version = patch["metadata"]["resourceVersion"] if patch is not None else None
         if held is not None and held.metadata.resource_version == version:
@@ -223,7 +220,7 @@ class SchedulableLister:
         return _decoder.decode(answer)
 
     def status(self, key: Key, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return fields of a Workload's status as the object has them. Raises Invalid."""
+        """Return fields of a Workload's status in the object's form. Raises Invalid."""
         found = self._of(key)
         return fields if found is None else found.status(key, fields)
 
@@ -237,7 +234,7 @@ class SchedulableLister:
 
 
 def _observed_alone(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields with the generation in the place of an object that has one writer."""
+    """Return the fields with the generation in the field of an object with one writer."""
     if "observed" not in fields:
         return fields
     others = {name: value for name, value in fields.items() if name != "observed"}

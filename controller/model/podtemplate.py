@@ -1,8 +1,7 @@
-"""Checks that a template has the form that its kind must have, as far as placement reads it.
+"""Checks the form of a template, as far as placement reads it.
 
-The hub stores the inside of a template as it comes: only a member knows its kinds in full. A text
-may stand where an object belongs, and code that read it as an object would fail without saying
-which field is wrong. These checks name the field.
+The hub stores templates unchecked: only a member knows its kinds in full. These checks name the
+field of a wrong type, which later code could not.
 """
 
 from __future__ import annotations
@@ -75,13 +74,12 @@ def labels_of(template: Template) -> dict[str, str]:
 
 
 def name_of(template: Template) -> str:
-    """Return the template's own name; empty where it has none."""
     given = template.metadata.name if template.metadata else None
     return given if isinstance(given, str) else ""
 
 
 def check(template: Template, profile: Profile) -> None:
-    """Raise ValueError, naming the field, where the spec is not of its kind's form."""
+    """Raise ValueError, naming the field, if the spec does not have its kind's form."""
     body = {"spec": template.spec}
     templates.check(profile, body)
     for sort, pods in templates.pods_in(profile, body):
@@ -89,15 +87,15 @@ def check(template: Template, profile: Profile) -> None:
 
 
 def check_pods(pods: Any) -> None:
-    """Raise ValueError, naming the field, where a pod template is not of that form."""
+    """Raise ValueError, naming the field, for a malformed pod template."""
     _read(pods, _Pods, "")
 
 
 def skeleton(metadata: Mapping[str, Any], pod: Mapping[str, Any]) -> bytes:
-    """Return what is kept of a checked pod template: a template of a few hundred bytes.
+    """Return the kept part of a checked pod template, a few hundred bytes; empty without pods.
 
-    The skeleton requests what the whole template requests, and names the same containers and
-    volumes, so that a patch can be applied to it. Empty where there are no pods.
+    It has the same requests, and names the same containers and volumes: a patch can be applied to
+    it.
     """
     if not pod.get("containers"):
         return b""

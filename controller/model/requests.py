@@ -1,7 +1,7 @@
 """The request of one pod of a template: thousandths of cpu, whole units of other resources.
 
-The sum is kube-scheduler's, so that a replica which fits here fits there. A host port is a resource
-too, of which each node has one (`machinery.types.hostports`).
+The sum is kube-scheduler's. A host port is a resource of which each node has one
+(`machinery.types.hostports`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ NONE: Mapping[str, str] = {}
 def request_of(
     pod: Mapping[str, Any], labels: Mapping[str, str] = NONE, *, placeholder: bool = False
 ) -> dict[str, int]:
-    """Return what one pod requests, as kube-scheduler computes it, with one place among the pods.
+    """Return the request of one pod, as kube-scheduler computes it, with one of "pods".
 
-    Containers and sidecars add up; an init container needs its own beside the sidecars started
-    before it; the greater counts, or what the pod requests as a whole, plus the overhead. Then one
-    of each host port of containers and sidecars, the first `hostports.MOST_OF_ONE` by number, and
-    a node of its own where it refuses to lie beside pods with its own `labels`.
-
-    A `placeholder` only keeps room for a Reservation, and gives way to every other pod: it requests
-    nothing. No other pod may have its PriorityClass.
+    Containers and sidecars add up; an init container adds to the sidecars before it. The greater
+    sum counts, or the request of the whole pod, plus the overhead. Added are one of each host port
+    (the first `hostports.MOST_OF_ONE`), and a node's place if the pod refuses others with its
+    `labels`. A `placeholder` of a Reservation requests nothing, because it gives way to every pod;
+    no other pod may have its PriorityClass.
 
     Raises ValueError, naming the field, for an invalid quantity or port, and for more than any node
     offers.
@@ -99,9 +97,9 @@ def _port(protocol: str, port: int, where: str, field: str) -> int:
 
 
 def _whole(pod: Mapping[str, Any], containers: Mapping[str, int]) -> dict[str, int]:
-    """Return what the pod requests as a whole.
+    """Return the request of the whole pod.
 
-    A limit without a request is the request only of what no container asks for, as the API server
+    A limit without a request counts for resources that no container requests, as the API server
     defaults it (1.36.3).
     """
     resources = pod.get("resources") or {}
@@ -112,7 +110,6 @@ def _whole(pod: Mapping[str, Any], containers: Mapping[str, int]) -> dict[str, i
 
 
 def _for_pods(resource: str) -> bool:
-    """Whether a pod may request the resource as a whole, whatever its containers say."""
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
@@ -143,7 +140,7 @@ def _amount(resource: str, thousandths: int) -> int:
 
 
 def _refuse_beyond(resource: str, thousandths: int, where: str) -> None:
-    """Raise ValueError for less than nothing, and for more than any node can offer."""
+    """Raise ValueError for a negative amount, and for more than any node can offer."""
     amount = _amount(resource, thousandths)
     what = f"spec.template.spec.{where}: {quoted(resource)}"
     if amount < 0:

@@ -13,13 +13,13 @@ from machinery.types.api import NodeGroup
 
 
 class _Node(NamedTuple):
-    """What is free on a node: amounts by resource, none of 0, and the host ports in use."""
+    """The free amounts of a node by resource, without zeros, and the host ports in use."""
 
     free: tuple[tuple[str, int], ...]
     ports: frozenset[int]
 
     def within(self, other: _Node) -> bool:
-        """Whether whatever fits on this node fits on the other one."""
+        """Whether everything that fits on this node fits on `other`."""
         if not self.ports >= other.ports:
             return False
         room = dict(other.free)
@@ -30,11 +30,11 @@ _Kinds: TypeAlias = dict[bytes, Counter[_Node]]
 
 
 def roomier(before: Iterable[NodeGroup], after: Iterable[NodeGroup]) -> bool:
-    """Return whether a replica might fit on the nodes that did not fit before.
+    """Whether a replica may fit on the nodes that did not fit before.
 
-    It cannot where each node has one of its own among those of before, with the same labels and
-    taints, on which all fitted that fits on it now. Sums and the largest amounts do not tell: a pod
-    that went from one node to another leaves both as they were.
+    False if each node has a counterpart among the nodes before, with the same labels and taints and
+    at least its room. Sums and maxima do not tell: a pod that went from one node to another leaves
+    both unchanged.
     """
     was, now = _kinds(before), _kinds(after)
     return any(_more(was.get(kind, Counter()), nodes) for kind, nodes in now.items())

@@ -1,9 +1,8 @@
-"""The reasons that a Workload's status keeps: the steps of its shares, its last moves.
+"""The reasons in a Workload's status: the steps of its shares, its last moves.
 
-A decision stands for months, while the weights, quotas and room that it was made of change, so the
-reasons cannot be computed again from the present. Therefore the rules of each replica are written
-with its share, as data, in the write that places it. The controller reads these structs and carries
-them on; the commands print them.
+A decision lasts for months while weights, quotas and room change: its reasons cannot be recomputed.
+The write that places a share therefore stores the rules of its replicas as data. The commands print
+them.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ class RuleNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShareStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Replicas that came to a cluster in one decision, or left it: `units` is negative then.
+    """Replicas that a decision added to a cluster, or removed: `units` is negative then.
 
-    `cause` is what set the decision off (`crds.fields.why.ChangeCause`), `name` what that is about.
-    A step without a time is of replicas that were there before steps were kept.
+    `cause` triggered the decision (`crds.fields.why.ChangeCause`), `name` is its object. A step
+    without a time is of replicas from before steps were stored.
     """
 
     units: int
@@ -39,14 +38,14 @@ class ShareStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShareSteps(msgspec.Struct, frozen=True):
-    """How one cluster's share came about; the replicas of the steps add up to it."""
+    """The steps of one cluster's share, whose replicas add up to it."""
 
     cluster: str
     steps: list[ShareStep]
 
 
 class RuleCount(msgspec.Struct, frozen=True):
-    """Of the shares not told one by one, how many a rule made, and of how many replicas."""
+    """The clusters and replicas of a rule, over the shares without steps."""
 
     rule: str
     clusters: int
@@ -54,7 +53,7 @@ class RuleCount(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True, omit_defaults=True, rename={"before": "from", "now": "to"}):
-    """A cluster's share before and after; -1 where it had none, or has none."""
+    """A cluster's share before and after; -1 for none."""
 
     cluster: str
     before: int = -1
@@ -63,7 +62,7 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True, rename={"before": "f
 
 
 class Untold(msgspec.Struct, frozen=True):
-    """Moves that are not told one by one: the clusters, the replicas that came and that went."""
+    """The moves beyond the listed ones: clusters, added replicas, removed replicas."""
 
     clusters: int
     came: int = 0
@@ -71,7 +70,7 @@ class Untold(msgspec.Struct, frozen=True):
 
 
 class PlacementChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change of placement: when, what set it off, and each share that it changed."""
+    """One change of placement: time, cause, and each changed share."""
 
     time: str
     cause: str
@@ -94,7 +93,7 @@ NOTHING = Why()
 
 
 def packed(reasons: Any, counts: Any, history: Any) -> bytes:
-    """Encode as bytes, a tenth of the size of the objects; empty where there is nothing."""
+    """Encode as bytes, a tenth of the size of the objects; empty without content."""
     if not (reasons or counts or history):
         return b""
     fields = {"reasons": reasons, "reason_counts": counts, "history": history}
@@ -102,7 +101,7 @@ def packed(reasons: Any, counts: Any, history: Any) -> bytes:
 
 
 def unpacked(kept: bytes) -> Why:
-    """Decode what `packed` encoded; nothing where the form is another."""
+    """Decode what `packed` encoded; `NOTHING` if malformed."""
     if not kept:
         return NOTHING
     try:
@@ -112,13 +111,13 @@ def unpacked(kept: bytes) -> Why:
 
 
 def of_status(status: Mapping[str, Any]) -> Why:
-    """Read a status of JSON values; nothing where the form is another."""
+    """Read a status of JSON values; `NOTHING` if malformed."""
     keys = ("reasons", "reasonCounts", "history")
     return unpacked(packed(*(status.get(key) or [] for key in keys)))
 
 
 def compact(status: WorkloadStatus) -> WorkloadStatus:
-    """Return the status with all of this as bytes: a cache holds ten thousand of them."""
+    """Return the status with all of this as bytes: a cache holds ten thousand."""
     if not (status.reasons or status.history):
         return status
     kept = packed(status.reasons, status.reason_counts, status.history)
@@ -126,5 +125,4 @@ def compact(status: WorkloadStatus) -> WorkloadStatus:
 
 
 def kept(status: WorkloadStatus) -> Why:
-    """Return all of it from a status, compact or not."""
     return unpacked(status.why or packed(status.reasons, status.reason_counts, status.history))

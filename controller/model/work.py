@@ -1,8 +1,8 @@
 """The work of a Workload that is divided with its replicas, such as the completions of a Job. Pure.
 
-A share gets as many as it has replicas, and of the rest a part by its replicas. A part never
-changes while its share stands, as its object may be made at any moment. What a share that leaves
-has not done goes to a cluster without a share, once it is known how much that is.
+A share gets one for each replica, and a part of the rest by its replicas. A part never changes
+while its share exists, because its object may be created at any moment. Work left by a share that
+leaves goes to a cluster without a share, once its amount is known.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from machinery.types.api import LeavingShare
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work, and who does it.
+    """The work, and its parts.
 
     Args:
-        total: all of it; None where there is no number, so that each share takes what it finds.
-        parts: those of the shares that stand or have ended, by cluster.
-        leaving: those of the shares that leave, by cluster: what of them is left is not known yet.
-        completed: what has been done by shares that have left.
-        done: what each cluster reports, by cluster.
+        total: all of it; None without a number: each share takes from a queue.
+        parts: those of present and ended shares, by cluster.
+        leaving: those of the shares that leave, by cluster: their rest is not known yet.
+        completed: the work done by shares that have left.
+        done: the work that each cluster reports as done.
         begun: the clusters on which pods have started.
-        well: whether a share has come to a good end.
+        well: whether a share has succeeded.
     """
 
     total: int | None
@@ -39,26 +39,26 @@ class Work:
 
     @property
     def missing(self) -> int:
-        """What no share has as its part, and none has done."""
+        """The work that is in no part and not done."""
         known = sum(self.parts.values()) + sum(self.leaving.values()) + self.completed
         return max((self.total or 0) - known, 0)
 
     def wanted(self, replicas: int, present: Mapping[str, int]) -> int:
-        """Return how many of the wanted replicas there is work for."""
+        """Return how many of the wanted replicas have work."""
         if self.total is not None:
             return min(replicas, sum(present.values()) + self.missing)
         if not self.well:
             return replicas
-        # What is left of a queue is done by those that have begun.
+        # The rest of a queue is done by the shares that have begun.
         return sum(n for cluster, n in present.items() if cluster in self.begun)
 
     def after(
         self, shares: Mapping[str, int], leaving: Iterable[LeavingShare], pending: int
     ) -> Work:
-        """Return the work with these shares, and those that leave from then on.
+        """Return the work after a decision with these shares and these leaving ones.
 
-        A share without a part gets one unless it is still open what others leave of theirs.
-        Replicas that are pending keep theirs.
+        A share without a part gets one, unless the rest of a leaving share is still unknown.
+        Pending replicas keep theirs.
         """
         left = {each.cluster: self._part(each.cluster) for each in leaving}
         stay = {c: part for c, part in self.parts.items() if c in shares and c not in left}
@@ -76,7 +76,7 @@ class Work:
 
 
 def _divided(total: int, shares: Mapping[str, int], pending: int) -> dict[str, int]:
-    """Return the parts of shares of so many replicas: the largest first, equals by name."""
+    """Return the parts of shares with these replicas: the largest first, equals by name."""
     replicas = sum(shares.values()) + pending
     least, rest = min(total, replicas), max(total - replicas, 0)
     found, before, given, extra = {}, 0, 0, 0
@@ -90,7 +90,6 @@ def _divided(total: int, shares: Mapping[str, int], pending: int) -> dict[str, i
 
 
 def work_of(workload: Workload, total: int | None, ended: Mapping[str, int]) -> Work:
-    """Return the work of a Workload; `ended` are the shares that have ended."""
     status = workload.status
     shares = status.clusters
     parts = {s.cluster: s.completions for s in status.placements if s.completions is not None}
