@@ -1,12 +1,12 @@
 """Assumed placements: the shares of every Workload, decided or written, and the replicas in flight.
 
-A decision is assumed before anything is awaited (`assume`), so that two decisions in a row never
-count on the same room; what an informer says of the Workload replaces it. Replicas that their
-cluster does not show in its room are in flight there, but for those whose room a ledger holds.
+A decision is assumed before anything is awaited (`assume`): two decisions in a row never count on
+the same room. The informer's Workload replaces it. Replicas that their cluster does not count are
+in flight, except those whose room a ledger holds.
 
-A Workload's status may arrive before the status of the cluster that counts its replicas: two
-watches keep no order. The Workload's status names the version of the cluster that counts them first
-(`capacityVersion`); until that version has been seen they stay in flight.
+A Workload's status may arrive before its cluster's status: two watches have no order. The Workload
+names the version of the cluster that counts its replicas first (`capacityVersion`). Until that
+version arrives they stay in flight.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from machinery.types.selectors import LabelSelector
 
 _NOWHERE: dict[str, int] = {}
 _LATEST = sys.maxsize
-"""Stands for a version that is no number and compares with none: what is told is believed."""
+"""Stands for a version that is no number: later than any number."""
 
 _Place: TypeAlias = tuple[str, str, tuple[str, str] | None]
 """Scheduler name, namespace, and a label pair; None for all of the namespace."""
@@ -36,16 +36,16 @@ _Place: TypeAlias = tuple[str, str, tuple[str, str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Replicas that their cluster counts from a version on that has not been seen yet."""
+    """Replicas that their cluster counts from a version on that has not arrived yet."""
 
     version: int
     counted: int
-    """All of the share that the version counts, with those that were counted before."""
+    """All of the share that the version counts, including those counted before."""
 
 
 @dataclass(slots=True)
 class _AssumedCount:
-    """The replicas of each share not in flight any more: counted by their cluster, or finished."""
+    """The replicas of each share that are not in flight: counted by their cluster, or finished."""
 
     replicas: dict[str, int] = field(default_factory=dict)
     finished: dict[str, int] = field(default_factory=dict)
@@ -55,17 +55,17 @@ class _AssumedCount:
 
 @dataclass(frozen=True, slots=True)
 class AssumedPlacement:
-    """The shares of a Workload, and the replicas of them that their clusters do not count yet."""
+    """The shares of a Workload, and their replicas in flight."""
 
     workload: WorkloadInfo
     placements: Mapping[str, int]
     flying: dict[str, int]
     finished: dict[str, int]
     late: dict[str, Late]
-    """Some of those in flight, by the cluster whose status counts them as soon as it is seen."""
+    """Some of those in flight, by the cluster whose next status counts them."""
 
     def counted(self, cluster: str) -> int:
-        """Return the replicas there that the cluster counts, as far as is known."""
+        """Return the replicas there that the cluster counts."""
         if self.workload.booked:
             return 0
         landed = self.placements.get(cluster, 0) - self.flying.get(cluster, 0)
@@ -75,8 +75,8 @@ class AssumedPlacement:
 class PendingAffinity:
     """Workloads that require others, by scheduler name, namespace and label.
 
-    Found by one label pair that a selector demands, so that a decision costs what its own terms ask
-    for, however many Workloads wait.
+    Found by one label pair of a selector: a decision costs its own terms, however many Workloads
+    wait.
     """
 
     def __init__(self, infos: Iterable[WorkloadInfo] = ()) -> None:
@@ -97,7 +97,7 @@ class PendingAffinity:
             self._places.setdefault(place, {})[info.key] = None
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload. An unknown key is no fault."""
+        """Remove a Workload; an unknown key is ignored."""
         info = self._all.pop(key, None)
         for place in _places(info) if info is not None else ():
             members = self._places[place]
@@ -106,7 +106,6 @@ class PendingAffinity:
                 del self._places[place]
 
     def selected(self, by: WorkloadInfo, selector: LabelSelector) -> Iterator[WorkloadInfo]:
-        """Return the Workloads of `by`'s scheduler and namespace that the selector picks."""
         pair = min(selector.match_labels.items(), default=None)
         keys = self._places.get((by.scheduler_name, by.namespace, pair), {})
         found = (self._all[key] for key in keys)
@@ -120,7 +119,7 @@ def _places(info: WorkloadInfo) -> Iterator[_Place]:
 
 
 class AssumedPlacements:
-    """Assumed placements by Workload and by cluster; index and builder are kept in step."""
+    """Assumed placements by Workload and by cluster; updates index and builder."""
 
     def __init__(self, index: PlacementIndex, builder: SnapshotBuilder) -> None:
         self._index = index
@@ -141,7 +140,6 @@ class AssumedPlacements:
         return self._all.values()
 
     def holders(self, cluster: str) -> Collection[Key]:
-        """Return the Workloads with a share on a cluster."""
         return self._holders.get(cluster, ())
 
     def on(self, cluster: str) -> list[AssumedPlacement]:
@@ -149,7 +147,7 @@ class AssumedPlacements:
         return [self._all[key] for key in sorted(self._holders.get(cluster, ()))]
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Take a decision whose write is in flight: all its new replicas are in flight."""
+        """Record a decision whose write is in flight: all its new replicas are in flight."""
         before = self._all.get(info.key)
         counted = _AssumedCount()
         if before is not None:
@@ -160,7 +158,7 @@ class AssumedPlacements:
         self._put(info, placements, counted)
 
     def take(self, workload: Workload) -> list[str]:
-        """Take an informer's Workload; return the clusters with fewer replicas in flight now."""
+        """Store an informer's Workload; return the clusters with fewer replicas in flight now."""
         placements, deleting = workload.placements, workload.metadata.deleting
         before, key = self._all.get(workload.metadata.key), workload.metadata.key
         for cluster in list(before.late) if before is not None else ():
@@ -170,24 +168,24 @@ class AssumedPlacements:
         self._put(workload.info, placements, counted)
         after = self._all[key].flying
         flew = before.flying.items() if before is not None else ()
-        # Where the cluster's status came first, these were taken off its room twice until now.
+        # If the cluster's status came first, these counted twice against its room until now.
         return [cluster for cluster, replicas in flew if replicas > after.get(cluster, replicas)]
 
     def _counted(self, workload: Workload, placements: Mapping[str, int]) -> _AssumedCount:
-        """Return what clusters count of a Workload, as far as they have been seen."""
+        """Return the replicas of a Workload that clusters count, by the versions seen."""
         counted, before = _AssumedCount(), self._all.get(workload.metadata.key)
         own = number(workload.metadata.resource_version)
         latest = _LATEST if own is None else own
         for share in workload.status.clusters:
             name = share.name
-            # What is suspended has no pods, and takes no room.
+            # A suspended share has no pods, and takes no room.
             idle = share.health == ShareHealth.SUSPENDED
             finished = placements.get(name, 0) if idle else share.finished
             if finished:
                 counted.finished[name] = finished
             replicas = share.scheduled
-            # A version beyond the Workload's own was not written before it, so that is none to wait
-            # for. Any other is passed with the next that the cluster gets.
+            # A version beyond the Workload's own was not written before it: do not wait for it. Any
+            # other is passed by the cluster's next version.
             if self._seen.get(name, 0) < share.capacity_version <= latest and name in placements:
                 counted.late[name] = Late(share.capacity_version, replicas + finished)
                 replicas = min(replicas, before.counted(name)) if before is not None else 0
@@ -201,14 +199,14 @@ class AssumedPlacements:
         self._index.drop(key)
 
     def saw(self, cluster: MemberCluster) -> list[Key]:
-        """Note the version of a cluster; return the Workloads that `land` is to be called for."""
+        """Record the version of a cluster; return the Workloads to call `land` for."""
         name, version = cluster.metadata.name, number(cluster.metadata.resource_version)
         seen = self._seen[name] = _LATEST if version is None else version
         awaiting = self._awaiting.get(name, ())
         return [key for key in awaiting if self._all[key].late[name].version <= seen]
 
     def land(self, key: Key, cluster: str) -> None:
-        """Take the replicas of a Workload that a cluster counts by now out of flight there."""
+        """End the flight of the replicas of a Workload that a cluster counts now."""
         held = self._all[key] if key in self._awaiting.get(cluster, ()) else None
         if held is None or held.late[cluster].version > self._seen.get(cluster, 0):
             return  # it was heard of meanwhile
@@ -245,7 +243,6 @@ class AssumedPlacements:
     def _fly(
         self, key: Key, before: AssumedPlacement | None, after: AssumedPlacement | None
     ) -> None:
-        """Move a Workload's shares and replicas in flight from `before` to `after`."""
         was, now = (held.flying if held else _NOWHERE for held in (before, after))
         load, other = (held.workload.load if held else None for held in (after, before))
         for cluster in before.late if before else ():
@@ -268,7 +265,6 @@ class AssumedPlacements:
     def _recount(
         self, other: Load | None, was: dict[str, int], load: Load | None, now: dict[str, int]
     ) -> None:
-        """Move a Workload's counted replicas from before to after, where they changed."""
         if load == other and was == now:
             return
         for cluster, replicas in was.items():

@@ -1,13 +1,12 @@
-"""Clusters that shares name and no MemberCluster names: they are away, and not given up.
+"""Clusters that shares name and no MemberCluster does: they are away, not given up.
 
-A MemberCluster that is deleted, made again or renamed by hand ends nothing on its cluster. While a
-Workload has shares there, decisions read the cluster as a lost one, with all that was known of it:
-its shares stay, and leave by their tolerations, within brake and budgets, and with fencing. It
-comes back by its name, or by a MemberCluster that had the name (`renames`). Only `stowage unjoin`
-gives a cluster up (`MemberCluster.given_up`).
+A MemberCluster that is deleted, recreated or renamed by hand ends nothing on its cluster. Decisions
+read it as a lost cluster: its shares stay, and leave by their tolerations, within brake and
+budgets, with fencing. It returns by its name, or by a MemberCluster that had the name (`renames`).
+Only `stowage unjoin` gives a cluster up (`MemberCluster.given_up`).
 
-What was known of a cluster is kept in memory. After a restart its name alone is known, and the time
-of its tolerations begins anew, so that no restart makes one shorter.
+The last state of a cluster is in memory only. After a restart only its name is known, and its
+tolerations start again: no restart shortens one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ READY = "Ready"
 
 
 class AwayClusters:
-    """The clusters that are away, as decisions read them. `changed` takes each as it was and is."""
+    """The clusters that are away. `changed` is called with each before and after."""
 
     def __init__(
         self,
@@ -39,7 +38,7 @@ class AwayClusters:
         self._holders: dict[str, set[Key]] = {}
 
     def on_change(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the name of a cluster that goes away, or is away no more."""
+        """Call `listener` with the name of a cluster that goes away or returns."""
         self._listeners.append(listener)
 
     def get(self, name: str) -> MemberCluster | None:
@@ -52,7 +51,7 @@ class AwayClusters:
         return name in self._all
 
     def holds(self, key: Key, clusters: Collection[str]) -> Collection[str]:
-        """Note the clusters that a Workload leaves or may return to; return those of before."""
+        """Record the clusters that a Workload leaves or may return to; return the previous ones."""
         before, after = self._beside.get(key, frozenset()), frozenset(clusters)
         if before == after:
             return before
@@ -69,25 +68,24 @@ class AwayClusters:
         return before
 
     def holders(self, name: str) -> Collection[Key]:
-        """Return the Workloads that leave a cluster or may return to it."""
         return self._holders.get(name, ())
 
     def went(self, cluster: MemberCluster) -> None:
-        """Take a cluster, as it was last known, whose shares stand and whose MemberCluster went."""
+        """Record a cluster, by its last state, whose MemberCluster is gone."""
         self._put(away(cluster))
 
     def named(self, name: str) -> None:
-        """Take a cluster of which only the name is known, unless it was given up."""
+        """Record a cluster of which only the name is known, unless it was given up."""
         if name not in self._given_up and name not in self._all:
             self._put(away(MemberCluster(metadata=Meta(name=name))))
 
     def give_up(self, name: str) -> None:
-        """A person gives the cluster up: it is not away, whoever names it, until it is back."""
+        """An operator gives the cluster up: it is not away, even if named, until it returns."""
         self._given_up.add(name)
         self.gone(name)
 
     def came(self, name: str) -> MemberCluster | None:
-        """Return what was known of a cluster that has a MemberCluster again."""
+        """Return the last state of a cluster that has a MemberCluster again."""
         self._given_up.discard(name)
         found = self._all.pop(name, None)
         if found is not None:
@@ -95,13 +93,13 @@ class AwayClusters:
         return found
 
     def gone(self, name: str) -> None:
-        """Drop a cluster that no share names any more, or that has another name."""
+        """Drop a cluster that no share names, or that has another name."""
         if (before := self._all.pop(name, None)) is not None:
             self._changed(before, None)
             self._tell(name)
 
     def said(self, name: str, status: Mapping[str, Any]) -> None:
-        """Lay a merge patch over its status, which has no object to be stored in."""
+        """Apply a merge patch to its status, which is not stored in an object."""
         before = self._all[name]
         after = msgspec.convert(merged(msgspec.to_builtins(before.status), status), ClusterStatus)
         self._all[name] = cluster = msgspec.structs.replace(before, status=after)

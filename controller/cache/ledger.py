@@ -1,8 +1,8 @@
-"""A ledger: what a feature counts over all Workloads, kept up to date share by share.
+"""A ledger: the counts of a feature over all Workloads, updated share by share.
 
-The cache feeds every registered ledger with each Workload as it is placed, assumed shares included.
-A plugin finds its own ledger in the index that it is given (`PlacementIndex.ledger`), so that a
-pass on a set of Workloads, which sees them placed otherwise, reads an overlay.
+The cache feeds each ledger with every Workload as placed, assumed shares included. A plugin reads
+its ledger from the given index (`PlacementIndex.ledger`): a pass on a set of Workloads reads an
+overlay.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ class Ledger(Protocol):
 
     Three more methods are optional:
 
-    `assume(info, placements)` gets a decision whose write is in flight, in place of `put`: these
-    shares, or `info.present`, will stand, and `put` with those that do comes after it. It is for
-    what must not be exceeded, whatever becomes of a write.
+    `assume(info, placements)` is called in place of `put` for a decision whose write is in flight.
+    Either these shares or `info.present` will be stored, and a `put` with them follows. It is for
+    limits that must hold whether or not the write succeeds.
 
-    `place(info, placements)` of an overlay places one more Workload so, or one of those before
-    otherwise: very many may be decided in one pass. Without it a new overlay is made each time.
+    `place(info, placements)` of an overlay adds or replaces one Workload, because one pass may
+    decide very many. Without it a new overlay is made each time.
 
     `keep(room)` is called once with a `RoomHolder`, before any `put`. An overlay holds nothing.
     """
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Take a Workload with the shares that count: none of one that is being deleted."""
+        """Store a Workload with the shares that count: none if it is being deleted."""
         ...
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload. An unknown key is no fault."""
+        """Remove a Workload; an unknown key is ignored."""
         ...
 
     def overlay(self, placed: PlacementsByWorkload) -> Self:
-        """Return the ledger with these Workloads placed so; this one stays as it is."""
+        """Return a copy with these Workloads placed so."""
         ...
 
 
@@ -52,10 +52,10 @@ class RoomHolder:
     """Holds room of clusters on behalf of a ledger.
 
     Args:
-        hold: holds the room of so many replicas of a load on a cluster; a negative number gives it
-            back. Later decisions find that much less room, as if the replicas were in flight there.
-            An unknown cluster is no fault.
-        freed: announces that less is held on a cluster, to Workloads that wait for room.
+        hold: holds the room of these replicas of a load on a cluster; a negative number releases
+            it. Later decisions see less room, as if the replicas were in flight there. An unknown
+            cluster is ignored.
+        freed: tells Workloads that wait for room that a cluster holds less.
     """
 
     hold: Callable[[str, Load, int], None]

@@ -1,10 +1,8 @@
 """The placements index: where other Workloads run, for affinity between Workloads.
 
-A decision asks two things of all Workloads of its namespace: on which clusters a selector's
-Workloads run, and which clusters hold a Workload that repels this one. The index keeps a table for
-each distinct selector in use, up to date as Workloads come, change and go, and finds it by one
-label pair that the selector demands. So a decision costs what its own terms ask for, however many
-Workloads were ever placed.
+It answers which clusters run a selector's Workloads, and which hold a Workload that repels this
+one. Each selector in use has a table, found by one of its label pairs: a decision costs its own
+terms, however many Workloads are placed.
 """
 
 from __future__ import annotations
@@ -37,8 +35,6 @@ _Take: TypeAlias = Callable[[WorkloadInfo, Mapping[str, int]], None]
 
 @dataclass(frozen=True, slots=True)
 class PlacedWorkload:
-    """A Workload as others see it: its labels, where its replicas are, what its terms select."""
-
     key: Key
     labels: Mapping[str, str]
     clusters: frozenset[str]
@@ -75,7 +71,7 @@ class _Table:
                 del self.counts[cluster]
 
     def without(self, others: Iterable[PlacedWorkload]) -> set[str]:
-        """Return the clusters that hold others than these, all of which are counted here."""
+        """Return the clusters that hold Workloads other than these, which are counted here."""
         less: dict[str, int] = {}
         for placed in others:
             for cluster in placed.clusters:
@@ -84,7 +80,7 @@ class _Table:
 
 
 class _Tables:
-    """Tables by namespace and selector, found by a label pair that the selector demands."""
+    """Tables by namespace and selector, found by a label pair of the selector."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, bytes], _Table] = {}
@@ -96,7 +92,6 @@ class _Tables:
     def use(
         self, namespace: str, about: LabelSelector | WorkloadAffinityTerm
     ) -> tuple[_Table, bool]:
-        """Return the table, and whether it is new and has to be filled."""
         name = _name(about)
         table = self._tables.get((namespace, name))
         new = table is None
@@ -123,7 +118,7 @@ class _Tables:
 
 
 class PlacementIndex:
-    """Every Workload, placed or not. Reads change nothing. Feeds the ledgers of features."""
+    """Every Workload, placed or not; feeds the ledgers of features."""
 
     def __init__(self, ledgers: Iterable[Ledger] = ()) -> None:
         self._all: dict[Key, PlacedWorkload] = {}
@@ -135,17 +130,16 @@ class PlacementIndex:
         self._puts = [each.put for each in self._ledgers]
         self._assumes = [getattr(each, "assume", each.put) for each in self._ledgers]
         self.version = 0
-        """Grows with each change, so that a decision in steps sees that the index has changed."""
+        """Grows with each change: a decision in steps detects changes of the index."""
 
     def put(
         self, info: WorkloadInfo, placements: Mapping[str, int], *, deleting: bool = False
     ) -> None:
-        """Take a Workload with its shares; one that is being deleted counts in no ledger."""
+        """Store a Workload with its shares; one that is being deleted counts in no ledger."""
         self._feed_ledgers(self._puts, info, {} if deleting else placements)
         self._put_placed(info, placements)
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Take a decision whose write is in flight."""
         self._feed_ledgers(self._assumes, info, placements)
         self._put_placed(info, placements)
 
@@ -235,7 +229,7 @@ class PlacementIndex:
                 yield table.topology_key, held
 
     def overlay(self, placed: PlacedUnits) -> PlacementOverlay:
-        """Return the index with these Workloads placed so; this one stays as it is."""
+        """Return a copy-on-write index with these Workloads placed so."""
         return PlacementOverlay(self, placed)
 
     def _count(self, placed: PlacedWorkload, sign: int) -> None:
@@ -254,7 +248,7 @@ class PlacementIndex:
 
 
 class PlacementOverlay(PlacementIndex):
-    """A few Workloads placed otherwise, over an index that stays as it is."""
+    """A few Workloads placed otherwise, over an index that does not change."""
 
     def __init__(self, base: PlacementIndex, placed: PlacedUnits) -> None:
         super().__init__()
@@ -264,12 +258,11 @@ class PlacementOverlay(PlacementIndex):
         self._over: dict[type[Any], Any] = {}
         self._growing: dict[type[Any], Any] = {}
         self._standing: set[type[Any]] = set()
-        """The types of ledgers whose overlays take no more Workloads; looked up once."""
+        """The types of ledgers whose overlays have no `place`; looked up once."""
         for info, placements in placed.values():
             self.place(info, placements)
 
     def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Place one more Workload so."""
         self._hidden.add(info.key)
         self._placed[info.key] = (info, placements)
         self._over = {**self._growing}
@@ -280,7 +273,6 @@ class PlacementOverlay(PlacementIndex):
     def clusters_of(
         self, namespace: str, selector: LabelSelector, *, but: Collection[Key]
     ) -> set[str]:
-        """Return those of the overlay, and those of the base that it does not hide."""
         own = super().clusters_of(namespace, selector, but=but)
         return own | self._base.clusters_of(namespace, selector, but=self._hidden.union(but))
 
@@ -299,7 +291,6 @@ class PlacementOverlay(PlacementIndex):
     def repelling(
         self, info: WorkloadInfo, *, but: Collection[Key]
     ) -> Iterator[tuple[str, set[str]]]:
-        """Yield those of the overlay, and those of the base that it does not hide."""
         yield from super().repelling(info, but=but)
         yield from self._base.repelling(info, but=self._hidden.union(but))
 
@@ -330,7 +321,7 @@ def _remove(table: dict[K, dict[M, V]], entry: K, member: M) -> None:
 def beside(
     info: WorkloadInfo, term: WorkloadAffinityTerm, snapshot: Snapshot, bound: PlacementIndex
 ) -> Mask:
-    """Return the domains with a match."""
+    """Return the domains of a required term that hold a match."""
     mask = holding(info, term, snapshot, bound)
     if term.label_selector.matches(info.labels):
         own = [cluster for cluster, replicas in info.present.items() if replicas]

@@ -1,9 +1,9 @@
-"""Clusters that have another name now: shares that name them by the old one are read by the new.
+"""Clusters with a new name: shares that have the old name are read with the new one.
 
-`stowage rename` gives a member another MemberCluster, whose `spec.formerNames` has the old name.
-Once the old MemberCluster is gone, every share that names it is a share of the new one in the
-Workloads that decisions read. Stored statuses still say the old name, so each Workload is decided
-once more, and one write renames all of it. A crash in between leaves nothing to undo.
+`stowage rename` creates a MemberCluster whose `spec.formerNames` has the old name. Once the old
+MemberCluster is gone, decisions read its shares as those of the new one. Stored statuses still have
+the old name: each Workload is decided again, and one write renames all of it. A crash leaves
+nothing to undo.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ class Renames:
     def __init__(self) -> None:
         self._there: set[str] = set()
         self._unproven: set[str] = set()
-        """Of these, the registrations that have not led to a cluster: one may be refused."""
+        """The registrations among `_there` without a cluster yet: one may be refused."""
         self._renamed: dict[str, MemberCluster] = {}
         self._now: dict[str, str] = {}
 
     def __contains__(self, name: str) -> bool:
-        """Whether another cluster had that name."""
         return name in self._now
 
     def saw(self, old: MemberCluster | None, new: MemberCluster | None) -> set[str]:
-        """Note a cluster that came, changed or went; return the names of shares to read again."""
+        """Record a cluster that came, changed or went; return the names of shares to read again."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         name, before = known.metadata.name, self._now
@@ -51,13 +50,13 @@ class Renames:
             self._renamed.pop(name, None)
         if not (self._renamed or before):
             return set()
-        # A second registration of a cluster under a name that it had changes nothing.
+        # A second registration of a cluster under its former name changes nothing.
         self._now = current_names(self._renamed.values(), self._there - self._unproven)
         changed = before.items() ^ self._now.items()
         return {each for pair in changed for each in pair}
 
     def of(self, workload: Workload) -> Workload:
-        """Return the Workload with the names that its clusters have now; itself if none changed."""
+        """Return the Workload with the present names of its clusters; itself if none changed."""
         info: WorkloadInfo | None = workload.info
         if not self._now or info is None:
             return workload
@@ -122,7 +121,7 @@ S = TypeVar("S", LeavingShare, DisplacedShare)
 
 
 def with_names(shares: Iterable[S], now: Mapping[str, str]) -> list[S]:
-    """Return shares that leave, or may return, with the names that their clusters have now."""
+    """Return leaving or displaced shares with the present names of their clusters."""
     return [msgspec.structs.replace(s, cluster=now.get(s.cluster, s.cluster)) for s in shares]
 
 
@@ -133,14 +132,14 @@ def by_name(shares: Iterable[S]) -> dict[str, S]:
 def renamed(
     names: Iterable[str], clusters: Iterable[MemberCluster], there: Collection[str]
 ) -> dict[str, str]:
-    """As `current_names`, for shares of these names: without a look where all of them are there."""
+    """As `current_names`, for shares of these names; skipped if all of them exist."""
     return {} if all(name in there for name in names) else current_names(clusters, there)
 
 
 def current_names(clusters: Iterable[MemberCluster], there: Collection[str]) -> dict[str, str]:
     """Map each name that no cluster has any more to the cluster that had it.
 
-    Of several the oldest, as a name is given away once.
+    Of several the oldest, because a name is given away once.
     """
     oldest = sorted(clusters, key=lambda c: (c.metadata.creation_timestamp, c.metadata.name))
     found: dict[str, str] = {}
