@@ -1,8 +1,7 @@
-"""The resources of a cluster and what of them is taken, in numbers that add up.
+"""The resources of a cluster, as the next decision sees them.
 
-The numbers are those of the next decision: replicas in flight are taken, and so is room that is
-held. All room that HTTP reports is reported from here. Of a host port there is one on each node;
-ports that are not in use are left out.
+Replicas in flight and held room count as taken. HTTP reports room from here only. Each node has one
+of a host port; ports that are not in use are omitted.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from machinery.types import hostports, quantities
 
 
 class ResourceAmounts(NamedTuple):
-    """By resource, in the smallest units.
+    """Amounts by resource, in the smallest units.
 
     `reserved` is the part of `requested` that ledgers hold; `remaining` is allocatable minus
-    requested, which may be negative.
+    requested, and may be negative.
     """
 
     allocatable: Mapping[str, int]
@@ -30,7 +29,7 @@ class ResourceAmounts(NamedTuple):
 
 
 def amounts_of(snapshot: Snapshot, name: str) -> ResourceAmounts | None:
-    """Return the amounts of a cluster; None for one that does not exist."""
+    """Return the amounts of a cluster; None if it does not exist."""
     row = snapshot.row.get(name)
     if row is None:
         return None

@@ -1,11 +1,8 @@
 """Makes snapshots: MemberClusters in, immutable snapshots out.
 
-A `SnapshotBuilder` takes one cluster at a time and remembers which rows it touched; `snapshot()`
-copies the columns of the last snapshot and writes those rows. New clusters are rows at the end,
-those that went are cut out, so that no change rebuilds thousands of rows. Replicas in flight are
-kept beside (`assume`): they change with every decision. They are kept of clusters that are not
-there,
-too: a cluster that comes back with ten thousand Workloads on it costs no more than any other.
+`snapshot()` copies the columns of the last snapshot and writes only the changed rows. New clusters
+are appended, removed ones cut out. Replicas in flight (`assume`) are kept for absent clusters, too:
+a cluster that returns with ten thousand Workloads costs no more than any other.
 """
 
 from __future__ import annotations
@@ -43,13 +40,11 @@ __all__ = [
 
 
 STEP = 500
-"""Many new clusters, as at the start, are taken into snapshots in steps of so many."""
+"""Many new clusters, as at the start, enter snapshots in steps of this size."""
 
 
 @dataclass(slots=True)
 class _Touched:
-    """The clusters that the next snapshot has to write."""
-
     clusters: set[str] = field(default_factory=set)
     loads: set[str] = field(default_factory=set)
     counted: set[str] = field(default_factory=set)
@@ -60,7 +55,7 @@ class _Touched:
 
 
 class SnapshotBuilder:
-    """The clusters as they are now. Not thread-safe; snapshots are."""
+    """The present clusters. Not thread-safe; snapshots are."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
@@ -74,7 +69,7 @@ class SnapshotBuilder:
         return name in self._rows
 
     def upsert(self, cluster: MemberCluster) -> None:
-        """Take a cluster, new or changed. An invalid quantity counts as no room."""
+        """Store a new or changed cluster. An invalid quantity counts as no room."""
         name = cluster.metadata.name
         self._rows[name] = self._row(cluster)
         self._touched.clusters.add(name)
@@ -87,7 +82,7 @@ class SnapshotBuilder:
         return Row.of(cluster, *(loads.setdefault(cluster.metadata.name, {}) for loads in books))
 
     def remove(self, name: str) -> None:
-        """Forget a cluster; what is assumed on it stands, should it come back."""
+        """Remove a cluster; its assumed replicas stay, in case it returns."""
         if self._rows.pop(name, None) is not None:
             self._tidy(name)
             self._touched.clusters.discard(name)
@@ -96,17 +91,17 @@ class SnapshotBuilder:
             self._touched.gone.add(name)
 
     def assume(self, name: str, load: Load, replicas: int) -> None:
-        """Count replicas (negative: no longer) that a cluster's status does not show yet."""
+        """Count replicas (negative: uncount) that a cluster's status does not include yet."""
         self._count(self._flying, self._touched.loads, name, load, replicas)
 
     def hold(self, name: str, load: Load, replicas: int) -> None:
-        """Hold the room of so many replicas (negative: no longer); see `RoomHolder.hold`."""
+        """Hold the room of these replicas (negative: release); see `RoomHolder.hold`."""
         self._count(self._held, self._touched.loads, name, load, replicas)
 
     def count(self, name: str, load: Load, replicas: int) -> None:
-        """Count replicas (negative: no longer) that the hub placed and that the cluster shows."""
+        """Count replicas (negative: uncount) that the hub placed and the cluster reports."""
         row = self._rows.get(name)
-        # Only a bound on the cluster's room makes its row depend on this count.
+        # The row depends on this count only if the cluster's room is bounded.
         bounded = row is not None and row.cluster.spec.max_allocatable
         touched = self._touched.counted if bounded else set[str]()
         self._count(self._counted, touched, name, load, replicas)
@@ -131,13 +126,13 @@ class SnapshotBuilder:
             self._tidy(name)
 
     def _tidy(self, name: str) -> None:
-        """Drop the empty counts of a cluster that is not there."""
+        """Drop the empty counts of a removed cluster."""
         for loads in (self._flying, self._held, self._counted):
             if not loads.get(name):
                 loads.pop(name, None)
 
     def snapshot(self) -> Snapshot:
-        """Return the clusters as they are now; the same object while nothing has changed."""
+        """Return the present clusters; the same object while nothing has changed."""
         if self._touched:
             self._last = self._next()
             self._touched = _Touched()
@@ -159,7 +154,7 @@ class SnapshotBuilder:
 
 
 def with_cluster(snapshot: Snapshot, cluster: MemberCluster) -> Snapshot:
-    """Return a copy in which one cluster, known by its name, is as given: for a hook before Filter.
+    """Return a copy with one cluster, known by its name, replaced: for a hook before Filter.
 
     Raises KeyError for a cluster that is not in the snapshot.
     """
@@ -167,7 +162,7 @@ def with_cluster(snapshot: Snapshot, cluster: MemberCluster) -> Snapshot:
 
 
 def with_clusters(snapshot: Snapshot, clusters: Iterable[MemberCluster]) -> Snapshot:
-    """As `with_cluster`, for several; the cost grows with their number, but for one copy."""
+    """As `with_cluster`, for several; the cost is one copy plus their number."""
     there = [(snapshot.row[cluster.metadata.name], cluster) for cluster in clusters]
     numbers = [row for row, _ in there]
     flying, held = snapshot.flights.by_row(numbers), snapshot.holds.by_row(numbers)
@@ -207,7 +202,6 @@ def _empty() -> Snapshot:
 
 
 def _written(last: Snapshot, rows: Sequence[tuple[int, Row]]) -> Snapshot:
-    """Write the changed rows of all columns."""
     changes, size = Changes.of(rows), len(last)
     clusters = list(last.clusters)
     for i, row in rows:
@@ -232,7 +226,6 @@ def _written(last: Snapshot, rows: Sequence[tuple[int, Row]]) -> Snapshot:
 
 
 def _loads(last: Snapshot, changes: Changes) -> dict[str, Any]:
-    """Write the changed rows of what takes room that no cluster counts."""
     size = len(last)
     holds, merged = encode.holds(last.holds, last.merged, changes, size)
     flights = encode.flights(last.flights, changes, size)
@@ -240,7 +233,7 @@ def _loads(last: Snapshot, changes: Changes) -> dict[str, Any]:
 
 
 def _resized(last: Snapshot, gone: set[str], new: Iterable[str]) -> Snapshot:
-    """Cut out the rows that went, and append empty ones for those that came."""
+    """Cut out the removed rows, and append empty ones for new clusters."""
     keep = np.fromiter((n not in gone for n in last.names), dtype=np.bool_, count=len(last))
     kept = [name for name in last.names if name not in gone]
     names = [*kept, *sorted(new)]

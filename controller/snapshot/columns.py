@@ -1,8 +1,7 @@
-"""Columns of small integers for texts: a predicate is asked once for each distinct value.
+"""Columns of small integers for texts: a predicate sees each distinct value once.
 
-Thousands of clusters have a handful of regions. So a label is a code for each row and a vocabulary
-of what the codes mean, and a selector costs one look at each word of the vocabulary and one lookup
-in a table, done by numpy for all rows.
+Thousands of clusters have a handful of regions. A label is a code for each row and a vocabulary. A
+selector costs one call for each word, and one numpy lookup for all rows.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _SPARE_WORDS = 256
 _MOST_KEPT = 16
 _MOST_STEPS = 64
 _FEW = 4
-"""Changed rows are computed alone where they are less than one in so many."""
+"""Changed rows are computed alone if they are less than one in this many."""
 
 
 class Vocabulary:
-    """Values to codes, in the order of arrival; code 0 stands for absence. Only ever grows.
+    """Values to codes, in order of arrival; code 0 means absence. Only ever grows.
 
-    Columns of several snapshots may share one: what a code means never changes.
+    Columns of several snapshots may share one: the meaning of a code never changes.
     """
 
     __slots__ = ("codes", "values")
@@ -43,7 +42,6 @@ class Vocabulary:
         self.values: list[str | None] = [None]
 
     def code(self, value: str | None) -> int:
-        """Return the code of a value, a new one where the value is new."""
         if value is None:
             return ABSENT
         code = self.codes.get(value)
@@ -55,8 +53,6 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A code for each row, and what the codes mean."""
-
     codes: Codes
     vocabulary: Vocabulary
 
@@ -76,7 +72,7 @@ class Column:
         return mask
 
     def tidy(self) -> Column:
-        """Return the column without unused words, once they are far too many."""
+        """Return the column without unused words, once there are too many."""
         # A label that changes all the time would make its vocabulary grow for ever.
         if len(self.vocabulary.values) <= 2 * len(self.codes) + _SPARE_WORDS:
             return self
@@ -92,7 +88,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """From one snapshot to the next one: the rows that differ, and the step before."""
+    """From one snapshot to the next: the rows that differ, and the step before."""
 
     rows: Ints
     before: _Step | None
@@ -104,11 +100,11 @@ _START = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class DerivedColumns:
-    """Columns that were computed from a snapshot, for the snapshots that follow it step by step.
+    """Columns computed from a snapshot, for the snapshots that follow it.
 
-    Workloads of a set are decided one after the other, each over a snapshot that differs from the
-    one before in the few rows whose clusters took replicas. Only these rows of a column are
-    computed again. Each column is kept once, as it was in the snapshot that was asked last.
+    Workloads of a set are decided one after the other, over snapshots that differ in the few rows
+    whose clusters took replicas. Only these rows are computed again. Each column is kept once, for
+    the snapshot that read it last.
     """
 
     _step: _Step = field(default_factory=lambda: _Step(_START, None, 0))
@@ -124,8 +120,8 @@ class DerivedColumns:
     def column(self, name: Hashable, compute: Callable[[Ints | None], Ints]) -> Ints:
         """Return the column of that name, read-only.
 
-        `compute` returns the values of some sorted rows, or with None those of all rows. A value
-        must depend on nothing but the name and its row of the snapshot.
+        `compute` returns the values of sorted rows, or of all rows for None. A value may depend
+        only on the name and its row of the snapshot.
         """
         at, column = self._columns.get(name, (None, _START))
         if at is self._step:
@@ -151,7 +147,6 @@ class DerivedColumns:
 
 
 def _put(kept: dict[Hashable, V], name: Hashable, value: V) -> None:
-    """Keep the value, and drop the oldest beyond `_MOST_KEPT`."""
     kept.pop(name, None)
     kept[name] = value
     if len(kept) > _MOST_KEPT:
@@ -159,7 +154,7 @@ def _put(kept: dict[Hashable, V], name: Hashable, value: V) -> None:
 
 
 def _between(one: _Step, other: _Step, most: int) -> Ints | None:
-    """Return the rows in which two snapshots may differ, each once; None if they are too many."""
+    """Return the rows in which two snapshots may differ, each once; None if too many."""
     found: list[Ints] = []
     number = 0
     while one is not other:

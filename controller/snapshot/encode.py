@@ -1,7 +1,7 @@
 """How a MemberCluster becomes cells of columns: a reader for each fact, a writer for each shape.
 
-Readers know the object, writers know numpy. A writer takes the columns of the last snapshot and the
-rows that changed, and returns new columns; it never writes to an array that it was given.
+A writer takes the columns of the last snapshot and the changed rows, and returns new columns. It
+never writes to a given array.
 """
 
 from __future__ import annotations
@@ -35,19 +35,17 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class Row:
-    """A cluster with its quantities parsed, its replicas in flight, and what is held there."""
-
     cluster: MemberCluster
     labels: Mapping[str, str]
     allocatable: Mapping[str, int]
     requested: Mapping[str, int]
     groups: Sequence[tuple[NodeGroup, Mapping[str, int], frozenset[int]]]
-    """Each with what is free on a node of it, and the host ports that are not."""
+    """Each with the free amounts of a node, and the host ports in use."""
     offers: frozenset[str]
     flying: Mapping[Load, int]
     held: Mapping[Load, int]
     counted: Mapping[Load, int]
-    """The replicas that the hub placed there and that are in flight no more."""
+    """The replicas that the hub placed there and that are no longer in flight."""
 
     @staticmethod
     def of(
@@ -79,18 +77,16 @@ class Row:
         )
 
     def lying(self, loads: Mapping[Load, int]) -> Mapping[Load, int]:
-        """Return the loads that take room there: on a virtual cluster nothing is checked."""
+        """Return the loads that take room there: none on a virtual cluster."""
         return {} if not loads or self.cluster.spec.virtual else lying(loads, self.offers)
 
     def most(self, size: int, loads: Mapping[Load, int], least: int) -> int:
-        """Return how many of its loads are told apart among so many clusters."""
+        """Return how many of its loads are kept apart among `size` clusters."""
         return least if len(loads) <= least else most_loads(size, len(self.groups), least)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows to write, and their numbers as an array."""
-
     rows: Sequence[tuple[int, Row]]
     numbers: Ints
 
@@ -99,17 +95,17 @@ class Changes:
         return Changes(rows, np.array([i for i, _ in rows], dtype=np.int64))
 
 
-# A hook may copy every cluster in each pass, with the same quantities again and again.
+# A hook may copy every cluster in each pass, with the same quantities.
 _bounded = functools.lru_cache(maxsize=2**14, typed=True)(quantities.bounded)
 
 
 def _amounts(texts: Mapping[str, Any]) -> dict[str, int]:
-    """Parse what a member reports, cut to what counts; an invalid quantity counts as nothing.
+    """Parse reported amounts, cut to their bounds; an invalid quantity counts as 0.
 
     Ports are no columns.
     """
     amounts: dict[str, int] = {}
-    # Each resource that a member names is a column of all clusters, so only so many are read.
+    # Each resource of a member is a column of all clusters: their number is bounded.
     for resource in texts if len(texts) <= RESOURCES else sorted(texts)[:RESOURCES]:
         if resource.startswith(hostports.PREFIX):
             continue
@@ -121,7 +117,7 @@ def _amounts(texts: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _cost(row: Row) -> float:
-    """Return the administrator's price; NaN where there is none, or no finite number."""
+    """Return the administrator's price; NaN without a finite number."""
     try:
         cost = float(row.cluster.metadata.annotations[ANNOTATION_COST])
     except (KeyError, ValueError):
@@ -166,13 +162,12 @@ TEXTS: Mapping[str, Callable[[Row], str | None]] = {
     "version": lambda row: row.cluster.version.removeprefix("v") or None,
     "secret_namespace": lambda row: row.cluster.spec.secret_ref.namespace or None,
 }
-"""Columns of texts that are no labels."""
+"""Columns of texts other than labels."""
 
 AMOUNTS: Mapping[str, Callable[[Row], Mapping[str, int]]] = {
     "allocatable": lambda row: row.allocatable,
     "requested": lambda row: row.requested,
 }
-"""Columns by resource."""
 
 
 def plain(name: str, column: NDArray[Cell], changes: Changes) -> NDArray[Cell]:
@@ -190,10 +185,7 @@ def text(name: str, column: Column, changes: Changes) -> Column:
 
 
 def labels(last: Mapping[str, Column], changes: Changes, size: int) -> Mapping[str, Column]:
-    """Write the changed rows of the label columns, one a key.
-
-    A key that no cluster carries any more is dropped.
-    """
+    """Write the changed rows of the label columns, one a key; an unused key is dropped."""
     columns = {key: Column(c.codes.copy(), c.vocabulary) for key, c in last.items()}
     for column in columns.values():
         column.codes[changes.numbers] = 0
@@ -205,7 +197,7 @@ def labels(last: Mapping[str, Column], changes: Changes, size: int) -> Mapping[s
 
 
 def taints(last: Mapping[Taint, Mask], changes: Changes, size: int) -> Mapping[Taint, Mask]:
-    """Write the changed rows of the taint masks; a taint that no cluster has is dropped."""
+    """Write the changed rows of the taint masks; an unused taint is dropped."""
     columns = {taint: mask.copy() for taint, mask in last.items()}
     for mask in columns.values():
         mask[changes.numbers] = False
@@ -218,10 +210,7 @@ def taints(last: Mapping[Taint, Mask], changes: Changes, size: int) -> Mapping[T
 
 
 def amounts(name: str, last: Mapping[str, Ints], changes: Changes, size: int) -> Mapping[str, Ints]:
-    """Write the changed rows of one of AMOUNTS; a resource that a row does not name is 0.
-
-    A resource that no cluster has is dropped.
-    """
+    """Write the changed rows of one of AMOUNTS; a missing resource is 0, an unused one dropped."""
     read = AMOUNTS[name]
     columns = {resource: column.copy() for resource, column in last.items()}
     for column in columns.values():
@@ -235,10 +224,7 @@ def amounts(name: str, last: Mapping[str, Ints], changes: Changes, size: int) ->
 
 
 def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
-    """Replace the node groups of the changed rows.
-
-    Resources, labels and taints that no group has any more are dropped.
-    """
+    """Replace the node groups of the changed rows; unused resources, labels, taints are dropped."""
     stay = ~np.isin(last.cluster, changes.numbers)
     fresh = [(i, *group) for i, row in changes.rows for group in row.groups]
     old = int(stay.sum())
@@ -276,7 +262,6 @@ def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
 
 
 def flights(last: InFlight, changes: Changes, size: int) -> InFlight:
-    """Replace the replicas in flight of the changed rows."""
     fresh: list[tuple[int, Load, int]] = []
     for i, row in changes.rows:
         loads = row.lying(row.flying)
@@ -287,7 +272,7 @@ def flights(last: InFlight, changes: Changes, size: int) -> InFlight:
 def holds(
     last: InFlight, merged: Mapping[str, Mapping[Load, int]], changes: Changes, size: int
 ) -> tuple[InFlight, Mapping[str, Mapping[Load, int]]]:
-    """Replace what is held on the changed rows; return also all of it where some was merged."""
+    """Replace the held room of the changed rows; return also the unmerged loads of merged rows."""
     if not len(last) and not any(row.held for _, row in changes.rows):
         return last, merged
     fresh: list[tuple[int, Load, int]] = []
@@ -305,7 +290,7 @@ def holds(
 def counted(
     last: Mapping[str, Mapping[Load, int]], changes: Changes
 ) -> Mapping[str, Mapping[Load, int]]:
-    """Replace what the hub placed on changed rows whose room is bounded."""
+    """Replace the placed replicas of changed rows whose room is bounded."""
     whole = dict(last)
     for _, row in changes.rows:
         name = row.cluster.metadata.name
@@ -358,7 +343,6 @@ def resized(column: NDArray[Cell], keep: Mask, extra: int) -> NDArray[Cell]:
 
 
 def resized_text(column: Column, keep: Mask, extra: int) -> Column:
-    """Return the kept rows, and `extra` rows without a value."""
     codes: Codes = resized(column.codes, keep, extra)
     return Column(codes, column.vocabulary)
 

@@ -1,7 +1,7 @@
-"""On which clusters a Workload's overrides give the same pods, and how many forms that makes.
+"""The forms of a Workload's pods: sets of clusters on which its overrides give the same pods.
 
-Each form is evaluated on the whole template, so that many forms of a large one are long work: it is
-done in steps before a decision asks for it, and beyond a bound not at all.
+Each form is evaluated on the whole template. This is done in steps before a decision, and beyond a
+bound not at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Forms:
         self._overridden = overridden
         self.of: Ints = np.zeros(len(snapshot), dtype=np.int64)
         self.fault = ""
-        """Why they are not evaluated; empty where they are."""
+        """Why they are not evaluated, or empty."""
         self._asked: list[tuple[list[int], ClusterFacts]] = [([], ClusterFacts("", {}))]
         overrides = overridden.overrides
         if not (overrides and len(snapshot)):
@@ -53,7 +53,6 @@ class Forms:
         ]
 
     def evaluated(self) -> Iterator[OverriddenPods]:
-        """Yield the pods of each form, one after the other."""
         for chosen, facts in self._asked:
             yield self._overridden.on(chosen, facts)
 

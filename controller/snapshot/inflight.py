@@ -1,41 +1,13 @@
-"""Replicas in flight: placed, but not yet counted in what their cluster reports of its room.
+"""Replicas in flight: placed, but not yet counted in their cluster's reported room.
 
-The node that the member's own scheduler will choose is not known, so the room that is left for
-replicas of a template T is the room in the worst case: it is never overstated. The result is a
-bound, not the worst case itself, which is a packing problem. How it is made:
+The node of such a replica is not known. The room left for a template is therefore a lower bound
+over all nodes that it may use: room is never overstated. `docs/design/in-flight.md` derives the
+bound.
 
-Let a node have F of each resource free, which holds U replicas of T, and let T ask for t of it.
-Then `spare = F - U * t` is free beside them. If replicas in flight take v of it, they cost
-
-loss(v) = ceil((v - spare) / t), at least 0 and at most U
-
-replicas of T. The part in this of one replica in flight that asks for s is at most the lesser of
-
-- `ceil(s / t)`: taking that replica away again gives back no more;
-- `s * slope`, with `slope = max(1 / (spare + 1), U / (F - t + 1))`: the first replica of T is lost
-  when more than `spare` is taken, the last when more than `F - t` is, and between them
-  `loss(v) / v` has no maximum, so that no v costs more than `v * slope`. (A v beyond F costs U,
-  which is less.)
-
-The two may be mixed: taking those of the first sort away one by one leaves a v of the others. Over
-all resources a node loses the greatest of its losses, no more than the sum over the replicas of
-their greatest share. So the shares of all replicas add up, whatever lies beside whatever: in
-replicas of T, a replica in flight takes the greatest share that it has on any group of nodes where
-it can lie, and all of one template together no more than those groups hold. A replica that can lie
-nowhere, or only where T cannot, takes nothing; a hundred small pods on a node whose one
-accelerator bounds T to one replica take next to nothing; a replica like those of T takes exactly
-one.
-
-A host port is a resource of which every node has one (F = t = 1), unless its group says that the
-port is in use: then no replica that asks for it can lie there. So a replica in flight takes one
-replica of any template that asks for the same port, wherever it can lie. Ports are kept as sets
-beside the amounts, as there may be very many of them.
-
-Groups report their room rounded down, but by less than half: a replica can lie where twice the room
-would hold it. A cluster with very many different templates in flight counts the rest of them as if
-each asked for the most that any of them does, and could lie everywhere.
-
-Held room counts in the same way: as replicas in flight that never land.
+A host port is a resource of which every node has one, kept as sets because ports are many. Reported
+room is rounded down by less than half: a replica may use a node where twice the room would hold it.
+Beyond a number of templates a cluster merges the rest into one with the largest requests, for any
+node. Held room counts as replicas in flight that never land.
 """
 
 from __future__ import annotations
@@ -53,17 +25,17 @@ from controller.snapshot.saturating import CEILING, sums, times
 from machinery.types import hostports
 
 MOST_PAIRS = 100_000
-"""Templates in flight, times the groups where each might lie, that a decision looks at."""
+"""Templates in flight, times the groups for each, that a decision computes."""
 LEAST_LOADS = 4
-"""Templates that are told apart on each cluster, however many clusters there are."""
+"""Templates that are kept apart on each cluster, however many clusters there are."""
 LEAST_HOLDS = 32
-"""The same of held room: it stays for days, where replicas in flight land within seconds."""
+"""The same for held room: it stays for days, while replicas in flight land within seconds."""
 MOST_PLACES = 16
-"""Different node selectors and tolerations that are looked at; others could lie everywhere."""
+"""Node selectors and tolerations that are evaluated; others count as fitting any node."""
 _EVERYWHERE = -1
 _SPARE_LOADS = 64
 _ROUNDING = 1e-9
-"""Float errors are smaller: an estimate that is a little too high is cut to the same integer."""
+"""Float errors are smaller: a slightly high estimate is cut to the same integer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +43,13 @@ class InFlight:
     """All replicas in flight, flat: an entry for each load on each cluster, in no order.
 
     Args:
-        cluster: the row of the snapshot that the replicas are in flight to.
-        load: the code of what each of them asks for.
+        cluster: the row of the snapshot.
+        load: the code of the request of each replica.
         replicas: how many, at least one.
         codes: each distinct load once, with its code.
-        amounts: what one replica of each load asks for, by resource; ports apart.
-        ports: the codes of the host ports that each load asks for.
-        place: an index into `places` for each load, or -1 for one that could lie everywhere.
+        amounts: the request of one replica of each load, by resource; without ports.
+        ports: the codes of the host ports of each load.
+        place: an index into `places` for each load, or -1 for any node.
         places: each distinct place once.
     """
 
@@ -102,7 +74,7 @@ class InFlight:
         return replace(found, cluster=np.cumsum(keep)[found.cluster] - 1)
 
     def of(self, rows: Ints, size: int) -> InFlight:
-        """Return those of some sorted rows of `size`, renumbered: the first of these is row 0."""
+        """Return those of sorted `rows` among `size`, renumbered from 0."""
         if not len(self):
             return self
         place = np.full(size, -1, dtype=np.int64)
@@ -115,7 +87,7 @@ class InFlight:
         return bool((self.load == self.codes.get(load, -1)).all())
 
     def plus(self, entries: Iterable[tuple[int, Load, int]]) -> InFlight:
-        """Return these and more of them: (row, load, replicas)."""
+        """Return these and more: (row, load, replicas)."""
         listed = list(entries)
         if not listed:
             return self
@@ -145,11 +117,11 @@ class InFlight:
         whole: Mapping[int, Mapping[Load, int]],
         rows: int,
     ) -> InFlight:
-        """As `less`; `whole` is all that is left on each row where some entries were merged."""
+        """As `less`; `whole` has all that is left on each row with merged entries."""
         left = self.less(others, rows)
         if not whole:
             return left
-        # Loads that were told apart stay so: merged again, less could seem to take more.
+        # Loads that were kept apart stay so. Merged again, less could seem to take more.
         apart = self.by_row(list(whole))
         touched = {row for row, load, _ in others if row in whole and load not in apart[row]}
         fresh = [
@@ -163,7 +135,7 @@ class InFlight:
         return left._where(~merged | ~np.isin(left.cluster, list(touched))).plus(fresh)  # noqa: SLF001 - one class
 
     def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> InFlight:
-        """Return what is left without these, among so many rows; never less than nothing."""
+        """Return the rest without these, among `rows` rows; never less than nothing."""
         listed = [(row, self.codes[load], n) for row, load, n in others if load in self.codes]
         touched = np.zeros(rows, dtype=np.bool_)
         touched[[row for row, _, _ in listed]] = True
@@ -181,7 +153,6 @@ class InFlight:
         return self.by_row([row])[row]
 
     def by_row(self, rows: Sequence[int]) -> dict[int, dict[Load, int]]:
-        """Return the replicas of each load on each of these rows."""
         found: dict[int, dict[Load, int]] = {row: {} for row in rows}
         if len(self):
             loads = list(self.codes)
@@ -192,7 +163,7 @@ class InFlight:
         return found
 
     def amount(self, resource: str, rows: int) -> Ints:
-        """Return what all these replicas ask for of a resource, shape (rows,)."""
+        """Return the request of all these replicas for a resource, shape (rows,)."""
         each = self.amounts.get(resource)
         if each is None or not len(self):
             return np.zeros(rows, dtype=np.int64)
@@ -230,20 +201,20 @@ class InFlight:
 
 
 def most_loads(clusters: int, groups: int, least: int) -> int:
-    """Return how many loads a cluster of so many node groups tells apart among so many clusters."""
+    """Return how many loads a cluster with that many node groups keeps apart."""
     return max(least, MOST_PAIRS // max(clusters * groups, 1))
 
 
 def taken(
     flights: InFlight, groups: NodeGroups, replicas: Ints, request: Mapping[str, int], rows: int
 ) -> Ints:
-    """Return the replicas of a template that those in flight take at the most, shape (rows,).
+    """Return the most replicas of the template that those in flight displace, shape (rows,).
 
     Args:
-        flights: what is in flight.
-        groups: the room that does not count it.
+        flights: the replicas in flight.
+        groups: the room that does not count them.
         replicas: of the template, that fit on a node of each group.
-        request: what one of them asks for.
+        request: of one of them.
         rows: the number of clusters.
     """
     found = _costs(flights, groups, replicas, request, rows)
@@ -251,7 +222,7 @@ def taken(
 
 
 def taken_by(flights: InFlight, each: Floats, reach: Floats, rows: int) -> Ints:
-    """As `taken`, where a replica of each entry takes `each`, and all of them at most `reach`."""
+    """As `taken`, if a replica of each entry takes `each`, and all of them at most `reach`."""
     cost = np.minimum(flights.replicas * each, reach)
     total = np.bincount(flights.cluster, weights=cost, minlength=rows)
     most = np.minimum(total * (1 + _ROUNDING) + _ROUNDING, CEILING / 2)
@@ -262,7 +233,7 @@ def taken_by(flights: InFlight, each: Floats, reach: Floats, rows: int) -> Ints:
 def cost_of(
     load: Load, groups: NodeGroups, replicas: Ints, request: Mapping[str, int], rows: int
 ) -> tuple[Floats, Floats]:
-    """Return what one load's replicas would take on each cluster, for `taken_by`, shape (rows,)."""
+    """Return `each` and `reach` of one load on each cluster, for `taken_by`, shape (rows,)."""
     everywhere, none = np.arange(rows), np.zeros(rows, dtype=np.int64)
     each, reach = np.zeros((2, rows))
     found = _costs(_coded(everywhere, none, none + 1, {load: 0}), groups, replicas, request, rows)
@@ -274,7 +245,7 @@ def cost_of(
 def _costs(
     flights: InFlight, groups: NodeGroups, replicas: Ints, request: Mapping[str, int], rows: int
 ) -> tuple[InFlight, Floats, Floats] | None:
-    """Return the entries that take anything, with `each` and `reach`; None where there is none."""
+    """Return the entries that take anything, with `each` and `reach`; None without any."""
     pairs = _Pairs.of(flights, groups, replicas, rows)
     if pairs is None:
         return None
@@ -286,9 +257,10 @@ def _costs(
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Each entry in flight beside each group of its cluster that holds replicas of the template.
+    """Each entry in flight, paired with each group of its cluster that fits the template.
 
-    Other groups lose nothing. `entry` and `group` are indices, `first` begins an entry's pairs.
+    Other groups lose nothing. `entry` and `group` are indices, `first` is the start of an entry's
+    pairs.
     """
 
     flights: InFlight
@@ -300,7 +272,6 @@ class _Pairs:
 
     @staticmethod
     def of(flights: InFlight, groups: NodeGroups, replicas: Ints, rows: int) -> _Pairs | None:
-        """Return all pairs; None where there is none."""
         if not len(flights):
             return None
         open_ = np.flatnonzero((replicas > 0) & (groups.count > 0))
@@ -318,7 +289,7 @@ class _Pairs:
         return _Pairs(flights, groups, replicas, entry, group, first)
 
     def lies(self) -> Mask:
-        """Whether replicas of that entry could lie on a node of that group."""
+        """Whether replicas of that entry may use a node of that group."""
         load = self.flights.load[self.entry]
         place = self.flights.place[load]
         bound = place != _EVERYWHERE

@@ -1,6 +1,6 @@
-"""The node groups of all clusters: what a replica of a template finds free on a node of each.
+"""The node groups of all clusters: the free room on a node of each.
 
-Clusters publish groups of like nodes instead of nodes, so that ten thousand nodes are a few rows.
+Clusters publish groups of alike nodes: ten thousand nodes are a few rows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from machinery.types.selectors import Requirement
 from machinery.types.taints import Taint
 
 UNLIMITED = 2**36
-"""Replicas that fit where nothing is checked, and the most told of any cluster: more than any
-Workload can ask for, and little enough that the sum over a hundred thousand clusters is exact in
-float64."""
+"""Replicas that fit if nothing is checked, and the most of any cluster. More than any Workload can
+request; the sum over a hundred thousand clusters is exact in float64.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class NodeGroups:
         taints: an index into `taint_sets`.
         taint_sets: each distinct set of taints once.
         ports: an index into `port_sets`.
-        port_sets: each distinct set of host ports that are in use once, as codes of
-            `machinery.types.hostports`. Each node has one of every port that is not among them.
+        port_sets: each distinct set of host ports in use once, as codes of
+            `machinery.types.hostports`. Each node has one of every other port.
     """
 
     cluster: Ints
@@ -49,7 +49,7 @@ class NodeGroups:
     port_sets: Sequence[frozenset[int]]
 
     def of(self, rows: Ints) -> NodeGroups:
-        """Return the groups of some sorted rows, renumbered: the first of these rows is row 0."""
+        """Return the groups of sorted rows, renumbered from 0."""
         first, end = np.searchsorted(self.cluster, [rows, rows + 1])
         number = end - first
         before = number.cumsum() - number
@@ -87,7 +87,7 @@ class NodeGroups:
         return replicas
 
     def room(self, resource: str) -> Ints:
-        """Return what is free of a resource on one node of each group; of a port 1 or 0."""
+        """Return the free amount of a resource on one node of each group; of a port 1 or 0."""
         port = hostports.code(resource)
         if port is not None:
             return self._with_free({port})
@@ -113,7 +113,7 @@ class NodeGroups:
         return mask
 
     def open_to(self, place: Place) -> Mask:
-        """Return the groups whose taints and labels, as far as they are known, admit the pod."""
+        """Return the groups whose published taints and labels admit the pod."""
         sets = self.taint_sets
         borne = (all(map(place.bears, taints)) for taints in sets)
         mask: Mask = np.fromiter(borne, np.bool_, count=len(sets))[self.taints]
@@ -138,5 +138,5 @@ class NodeGroups:
 
 
 def _holds(requirement: Requirement, value: str | None) -> bool:
-    """Whether it holds of a label, as far as is known: a missing one may only be unknown."""
+    """Whether a label meets it; a missing label may only be unpublished, and meets it."""
     return value is None or requirement.matches({requirement.key: value})

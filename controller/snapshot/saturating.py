@@ -1,21 +1,15 @@
-"""Whole columns of amounts, added up and multiplied without ever wrapping around.
+"""Whole columns of amounts, added and multiplied without wrapping around.
 
-numpy's int64 wraps in silence: the room of a cluster would turn negative, or worse, large. Here a
-result that would pass `CEILING` is `CEILING`, which is more than any bound on what comes in, so
-that comparisons stay right. Every function takes values of 0 to `CEILING` and returns such.
+numpy's int64 wraps silently. Here a result beyond `CEILING` (C = 2**62 - 1) is `CEILING`, which
+exceeds every bound on input: comparisons stay right. Values and results are 0 to C.
 
-Why nothing wraps, with C = `CEILING` = 2**62 - 1:
+- `plus`: a + b <= 2C < 2**63, then cut.
+- `times`: a is cut to C // b first. If that cuts, a * b > C, and C is the result.
+- `sums`: v = high * 2**31 + low, both below 2**31. Sums of the parts in float64 are exact below
+  2**53, for up to 2**22 values a group. The low sum carries into the high one; from 2**31 on it is
+  cut.
 
-- `plus`: a + b <= 2C = 2**63 - 2, which int64 holds; then it is cut.
-- `times`: a is cut to C // b first, so that a * b <= C. Where that cut something, a * b > C was
-  true of the integers, so C is the answer there.
-- `sums`: each value is a high and a low part, v = high * 2**31 + low, with both below 2**31. numpy
-  adds the parts of a group up as float64, which is exact below 2**53, so for up to 2**22 values a
-  group. The low sum carries into the high one; where that is 2**31 or more, the sum is 2**62 or
-  more, and cut; elsewhere high * 2**31 + low < 2**62.
-
-Where the greatest values show that nothing can come near such numbers, which is nearly always, the
-plain operation is taken.
+Small values take the plain operation.
 """
 
 from __future__ import annotations
@@ -47,7 +41,7 @@ def times(a: Ints, b: Ints | int) -> Ints:
 
 
 def sums(group: Ints, values: Ints, size: int) -> Ints:
-    """Shape (size,): the values of each group added up, or `CEILING`."""
+    """Shape (size,): the sum of each group's values, or `CEILING`."""
     if _most(values) * len(values) < _EXACT:
         small: Ints = np.bincount(group, weights=values, minlength=size).astype(np.int64)
         return small

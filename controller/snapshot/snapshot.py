@@ -1,7 +1,6 @@
-"""The snapshot that a decision reads: one row a cluster, one array a fact; nothing in it changes.
+"""The snapshot that a decision reads: one row a cluster, one array a fact; immutable.
 
-A rule is a few array operations over all clusters. `builder` makes the snapshots; a later change
-makes another one and leaves this one as it is.
+A rule is a few array operations over all clusters. `builder` makes the snapshots.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from machinery.types.selectors import LabelSelector, Requirement, SelectorTerm
 from machinery.types.taints import Taint, Toleration
 
 _ALL = b""
-"""Stands for all rows, where a key is otherwise the bytes of the row numbers."""
+"""The key of all rows; other keys are the bytes of the row numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +34,23 @@ class Snapshot:
         row: the row of each name.
         by_name: the place of each row in the order of names.
         labels: a column for each label key; `stowage.dev/cluster` is on every cluster.
-        taints: a mask for each taint that any cluster has.
+        taints: a mask for each taint of any cluster.
         evacuating: Workloads leave it, or it was lost a short while ago (status.evacuation).
         rules: the globs of spec.namespaces, one a line.
         kinds: spec.allowedKinds, one a line.
-        given, withheld: status.namespaces, one a line; absent where the member takes any other.
+        given, withheld: status.namespaces, one a line; absent if the member takes any other.
         provider, version: as pinned, published or labelled; in lower case, no leading v.
         secret_namespace: the namespace of the cluster's Secret.
-        cost: the price; NaN where there is none.
-        latency, reliability: milliseconds and percent; -1 where not measured.
-        allocatable, requested: sums over the nodes, by resource, as far as they are believed.
+        cost: the price; NaN without one.
+        latency, reliability: milliseconds and percent; -1 if not measured.
+        allocatable, requested: sums over the nodes, by resource, within their bounds.
         groups: the free room.
         flights: replicas that are decided and not yet counted in `groups`.
-        holds: replicas whose room ledgers hold, as if they were in flight.
-        merged: all that is held on a cluster, by its name, where `holds` has merged some of it.
-        counted: of clusters with spec.maxAllocatable, the replicas that the hub placed and they
+        holds: replicas whose room ledgers hold, as if in flight.
+        merged: all held loads of a cluster, by its name, if `holds` has merged some of them.
+        counted: for clusters with spec.maxAllocatable, the replicas that the hub placed and they
             count.
-        kept: columns computed from the snapshot; snapshots made by `assuming` share them.
+        kept: columns computed from the snapshot, shared with snapshots made by `assuming`.
     """
 
     names: Sequence[str]
@@ -93,11 +92,10 @@ class Snapshot:
         return len(self.names)
 
     def column(self, key: str) -> Column:
-        """Return a label key's column; all absent for a key that no cluster has."""
+        """Return a label key's column; all absent for an unknown key."""
         return self.labels.get(key) or Column.absent(len(self))
 
     def meets(self, requirement: Requirement) -> Mask:
-        """Return the clusters whose labels satisfy one expression."""
         key = requirement.key
 
         def holds(value: str | None) -> bool:
@@ -121,7 +119,7 @@ class Snapshot:
         return self.selected(term)
 
     def rows(self, names: Iterable[str]) -> Ints:
-        """Return the rows of these names, as far as the clusters exist."""
+        """Return the rows of those names that exist."""
         found = (self.row.get(name) for name in names)
         return np.array([row for row in found if row is not None], dtype=np.int64)
 
@@ -133,7 +131,7 @@ class Snapshot:
         return mask
 
     def untolerated(self, tolerations: Sequence[Toleration], effects: frozenset[str]) -> Ints:
-        """Return, for each cluster, how many of its taints of these effects nothing tolerates."""
+        """Return, for each cluster, how many of its taints of these effects are not tolerated."""
 
         def counted() -> Ints:
             count = np.zeros(len(self), dtype=np.int64)
@@ -145,7 +143,7 @@ class Snapshot:
         return self.kept.fixed(("untolerated", tuple(tolerations), effects), counted).copy()
 
     def nodes(self, place: Place) -> Ints:
-        """Return the nodes of each cluster on which a pod may lie, full or not, shape (n,)."""
+        """Return the number of nodes of each cluster that admit a pod, full or not, shape (n,)."""
 
         def counted() -> Ints:
             groups = self.groups
@@ -156,10 +154,10 @@ class Snapshot:
         return self.kept.fixed(("nodes", place), counted).copy()
 
     def fitting(self, request: Mapping[str, int], place: Place = ANYWHERE) -> Ints:
-        """Return how many replicas fit on each cluster beside those in flight or held, shape (n,).
+        """Return how many replicas fit on each cluster next to those in flight or held, shape (n,).
 
-        A cluster that has not reported its room has none. `UNLIMITED` on a virtual cluster, and for
-        a replica that requests nothing.
+        0 on a cluster that has not reported its room. `UNLIMITED` on a virtual cluster, and for a
+        replica that requests nothing.
         """
         if not request:
             return np.full(len(self), UNLIMITED, dtype=np.int64)
@@ -169,7 +167,7 @@ class Snapshot:
             return groups.replicas(request, place)
 
         def alike() -> tuple[Ints, Floats, Floats]:
-            """Return what is free on each cluster, and what each replica of a load takes of it."""
+            """Return the free replicas of each cluster, and what each replica of a load takes."""
             fit = replicas(self.groups)
             costs = cost_of(load, self.groups, fit, request, len(self))
             return _free(self.groups, fit, len(self)), *costs
@@ -196,7 +194,7 @@ class Snapshot:
         more = {self.row[name]: n for name, n in replicas.items() if name in self.row and n > 0}
         after = replace(self, flights=self.flights.plus((row, load, n) for row, n in more.items()))
         if len(after.flights.places) + len(after.holds.places) <= MOST_PLACES:
-            # Beyond that a row also depends on which places of other rows are looked at.
+            # Beyond that a row also depends on the places of other rows.
             kept = self.kept.after(np.array(sorted(more), dtype=np.int64))
             object.__setattr__(after, "kept", kept)
         return after
@@ -219,14 +217,11 @@ class Snapshot:
         return self.merged.get(name) or self.holds.on(self.row[name])
 
     def coming(self, resource: str, rows: Ints | None = None) -> Ints:
-        """Return what the replicas in flight, and those whose room is held, ask for of a resource.
-
-        On all clusters, or on some of them, whose rows are sorted.
-        """
+        """Return the request for a resource of replicas in flight and held; `rows` are sorted."""
         return self._loads(rows).amount(resource, len(self if rows is None else rows))
 
     def _loads(self, rows: Ints | None = None) -> InFlight:
-        """Return all that takes room which `groups` does not count, on some rows or all; cached."""
+        """Return all loads that `groups` does not count, on sorted rows or all; cached."""
         name = _ALL if rows is None else rows.tobytes()
         if (found := self._coming.get(name)) is None:
             flights, holds = self.flights, self.holds
@@ -239,6 +234,6 @@ class Snapshot:
 
 
 def _free(groups: NodeGroups, replicas: Ints, size: int) -> Ints:
-    """Return how many replicas fit on each cluster beside what it counts, shape (size,)."""
+    """Return how many replicas fit on each cluster by `groups`, shape (size,)."""
     free: Ints = np.minimum(sums(groups.cluster, times(replicas, groups.count), size), UNLIMITED)
     return free
