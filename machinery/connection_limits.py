@@ -1,11 +1,11 @@
 """Bounds the connections to our own HTTP endpoints, in number and in time.
 
-The head of a request, the rest of it, and idle time are limited. Beyond CONNECTIONS the longest
-idle connection is closed: a thousand half-open ones keep neither a probe nor an operator out.
+Beyond CONNECTIONS the longest idle connection is closed: half-open ones keep neither a probe nor an
+operator out.
 
 Browsers let a site's page request any address that the site's name resolves to. A loopback address
 requires no token, and therefore answers only a Host that is an IP address or localhost. Other
-addresses accept any name (a Service's, an ingress's) and require a token.
+addresses accept any name and require a token.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Python's garbage collector, in a process that keeps many objects for long.
 
 A complete collection walks every live object and stops the loop: 0.1 s for ten thousand small
-Workloads. Only cycles need it. The survivors of a complete collection are therefore frozen
-(`tended`). A cycle that ends afterwards is found once as many objects were frozen again as there
-were: then all are collected. Cycles thus at most double the memory.
+Workloads. Its survivors are therefore frozen (`tended`). Once as many objects were frozen again,
+all are collected: cycles at most double the memory.
 
 Python 3.14.0 to 3.14.4 collect in increments, none of which is complete: nothing is frozen after
-one. The oldest generation is 2 in all releases.
+one.
 """
 
 from __future__ import annotations

@@ -90,7 +90,6 @@ class TextFormatter(logging.Formatter):
     """`12:30:01 INFO namespace/name: message` for people."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, and a traceback if any, without control characters."""
         moment = datetime.fromtimestamp(record.created).astimezone()
         about = getattr(record, "object", None)
         subject = f"{about}: " if about else ""

@@ -174,7 +174,7 @@ class Scrape:
         if task is None or task.done():
             task = asyncio.create_task(_text(content_type))
             self._under_way[content_type] = task
-        return await asyncio.shield(task), content_type  # others wait, where one hangs up
+        return await asyncio.shield(task), content_type  # one caller may hang up while others wait
 
 
 def _content_type(accept: str) -> str:
@@ -185,7 +185,7 @@ def _content_type(accept: str) -> str:
 
 async def _text(content_type: str) -> bytes:
     collected: list[Metric] = []
-    for family in REGISTRY.collect():  # gauges read queues and sessions, which are the loop's
+    for family in REGISTRY.collect():  # gauges read queues and sessions of the loop
         collected.append(family)
         await asyncio.sleep(0)
     generate: Callable[..., bytes] = generate_latest

@@ -107,7 +107,7 @@ class TraceSender:
         self._clock = clock or SystemClock()
         self._made = _Made(service)
         self._queue: deque[_Waiting] = deque()
-        self._queued = self._taken = 0  # spans; each is written by one thread alone
+        self._queued = self._taken = 0  # spans; one thread writes each
         self._ends = threading.Event()
         self._quiet = _Quiet()
         _SDK.addFilter(self._quiet)
@@ -159,7 +159,7 @@ class TraceSender:
     def _send(self, spans: Sequence[ReadableSpan]) -> bool:
         try:
             sent = self._exporter.export(spans).name == "SUCCESS"
-        except Exception:  # noqa: BLE001 - whatever the SDK raises, the thread goes on
+        except Exception:  # noqa: BLE001 - whatever the SDK raises, the thread continues
             _SDK.exception("%d spans are not sent", len(spans))
             return False
         if sent:
@@ -180,7 +180,7 @@ class _Quiet(logging.Filter):
 class _Made:
     """Makes spans of OpenTelemetry.
 
-    The SDK's tracer would need a span before the work, with an id of its own. Our ids are known
+    The SDK's tracer would need a span before the work, with a new id. Our ids are known
     afterwards, and to two processes.
     """
 

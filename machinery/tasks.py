@@ -120,7 +120,7 @@ class Gradually(Generic[T]):
         for _ in range(min(SLICE, len(items))):
             self._act(items.pop())
         if items:
-            self._groups[group] = items  # behind the others
+            self._groups[group] = items  # after the others
 
 
 async def in_slices(items: Iterable[T], *, size: int = SLICE) -> AsyncIterator[T]:

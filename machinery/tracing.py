@@ -1,9 +1,8 @@
 """Traces: the time of each part of a decision, from the queue to the members.
 
 One trace is one decision. Its id derives from the Workload's UID and the decision's id in the
-status: spans of the controller and the propagator join without a header. `recording` and `span`
-measure a task's work. A trace is kept by its id, alike in both processes, or because it failed or
-was slow. Without a tracer nothing is measured; `machinery.otlp` makes the one tracer of a process.
+status: spans of the controller and the propagator join without a header. A trace is kept by its id,
+alike in both processes, or because it failed or was slow. Without a tracer nothing is measured.
 """
 
 from __future__ import annotations
@@ -64,7 +63,9 @@ class TraceSpan:
 
     def end(self, fault: BaseException | None = None) -> None:
         self.ended = stopwatch()
-        if isinstance(fault, Conflict):  # no fault: somebody wrote first, and it is tried again
+        if isinstance(
+            fault, Conflict
+        ):  # no fault: another writer was first, and the write is retried
             self.attributes[CONFLICT] = str(fault)[:ERROR_LIMIT]
         elif fault is not None:
             self.error = f"{type(fault).__name__}: {fault}"[:ERROR_LIMIT]
@@ -183,7 +184,7 @@ class Tracer:
         return ids.trace % _HALF < self._below
 
     def finish(self, ids: TraceIds, whole: TraceSpan) -> None:
-        """Export the root of a trace, if it is kept. A failed one gets an id of its own."""
+        """Export the root of a trace, if it is kept. A failed one gets another id."""
         if self._keeps(ids, whole):
             own = None if whole.error else ids.root
             self._exporter.export(ids.trace, whole, own=own, parent=None)

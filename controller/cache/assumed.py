@@ -209,7 +209,7 @@ class AssumedPlacements:
         """End the flight of the replicas of a Workload that a cluster counts now."""
         held = self._all[key] if key in self._awaiting.get(cluster, ()) else None
         if held is None or held.late[cluster].version > self._seen.get(cluster, 0):
-            return  # it was heard of meanwhile
+            return  # a newer state has arrived
         flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
         if flying != held.flying[cluster]:
             load, before = held.workload.load, held.counted(cluster)

@@ -1,12 +1,10 @@
 """Clusters that shares name and no MemberCluster does: they are away, not given up.
 
 A MemberCluster that is deleted, recreated or renamed by hand ends nothing on its cluster. Decisions
-read it as a lost cluster: its shares stay, and leave by their tolerations, within brake and
-budgets, with fencing. It returns by its name, or by a MemberCluster that had the name (`renames`).
-Only `stowage unjoin` gives a cluster up (`MemberCluster.given_up`).
-
-The last state of a cluster is in memory only. After a restart only its name is known, and its
-tolerations start again: no restart shortens one.
+read it as a lost cluster, by its last state: shares leave by their tolerations, within brake and
+budgets. It returns by its name, or by a MemberCluster that had the name (`renames`). Only `stowage
+unjoin` gives a cluster up. The last state is in memory only: after a restart tolerations start
+again, and none gets shorter.
 """
 
 from __future__ import annotations

@@ -80,8 +80,6 @@ class _Table:
 
 
 class _Tables:
-    """Tables by namespace and selector, found by a label pair of the selector."""
-
     def __init__(self) -> None:
         self._tables: dict[tuple[str, bytes], _Table] = {}
         self._by_pair: dict[tuple[str, Pair | None], dict[bytes, _Table]] = {}
@@ -150,7 +148,7 @@ class PlacementIndex:
         for ledger, take in zip(self._ledgers, takes, strict=True):
             try:
                 take(info, placements)
-            except Exception:  # one feature's ledger: the others go on
+            except Exception:  # one ledger's fault must not stop the others
                 LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(info.key)})
 
     def _put_placed(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:

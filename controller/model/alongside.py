@@ -91,7 +91,7 @@ def _known(raw: bytes) -> Sequence[ClusterOverride]:
     try:
         return cluster_overrides_of(raw) if raw else ()
     except UnreadableOverrides:
-        return ()  # none of them holds
+        return ()  # none of them applies
 
 
 def _request(profile: Profile, body: Body) -> dict[str, int]:

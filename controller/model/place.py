@@ -134,7 +134,7 @@ def _against(term: _PodTerm, labels: Mapping[str, str]) -> bool:
         return False
     own = not term.namespaces and term.namespace_selector is None
     if not own and term.namespace_selector != {}:
-        return False  # which namespaces these are is not known
+        return False  # the namespaces are not known
     if any(key in labels for key in term.mismatch_label_keys or ()):
         return False
     try:

@@ -154,7 +154,7 @@ class PlacedObjects(Cache[Workload]):
     def _read(self, key: Key, stored: Object) -> Workload | None:
         try:
             found = self.kind.read(stored, self._known)
-        except Exception as e:  # the feature's fault: the other objects go on
+        except Exception as e:  # one object's fault must not stop the others
             if key not in self._unreadable:
                 LOG.exception("it cannot be read as a Workload", extra={"object": "/".join(key)})
             self._unreadable.add(key)

@@ -41,7 +41,7 @@ def roomier(before: Iterable[NodeGroup], after: Iterable[NodeGroup]) -> bool:
 
 
 def _more(before: Counter[_Node], after: Counter[_Node]) -> bool:
-    before, after = before - after, after - before  # the same node is the best one of its own
+    before, after = before - after, after - before  # an unchanged node is its own counterpart
     for node in sorted(after, reverse=True):
         left = after[node]
         for other in sorted(before):
@@ -68,7 +68,7 @@ def _node(group: NodeGroup) -> _Node:
     free = {}
     for resource, text in group.free.items():
         if resource.startswith(hostports.PREFIX):
-            continue  # a port in use, and no amount
+            continue  # a port in use is no amount
         try:
             amount = quantities.bounded(resource, text)
         except ValueError:

@@ -1,8 +1,8 @@
 """The work of a Workload that is divided with its replicas, such as the completions of a Job. Pure.
 
 A share gets one for each replica, and a part of the rest by its replicas. A part never changes
-while its share exists, because its object may be created at any moment. Work left by a share that
-leaves goes to a cluster without a share, once its amount is known.
+while its share exists, because its object may be created at any moment. A cluster without a share
+gets the rest of a share that leaves, once it is known.
 """
 
 from __future__ import annotations

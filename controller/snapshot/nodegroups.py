@@ -57,7 +57,6 @@ class NodeGroups:
         return self.picked(at, np.arange(len(rows)).repeat(number))
 
     def picked(self, at: Ints | Mask, cluster: Ints) -> NodeGroups:
-        """Return these groups in their order, on clusters with these row numbers."""
         return NodeGroups(
             cluster=cluster,
             count=self.count[at],

@@ -119,7 +119,6 @@ class Snapshot:
         return self.selected(term)
 
     def rows(self, names: Iterable[str]) -> Ints:
-        """Return the rows of those names that exist."""
         found = (self.row.get(name) for name in names)
         return np.array([row for row in found if row is not None], dtype=np.int64)
 

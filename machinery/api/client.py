@@ -3,15 +3,13 @@
 - Every request ends within its time limit, and every fault is one of `machinery.errors`.
 - A retry does no harm: a GET without an answer or with a 5xx, any verb after 429 (never sooner than
   requested) or a refused connection. A change without an answer is never sent again.
-- `before_write` is called right before each attempt of a change, because a lease may end in the
-  queue, between attempts, or while a token is fetched.
-- Each change carries a `timeout` no longer than that right lasts. Otherwise a request behind a cut
-  network could take effect long after the client gave up.
-- Requests queue here (`machinery.api.lanes`) outside of their time limit: our own burst is never
-  taken for a silent server. Watches do not queue.
-- Answers are bounded by request and never inflated. Per server, one answer or line at a time may be
-  large (`machinery.types.bounds`), and input gets a bounded part of the loop (`machinery.pace`).
-- No redirect is followed, and no secret reaches a message.
+- `before_write` is called right before each attempt of a change: a lease may end in the queue or
+  between attempts. The change carries a `timeout` within that right. Otherwise a request behind a
+  cut network could take effect long after the client gave up.
+- Requests queue in `machinery.api.lanes` outside of their time limit: our own burst is never taken
+  for a silent server. Watches do not queue.
+- Answers are bounded and never inflated (`machinery.types.bounds`), and their input is paced
+  (`machinery.pace`). No redirect is followed, and no secret reaches a message.
 """
 
 from __future__ import annotations
@@ -270,7 +268,7 @@ class ApiClient(Verbs):
 
     async def _persist(self, call: _Call, first: TransportError) -> bytes:
         """Repeat a call that failed, within its time and no sooner than the server asks."""
-        failed = [first]  # a call that works is spared all of this
+        failed = [first]  # only a failed call pays for this
         over = self.clock.monotonic() + call.seconds
         backoff = tenacity.wait_exponential_jitter(
             multiplier=FIRST_WAIT, max=call.seconds, jitter=FIRST_WAIT
@@ -398,7 +396,7 @@ class ApiClient(Verbs):
         known = self._headers.get(key)
         if known is None:
             if any(held != token for _, _, held in self._headers):
-                self._headers.clear()  # of a token that changes only the last is kept
+                self._headers.clear()  # keep only the last of changing tokens
             known = self._headers[key] = CIMultiDict(self._identity)
             known["Accept"] = call.accept
             if call.content_type:

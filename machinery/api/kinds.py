@@ -1,8 +1,7 @@
 """The kinds of a server, discovered once for all callers.
 
 Authors choose the kinds to look up, and the server answers freely: memory, the rate of one question
-and the length of names are bounded. A missing kind or a fault is cached for a moment, too: a
-hundred objects of a kind that hangs cost one request.
+and the length of names are bounded. A missing kind or a fault is cached for a moment, too.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class Catalogue:
 
     async def _look_up(self, api_version: str, *, needs: str) -> Sequence[Resource]:
         lock = self._asking.setdefault(api_version, asyncio.Lock())
-        async with lock:  # one caller asks, the others get the answer
+        async with lock:  # one caller sends the request, the others get its answer
             answer = self._remembered(api_version, needs)
             if answer is None:
                 answer = await self._question(api_version)
@@ -120,7 +119,7 @@ class Catalogue:
         group, version = group_version(api_version)
         try:
             path = group_path(group, version)
-        except BadRequest as e:  # no server has a group of such a name
+        except BadRequest as e:  # no server has a group of that name
             return _Answer(self._clock.monotonic(), fault=_no_such(str(e)))
         try:
             found = _resources(group, version, await self._ask(path))

@@ -1,12 +1,10 @@
 """How many requests may be in flight at one server: lanes, and a fair queue for each.
 
-The class of a request is its lane and the size of its answer. Leases, probes and discovery have
-their own lanes: while work hangs, a leader stays leader, the server stays reachable, and kinds are
-found. A namespace gets another connection of the lane of work only while it holds fewer than are
-free: of 32, the first may hold 16, the second 8, and one stays free for the next. Each Workload has
-a fixed limit, too.
-
-`working_for` declares the Workload of all requests within, instead of a parameter of every call.
+Leases, probes and discovery have their own lanes: while work hangs, a leader stays leader, the
+server stays reachable, and kinds are found. A namespace gets another connection of the lane of work
+only while it holds fewer than are free: of 32, the first may hold 16, the second 8, and one stays
+free for the next. Each Workload has a fixed limit, too. `working_for` declares the Workload of all
+requests within.
 """
 
 from __future__ import annotations
@@ -97,7 +95,7 @@ class FairQueue:
             await ticket
         except asyncio.CancelledError:
             if ticket.done() and not ticket.cancelled():
-                self._release(who)  # let in and cancelled at once: the place has to be given back
+                self._release(who)  # admitted and cancelled at once: return the place
             elif ticket in queue:  # a cancelled one may have been passed over already
                 queue.remove(ticket)
                 if not queue and self._waiting.get(who) is queue:
@@ -135,7 +133,7 @@ class FairQueue:
         queue = self._waiting.pop(who)
         ticket = queue.popleft()
         if queue:
-            self._waiting[who] = queue  # behind the others
+            self._waiting[who] = queue  # after the others
         if ticket.done():
             return True
         self._take(who)

@@ -46,7 +46,7 @@ def decode(answer: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _ob
             return decoder.decode(answer)
         except RecursionError:
             return decoder.decode(shallow(bytes(answer)))
-    except (ValueError, RecursionError) as e:  # what is no UTF-8 among them
+    except (ValueError, RecursionError) as e:  # including invalid UTF-8
         cause = clean(str(e), 256)
         raise Unreadable(f"the answer is not the JSON that was asked for: {cause}") from e
 

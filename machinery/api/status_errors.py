@@ -48,7 +48,7 @@ def refusal(code: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     try:
         bounds.check_json(body)
         status = _detailed.decode(body)
-    except (ValueError, RecursionError, bounds.TooMuch):  # also no UTF-8, or nested without end
+    except (ValueError, RecursionError, bounds.TooMuch):  # or invalid UTF-8, or endless nesting
         status = _Detailed(message=_excerpt(body))
     return ApiError.of(
         code=code,

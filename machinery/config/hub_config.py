@@ -1,10 +1,9 @@
 """The connection to the hub, from the user's kubeconfig or the pod's service account.
 
-The only user of the kubernetes library, imported late because it is slow to import. A user's
-kubeconfig is trusted: it may name files and run credential plugins. A fault is a ConfigurationError
-with the file and the cure, never the file's content. A token file is read again after a while, a
-plugin runs again when its token expires, and both when the server refuses the token. Client
-certificates are read once.
+The only user of the kubernetes library, imported late because it is slow. A user's kubeconfig is
+trusted: it may name files and run credential plugins. A fault is a ConfigurationError with the file
+and the cure, never the file's content. Client certificates are read once, tokens again
+(`_Refreshing`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ FRESH_SECONDS = 30.0
 
 _USERS_OWN = "~/.kube/config"
 _CURE = "give --kubeconfig and --context, or set KUBECONFIG"
-_MEMORY = Path("/dev/shm")  # noqa: S108 - inside of it a directory with a name of its own is made
+_MEMORY = Path("/dev/shm")  # noqa: S108 - only a temporary directory is made in it
 
 _UNCHECKED = (ValueError, TypeError, LookupError, AttributeError)
 
@@ -77,7 +76,7 @@ def _in_cluster(account: Path, clock: Clock) -> Connection:
     def token(_rejected: str | None) -> str:
         return _mounted(account / "token")
 
-    token(None)  # a pod without it shall say so before its first request
+    token(None)  # report a missing token before the first request
     return Connection(
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         ca=_mounted(account / "ca.crt").encode(),
@@ -123,7 +122,7 @@ def _of_kubeconfig(files: str, context: str | None, clock: Clock) -> Connection:
 
     def token(rejected: str | None) -> str:
         nonlocal login
-        silent = {"tokenFile", "auth-provider"} & login.user.keys()  # they tell of no expiry
+        silent = {"tokenFile", "auth-provider"} & login.user.keys()  # their expiry is not known
         if rejected or silent or not login.token:
             login = _log_in(files, context)
         elif "exec" in login.user:

@@ -1,14 +1,12 @@
 """Whether the hub enforces one of our admission policies.
 
 If it does, the controller omits its own review of Workloads. The answer is therefore conservative:
-the policy has exactly the rules of this version (another version may have fewer), and its binding
-exists. A hub without these resources enforces nothing. Until both lists were seen, nothing is
-`known`.
+the policy has exactly the rules of this version (another may have fewer), and its binding exists. A
+hub without these resources enforces nothing. Until both lists were seen, nothing is `known`.
 
 A binding may only warn or select no namespace, and an API server may evaluate no policies. So a
-canary, a Workload created as a dry run, is sent after each change and every few minutes, and must
-be treated as the policy says. If no canary can be sent (a missing right), the stored policy is
-believed.
+canary, a Workload created as a dry run, must be treated as the policy says, after each change and
+every few minutes. If none can be sent (a missing right), the stored policy is believed.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Schema:
                 if not self._hidden:
                     LOG.warning("whether the hub's kinds are too old is not known: %s", e)
                 self._hidden = True
-                return ""  # rights of an older release, or of a person's own: they worked so far
+                return ""  # roles of an older release, or an operator's own, worked so far
             if lacks := lacking(_schema(crds.definition_of(resource.kind)), _schema(found)):
                 return (
                     f"SchemaTooOld: {name} on the hub lacks {lacks}: "

@@ -1,12 +1,12 @@
 """Events about objects on the hub, for `kubectl describe`; reporting never waits and never raises.
 
-Occurrences with the same object, type, reason, action and cluster are one Event with a series. The
-first is written at once, later ones at most once a minute with the newest note. Events go through a
-token bucket, one at a time, warnings first; the recorder drops and counts those beyond the backlog.
-While the hub is away, they wait.
+Occurrences with the same object, type, reason, action and cluster are one Event with a series,
+written at once and then at most once a minute with the newest note. A token bucket spaces writes,
+warnings first. Events beyond the backlog are dropped and counted; while the hub is away, Events
+wait.
 
-Events are created as events.k8s.io/v1, where a note can never change. A series is therefore updated
-through core/v1: the role needs `create` on events.k8s.io and `patch` on core events.
+A note of events.k8s.io/v1 can never change. A series is therefore updated through core/v1: the role
+needs `create` on events.k8s.io and `patch` on core events.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class EventRecorder:
 
     async def _write(self, subject: _Subject) -> float | None:
         await self._bucket.take()
-        series = self._series[subject]  # what waits is never forgotten
+        series = self._series[subject]  # waiting series are never dropped
         count = series.count
         try:
             await self._tell(subject, series)
@@ -218,7 +218,7 @@ class EventRecorder:
             return RETRY_SECONDS
         else:
             _written.inc()
-            self._complained.intersection_update(_HOPELESS)  # the next outage is news again
+            self._complained.intersection_update(_HOPELESS)  # log the next outage again
         series.written, series.written_at = count, self._clock.monotonic()
         if series.count > series.written:
             return INTERVAL_SECONDS

@@ -2,15 +2,12 @@
 
 As in the API server's priority and fairness, each flow has a clock that runs while its keys are in
 work, and the earliest clock is next. A flow is charged its usual cost when a key is handed out,
-corrected when the work ends.
+corrected when the work ends. An idle flow earns no credit: it starts at the earliest waiting clock.
 
-- An idle flow earns no credit: it starts at the earliest waiting clock. Work beyond its share stays
-  charged while others wait.
-- Within a flow keys go by rank; without rank by priority. Among flows within `TURN_SECONDS` of the
-  earliest clock, the priority of the first key decides. Beyond that priority does not count,
-  because any user may choose one.
-- Work may hang. A flow gets another of the `seats` only while it holds fewer than are free: one
-  seat is always left for the next flow.
+Within a flow keys go by rank; without rank by priority. Among flows within `TURN_SECONDS` of the
+earliest clock, the priority of the first key decides; beyond that it does not count, because any
+user may choose one. Work may hang: a flow gets another of the `seats` only while it holds fewer
+than are free.
 
 Operations are O(log n) in keys and flows, plus the flows that wait for a seat (at most `seats`).
 """
@@ -113,7 +110,6 @@ class Flows(Generic[K]):
             self._place(flow)  # fewer seats are free than when it was placed
 
     def done(self, key: K, seconds: float) -> None:
-        """End the work on a key that was handed out, after `seconds`."""
         flow = self._flows[self._flow_of(key)]
         took = max(seconds, LEAST_SECONDS)
         flow.clock += took - self._charged.pop(key)

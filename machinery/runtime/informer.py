@@ -130,10 +130,10 @@ class Informer(Cache[T]):
         self._believed = asyncio.Event()
         self._tried = asyncio.Event()
         self._failures = 0
-        self._answered = ""  # the newest version that an answer to a write of ours has brought
+        self._answered = ""  # the newest version from an answer to our own write
         self._listed = False  # False also where `version` is too old to watch from
-        self._cut = False  # the server may be another one since, or have been restored
-        self._history = client.history.number  # that `version` is a moment of
+        self._cut = False  # the server may have been replaced or restored since
+        self._history = client.history.number  # of `version`
         self._whole = False  # the next list is requested in one piece
 
     @property
@@ -205,7 +205,6 @@ class Informer(Cache[T]):
             await self.step()
 
     async def step(self) -> None:
-        """List if needed, watch, wait: the body of the loop. Transport faults end here."""
         started = self._clock.monotonic()
         fault: TransportError | None = None
         try:
@@ -275,7 +274,7 @@ class Informer(Cache[T]):
                 self._client.history.end(history)
                 history = self._client.history.number
             if restored := history != self._history:
-                self._answered = ""  # of a history that has ended
+                self._answered = ""  # of an ended history
             take = self.restore if restored else self.observe
             for raw in page.items or ():
                 if stint.due():
@@ -352,7 +351,7 @@ class Informer(Cache[T]):
         except NoRoom:
             self._client.refuse("list")
             raise
-        except Exception as e:  # noqa: BLE001 - one object of whatever form spoils no other
+        except Exception as e:  # noqa: BLE001 - one object spoils no other
             meta = identity_of(raw).metadata
             self._client.refuse("object")
             self._complain(meta, e)

@@ -1,16 +1,9 @@
 """Leader election: one process at a time, by a Lease that only a compare-and-swap changes.
 
-- No timestamp of another machine is compared with ours. A lease is free if it has not changed for
-  its duration since *we* saw it change, on our monotonic clock.
-- We lead while the last successful renewal *began* less than `renew_deadline` ago. Others wait the
-  longer `lease_seconds`; `lead` winds up within the difference. A separate watchdog ends `lead`
-  even while a renewal hangs.
-- `check()` reads the clock: it holds even if the watchdog could not run. Call it before each write.
-  A late compare-and-swap cannot undo a later leader's write.
-
-A lease in our name while we do not lead belongs to another process. Only the record that this
-elector wrote last is taken again at once: no other process has led since, and this one keeps its
-caches. After an outage of the server the others wait the full duration from their first check.
+No timestamp of another machine is compared with ours. A lease is free if we have not seen it change
+for its duration, on our monotonic clock. We lead while the last successful renewal *began* less
+than `renew_deadline` ago. Others wait the longer `lease_seconds`, and `lead` winds up within the
+difference. A late compare-and-swap cannot undo a later leader's write.
 
 A lease that goes back in time shows a restored server, which has lost the record of later terms.
 The leader ends its term, and the next term is not `alone`.
@@ -147,8 +140,8 @@ class LeaderElector:
         self._annotations = dict(annotations or {})
         self._seen: _Record | None = None
         self._last: _Record | None = None  # `_seen`, or the last one of a lease that was deleted
-        self._history = client.history.number  # that `_last` is of
-        self._led_in = self._history  # that our last term began in
+        self._history = client.history.number  # of `_last`
+        self._led_in = self._history  # of the start of our last term
         self._seen_at = -math.inf  # when `_seen` last changed, as far as we could see
         self._looked_at = -math.inf  # when the server last showed the lease
         self._blind_seconds = renew_deadline - retry_seconds
@@ -182,7 +175,8 @@ class LeaderElector:
     def check(self) -> float:
         """Return the seconds until our right to write ends, unless renewed; call before each write.
 
-        Raises LeaseLost unless we lead now.
+        Reads the clock, and so holds even if the watchdog could not run (a stopped process, a busy
+        loop). Raises LeaseLost unless we lead now.
         """
         left = self._until - self._clock.monotonic()
         if left <= 0:
@@ -240,7 +234,12 @@ class LeaderElector:
         return self._clock.monotonic() >= self._ends(record)
 
     def _mine(self, record: _Record) -> bool:
-        """Whether this elector wrote the record. Then no other process has held the lease since."""
+        """Whether this elector wrote the record. Then no other process has led since.
+
+        Such a lease is taken again at once, because this process keeps its caches. After an outage
+        of the server the others wait the full duration from their first check. Any other lease in
+        our name belongs to another process.
+        """
         return record.holder == self.identity and record.renewed in self._sent
 
     def _ends(self, record: _Record) -> float:
@@ -324,7 +323,7 @@ class LeaderElector:
             await asyncio.wait([working, *keeping], return_when=asyncio.FIRST_COMPLETED)
             finished = working.done() and self.leading
             if not finished:
-                self._until = -math.inf  # from here on no write passes `check`
+                self._until = -math.inf  # from now on no write passes `check`
                 log.warning("%s leads no more", self.identity)
         finally:
             await end([working])  # cancelled by our caller, we renew while `lead` winds up
@@ -372,6 +371,7 @@ class LeaderElector:
             self._until = started + self._renew_deadline
 
     async def _watchdog(self) -> None:
+        """Return once the lease has not been renewed in time, even while a renewal hangs."""
         while (remaining := self._until - self._clock.monotonic()) > 0:
             await self._clock.sleep(remaining)
 
@@ -382,10 +382,10 @@ class LeaderElector:
         self._until, ours = -math.inf, self._held()
         try:
             for _ in range(_RELEASES):
-                record = await self._read()  # a renewal that was cancelled may have arrived
+                record = await self._read()  # a cancelled renewal may have been stored
                 if record is None or not record.same_term(ours):
                     return
-                with suppress(Conflict):  # such a renewal may arrive only now
+                with suppress(Conflict):  # a cancelled renewal may be stored only now
                     spec = self._spec("")
                     ended = replace(record, renewed=spec["renewTime"])
                     await self._write(record, spec, _noted(_history(ended, self.identity)))

@@ -1,7 +1,5 @@
 """The work queue of a level-triggered controller: which key is reconciled next, and which waits.
 
-A key says where to look, never what happened: added many times, it is handed out once.
-
 - A key is never handed out twice at once. Added while in work, it is queued again after `done`.
 - Within a flow keys go by rank; without rank by priority, then first come first served. Flows share
   the work fairly (`machinery.runtime.fair_queue`).
@@ -77,7 +75,7 @@ class WorkQueue(Generic[K]):
         self._ready: Flows[K] = Flows(flow=flow, seats=seats)  # `at`: when it became ready
         self._later: Heap[K] = Heap()  # `at` is its deadline
         self._in_work: dict[K, HeapEntry[K]] = {}  # `at` is the moment it was handed out
-        self._dirty: dict[K, HeapEntry[K]] = {}  # added while in work: the place it comes back with
+        self._dirty: dict[K, HeapEntry[K]] = {}  # added while in work: their place after `done`
         self._waited: dict[K, float] = {}  # of keys in work
         self._failures: dict[K, int] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -129,7 +127,6 @@ class WorkQueue(Generic[K]):
         self.add_after(key, wait, priority=priority, rank=rank)
 
     def add_patiently(self, key: K, *, priority: int = 0, rank: Rank = ()) -> None:
-        """Add the key after the back-off of its failures, if it has any."""
         wait, failures = 0.0, self._failures.get(key, 0)
         if failures:
             wait = delay(failures, base=self._base_delay, cap=self._max_delay, jitter=self._jitter)
@@ -188,7 +185,7 @@ class WorkQueue(Generic[K]):
         if dirty is not None:
             self._make_ready(replace(dirty, at=self._clock.monotonic()))
         elif self._ready:
-            self._wake_one()  # for a seat that is free now
+            self._wake_one()  # a seat is free now
 
     def shut_down(self) -> None:
         """Drop waiting keys and accept none; keys in work may still be `done`.
@@ -236,7 +233,7 @@ class WorkQueue(Generic[K]):
         now = self._clock.monotonic()
         self._in_work[entry.key], self._waited[entry.key] = replace(entry, at=now), now - entry.at
         if self._ready:
-            self._wake_one()  # one free seat more may have been enough for several flows
+            self._wake_one()  # one more free seat may be enough for several flows
         return entry.key
 
     async def _wait(self) -> None:
@@ -279,7 +276,7 @@ class WorkQueue(Generic[K]):
 
     async def _wake_at(self, deadline: float) -> None:
         await self._clock.sleep(deadline - self._clock.monotonic())
-        self._timer = None  # this very task, which `_set_timer` must not cancel
+        self._timer = None  # this task, which `_set_timer` must not cancel
         self._promote()
         self._set_timer()
 
@@ -326,9 +323,9 @@ async def work_once(
         if _being_cancelled():
             queue.add(key, priority=priority, rank=rank)
             raise
-        _say(queue, key, e, log)  # a task that it awaited was cancelled, not this one
+        _say(queue, key, e, log)  # an awaited task was cancelled, not this one
         queue.retry(key, priority=priority, rank=rank)
-    except Exception as e:  # noqa: BLE001 - whatever one key raises, the others are worked on
+    except Exception as e:  # noqa: BLE001 - a fault of one key must not stop the others
         _say(queue, key, e, log)
         queue.retry(key, priority=priority, rank=rank)
     else:

@@ -1,10 +1,9 @@
-"""Host ports and anti-affinity within a node as resources, of which each node has one.
+"""Host ports and anti-affinity within a node as resources, of which each node has one. Pure.
 
 kube-scheduler lets no two pods with the same host port on one node (plugin NodePorts). As a
 resource, `hostport/TCP/8080`, a port is counted like any other; no resource of Kubernetes has two
-slashes. hostIP is ignored: pods that share a port under different addresses count as conflicting,
-and room is never overstated. Pods that refuse a node with another of theirs request one place each
-(`apart`). Pure.
+slashes. hostIP is ignored, which never overstates room. Pods that refuse a node with another of
+theirs request one place each (`apart`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """The members that were ever sent objects of a Workload, as recorded in its status or annotation.
 
+Pure.
+
 A member is recorded in the write that gives it a share, or by the propagator before its first
 request. It is removed only when the member itself has shown that nothing is left. After a crash at
 any moment the next process knows which members to ask.
 
-Names beyond ROOM are stored as short digests: ten thousand of the longest names fit into one
-object, and readers know the names of all members. Beyond MOST, the record is `ALL`. Pure.
+Names beyond ROOM are stored as short digests, which readers resolve with the names of all members.
+Beyond MOST, the record is `ALL`.
 """
 
 from __future__ import annotations
