@@ -137,9 +137,9 @@ def renamed(
 
 
 def current_names(clusters: Iterable[MemberCluster], there: Collection[str]) -> dict[str, str]:
-    """Map each name that no cluster has any more to the cluster that had it.
+    """Map each name that no cluster has any more to the oldest cluster that had it.
 
-    Of several the oldest, because a name is given away once.
+    A name is given away once.
     """
     oldest = sorted(clusters, key=lambda c: (c.metadata.creation_timestamp, c.metadata.name))
     found: dict[str, str] = {}

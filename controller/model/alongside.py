@@ -1,6 +1,6 @@
-"""What a quota counts beyond the template: pods of manifests, and the largest request by overrides.
+"""The pods of manifests, and the largest request by overrides, as quotas count them. Pure.
 
-The pods of manifests count once on each cluster, the request for each replica on any cluster. Pure.
+The pods of manifests count once on each cluster, the request for each replica on any cluster.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def stays(meta: Any, raw: bytes) -> bool:
 
 
 def most_of(changes: Overridden) -> Amounts:
-    """Return the largest request of a replica by each of its overrides, and by all of them."""
+    """Return the largest request of a replica, over each of its overrides and all together."""
     places = range(len(changes.overrides))
     chosen = [*((at,) for at in places), tuple(places)]
     return _most([changes.on(each, _NOWHERE).request for each in chosen])

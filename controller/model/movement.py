@@ -19,7 +19,7 @@ class BrakeConfiguration:
     """How many clusters may be lost before no automatic move begins."""
 
     max_lost: int | str = "50%"
-    """Of those registered; one may always be lost."""
+    """A number or percents of the registered clusters; one may always be lost."""
     topology_key: str = "topology.kubernetes.io/region"
     max_lost_domains: int = 1
     """Domains of the topology key that may have lost more than half of their clusters."""

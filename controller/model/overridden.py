@@ -113,9 +113,9 @@ def _labels(override: ClusterOverride) -> frozenset[str]:
 
 
 class _Results:
-    """A cache of results, least recently used first out: every pass needs the same ones.
+    """A cache of results, least recently used first out, bounded by bytes.
 
-    Bounded by bytes: a count would suit either a large fleet or large templates.
+    A count would suit either a large fleet or large templates.
     """
 
     def __init__(self, most: int) -> None:

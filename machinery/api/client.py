@@ -225,8 +225,7 @@ class ApiClient(Verbs):
         """Yield the events after `resource_version`, one line of JSON each, including bookmarks.
 
         Ends with the server's stream, within `timeout_seconds`. Raises the errors of `request`,
-        also between two lines. A refusal inside the stream (410 as an event of type ERROR) is a
-        line.
+        also between two lines. An event of type ERROR, such as 410, is a line.
         """
         params = selection(
             label_selector,

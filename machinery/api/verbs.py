@@ -74,9 +74,9 @@ class ServerHistory:
     """The history of one API server's store, of which every resourceVersion is a moment.
 
     A restored store begins another history: it counts on from the backup, and its versions soon
-    equal earlier ones of other changes. A reader that returns after that cannot detect it by its
-    own version. The reader (an informer or the elector) that sees a version go back therefore ends
-    the history for all readers of that server; `number` identifies a history.
+    equal earlier ones. A reader that returns later cannot detect that. The reader that sees a
+    version go back (an informer or the elector) therefore ends the history for all readers of that
+    server; `number` identifies a history.
     """
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class Verbs(ABC):
     ) -> bytes:
         """Send one request, return the body of a 2xx answer. Raises one of `machinery.errors`.
 
-        `agent` ends the User-Agent. `before_write` is called right before each attempt of a change.
+        See `machinery.api.client.ApiClient.request`.
         """
 
     @abstractmethod

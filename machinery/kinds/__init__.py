@@ -1,1 +1,1 @@
-"""What a kind of workload is: one table, asked by the controller, the propagator and commands."""
+"""Kinds of workloads: one table for the controller, the propagator and commands."""

@@ -1,1 +1,1 @@
-"""What differs on some clusters: the author's overrides, and the images of a cluster. Pure."""
+"""Differences between clusters: an author's overrides, and the images of a cluster. Pure."""

@@ -234,7 +234,7 @@ class LeaderElector:
         return self._clock.monotonic() >= self._ends(record)
 
     def _mine(self, record: _Record) -> bool:
-        """Whether this elector wrote the record. Then no other process has led since.
+        """Whether this elector wrote the record. Then no other process has held the lease since.
 
         Such a lease is taken again at once, because this process keeps its caches. After an outage
         of the server the others wait the full duration from their first check. Any other lease in
