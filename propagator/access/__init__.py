@@ -1,1 +1,1 @@
-"""Under which identity the propagator writes on a member, and what it may write there."""
+"""The identity under which the propagator writes on a member, and what it may write there."""

@@ -1,13 +1,8 @@
-"""The objects that a Workload may bring to a member: admission's last check, with member facts.
+"""Which objects a Workload may bring to a member: admission's last check, with member facts.
 
-Whatever placed a Workload, and whatever a hub without policies has stored: only objects that were
-judged are written to a member, of kinds that have a proper name, into namespaces and of kinds that
-this member takes. Where the hub does not judge Workloads itself, the controller's review of each
-edit is awaited and honoured; where it does, there is no wait.
-
-The table of guarded kinds is admission's (`crds.admission.carried`). Beyond it the member's own
-discovery tells which kinds have no namespace; such a kind's author could not be asked for the right
-at admission, so the Workload's namespace must have it.
+It also covers Workloads that a hub without policies has stored: the controller's review of the edit
+is then required. The member's discovery extends admission's table of guarded kinds
+(`crds.admission.carried`): the Workload's namespace needs the right to use cluster-scoped kinds.
 """
 
 from __future__ import annotations
@@ -31,11 +26,11 @@ from propagator.members.session import MemberSession
 from propagator.types.workload import Workload, outline_of
 
 ANSWER_SECONDS = 10.0
-"""How long an answer of the hub's authorizer is used."""
+"""How long an answer of the hub's authorizer is cached."""
 
 
 def takes(session: MemberSession, resource: Resource) -> bool:
-    """Whether a member takes objects of that resource, by its scope and by spec.allowedKinds."""
+    """Whether a member takes objects of that resource, by its scope and spec.allowedKinds."""
     kind = kind_name(resource.api_version, resource.kind)
     return (resource.namespaced and not guarded(kind)) or kind in session.allowed_kinds
 
@@ -53,8 +48,7 @@ def not_taken(session: MemberSession, resource: Resource, field: str = "") -> Re
 class CarriedObjectsReview:
     """Called before anything of a Workload is written to a member.
 
-    `judged` says whether the hub's policy keeps wrong Workloads out; where it does not, the
-    controller's review of the very edit is awaited.
+    `judged` returns whether the hub enforces its policy.
     """
 
     def __init__(self, context: ControllerContext, *, judged: InForce) -> None:
@@ -64,7 +58,7 @@ class CarriedObjectsReview:
         self._answers: dict[tuple[str, str], tuple[bool, float]] = {}
 
     async def admit(self, session: MemberSession, workload: Workload) -> None:
-        """Raise Refused where the Workload may not be written; TransportError, HubFault."""
+        """Raises Refused if the Workload may not be written; TransportError, HubFault."""
         if not self._judged():
             self._check_review(workload)
         _check_form(workload)
@@ -130,7 +124,7 @@ def _check_namespaces(session: MemberSession, workload: Workload) -> None:
 
 
 def _carried(workload: Workload) -> list[tuple[str, tuple[str, str]]]:
-    """Return (field, kind) of every object that can be of any kind."""
+    """Return (field, kind) of every object that may have any kind."""
     spec = workload.spec
     manifests = [_named(raw) for raw in spec.manifests]
     bodies = carried({"template": _named(spec.template), "manifests": manifests})
@@ -138,13 +132,12 @@ def _carried(workload: Workload) -> list[tuple[str, tuple[str, str]]]:
 
 
 def _named(raw: Raw) -> dict[str, str]:
-    """Return the apiVersion and kind of an object; empty where there is none."""
     outline = outline_of(raw)
     return {"apiVersion": outline.api_version, "kind": outline.kind} if outline else {}
 
 
 def _unusual(workload: Workload) -> dict[tuple[str, str], str]:
-    """Return the kinds beyond the usual ones, which are never guarded, each with a field."""
+    """Usual kinds are never guarded. Each kind has the name of a field."""
     named: dict[tuple[str, str], str] = {}
     for field, pair in _carried(workload):
         if pair not in USUAL_KINDS:

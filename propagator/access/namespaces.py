@@ -1,11 +1,9 @@
-"""Prepares a namespace of a member for what is to be written into it.
+"""Prepares a namespace of a member before a write into it.
 
-Where the propagator writes as itself, a namespace that a write finds missing is created. Where it
-writes as the account of the namespace, that account must exist there. A missing namespace is
-created with it; an existing one has an owner, and must have been given: by `stowage join`, or by
-the label `stowage.dev/tenant` that its administrator sets. The account that creates namespaces may
-do nothing else (an admission policy of the member ensures that); where it does not exist,
-namespaces are given by name alone.
+A propagator that writes as itself creates a missing namespace. One that writes as the namespace's
+account also creates that account, and uses an existing namespace only if `stowage join` or the
+label `stowage.dev/tenant` gave it. The account that creates namespaces may do nothing else; without
+it, namespaces are given by name alone.
 """
 
 from __future__ import annotations
@@ -31,22 +29,20 @@ from propagator.members.tenants import Tenants, given
 from propagator.types.workload import Workload
 
 EFFECT_SECONDS = 5.0
-"""The time after which every API server knows rights that were just given."""
+"""The time until every API server applies new rights."""
 _POLL_SECONDS = 0.1
 _MANAGER = "stowage-namespaces"
 
 
 class Namespaces:
-    """The target namespaces of all members."""
-
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def admit(self, session: MemberSession, workload: Workload) -> None:
-        """Ensure our account in the target namespaces of a narrow member, before anything else.
+        """Ensure our account in the target namespaces of a narrow member.
 
-        Raises Refused where a namespace is not given, and TransportError.
+        Raises Refused if a namespace is not given, and TransportError.
         """
         link = session.link
         if link is None or link.tenants is None:
@@ -57,9 +53,9 @@ class Namespaces:
                     await self._give(session.name, link, link.tenants, name)
 
     async def make(self, session: MemberSession, name: str) -> bool:
-        """Create the namespace that a write as ourselves did not find; return whether it exists.
+        """Create a missing namespace; return whether it exists. Raises TransportError.
 
-        It is never removed, as others may use it by then. Raises TransportError.
+        It is never deleted, because others may use it.
         """
         link = session.link
         if link is None or link.tenants is not None or not name:
@@ -87,8 +83,8 @@ class Namespaces:
         tenants.informer.upsert(shaped(made, Object))
 
     async def _take_effect(self, link: Link, name: str) -> None:
-        """Wait until the API server lets us act as the account: it learns of rights by watch."""
-        # Not for ever: if it does not, the write that follows says why.
+        """Wait until the API server applies our new rights, which it learns by watch."""
+        # Not forever: a write that is refused then reports why.
         until = self._clock.monotonic() + EFFECT_SECONDS
         while self._clock.monotonic() < until and not await _may_act(link, name):
             await self._clock.sleep(_POLL_SECONDS)
