@@ -1,8 +1,7 @@
-"""Applies all objects of a Workload on a member, in waves, of which each waits for the one before.
+"""Applies all objects of a Workload on a member in waves. Each wave waits for the one before.
 
-A refused object stops no other, but the workload itself is held back until everything exists that
-its pods need in order to start. `object_writer` applies a single object, `removal.prune` removes in
-the opposite order.
+A refused object stops no other. The main object waits until everything exists that its pods need in
+order to start.
 """
 
 from __future__ import annotations
@@ -28,19 +27,16 @@ WAVES: Sequence[frozenset[str]] = (
     frozenset({"Service"}),
     frozenset(),  # the workload itself
 )
-"""The order of apply, by kind; a wave waits for the one before it. Removal reverses the order."""
+"""The order of apply, by kind. Removal reverses it."""
 
 _OTHERS, _MAIN = 3, 5
 _NEEDED = 2
-"""The last wave that pods need in order to start: a refusal up to it holds the workload back."""
+"""The last wave that pods need in order to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result of one apply: the backoffs that objects have to keep, and the refusals.
-
-    `whole` says whether the workload itself is as wanted: only then may its predecessor go.
-    """
+    """`whole`: the main object is as wanted. Only then may its predecessor be removed."""
 
     backoffs: Sequence[Backoff]
     refusals: Sequence[Refused]
@@ -48,7 +44,7 @@ class Applied:
 
 
 class Overtaken(Exception):
-    """The gate no longer lets the Workload be written: the rest is not written."""
+    """The gate no longer allows the apply; the remaining waves are not applied."""
 
 
 async def apply(
@@ -59,10 +55,10 @@ async def apply(
     *,
     may_apply: Callable[[Workload], bool],
 ) -> Applied:
-    """Apply all pieces on the member, wave by wave; one that is refused stops no other.
+    """Apply all pieces on the member, wave by wave; a refused one stops no other.
 
-    `may_apply` is asked before each wave whether the Workload may still be written. Raises
-    Overtaken, and TransportError once nothing of the wave is in flight any more.
+    `may_apply` is called before each wave. Raises Overtaken, and TransportError once no request of
+    the wave is in flight.
     """
     pieces, refusals = _once(pieces)
     backoffs: list[Backoff] = []
@@ -84,7 +80,6 @@ async def apply(
 
 
 def wave_of(kind: str) -> int:
-    """Return the index in WAVES of that kind."""
     for number, kinds in enumerate(WAVES):
         if kind in kinds:
             return number
@@ -92,11 +87,8 @@ def wave_of(kind: str) -> int:
 
 
 def _once(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], list[Refused]]:
-    """Return each object once, and a refusal for each duplicate.
-
-    The workload itself comes before a manifest, and the first manifest before the second.
-    """
-    # Two different applies of one object would overwrite each other for ever.
+    """Return each object once, the main object and earlier manifests first; refuse duplicates."""
+    # Two different applies of one object would overwrite each other forever.
     wanted: dict[tuple[str, str, str, str], Piece] = {}
     refusals = []
     for piece in sorted(pieces, key=lambda each: not each.main):
@@ -115,7 +107,7 @@ def _by_wave(pieces: Sequence[Piece]) -> dict[int, list[Piece]]:
 
 
 def _refusals(ended: Sequence[Backoff | BaseException | None]) -> list[Refused]:
-    """Return the refusals. Raises the first fault of another kind."""
+    """Raises the first fault that is no refusal."""
     for each in ended:
         if isinstance(each, BaseException) and not isinstance(each, Refused):
             raise each

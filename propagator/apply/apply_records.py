@@ -1,13 +1,10 @@
-"""The last apply of each object: whether it still stands, and the backoff if it does not.
+"""The last apply of each object: whether it is still up to date, and the back-off if not.
 
-An object is written again only when it, or what is wanted of it, has changed. A digest on the
-object says what was applied last, and the fields that our apply still owns say whether anything
-else has changed it since (`field_digest`). Both are stored on the member, so that a new process
-writes nothing either. An object that another manager changes back or deletes right after each write
-is contested: the pauses between two rounds grow, so that two controllers at odds do not load the
-member, and the Workload's status names the managers, until the object has stood for longer than it
-ever did between two rounds. A removal of ours is no round, nor is a collection by the member's
-garbage collector that follows from it. Nothing here does I/O.
+A digest on the object identifies the last apply, and its managedFields show changes since
+(`field_digest`), so a new process repeats no write. An object that another manager reverts or
+deletes after each apply is contested: the pauses grow, and the status names the managers, until it
+stays unchanged for longer than between any two rounds. Our own deletions, and garbage collection
+caused by them, are no rounds. No I/O.
 """
 
 from __future__ import annotations
@@ -27,21 +24,20 @@ from propagator.members.objects import ManagedObject
 from propagator.shares import ShareTable
 
 LONGEST_BACKOFF = 60.0
-"""The most seconds between two writes of an object that is changed back each time."""
+"""Maximum seconds between two applies of an object that is reverted each time."""
 UNCONTESTED_SECONDS = 120.0
-"""An object that stood for so long is not contested: its next change counts as the first."""
+"""After so long unchanged an object's next change counts as the first."""
 CONTESTED_ROUNDS = 2
-"""Rounds in a row after which an object is reported as contested."""
+"""Consecutive rounds after which an object is reported as contested."""
 LEAST_UNCONTESTED_SECONDS = 5.0
-"""The least time that a contested object has to stand before the contest is over."""
+"""Minimum seconds a contested object must stay unchanged before the contest ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """The place of an object; the namespace is empty for kinds that have none.
+    """The place of an object; the namespace is empty for cluster-scoped kinds.
 
-    A server shows the same object in every version of its kind, so that places compare without the
-    version. `resource` is the one by which the creator of this place addresses the object.
+    Places compare without the version: a server shows an object in every version of its kind.
     """
 
     member: str
@@ -53,7 +49,6 @@ class ObjectPlace:
 
     @classmethod
     def at(cls, member: str, resource: Resource, key: Key) -> ObjectPlace:
-        """Return the place of that key, whether there is an object or not."""
         namespace = key[0] if resource.namespaced else ""
         return cls(member, resource.group, resource.kind, namespace, key[1], resource)
 
@@ -66,37 +61,36 @@ class ObjectPlace:
 
     @property
     def key(self) -> Key:
-        """The object's key in an informer over the place's resource."""
         return self.namespace, self.name
 
 
 @dataclass(slots=True)
 class _Written:
     asked: tuple[str, str]
-    """The digest of the piece, and the note of what it leaves out."""
+    """The digest of the piece, and the note of the fields it leaves out."""
     stamp: tuple[Hashable, ...]
     at: float
     uids: frozenset[str]
-    """Its own UID, and those of its owner references: the garbage collector follows these."""
+    """Its own UID and its owner references', which garbage collection follows."""
     owners: Collection[str] = ()
-    """The UIDs of the Workloads that it was written for."""
+    """The UIDs of the Workloads that it was applied for."""
     rounds: int = 0
-    """How many times in a row it was changed back."""
+    """Consecutive reverts."""
     rivals: str = ""
-    """The managers that did, as far as the object tells."""
+    """The managers that reverted it, if the object names them."""
     deleted: bool = False
-    """Whether the last round deleted it instead of changing it."""
+    """Whether the last round deleted it."""
     stood: float = 0.0
-    """The longest time, in seconds, that it was left as written between two rounds."""
+    """The longest seconds that it stayed unchanged between two rounds."""
     joined: bool = False
-    """Whether it stood, but for one more owner, when it was last looked at."""
+    """Whether only an owner was missing when last compared."""
     turned: bool = False
-    """Whether it has been seen changed or gone since it was written."""
+    """Whether a change or deletion was seen since the last apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Seconds to leave an object alone; `sentence` says why where that is worth reporting."""
+    """`sentence` is the reason if it should be reported."""
 
     seconds: float
     sentence: str = ""
@@ -105,18 +99,18 @@ class Backoff:
 class ApplyRecords:
     def __init__(self, shares: ShareTable, *, clock: Clock) -> None:
         self._clock = clock
-        # Once another leader has written, digests decide.
+        # Not across terms: after another leader's writes only the digests decide.
         self._places = shares.column(set[ObjectPlace], of_term=True, ended=self._end)
         self._written: dict[ObjectPlace, _Written] = {}
         self._removals: dict[str, float] = {}  # when we sent one, by the object's UID
         self._locks: WeakValueDictionary[ObjectPlace, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, place: ObjectPlace) -> asyncio.Lock:
-        """Return the lock of a place, held for each write or removal there."""
+        """Hold it for each write or removal in the place."""
         return self._locks.setdefault(place, asyncio.Lock())  # dropped with its last user
 
     def stands(self, place: ObjectPlace, piece: Piece, live: ManagedObject, uid: str) -> bool:
-        """Whether the object is as it was written, and that is what is wanted for that owner."""
+        """Whether the object is up to date for that owner."""
         meta = live.metadata
         if meta.deleting:
             return False
@@ -136,12 +130,11 @@ class ApplyRecords:
         return _untouched(piece, live)
 
     def wrote(self, place: ObjectPlace, piece: Piece) -> bool:
-        """Whether this process has written that piece there."""
         written = self._written.get(place)
         return written is not None and written.asked == _asked(piece)
 
     def _joins(self, place: ObjectPlace, piece: Piece, live: ManagedObject) -> None:
-        """Record where only the owner lacks: the write that adds it is no round."""
+        """Record if only the owner is missing: the apply that adds it is no round."""
         written = self._written.get(place)
         if written is not None and written.asked == _asked(piece):
             written.joined = written.stamp == _stamp(live)
@@ -149,7 +142,7 @@ class ApplyRecords:
     def backoff(
         self, place: ObjectPlace, piece: Piece, live: ManagedObject | None
     ) -> Backoff | None:
-        """Return how long to leave alone an object that does not stand; None: write it now."""
+        """Return how long to leave an outdated object alone; None to write it now."""
         written = self._written.get(place)
         if written is None or written.asked != _asked(piece):
             return None
@@ -164,7 +157,7 @@ class ApplyRecords:
         return Backoff(left, self._sentence(place, piece, written)) if left > 0 else None
 
     def contest(self, place: ObjectPlace, piece: Piece) -> Backoff | None:
-        """Return the backoff of an object that stands, but was changed back too often of late."""
+        """Return the backoff of an up-to-date object that was recently reverted too often."""
         written = self._written.get(place)
         if written is None or written.asked != _asked(piece) or written.rounds < CONTESTED_ROUNDS:
             return None
@@ -173,7 +166,6 @@ class ApplyRecords:
         return Backoff(left, self._sentence(place, piece, written)) if left > 0 else None
 
     def remember(self, place: ObjectPlace, piece: Piece, found: ManagedObject, uid: str) -> None:
-        """Record that the piece was just written for the Workload of that UID, with that result."""
         now, before = self._clock.monotonic(), self._written.get(place)
         written = _Written(_asked(piece), _stamp(found), now, _uids(found))
         if before is not None and before.asked == _asked(piece) and not self._ours(before):
@@ -186,18 +178,17 @@ class ApplyRecords:
         self._places.at(uid, place.member).add(place)
 
     def sent_removal(self, uid: str) -> None:
-        """Record that the deletion of the object of that UID is sent: its end is then no round."""
+        """Record that we deleted the object of that UID: its end is then no round."""
         now = self._clock.monotonic()
         while self._removals and now - next(iter(self._removals.values())) > UNCONTESTED_SECONDS:
             del self._removals[next(iter(self._removals))]
         self._removals.setdefault(uid, now)
 
     def _ours(self, written: _Written) -> bool:
-        """Whether the object went by a removal of ours, or with an object that was removed."""
+        """Whether we deleted the object, or one that it was garbage-collected with."""
         return not self._removals.keys().isdisjoint(written.uids)
 
     def _turn(self, written: _Written, live: ManagedObject | None) -> None:
-        """Record that what was written does not stand; `live` is what is there instead."""
         if live is not None:
             written.rivals = ", ".join(live.rivals) or written.rivals
         written.deleted = live is None or live.metadata.uid != written.stamp[0]
@@ -221,7 +212,7 @@ class ApplyRecords:
         )
 
     def removed(self, place: ObjectPlace) -> None:
-        """Drop the record of an object that was removed, or that the Workload let go of."""
+        """Drop the record of an object that was deleted or released."""
         written = self._written.pop(place, None)
         for uid in written.owners if written is not None else ():
             places = self._places.get(uid, place.member) or set()
@@ -239,9 +230,9 @@ def _asked(piece: Piece) -> tuple[str, str]:
 
 
 def _stamp(found: ManagedObject) -> tuple[Hashable, ...]:
-    """Return a value that changes with every change of what was applied.
+    """Return a value that changes with every change of the applied fields.
 
-    Where the object has no print of our applies, it changes with the generation, or any version.
+    Without a digest of our entry it changes with the generation, or any version.
     """
     meta = found.metadata
     if found.applied is None:
@@ -260,7 +251,7 @@ def _untouched(piece: Piece, live: ManagedObject) -> bool:
 
 
 def _marked(piece: Piece, live: ManagedObject) -> bool:
-    """Whether the labels and annotations asked for are there; a generation does not count them."""
+    """Labels and annotations change no generation."""
     meta = piece.body["metadata"]
     pairs = (
         (meta["labels"], live.metadata.labels),

@@ -1,9 +1,7 @@
-"""What an apply would change of an object, by the server's own answer to a dry run. Pure.
+"""Compares an object with an apply, by the server's answer to a dry run. Pure.
 
-An object without an owner may be taken over on condition that it is already as its Workload wants
-it (`Adoption.IF_NO_DIFF`). Only its server knows that: it fills in defaults, writes quantities its
-own way, and keeps fields that others own. So the answer to a dry run of the apply is compared with
-the object as it is. Left out are the status, what each write changes, and the marks of Stowage.
+Only the server knows: it fills in defaults, normalizes quantities, and keeps fields of others.
+Status, fields that each write changes, and Stowage's marks are not compared.
 """
 
 from __future__ import annotations
@@ -18,15 +16,14 @@ from machinery.types.bounds import NAME, WORD, clean
 from propagator.drift.fields import MISSING, Steps, path_of
 
 MOST_NAMED = 3
-"""The paths that a message names."""
-# The generation of a Deployment grows with its annotations, and so with ours; no pod restarts then.
+# A Deployment's generation also grows with its annotations, without a restart of pods.
 _EACH_WRITE = ("managedFields", "resourceVersion", "generation")
 
 Json = Mapping[str, Any]
 
 
 class Difference(NamedTuple):
-    """A field as it would become (`here`: as the hub wants it), and as it is (`there`)."""
+    """A field as the hub wants it (`here`), and as it is (`there`)."""
 
     steps: Steps
     here: Any
@@ -34,9 +31,9 @@ class Difference(NamedTuple):
 
 
 def differences(live: Json, applied: Json) -> list[Difference]:
-    """Return what the apply that was answered by `applied` changes of `live`, in order.
+    """Return the changes that the apply with answer `applied` makes to `live`, in order.
 
-    An annotation that was applied as null is answered as an empty one (1.36.3): it is none.
+    An annotation applied as null is answered as an empty one (Kubernetes 1.36.3): no change.
     """
     here, there = _compared(applied), _compared(live)
     known = there["metadata"].get("annotations") or {}
@@ -47,7 +44,7 @@ def differences(live: Json, applied: Json) -> list[Difference]:
 
 
 def in_words(found: Sequence[Difference], *, secret: bool) -> str:
-    """Return the first differences as text; of a Secret the paths alone.
+    """Return the first differences as text; for a Secret only the paths.
 
     `spec.replicas (2 here, 5 there), spec.paused (nothing here, true there) and 4 more`.
     """
@@ -58,7 +55,7 @@ def in_words(found: Sequence[Difference], *, secret: bool) -> str:
 
 def _in_words(found: Difference, *, secret: bool) -> str:
     path = clean(path_of(found.steps), NAME)
-    # Also an annotation of a Secret may hold its values, as that of kubectl apply does.
+    # An annotation of a Secret may contain its values too: kubectl apply's does.
     return path if secret else f"{path} ({_value(found.here)} here, {_value(found.there)} there)"
 
 
@@ -70,7 +67,6 @@ def _value(value: Any) -> str:
 
 
 def _compared(whole: Json) -> dict[str, Any]:
-    """Return the object without what says nothing about its form."""
     meta = {key: value for key, value in whole["metadata"].items() if key not in _EACH_WRITE}
     for field in ("labels", "annotations"):
         others = {k: v for k, v in (meta.pop(field, None) or {}).items() if not reserved(k)}
@@ -94,9 +90,9 @@ def _differing(at: Steps, here: Any, there: Any) -> Iterator[Difference]:
 
 
 def _items(here: list[Any], there: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the items of both lists by their names, where all have one, else by their places."""
+    """Items are matched by name, if all have one, else by position."""
     mine, theirs = _named(here), _named(there)
-    # The same items in another order are found by their places: by their names none would differ.
+    # Reordered items are compared by position: by name none would differ.
     if mine is None or theirs is None or (mine.keys() == theirs.keys() and [*mine] != [*theirs]):
         return _numbered(here), _numbered(there)
     return mine, theirs

@@ -1,9 +1,8 @@
-"""Who takes the images that its cluster has now: one Workload of a member after the other.
+"""Rolls out changed images of a cluster one Workload at a time.
 
-An edit of MemberCluster.spec.images changes the pods of every Workload there. Each waits for its
-turn, until the one before it has rolled its pods. What makes another difference beside the images
-is written at once, with them: an edit waits for nobody. The objects themselves tell, so that a new
-process goes on from there.
+An edit of MemberCluster.spec.images changes the pods of every Workload there. A Workload with no
+other change waits until the one before it has rolled its pods. The objects record who has rolled,
+so a new process continues.
 """
 
 from __future__ import annotations
@@ -20,15 +19,14 @@ from propagator.members.objects import ManagedObject
 from propagator.shares import ShareTable
 
 LOOK_SECONDS = 1.0
-"""Seconds between two questions of a Workload that waits, at the least."""
+"""Minimum seconds between two checks of a waiting Workload."""
 LOOKS_PER_SECOND = 10
-"""Questions of all that wait on one member: each of them renders the whole Workload."""
+"""Checks of all that wait on one member: each renders the whole Workload."""
 LONGEST_SECONDS = 600.0
-"""For how long one that does not become ready holds back the others."""
+"""After so long, a Workload that is not ready no longer delays the others."""
 
 
 Look: TypeAlias = Callable[[], ManagedObject | None]
-"""Returns the main object of a Workload as its member shows it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class _Turn:
             return True
         if live.metadata.annotations.get(ANNOTATION_HASH) != self.main.digest:
             return False  # not written yet, or not shown
-        # What leaves the member is lowered, and written no more.
+        # A leaving share is scaled down and not applied again.
         units = self.units if live.replicas is None else min(self.units, live.replicas)
         found = counts_of(live.judged, units)
         ready = min(found.updated, found.ready) >= units
@@ -54,19 +52,16 @@ class _Turn:
 
 
 class ImageTurns:
-    """One turn a member."""
-
     def __init__(self, shares: ShareTable, *, clock: Clock) -> None:
         self._clock = clock
         self._turns: dict[str, _Turn] = {}
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)
         self._known = shares.column(bool, ended=self._end)
-        """Whether a share waits, or has had a turn."""
 
     def pause(self, member: str, uid: str, main: Piece, look: Look, units: int) -> float | None:
-        """Return the seconds for which a Workload stays as it is on that member; None: write it.
+        """Return seconds to leave a Workload unchanged on that member; None to apply it.
 
-        `units` is the number that its main object is asked for.
+        `units` is the wanted number of its replicas.
         """
         live, now = look(), self._clock.monotonic()
         waiting = self._waiting[member]
@@ -93,7 +88,6 @@ class ImageTurns:
 
 
 def _only_images(main: Piece, live: ManagedObject) -> bool:
-    """Whether the object would be as it is, were it not for the images of its cluster."""
     said = live.metadata.annotations
     applied = said.get(ANNOTATION_HASH)
     before = said.get(ANNOTATION_TEMPLATE_HASH, applied)

@@ -1,10 +1,9 @@
-"""Applies one object on one member by server-side apply, and never over an object of another owner.
+"""Applies one object on one member by server-side apply, never over an object of another owner.
 
-Where no object of ours is known, the first request is the apply itself, on condition that no such
-object exists yet: the server ensures that. Only when the server says that one exists is it read,
-and claimed or left alone (`ownership`). One that may be taken over only as it is goes through a dry
-run first, and is then applied on condition that it is still the one that was compared. An object
-that stands as it was written costs no request, and a contested one waits (`apply_records`).
+If no managed object is known, the first apply has the precondition that none exists. An existing
+object is read, then claimed or refused (`ownership`). `IfNoDiff` compares by a dry run, and applies
+with a precondition on that version. An up-to-date object costs no request; a contested one waits
+(`apply_records`).
 """
 
 from __future__ import annotations
@@ -72,14 +71,14 @@ from propagator.types.workload import Workload
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Seconds until a refused object is tried again: quota or admission there may have changed."""
+"""Seconds until a refused object is retried: quota or admission there may have changed."""
 MOST_LEFT = 100
-"""Fields of one object that are left as somebody changed them; any more are written back."""
+"""Drifted fields of one object that are kept; any more are written back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A piece with its place on a member; the informer shows which object of ours is there."""
+    """A piece with its place on a member, and the informer of that place."""
 
     session: MemberSession
     piece: Piece
@@ -92,21 +91,20 @@ class Site:
 
     @property
     def client(self) -> Verbs:
-        """Return the client for the place. Raises Unreachable without a usable kubeconfig."""
+        """Raises Unreachable without a usable kubeconfig."""
         return self.session.client_for(self.place.namespace)
 
     @property
     def seen(self) -> ManagedObject | None:
-        """Our object in that place, as far as the informer shows it."""
+        """Our object in that place, if the informer shows it."""
         return self.informer.get(self.place.key)
 
     def beside(self, live: ManagedObject) -> Site:
-        """Return the site with the piece as it may be laid over the object that is there."""
         return replace(self, piece=beside(self.piece, live))
 
 
 class PieceWriter:
-    """Writes pieces on members, one worker at a time in each place."""
+    """One worker at a time writes in each place."""
 
     def __init__(
         self,
@@ -134,10 +132,10 @@ class PieceWriter:
     async def write(
         self, session: MemberSession, workload: Workload, piece: Piece
     ) -> Backoff | None:
-        """Apply a piece unless it stands; return the backoff that it has to keep, if any.
+        """Apply a piece unless it is up to date; return the backoff that it must keep, if any.
 
-        Raises Refused, and TransportError when a retry may help. A refused piece is left alone for
-        a while, and the same refusal is raised meanwhile, whatever wakes the Workload.
+        Raises Refused, again without a request during a back-off; TransportError if a retry may
+        help.
         """
         what = (piece.api_version, piece.kind, piece.namespace, piece.name)
         wanted = (workload.uid, session.name, *what)
@@ -156,7 +154,7 @@ class PieceWriter:
         return backoff
 
     def rendered(self, member: str, workload: Workload, pieces: Collection[Piece]) -> None:
-        """Drop what is told of objects on the member that the Workload has no more."""
+        """Drop reported drift of objects that the Workload no longer has."""
         names = ((each.kind, where, each.name) for each in pieces for where in (each.namespace, ""))
         self._drift.rendered(workload, member, {Drifted(member, *name) for name in names})
 
@@ -196,7 +194,6 @@ class PieceWriter:
         return self._records.stands(site.place, site.piece, live, workload.uid)
 
     def _contended(self, site: Site, workload: Workload, backoff: Backoff) -> Backoff:
-        """Return the backoff, whose sentence names the fields where somebody changes them back."""
         if not backoff.sentence:
             return backoff
         paths = self._drift.contended(workload, _drifted(site))
@@ -205,7 +202,6 @@ class PieceWriter:
     async def _changed(
         self, site: Site, workload: Workload, live: ManagedObject | None
     ) -> list[FieldDrift]:
-        """Return the fields that somebody has changed since they were written, before a repair."""
         if live is None or workload.spec.drift == Drift.REPORT:
             return []
         if not _written_for(site, workload, live):
@@ -215,10 +211,10 @@ class PieceWriter:
     async def _zeroed(
         self, site: Site, workload: Workload, live: ManagedObject
     ) -> list[FieldDrift]:
-        """Return the number of replicas where somebody has made it 0, beside an edit of ours.
+        """Return the replicas field if another client set it to 0.
 
-        A 0 that is written through the scale subresource is in no entry of managedFields (1.36.3),
-        so that no conflict tells of it; but it is not in ours either.
+        A 0 written through the scale subresource is in no entry of managedFields (Kubernetes
+        1.36.3), so it causes no conflict.
         """
         at = steps(workload.profile.replicas_path)
         wanted = value_at(site.piece.body, at) if site.piece.main and live.replicas == 0 else 0
@@ -227,20 +223,20 @@ class PieceWriter:
         return [each for each in await self._look(site) if each.steps == at and each.found == 0]
 
     async def _look(self, site: Site) -> list[FieldDrift]:
-        """Read the whole object, as it is now, and compare it with what is wanted."""
         namespace, name = site.place.key
         with suppress(NotFound):
             found = await site.client.get(site.resource, name, namespace=namespace)
-            # What nobody has may be a field that this server never keeps, unless we saw it there.
+            # A field without a manager may be one that this server never keeps, unless we saw it
+            # there.
             known = self._records.wrote(site.place, site.piece)
             fields = drifted(site.piece.body, found)
             return [each for each in fields if known or each.manager or each.found is not MISSING]
         return []
 
     async def _leaving(self, site: Site, workload: Workload, live: ManagedObject) -> Site:
-        """Return the site with a piece that leaves out what somebody has changed on the member.
+        """Leave out of the piece the fields that changed on the member.
 
-        A field is applied again once the Workload's own value of it is another one.
+        A field is applied again once the Workload changes its own value.
         """
         body, of = site.piece.body, _drifted(site)
         noted = noted_in(live.metadata.annotations.get(ANNOTATION_DRIFT, ""))
@@ -278,7 +274,6 @@ class PieceWriter:
         return Site(session, piece, place, informer)
 
     async def _put(self, site: Site, workload: Workload) -> None:
-        """Create the object, or bring an existing one to what is wanted, if that is allowed."""
         live = site.seen
         if live is None:
             live = await self._make(site, workload)
@@ -305,9 +300,9 @@ class PieceWriter:
     async def _compared(
         self, site: Site, workload: Workload, hub: str
     ) -> tuple[Site, ManagedObject]:
-        """Return the object without an owner as it is now, where an apply would change nothing.
+        """Return the present ownerless object, if an apply would change nothing.
 
-        Raises Refused where it would, and Conflict where the object has an owner by now.
+        Raises Refused if it would, and Conflict if it has an owner now.
         """
         raw = await _get(site)
         live = managed(site.resource, raw)
@@ -324,9 +319,9 @@ class PieceWriter:
         return site, live
 
     async def _make(self, site: Site, workload: Workload) -> ManagedObject | None:
-        """Create the object unless one of that name exists, which is then returned untouched.
+        """Create the object, or return an existing one untouched.
 
-        Raises Conflict when that object went before it could be read.
+        Raises Conflict if that disappears before it is read.
         """
         with self._unconfirmed.sending(site.place, workload.uid):
             try:
@@ -339,7 +334,7 @@ class PieceWriter:
         return None
 
     def _take_in(self, site: Site, workload: Workload, answer: Mapping[str, Any]) -> None:
-        """Record the write, and show its result in the informer before the watch does."""
+        """Update the informer ahead of the watch."""
         found = managed(site.resource, answer)
         self._records.remember(site.place, site.piece, found, workload.uid)
         site.informer.upsert(found)
@@ -350,7 +345,7 @@ class PieceWriter:
             site.session.queue.add(workload.metadata.key)  # admission there changed it
 
     async def _gone(self, workload: Workload, live: ManagedObject | None, hub: str) -> set[str]:
-        """Return the UIDs of other owners that this hub has no Workload of any more."""
+        """Return other owners (UIDs) that this hub has no Workload of any more."""
         if live is None or not hub or hub_of(live) != hub:
             return set()
         others = other_owners(live, workload.uid)
@@ -368,7 +363,7 @@ class PieceWriter:
         force: bool,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Apply, creating a missing namespace first. Raises Refused and Conflict."""
+        """Creates a missing namespace first. Raises Refused and Conflict."""
         try:
             return await _apply(site, body, force=force, dry_run=dry_run)
         except NotFound as e:
@@ -384,11 +379,10 @@ class PieceWriter:
             raise rejected(site.session.name, site.piece, e) from e
 
     async def _mended(self, site: Site, workload: Workload) -> bool:
-        """Take from an object of ours the managers whose version is served no more, in one write.
+        """Drop managers whose version is no longer served, in one write.
 
-        Since a version of a custom kind is not served, each apply to an object that somebody wrote
-        in it fails with 500, whoever applies. A patch without managers would mend that too, and
-        empty the list: all others would lose their fields.
+        They make the server answer each apply with 500. A patch without managers would empty the
+        list, and all managers would lose their fields.
         """
         namespace, name = site.place.key
         found = await _get(site)
@@ -414,7 +408,7 @@ class PieceWriter:
 
 
 async def _serves(site: Site, api_version: str) -> bool:
-    """Whether the object can be read in that version of its group; True for another group."""
+    """Whether the object can be read in that version; True for another group."""
     group, _, version = api_version.rpartition("/")
     if group != site.resource.group or version == site.resource.version:
         return True
@@ -426,7 +420,6 @@ async def _serves(site: Site, api_version: str) -> bool:
 
 
 def leaving(piece: Piece, left: Collection[Steps]) -> Piece:
-    """Return the piece without these fields, and with a note of them."""
     if not left:
         return piece
     body = without(piece.body, left)
@@ -441,14 +434,14 @@ def _drifted(site: Site) -> Drifted:
 
 
 def _written_for(site: Site, workload: Workload, live: ManagedObject) -> bool:
-    """Whether what is wanted now was written: what differs is then somebody else's change."""
+    """Whether the present piece was applied: any difference is then drift."""
     said = live.metadata.annotations
     owned = OWNER_PREFIX + workload.uid in said
     return owned and said.get(ANNOTATION_HASH) == site.piece.digest
 
 
 def _wait_for_end(site: Site, live: ManagedObject) -> None:
-    """Raise Refused for an object that is being deleted: an apply would not keep it."""
+    """Raise Refused for a terminating object: an apply would not keep it."""
     if live.metadata.deleting:
         finalizers = ", ".join(live.metadata.finalizers[:5]) or "its member's own controllers"
         raise Refused(
@@ -461,7 +454,7 @@ def _wait_for_end(site: Site, live: ManagedObject) -> None:
 async def _apply(
     site: Site, body: Mapping[str, Any], *, force: bool, dry_run: bool
 ) -> dict[str, Any]:
-    """Apply a body in the piece's place. Raises Refused, but NotFound and Conflict as they are."""
+    """Raises Refused, NotFound and Conflict."""
     namespace, name = site.place.key
     try:
         with sending(f"{site.piece.kind} {namespace}/{name}"):
@@ -475,7 +468,7 @@ async def _apply(
 
 
 async def _read(site: Site) -> ManagedObject:
-    """Return what is in the piece's place, and show it in the informer if it is ours."""
+    """Show the object in the informer too, if it is ours."""
     found = managed(site.resource, await _get(site))
     if LABEL_MANAGED in found.metadata.labels:
         site.informer.upsert(found)
@@ -483,7 +476,7 @@ async def _read(site: Site) -> ManagedObject:
 
 
 async def _get(site: Site) -> dict[str, Any]:
-    """Return what is in the piece's place. Raises Refused, and Conflict where it went."""
+    """Raises Refused, and Conflict if the object is gone."""
     namespace, name = site.place.key
     try:
         return await site.client.get(site.resource, name, namespace=namespace)

@@ -1,9 +1,7 @@
-"""The owners of an object on a member: whether a Workload may write it, and how a write keeps all.
+"""The owners of an object on a member: whether a Workload may write it, and how writes keep them.
 
-Every object of ours names its owning Workloads by annotations, one for each. An object without any
-belongs to another manager, and is left as it is unless the Workload asks for adoption; an object of
-another Workload is shared only where the piece allows that. Pure: from objects as they were seen to
-a refusal, or to the bodies of writes.
+An annotation for each owning Workload is on every object of ours. An object without any belongs to
+another manager, and is adopted only if the Workload asks for it. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ from propagator.types.workload import Workload
 
 
 def other_owners(found: ManagedObject, uid: str) -> dict[str, Key]:
-    """Return the Workloads that own the object beside the one of that UID, by their UIDs."""
     return {each: key for each, key in owners(found.metadata).items() if each != uid}
 
 
@@ -51,11 +48,10 @@ def claim(
     hub: str,
     gone: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the annotations of the other owners, where the piece may be written. Raises Refused.
+    """Return the annotations of the other owners, if the piece may be written. Raises Refused.
 
-    `hub` is the mark of this hub. Owners that are `gone` (their UIDs) own nothing any more: what
-    they left is taken over. With `Adoption.IF_NO_DIFF` the caller compares an object without an
-    owner before it writes it.
+    `hub` is the mark of this hub; objects of owners in `gone` (UIDs) are taken over. With
+    `Adoption.IF_NO_DIFF` the caller compares an object without an owner first.
     """
     where = f"{piece.kind} {live.metadata.namespace}/{piece.name}"
     if LABEL_TENANT in live.metadata.labels:
@@ -79,7 +75,7 @@ def claim(
         raise Refused(PropagatedReason.ALREADY_EXISTS, belongs)
     if not piece.shared:
         return {}
-    # Those of owners that stay, and of former ones whose pods may still need the object.
+    # Marks of remaining owners, and of former ones whose pods may still need the object.
     marks = orphan_marks(live.metadata) - {workload.uid, *gone}
     orphans = {ORPHAN_PREFIX + uid: "true" for uid in marks}
     return {OWNER_PREFIX + uid: "/".join(key) for uid, key in others.items()} | orphans
@@ -92,7 +88,6 @@ _UNMARKED = (
 
 
 def _of_this_hub(live: ManagedObject, where: str, hub: str) -> None:
-    """Raise Refused for an object that another hub has marked as its own."""
     if hub_of(live) not in ("", hub):
         raise Refused(
             PropagatedReason.ALREADY_EXISTS,
@@ -102,10 +97,7 @@ def _of_this_hub(live: ManagedObject, where: str, hub: str) -> None:
 
 
 def _adopt(workload: Workload, live: ManagedObject, where: str) -> None:
-    """Raise Refused unless an object without an owner of ours may be taken over.
-
-    An adopted object is the Workload's own from then on: it moves and goes with the Workload.
-    """
+    """Raise Refused unless an object without an owner of ours may be adopted."""
     if not live.metadata.namespace:  # a whole cluster may stand on it
         raise Refused(
             PropagatedReason.ALREADY_EXISTS,
@@ -122,9 +114,9 @@ def _adopt(workload: Workload, live: ManagedObject, where: str) -> None:
 
 
 def new(piece: Piece, resource: Resource, *, version: str) -> Mapping[str, Any]:
-    """Return the body of an apply that creates the object, and fails where one exists already.
+    """Return the body of an apply that fails if the object exists.
 
-    `version` is the Workload's resourceVersion; no check whether an object stands compares it.
+    `version` is the Workload's resourceVersion; comparisons of applied objects ignore it.
     """
     annotations = {**piece.body["metadata"]["annotations"], ANNOTATION_HUB_VERSION: version}
     return _body(piece, resource, annotations=annotations, resourceVersion=OF_NO_OBJECT)
@@ -139,10 +131,9 @@ def owned_by_all(
     version: str,
     unchanged: bool = False,
 ) -> Mapping[str, Any]:
-    """Return the body of an apply with the annotations of all owners.
+    """Return the body of an apply with all owners and their newest version.
 
-    Where several owners had the object written, the newest of their versions stays. `unchanged`:
-    the apply fails where the object is not as `live` any more.
+    `unchanged`: the apply fails if `live` is outdated.
     """
     if others and hub_version_of(live) > (version_number(version) or 0):
         version = live.metadata.annotations[ANNOTATION_HUB_VERSION]
@@ -151,7 +142,7 @@ def owned_by_all(
         **others,  # an apply removes what it leaves out
         ANNOTATION_HUB_VERSION: version,
     }
-    # The UID keeps the apply off an object that replaced the one that was seen.
+    # The UID prevents an apply to an object that replaced `live`.
     only = {"uid": live.metadata.uid}
     if unchanged:
         only["resourceVersion"] = live.metadata.resource_version
@@ -176,17 +167,17 @@ _MARKS = (
 
 
 def parting(found: ManagedObject, uid: str, *, last: bool, orphan: bool) -> Mapping[str, Any]:
-    """Return the patch by which a Workload lets go of the object `found`.
+    """Return the patch that releases the object `found` from a Workload.
 
-    The last owner takes all marks of ours off; the label on its pods stays, as they would restart.
-    `orphan`: what the Workload leaves behind needs the object, which the other owners have to know.
+    The last owner removes all marks of ours, except the pod label, which would restart the pods.
+    `orphan`: what the Workload leaves behind needs the object, which the other owners must know.
     """
     marked = "true" if orphan else None
     metadata: dict[str, Any] = {
         "annotations": {OWNER_PREFIX + uid: None, ORPHAN_PREFIX + uid: marked}
     }
     if last or orphan:
-        # A request that arrives late must not change the marks of a next owner.
+        # A late request must not change the marks of a later owner.
         metadata["uid"] = found.metadata.uid
         metadata["resourceVersion"] = found.metadata.resource_version
     if last:

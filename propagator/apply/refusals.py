@@ -14,14 +14,15 @@ from propagator.apply.render import ForeignClass, PatchMisfit, Piece
 from propagator.errors import Refused
 
 _ENDING = "NamespaceTerminating"
-"""The cause in a 403 of a namespace that is being deleted (1.36.3)."""
+"""The cause in a 403 of a namespace that is being deleted (Kubernetes 1.36.3)."""
 _FIXED_SIGNS = ("field is immutable", "may not change once set")
-"""A server's words of immutable ConfigMaps and Secrets and the type of these, and of the address of
-a Service."""
+"""The server's messages for immutable ConfigMaps and Secrets, types of Secrets, and addresses of
+Services.
+"""
 
 
 class Unchangeable(Refused):
-    """A copy of a hub's object that takes no change: it has to be removed, and made again."""
+    """A copy of a hub's object that must be deleted and created to change."""
 
     def __init__(self, member: str, piece: Piece) -> None:
         message = f"{member}: {_where(piece)} cannot be changed: it is removed, and made again"
@@ -46,20 +47,18 @@ def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
 
 
 def _ends(fault: ApiError) -> bool:
-    """Whether the namespace takes nothing new, as it is being deleted."""
     causes = fault.details.get("causes")
     listed = causes if isinstance(causes, list) else []
     return any(isinstance(each, dict) and each.get("reason") == _ENDING for each in listed)
 
 
 def differs(piece: Piece, found: Sequence[Difference]) -> Refused:
-    """An object without an owner is not as the Workload wants it, and is taken over only so."""
+    """An object without an owner differs from the piece, and `IfNoDiff` does not adopt it."""
     said = in_words(found, secret=(piece.api_version, piece.kind) == ("v1", "Secret"))
     return Refused(PropagatedReason.ALREADY_EXISTS, f"{_where(piece)} exists and differs in {said}")
 
 
 def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:
-    """The patch of a share does not fit the template: nothing of the share is written there."""
     if isinstance(fault, ForeignClass):
         return Refused(PropagatedReason.INVALID_WORKLOAD, f"{member}: nothing is changed: {fault}")
     return Refused(
@@ -70,7 +69,7 @@ def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:
 
 
 def invalid_override(member: str, fault: OverrideMisfit | UnreadableOverrides) -> Refused:
-    """An override does not fit: the share stays as it is, with its old overrides."""
+    """The share keeps its old overrides."""
     if isinstance(fault, UnreadableOverrides):
         return Refused(PropagatedReason.INVALID_OVERRIDE, f"{member}: nothing is changed: {fault}")
     return Refused(
@@ -79,7 +78,7 @@ def invalid_override(member: str, fault: OverrideMisfit | UnreadableOverrides) -
 
 
 def unreadable(fault: str) -> Refused:
-    """The overrides cannot be read, so that no patch of a share is known."""
+    """No patch of a share is known then."""
     return Refused(
         PropagatedReason.REJECTED, f"{fault}: whoever places the Workload has to correct it"
     )
@@ -90,7 +89,7 @@ def undeletable(member: str, place: ObjectPlace, fault: ApiError) -> Refused:
 
 
 def unlisted(member: str, resource: Resource, fault: TransportError) -> Refused:
-    """The member does not let us list a kind, so that objects of it may remain unseen."""
+    """Without a list of the kind, objects of it may remain unseen."""
     group = f".{resource.group}" if resource.group else ""
     return Refused(
         PropagatedReason.REJECTED,
@@ -100,7 +99,6 @@ def unlisted(member: str, resource: Resource, fault: TransportError) -> Refused:
 
 
 def twice(piece: Piece, first: Piece) -> Refused:
-    """The Workload asks for two different things of one object."""
     versions = " and ".join(sorted({first.api_version, piece.api_version}))
     return Refused(
         PropagatedReason.REJECTED,

@@ -1,15 +1,9 @@
 """Renders the objects of one Workload on one cluster, in the order of their waves. Pure.
 
-A template passes through whole. Changed are only: the namespace (manifests may name their own,
-which admission and the member's rule have judged), the name where none is given, the number of
-replicas, a StatefulSet's first ordinal, the label and the owner annotation by which objects of ours
-are found again, the label `stowage.dev/workload-uid` on pods, which an object that exists already
-keeps as it has it (`beside`), and a schedulerName that is the hub's own. Fields that only a server
-writes (status, uid, resourceVersion …) are left out, and so are all labels and annotations that are
-ours: a template must not pass for another Workload's object. Before all this come what differs on
-the cluster: the author's overrides, then the patch of the share's subset over the pod template,
-then the cluster's own images. An object that names the PriorityClass of placeholders, and is no
-placeholder, is refused.
+A template passes through whole, except for: namespace, name, replicas, first ordinal, Stowage's
+labels and annotations, the hub's own schedulerName, and fields that a server writes. Copied labels
+and annotations of Stowage are dropped: a template must not pass for another Workload's object.
+Overrides apply first, then the subset's patch, then the cluster's images.
 """
 
 from __future__ import annotations
@@ -57,19 +51,18 @@ from propagator.types.overrides import NOTHING, Override
 from propagator.types.workload import Workload
 
 ANNOTATION_HASH = "stowage.dev/applied-hash"
-"""The annotation on every object of ours with the digest of what was last applied."""
+"""The digest of the last apply."""
 ANNOTATION_TEMPLATE_HASH = "stowage.dev/template-hash"
-"""The annotation with the digest that it would have without the images of its cluster, where these
-change it."""
+"""The digest without the cluster's images, if these change it."""
 ANNOTATION_MADE = "stowage.dev/made-of"
-"""The annotation with the digest of what the Workload said of the parts that stay as made."""
+"""The digest of the immutable parts in the Workload."""
 ANNOTATION_SUSPEND = "stowage.dev/suspend"
-"""The annotation with what the Workload said last of the suspension."""
+"""The suspension that the Workload last asked for."""
 
 ORDINALS = "spec.ordinals.start"
-"""Where earlier releases set the first ordinal, whatever the group of a StatefulSet."""
+"""The path of the first ordinal in earlier releases, whatever the group of a StatefulSet."""
 _FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What code raises that meets something else than it was written for."""
+"""Raised by code that meets input of an unexpected form."""
 _SERVERS_OWN = (
     "uid",
     "resourceVersion",
@@ -85,7 +78,7 @@ _SERVERS_OWN = (
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One object to be applied. `shared`: several Workloads of a namespace may own it together."""
+    """One object to apply. Several Workloads of a namespace may own a `shared` one."""
 
     api_version: str
     kind: str
@@ -96,45 +89,40 @@ class Piece:
     shared: bool = False
     main: bool = False
     template_digest: str = ""
-    """The digest without the images of the cluster."""
+    """The digest without the cluster's images."""
     subset: str = ""
-    """The subset whose patch lies over its pod template."""
+    """The subset whose patch is merged into its pod template."""
     fixed: tuple[str, ...] = ()
-    """The paths of what an object that stands keeps as it was made."""
+    """Paths that an existing object keeps as created."""
     ended: bool = False
-    """Whether the share has ended: the object keeps its form, whatever is wanted by now."""
+    """Whether the share has ended. The object then keeps its `fixed` paths."""
 
 
 class PatchMisfit(ValueError):
-    """A patch does not go with the Workload's template; the message names the field."""
+    """The message names the field."""
 
 
 class ForeignClass(PatchMisfit):
-    """An object that is no placeholder names their PriorityClass; the message says which one."""
+    """An object other than a placeholder names the placeholders' PriorityClass."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """What is known of the member that is written to."""
-
     facts: ClusterFacts
     images: Sequence[ImageRule] = ()
     hub: str = ""
     mark: str = ""
-    """The marks that each object carries, of the hub and of the member."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Differences:
-    """The author's overrides on one cluster, and the cluster's images."""
-
     overrides: Sequence[ClusterOverride]
     member: MemberFacts
 
     def laid(
         self, body: dict[str, Any], *, main: bool = False, name: str = "", replicas_path: str = ""
     ) -> dict[str, Any]:
-        """Return an object with its overrides laid over it. Raises OverrideMisfit."""
+        """Raises OverrideMisfit."""
         kind = str(body.get("kind"))
         about = (kind, name or (body.get("metadata") or {}).get("name"))
         mine = [
@@ -159,10 +147,9 @@ def render(
 ) -> list[Piece]:
     """Return every object of a Workload on one cluster, Secrets first and the template last.
 
-    `first_ordinal` is that of this cluster, None for the template's own; `override` is the
-    difference of its share; `ended` says that its end is stored, so that its object may be
-    forgotten. Raises PatchMisfit, OverrideMisfit and
-    UnreadableOverrides, and InvalidTemplate for any other fault.
+    `first_ordinal` None keeps the template's own; `ended`: its end is stored, so a TTL may delete
+    the object. Raises PatchMisfit, OverrideMisfit, UnreadableOverrides, and InvalidTemplate
+    otherwise.
     """
     try:
         return _rendered(workload, replicas, first_ordinal, secrets, member, override, ended)
@@ -192,7 +179,7 @@ def _rendered(
     end = workload.profile.ended
     if end is not None and end.ttl and not ended:
         body = dict(without(body, steps(end.ttl)))
-    # Most templates are not read for it.
+    # Decode the template only for kinds that need it.
     made = made_of(workload.profile, workload.template) if workload.profile.immutable else ""
     main = _piece(workload, body, images=member.images, main=True, made=made)
     where = workload.profile.replicas
@@ -210,12 +197,12 @@ def _rendered(
 def copied(
     workload: Workload, bodies: Iterable[dict[str, Any]], member: MemberFacts
 ) -> list[Piece]:
-    """Return objects of the hub that go along as they are; several Workloads may own each."""
+    """Return objects of the hub, unchanged; several Workloads may own each."""
     return [_marked(_piece(workload, body, shared=True), member) for body in bodies]
 
 
 def secret_body(secret: HubSecret) -> dict[str, Any]:
-    """Return the Secret for a member: the same for each Workload that brings it along."""
+    """The same for each Workload that names it."""
     body = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -227,13 +214,13 @@ def secret_body(secret: HubSecret) -> dict[str, Any]:
 
 
 def _refuse_class(piece: Piece) -> None:
-    # At any depth: the fields that hold the pods of a custom kind are not known.
+    # At any depth: where a custom kind has its pods is unknown.
     if named(piece.body):
         raise ForeignClass(f"{piece.kind} {piece.name}: {CLASS_TEXT}")
 
 
 def _marked(piece: Piece, member: MemberFacts) -> Piece:
-    """Return the piece with the marks of hub and member, which its digest leaves out."""
+    """Add the marks of hub and member, which the digest leaves out."""
     said = ((ANNOTATION_HUB, member.hub), (ANNOTATION_MEMBER, member.mark))
     marks = {key: mark for key, mark in said if mark}
     if not marks:
@@ -262,7 +249,7 @@ def _main(
     if part is not None and profile.replicas is not None:
         set_at(body, profile.replicas.total, part)
     if path:
-        # A kind that has them no more keeps those that it was given.
+        # Never clear them: a kind without ordinals keeps those that it was given.
         ordinals = (profile.replicas and profile.replicas.ordinals) or ORDINALS
         if first_ordinal or (first_ordinal == 0 and profile.ordered and value_at(body, ordinals)):
             set_at(body, ordinals, first_ordinal)
@@ -271,7 +258,6 @@ def _main(
 
 
 def _patch_pods(body: dict[str, Any], profile: Profile, override: Override) -> None:
-    """Lay the patch over the pod template, and check that the object still selects its pods."""
     kind, path = profile.kind, steps(profile.pod_path)
     if not path:
         raise PatchMisfit(f"a {kind} has no pod template that is known")
@@ -306,10 +292,9 @@ def _mark_pods(body: dict[str, Any], profile: Profile, uid: str) -> None:
 
 
 def beside(piece: Piece, live: ManagedObject) -> Piece:
-    """Return the piece as it may be laid over the object in its place, whoever made that.
+    """Keep the ordinals and pod label of the existing object.
 
-    Its pods keep their numbers, and have the label that they have, or have not: another number or
-    label would restart those of an object that was taken over.
+    Changing them would restart the pods of an adopted object.
     """
     return _with_start(_with_label(piece, live), live) if piece.main else piece
 
@@ -344,7 +329,7 @@ def _with_label(piece: Piece, live: ManagedObject) -> Piece:
 
 
 def _changed(piece: Piece, body: dict[str, Any], **what: Any) -> Piece:
-    """Return the piece with another body; its digests say what is other in it."""
+    """The digests cover `what`."""
     digest, template_digest = (
         _digest({"digest": each, **what}) for each in (piece.digest, piece.template_digest)
     )
@@ -356,13 +341,12 @@ def _changed(piece: Piece, body: dict[str, Any], **what: Any) -> Piece:
 
 
 def applied_of(live: ManagedObject) -> str:
-    """Return the digest of what was last applied there, without the images of its cluster."""
+    """The digest leaves out the cluster's images."""
     annotations = live.metadata.annotations
     return annotations.get(ANNOTATION_TEMPLATE_HASH) or annotations.get(ANNOTATION_HASH, "")
 
 
 def _with(body: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy of the body with another value at the path."""
     inner = _with(body.get(path[0]) or {}, path[1:], value) if path[1:] else value
     return {**body, path[0]: inner}
 
@@ -385,7 +369,7 @@ def _piece(
     main: bool = False,
     made: str = "",
 ) -> Piece:
-    """Return an object; `made` is the digest of what the Workload says of its fixed parts."""
+    """`made` is the digest of the immutable parts in the Workload."""
     profile = profile_in(body)
     meta = body["metadata"]
     meta["name"] = meta.get("name") or workload.metadata.name
@@ -423,19 +407,18 @@ def _piece(
 
 
 def _changeable(body: Mapping[str, Any], profile: Profile, made: str) -> Mapping[str, Any]:
-    """Return what an object that stands may be changed to: what its digest is made of."""
+    """Return the part that an update may change. The digest covers it."""
     for path in profile.immutable if made else ():
         body = without(body, steps(path))
     return {"made": made, **body} if made else body
 
 
 def as_made(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piece:
-    """Return the piece with the form in which the object in its place was made.
+    """Return the piece with the immutable parts of the existing object.
 
-    What a cluster or an override makes of it later changes nothing that runs. Parts of which the
-    Workload itself says another thing now are left as they are asked for, so that the member's
-    refusal names them. A suspension that somebody lifted, or set, stays until the Workload says
-    another.
+    Later changes by a cluster or an override do not affect a running object. A change in the
+    Workload itself is applied: the member then refuses it and names the field. A suspension that
+    another client changed stays until the Workload changes its own.
     """
     said, notes = live.metadata.annotations, piece.body["metadata"]["annotations"]
     if ANNOTATION_HASH not in said:
@@ -459,7 +442,6 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def _bare(body: dict[str, Any]) -> dict[str, Any]:
-    """Strip the fields that only a server writes, and the labels and annotations that are ours."""
     body.pop("status", None)
     strip(body)
     meta = body["metadata"] = body.get("metadata") or {}

@@ -1,12 +1,9 @@
-"""Writes to members whose outcome is not known.
+"""Writes to members with an unknown outcome.
 
-A write counts from the moment before it is sent. An answer settles it; without one (the connection
-broke, the time was up, the task was cancelled) the object may exist, or appear a moment later.
-While a write is unsettled, a member must not be said to hold nothing of its Workload; a read of the
-place itself, not a watch, settles it once the request has had the time to arrive.
-
-That time is no proof: a request of a dead process may arrive later still, and its object is then an
-object without an owner, which is removed when the member's watch shows it (`removal.orphans`).
+A write is recorded before it is sent, and an answer settles it. Without an answer the object may
+exist, or appear later: the member must not count as clean until a read of the place settles the
+write, once the request has had time to arrive. This is no guarantee: a late request of a dead
+process leaves an object without owner, which `removal.orphans` deletes.
 """
 
 from __future__ import annotations
@@ -24,22 +21,21 @@ from propagator.members.session import MemberSession
 from propagator.shares import ShareTable
 
 RIPE_SECONDS = 5.0
-"""How long a request without an answer may still be carried out. A server stops when the client
-hangs up, but for a write that it had already handed to its store."""
+"""How long an unanswered request may still be executed. A server stops when the client disconnects,
+except for a write that it has already passed to its store.
+"""
 _UNDER_WAY = float("inf")
 
 
 class UnconfirmedWrites:
-    """The unconfirmed writes, by member and by the UID of the Workload."""
-
     def __init__(self, shares: ShareTable, *, clock: Clock) -> None:
         self._clock = clock
-        # Should a removed member return, all of it is listed again.
+        # If a removed member returns, all of it is listed again.
         self._ripe = shares.column(dict[ObjectPlace, float])
 
     @contextmanager
     def sending(self, place: ObjectPlace, uid: str) -> Iterator[None]:
-        """Hold this from before a write for that Workload is sent until its answer."""
+        """Hold this from before a write is sent until its answer."""
         self._ripe.at(uid, place.member)[place] = _UNDER_WAY
         try:
             yield
@@ -53,9 +49,9 @@ class UnconfirmedWrites:
         self.settle(place, uid)
 
     async def resolve(self, session: MemberSession, uid: str) -> list[str]:
-        """Read the places of ripe writes; return a sentence for each write that stays unconfirmed.
+        """Read the places of ripe writes; return a sentence for each that stays unconfirmed.
 
-        The member's informer shows what was found. Raises TransportError.
+        The member's informer shows the found objects. Raises TransportError.
         """
         unsure = []
         for place, ripe in list((self._ripe.get(uid, session.name) or {}).items()):
@@ -68,7 +64,6 @@ class UnconfirmedWrites:
         return unsure
 
     def settle(self, place: ObjectPlace, uid: str) -> None:
-        """Record that it is known what is in the place."""
         writes = self._ripe.get(uid, place.member) or {}
         writes.pop(place, None)
         if not writes:
@@ -76,7 +71,6 @@ class UnconfirmedWrites:
 
 
 async def _read(session: MemberSession, place: ObjectPlace) -> None:
-    """Read the place on the member, and show the object in the informer if it is ours."""
     try:
         found = await session.client_for(place.namespace).get(
             place.resource, place.name, namespace=place.namespace
@@ -89,18 +83,17 @@ async def _read(session: MemberSession, place: ObjectPlace) -> None:
 
 
 def _cause(fault: BaseException) -> BaseException:
-    """Return the member's answer, where a refusal was made of it."""
     return fault.__cause__ if isinstance(fault.__cause__, ApiError) else fault
 
 
 def _ended(fault: BaseException) -> bool:
-    """Whether the server does no more of it; a write whose time was over there (504) may go on."""
+    """Whether the server is done with it. A write that timed out there (504) may continue."""
     cause = _cause(fault)
     return isinstance(cause, ServerError) and cause.code != HTTPStatus.GATEWAY_TIMEOUT
 
 
 def _refused(fault: BaseException) -> bool:
-    """Whether the server did nothing: it said so, or was not asked; its own faults (5xx) may."""
+    """Whether the server did nothing. After its own faults (5xx) that is unknown."""
     cause = _cause(fault)
     if isinstance(cause, NOTHING_SENT):
         return True
