@@ -1,9 +1,8 @@
-"""The accounts of Stowage on a narrow member: their names, and the objects of a target namespace.
+"""The accounts of Stowage on a narrow member, and the objects of a target namespace.
 
-`stowage join` creates the objects that exist once on a member (`stowage.setup.member_rights`);
-those of each target namespace are created by `join` where namespaces are named, otherwise by the
-propagator when the first Workload arrives there (`access.namespaces`). Both build them here, and
-the admission policy of the member allows exactly these.
+`stowage join` creates the objects that exist once (`stowage.setup.member_rights`). The objects of a
+target namespace are created by `join`, or by the propagator with the first Workload
+(`access.namespaces`). The member's admission policy allows exactly these.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from typing import Any
 from crds.names import LABEL_TENANT
 
 MEMBER_ACCOUNT = "stowage-member"
-"""The propagator's own account on a member, which reads. Its name differs from the account on the
-hub, because a hub may be a member of itself."""
+"""The propagator's own account on a member, which reads. Its name differs from the one on the hub,
+because a hub may be a member of itself.
+"""
 NAMESPACES_ACCOUNT = "stowage-namespaces"
 """The account that creates target namespaces, and the account in them."""
 TENANT_ACCOUNT = "stowage"
 """The account of a target namespace, which writes there."""
 
 TENANT_ROLE = "stowage-tenant"
-"""The ClusterRole that TENANT_ACCOUNT has in its namespace."""
 TENANT_BINDING = "stowage"
 ACTING_ROLE = "stowage-acting"
-"""The ClusterRole that MEMBER_ACCOUNT has in a target namespace: to act as TENANT_ACCOUNT."""
+"""The ClusterRole of MEMBER_ACCOUNT in a target namespace: to act as TENANT_ACCOUNT."""
 ACTING_BINDING = "stowage-acting"
 
 POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"
@@ -32,15 +31,14 @@ RBAC_GROUP = "rbac.authorization.k8s.io"
 
 
 def namespace(name: str, pod_security: str) -> dict[str, Any]:
-    """Return a target namespace as the propagator creates it."""
     labels = {LABEL_TENANT: "true", POD_SECURITY_LABEL: pod_security}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def tenancy(name: str, *, home: str) -> list[dict[str, Any]]:
-    """Return our objects of a target namespace; `home` is the namespace of MEMBER_ACCOUNT.
+    """`home` is the namespace of MEMBER_ACCOUNT.
 
-    The account comes last: an observer that sees it knows that the rest exists.
+    The account comes last: it shows that the rest exists.
     """
     return [
         binding(TENANT_BINDING, name, role=TENANT_ROLE, account=(name, TENANT_ACCOUNT)),
@@ -50,7 +48,7 @@ def tenancy(name: str, *, home: str) -> list[dict[str, Any]]:
 
 
 def service_account(name: str, where: str) -> dict[str, Any]:
-    """Return an account whose token no pod gets unless it asks for it."""
+    """Pods get its token only on request."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -62,7 +60,7 @@ def service_account(name: str, where: str) -> dict[str, Any]:
 def binding(
     name: str, where: str | None, *, role: str, account: tuple[str, str], kind: str = "ClusterRole"
 ) -> dict[str, Any]:
-    """Return the binding of a role to a service account (namespace, name); `where` None: in all."""
+    """`account` is (namespace, name); `where` None: cluster-wide."""
     meta: dict[str, Any] = {"name": name, "labels": {LABEL_TENANT: "true"}}
     if where is not None:
         meta["namespace"] = where

@@ -1,12 +1,12 @@
 """The content of a registration Secret: how to reach a member, and the rights of its credential.
 
-Beside the kubeconfig the Secret may have these keys in its data:
+In addition to the kubeconfig, the Secret may have these keys in its data:
 
     rights        narrow: write as the account of the target namespace (see `accounts`).
-                  cluster, or left out: write as oneself, everywhere.
-    account       NAMESPACE/NAME of the service account that the token belongs to. It may ask for
-                  its own tokens, and the propagator renews them. Left out: no renewal.
-    podSecurity   the pod security standard of namespaces that the propagator makes (narrow only)
+                  cluster, or none: write as oneself, everywhere.
+    account       NAMESPACE/NAME of the token's service account. It may request its own
+                  tokens, and the propagator renews them. None: no renewal.
+    podSecurity   the pod security standard of created namespaces (narrow only)
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from propagator.credentials.tokens import Life, life_of
 E = TypeVar("E", bound=StrEnum)
 
 RIGHTS, ACCOUNT, POD_SECURITY = "rights", "account", "podSecurity"
-"""The keys of a registration Secret's data."""
 
 
 class Rights(StrEnum):
@@ -37,12 +36,9 @@ class Rights(StrEnum):
     NARROW = "narrow"
     """As the account of each target namespace."""
     CLUSTER = "cluster"
-    """As itself, wherever its credential may."""
 
 
 class PodSecurity(StrEnum):
-    """The pod security standards of Kubernetes."""
-
     PRIVILEGED = "privileged"
     BASELINE = "baseline"
     RESTRICTED = "restricted"
@@ -50,22 +46,20 @@ class PodSecurity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The credentials of one member. `account` is the owner of a token that is to be renewed."""
+    """`account` owns a token that the propagator renews."""
 
     connection: Connection
     rights: Rights = Rights.CLUSTER
     account: Key | None = None
     pod_security: PodSecurity = field(default=PodSecurity.BASELINE)
     life: Life | None = field(default=None, compare=False)
-    """That of the token or the client certificate; None where it has no end that is known."""
+    """That of the token or client certificate; None without a known end."""
 
     @property
     def home(self) -> str:
-        """The namespace on the member of Stowage's own accounts."""
         return self.account[0] if self.account else SYSTEM_NAMESPACE
 
     def differs_only_in_token(self, other: Credentials) -> bool:
-        """Whether both reach the same server in the same way, with different tokens."""
         if not self.connection.token or not other.connection.token:
             return False
         same = replace(self.connection, token=other.connection.token)
@@ -73,7 +67,7 @@ class Credentials:
 
 
 def credentials_of(data: Mapping[str, bytes]) -> Credentials:
-    """Return the credentials in a registration Secret's decoded data. Raises KubeconfigError."""
+    """Raises KubeconfigError."""
     connection = connection_from_secret(data)
     return Credentials(
         connection=connection,
@@ -123,15 +117,14 @@ def _text(data: Mapping[str, bytes], key: str) -> str:
 
 
 class HeldToken:
-    """The token of a member's connection, which may be changed while it is in use."""
+    """May change while the connection is in use."""
 
     def __init__(self, token: str) -> None:
         self._token = token
 
     async def __call__(self, *, rejected: str | None = None) -> str:
-        """Return the present token, also where it was rejected: only the Secret brings another."""
+        """Return the same token if it was rejected: only the Secret brings another."""
         return self._token
 
     def change(self, token: str) -> None:
-        """Use this token from the next request on."""
         self._token = token

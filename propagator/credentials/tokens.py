@@ -1,8 +1,6 @@
-"""Tokens of an account on a member: their request, their life, and their place in a Secret.
+"""Tokens of a member's account: their request, their life, and their place in a Secret.
 
-Kubernetes gives service accounts tokens that expire (TokenRequest). Thirty days are requested; the
-member may grant another life, which the token itself states. Used by `stowage join` for the first
-token, and by `hub.token_renewal` for every further one.
+Thirty days are requested (TokenRequest); the member may grant another life, which the token states.
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ from machinery.types.metadata import Key
 TOKEN_SECONDS = 30 * 24 * 3600
 """The requested life; managed clusters often grant no more than a day."""
 TOKEN_LIMIT = 16 * 1024
-"""The most characters of a token: a header of a request must hold it."""
+"""The maximum characters of a token: a request header must hold it."""
 SHORTEST_SECONDS = 600
-"""The shortest life that Kubernetes gives a token."""
+"""The shortest life that Kubernetes grants."""
 
 
 class _TokenClaims(msgspec.Struct):
@@ -49,19 +47,19 @@ _answer = msgspec.json.Decoder(_TokenRequest)
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The time in which a token is valid, by the clock of the server that made it."""
+    """When a token is valid, by the clock of the server that issued it."""
 
     issued: datetime
     expires: datetime
 
     def spent(self, now: datetime) -> float:
-        """Return the part of the life that is over: 0 at the beginning, 1 at the end."""
+        """0 at the beginning, 1 at the end."""
         whole = (self.expires - self.issued).total_seconds()
         return (now - self.issued).total_seconds() / whole if whole > 0 else 1.0
 
 
 async def request_token(client: Verbs, account: Key, *, seconds: int = TOKEN_SECONDS) -> str:
-    """Request a token of that account; former ones stay valid. Raises TransportError."""
+    """Former tokens stay valid. Raises TransportError."""
     namespace, name = account
     body = {
         "apiVersion": "authentication.k8s.io/v1",
@@ -74,7 +72,7 @@ async def request_token(client: Verbs, account: Key, *, seconds: int = TOKEN_SEC
 
 
 def life_of(token: str) -> Life | None:
-    """Return the life of a token; None for one that does not state it, or never ends."""
+    """None for a token that does not state its life, or never expires."""
     try:
         _, payload, _ = token.split(".")
         claims = _claims.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -86,14 +84,12 @@ def life_of(token: str) -> Life | None:
 def with_token(
     data: Mapping[str, bytes], connection: Connection, token: str, *, user: str
 ) -> dict[str, bytes]:
-    """Return the changes to a registration Secret's data that replace its token with this one."""
     if data.get("kubeconfig"):
         return {"kubeconfig": kubeconfig(replace(connection, token=token), user=user).encode()}
     return {"token": token.encode()}
 
 
 def kubeconfig(connection: Connection, *, user: str) -> str:
-    """Return a kubeconfig that reaches a server with a token."""
     cluster: dict[str, Any] = {"server": connection.server}
     if connection.ca:
         cluster["certificate-authority-data"] = base64.b64encode(connection.ca).decode()
