@@ -1,1 +1,1 @@
-"""Writes to the pods themselves that run a Workload's replicas: their deletion costs."""
+"""Writes deletion costs to the pods that run a Workload's replicas."""

@@ -1,10 +1,8 @@
 """Assigns deletion costs to the pods of a share. Pure.
 
-The controller says how many replicas of a cluster have which cost; which pods these are is decided
-here: the highest costs go to pods that are ready, the lowest to pods that still wait for a node.
-Among pods alike those with the higher cost already come first, then the older ones. So nothing is
-written while nothing happens, and a pod that was unready for a while does not take its cost back
-from the one that got it.
+The highest costs go to ready pods, the lowest to pods that wait for a node. Among equals, pods with
+a higher present cost come first, then older ones. So nothing changes without an event, and a pod
+that was briefly unready does not take its cost back.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from propagator.types.overrides import MOST_COST, Costs
 
 
 class CostChange(NamedTuple):
-    """A pod and its new deletion cost; None: without one of ours."""
+    """A pod and its new deletion cost; None removes ours."""
 
     pod: Pod
     cost: int | None
@@ -26,8 +24,7 @@ class CostChange(NamedTuple):
 def changes(pods: Collection[Pod], costs: Costs) -> list[CostChange]:
     """Return the changes to write, the lowest cost first: those pods are the next to go.
 
-    `pods` are those of the share, `costs` are (cost, replicas), the highest first. Without any,
-    costs that we wrote before are removed.
+    `costs` are (cost, replicas), the highest first. Without any, our costs are removed.
     """
     there = [pod for pod in pods if not pod.metadata.deleting]
     if not costs:
@@ -47,7 +44,7 @@ def _order(pod: Pod) -> tuple[int, int, str, str]:
 
 
 def _each(costs: Costs, pods: int) -> Iterator[int | None]:
-    """Yield one cost for each pod; None for pods beyond the replicas, which are about to go."""
+    """None for pods beyond the replicas."""
     for cost, replicas in costs:
         taken = min(replicas, pods)
         pods -= taken

@@ -1,14 +1,9 @@
-"""Writes deletion costs to the pods of members: at a low rate, each member by itself, only changes.
+"""Writes changed deletion costs to the pods of members, at a low rate, each member by itself.
 
-The controller says in status.overrides how many replicas of a cluster have which cost; here they
-are given to pods (`deletion_costs`), by a patch of each pod itself, as a change of its template
-would restart it. A pod without its cost is no fault of the share: what fails here is reported in
-the log and by a metric, and tried again later. A member that forbids to patch pods is reported
-once, and tried again after a while, with a single pod.
-
-Each member has a worker of its own, made with the first costs that are wanted there, so that a slow
-one delays no other. An override that goes takes its costs along, also those of an earlier process:
-the mark on each pod says that we set one.
+status.overrides gives the number of replicas with each cost. Each pod is patched, because a change
+of its template would restart it. Failures are logged, counted and retried; the share does not fail.
+A member that forbids to patch pods is logged once, and retried with a single pod. A mark on each
+pod makes the costs of an earlier process removable.
 """
 
 from __future__ import annotations
@@ -46,15 +41,14 @@ from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
 GATHER_SECONDS = 1.0
-"""How long further changes of pods are collected: pods come and become ready in crowds."""
+"""How long further changes of pods are collected."""
 PER_SECOND = 25
-"""The rate of patches on one member, in pods."""
 STALE_SECONDS = 1.0
-"""Seconds between two checks of a view of the hub that is too old to act on."""
+"""Seconds between two checks whether the view of the hub is up to date."""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 900.0
-"""Pauses between two patches in a namespace of a member that forbids to patch pods."""
+"""Pauses between two patches in a namespace where patching pods is forbidden."""
 FIRST_POD_PAUSE, LONGEST_POD_PAUSE = 5.0, 300.0
-"""Pauses between two patches of a pod that refused one, or whose cost was changed since."""
+"""Pauses between two patches of a pod that refused one, or whose cost another client changed."""
 _BASE_DELAY = 1.0
 _ENDED = ("Succeeded", "Failed")
 
@@ -112,7 +106,6 @@ class CostWriter:
                 await self._begun.wait()
 
     def gate_changed(self, workload: Workload) -> None:
-        """Queue a Workload whose gate has another answer now."""
         marked = self._marks.get(workload.uid, set())
         for member in {*workload.overrides.with_costs(), *marked}:
             self._enqueue(member, workload)
@@ -138,7 +131,7 @@ class CostWriter:
         self._pods.reset_where(lambda of: of.workload == workload.uid)
 
     def _enqueue(self, member: str, workload: Workload, after: float = 0.0) -> None:
-        """Queue a share where the member's pods are known; else `_follow` does once they are."""
+        """Without known pods, `_follow` queues it later."""
         pods = self._pods_on(member)
         if pods is None:
             return
@@ -152,7 +145,6 @@ class CostWriter:
         queue.add_after(workload.metadata.key, after)
 
     def _member_changed(self, member: str, key: Key | None) -> None:
-        """Attend to a member that became ready; changes of pods come through `_pods_changed`."""
         if key is not None:
             return
         session = self._registry.get(member)
@@ -174,7 +166,6 @@ class CostWriter:
         self._pods.reset_where(lambda of: of.member == member)
 
     def _follow(self, member: str, link: Link) -> None:
-        """Follow the pods of a member, which are known from now on."""
         if link not in self._followed:
             self._forget(member)  # other credentials may be allowed more
             changed = functools.partial(self._pods_changed, member)
@@ -186,7 +177,6 @@ class CostWriter:
             self._pods_changed(member, uid)
 
     def _pods_changed(self, member: str, uid: str) -> None:
-        """Queue the Workload of pods that have, or had, deletion costs there."""
         pods = self._pods_on(member)
         if pods is None or pods.marked(uid):
             self._marks.setdefault(uid, set()).add(member)
@@ -201,7 +191,6 @@ class CostWriter:
     # --- one share --------------------------------------------------------------------------------
 
     async def _reconcile(self, member: str, key: Key) -> float | None:
-        """Bring the pods of one share to their costs, a few at a time."""
         workload, session = self._hub.informer.get(key), self._registry.get(member)
         pods = self._pods_on(member)
         if workload is None or session is None or pods is None or not session.ready:
@@ -242,7 +231,7 @@ class CostWriter:
     async def _put_all(
         self, session: MemberSession, workload: Workload, few: Sequence[CostChange]
     ) -> None:
-        """Patch these pods. Raises the first fault that is about the member, not about a pod."""
+        """Raises the first fault that concerns the member."""
         put = (self._put(session, workload.namespace, change) for change in few)
         ended = await asyncio.gather(*put, return_exceptions=True)
         for change, result in zip(few, ended, strict=True):
@@ -254,7 +243,7 @@ class CostWriter:
     def _learn(
         self, session: MemberSession, workload: Workload, change: CostChange, result: object
     ) -> None:
-        """Take in a result; a pod that refused, or was changed by others, is left alone a while."""
+        """A pod that refused, or that another client changed, backs off."""
         pod = _Which(session.name, workload.uid, change.pod.metadata.uid)
         spoilt = change.pod.marked and change.pod.cost is None
         if result is True and not spoilt:
@@ -286,9 +275,9 @@ class CostWriter:
         )
 
     async def _put(self, session: MemberSession, namespace: str, change: CostChange) -> bool:
-        """Patch one pod; return whether the informer shows the cost now. Raises TransportError.
+        """Return whether the informer shows the cost. Raises TransportError.
 
-        The patch names the UID, so that a later pod of that name is left alone.
+        The patch names the UID: a later pod of that name must not get it.
         """
         pod, link = change.pod, session.link
         answer = await session.client_for(namespace).merge_patch(
@@ -313,7 +302,7 @@ def _patch(change: CostChange) -> dict[str, Any]:
 
 
 def _wanted(workload: Workload, member: str) -> Costs | None:
-    """Return the costs of a share; None for one that goes, or is gone: its pods go with it."""
+    """None if the share is removed, and its pods with it."""
     if workload.metadata.deleting or member not in workload.placements:
         return None
     return workload.overrides.of(member).costs

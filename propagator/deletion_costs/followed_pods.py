@@ -1,8 +1,7 @@
-"""The pods of some Workloads on one member, kept beside the informer of all pods.
+"""The pods of some Workloads on one member.
 
-A member has many more pods than anything else, and few are needed by their Workload. So they are
-not indexed: the pods of a followed Workload are found by one walk over all, and kept up to date
-from then on.
+Few of a member's many pods are needed, so they are not indexed: one pass over all finds the pods of
+a followed Workload, and events update them.
 """
 
 from __future__ import annotations
@@ -17,10 +16,7 @@ from propagator.members.capacity.kept import Pod
 
 
 class FollowedPods:
-    """Followed pods of one link.
-
-    `changed(uid)` is called when a pod of a followed Workload, or a marked pod, changed.
-    """
+    """`changed(uid)` is called when a pod of a followed Workload, or a marked pod, changed."""
 
     def __init__(self, pods: Cache[Object], changed: Callable[[str], None]) -> None:
         self._all = pods
@@ -31,28 +27,25 @@ class FollowedPods:
         pods.add_handler(self._pod_changed)
 
     def follow(self, uids: Iterable[str]) -> None:
-        """Keep the pods of these Workloads; for many at once a single walk finds them."""
+        """A single pass finds the pods of many."""
         new = set(uids) - self._followed.keys()
         self._unread |= new
         self._followed |= {uid: {} for uid in new}
 
     def of(self, uid: str) -> Collection[Pod]:
-        """Return the pods that claim to be of a Workload, which is followed from now on."""
+        """Return the pods that claim to be of the Workload, which is then followed."""
         self.follow([uid])
         if self._unread:
             self._read()
         return list(self._followed[uid].values())
 
     def marked(self, uid: str) -> bool:
-        """Whether a pod of the Workload has a deletion cost of ours."""
         return self._marked[uid] > 0
 
     def all_marked(self) -> list[str]:
-        """Return the UIDs of all Workloads with such a pod."""
         return list(self._marked)
 
     def unfollow(self, uid: str) -> None:
-        """Follow that Workload no more."""
         self._followed.pop(uid, None)
         self._unread.discard(uid)
 
@@ -72,7 +65,7 @@ class FollowedPods:
                 self._changed(uid)
 
     def _forget(self, pod: Pod | None) -> str:
-        """Drop the pod; return the UID of its Workload, empty where it has none."""
+        """Return the UID of the pod's Workload, or ""."""
         if pod is None or pod.claim is None:
             return ""
         uid = pod.claim.uid
