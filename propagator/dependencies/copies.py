@@ -1,9 +1,8 @@
-"""What of a hub's object goes to a member, and which objects never go. Pure.
+"""The content of a hub's object for a member, and the objects that never travel. Pure.
 
-The content is the hub object's alone, whichever Workload brings it along: so several may share one,
-and no two of them differ. What a cluster gives an object of its own stays behind: tokens of an
-account, addresses and ports of a Service, and annotations that bind an account to rights in a
-cloud, unless the member takes those.
+The content depends on the hub's object only, so several Workloads can share a copy. Content of one
+cluster stays behind: tokens, addresses and ports of a Service, and annotations for cloud rights
+unless the member takes those.
 """
 
 from __future__ import annotations
@@ -35,13 +34,11 @@ FOLLOWED: Mapping[str, tuple[Resource, type[HubObject]]] = {
         (SERVICES, HubService),
     )
 }
-"""The kinds that go along, with their resources and what is read of them."""
 CLOUD_IDENTITIES = (
     "eks.amazonaws.com/role-arn",
     "iam.gke.io/gcp-service-account",
     "azure.workload.identity/client-id",
 )
-"""Annotations that give an account rights in a cloud."""
 IDENTITIES_ALLOWED = f"{CORE}/{SERVICE_ACCOUNT}"
 """In `allowedKinds`: the member takes them."""
 NEVER = frozenset(
@@ -51,15 +48,14 @@ NEVER = frozenset(
         "helm.sh/release.v1",
     }
 )
-"""Types of Secrets that are of use to their own cluster alone, or to whoever steals them."""
+"""Types of Secrets that are of use to their own cluster alone, or to a thief."""
 _EACH_ITS_OWN = frozenset({(CONFIG_MAP, "kube-root-ca.crt")})
-"""Objects that each cluster makes for itself."""
 _OF_A_CLUSTER = ("clusterIPs", "ipFamilies", "healthCheckNodePort")
 """Fields of a Service that its cluster fills in."""
 
 
 def refusal_of_name(reference: Reference, namespace: str) -> str:
-    """Return why an object of that name never goes along; empty where it may."""
+    """Return why an object of that name never travels; empty if it may."""
     if reference.kind == CLAIM:
         return "not followed, put it into spec.manifests"
     if forbidden_namespace(namespace):
@@ -70,7 +66,7 @@ def refusal_of_name(reference: Reference, namespace: str) -> str:
 
 
 def refusal_by_labels(found: Object) -> str:
-    """Return why an object never goes along, by its labels; empty where it may."""
+    """Empty if the object may travel."""
     if found.metadata.labels.get(LABEL_FOLLOW) == "false":
         return f"its label {LABEL_FOLLOW} says that it never travels"
     if LABEL_REGISTER in found.metadata.labels:
@@ -79,14 +75,14 @@ def refusal_by_labels(found: Object) -> str:
 
 
 def refusal(found: HubObject) -> str:
-    """Return why an object never goes along; empty where it may."""
+    """Empty if the object may travel."""
     if isinstance(found, HubSecret) and found.type in NEVER:
         return f"a Secret of type {found.type} never travels"
     return refusal_by_labels(found)
 
 
 def body_of(found: HubObject, *, identities: bool) -> dict[str, Any]:
-    """Return the object for a member; `identities`: it takes accounts with rights in a cloud."""
+    """`identities`: the member takes accounts with cloud rights."""
     match found:
         case HubSecret():
             return secret_body(found)

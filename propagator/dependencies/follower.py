@@ -1,14 +1,8 @@
-"""Brings along what the pods of a Workload name, where its `spec.dependencies` is Follow.
+"""Copies what the pods of a Workload name, if its `spec.dependencies` is Follow.
 
-Called by the share writer for one Workload on one member at a time: before the objects of a share
-are applied, for those that go with it (`follow`); after that, to look what is there (`applied`);
-and before anything is removed, for what pods still need (`held`). Nothing of the hub is watched for
-a Workload that does not follow. What the hub changes wakes the Workloads that name it, on the
-members where their templates do.
-
-An object that the hub does not have blocks nothing: the member may have one of its own, and a copy
-from before stays. An object that never goes along is taken from the members, as if it were not
-named.
+The share writer calls `follow` before an apply, `applied` after it, and `held` before a removal,
+for one Workload on one member at a time. An object that the hub lacks blocks nothing: the member
+may have its own, and an earlier copy stays. An object that never travels is removed from members.
 """
 
 from __future__ import annotations
@@ -65,7 +59,6 @@ class _Entry:
 
     @property
     def needed_in_vain(self) -> bool:
-        """Whether the hub lacks the object, and no pod starts without it."""
         return self.state is _MISSING and not self.optional
 
 
@@ -74,18 +67,15 @@ _SYNCED = _Entry(DependencyState.SYNCED)
 
 @dataclass(slots=True)
 class _Share:
-    """What the pods of a Workload name on one member."""
-
     key: Key = ("", "")
-    """Of the Workload."""
+    """The Workload's."""
     names: frozenset[Name] = frozenset()
-    """The objects of the hub that the share is woken for."""
+    """The objects of the hub that wake the share."""
     wanted: Mapping[Name, _Entry | str] = field(default_factory=dict)
-    """In the order of the template: the digest of an object that goes along, or why it does not."""
+    """By name, in template order: the digest of a copy, or why there is none."""
     entries: Mapping[Name, _Entry] = field(default_factory=dict)
-    """What became of them when they were applied last."""
+    """Their state after the last apply."""
     named: int = 0
-    """How many objects the template names."""
 
     def of(self, state: DependencyState) -> set[Name]:
         return {name for name, entry in self.entries.items() if entry.state is state}
@@ -93,12 +83,12 @@ class _Share:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Objects of a share that stay, though they are not rendered."""
+    """Objects of a share that stay although they are not rendered."""
 
     names: frozenset[Name] = frozenset()
     namespace: str = ""
     waiting: Mapping[ObjectPlace, str] = field(default_factory=dict)
-    """Those of them that go later, and why not yet."""
+    """Those that are removed later, and why not yet."""
 
     def lets_go(self, found: ManagedObject) -> bool:
         held = found.metadata.namespace == self.namespace and found.api_version == "v1"
@@ -106,7 +96,7 @@ class Held:
 
 
 class Follower:
-    """`report` is called with the key of a Workload of which `reported` has changed."""
+    """`report` is called with the key of a Workload whose `reported` changed."""
 
     def __init__(
         self,
@@ -123,10 +113,10 @@ class Follower:
         self._report = report
         self._shares = shares.column(_Share, ended=self._end)
         self._users: dict[tuple[str, Key], set[tuple[str, str]]] = {}  # (UID, member) by object
-        self._told = shares.column(set[Name])  # of the Workload: what was said to be missing
+        self._told = shares.column(set[Name])  # of the Workload: reported as missing
 
     def users(self, kind: str, key: Key) -> list[tuple[Key, str]]:
-        """Return the shares that name an object of the hub: (Workload's key, member)."""
+        """Return (Workload's key, member) of shares that name an object of the hub."""
         users = self._users.get((kind, key), ())
         return [(self._shares.at(uid, member).key, member) for uid, member in users]
 
@@ -137,9 +127,9 @@ class Follower:
         rendered: Sequence[Piece],
         member: MemberFacts,
     ) -> list[Piece]:
-        """Return the objects that go along to a member, beside those that are `rendered`.
+        """Return the copies for a member, without objects that the Workload contains itself.
 
-        What the Workload brings along by itself is not followed. Raises Refused, HubFault.
+        Raises Refused, HubFault.
         """
         if not workload.follows:
             self._shares.pop(workload.uid, session.name)
@@ -150,7 +140,7 @@ class Follower:
         every = [each for each in once(named) if each[:2] not in own]
         some = every[:MOST_DEPENDENCIES]
         if not self._use(session, workload, {each[:2] for each in some}):
-            return []  # the Workload went meanwhile
+            return []  # the Workload was deleted
         wanted: dict[Name, _Entry | str] = {}
         pieces = []
         identities = IDENTITIES_ALLOWED in session.allowed_kinds
@@ -166,12 +156,12 @@ class Follower:
             wanted[each[:2]] = pieces[-1].digest
         share = self._shares.get(workload.uid, session.name)
         if share is None:
-            return []  # the Workload, or the member, went meanwhile
+            return []  # the Workload, or the member, was deleted
         share.wanted, share.named = wanted, len(every)
         return pieces
 
     def applied(self, session: MemberSession, workload: Workload) -> None:
-        """Look what became of the objects that went along, and tell of what is missing."""
+        """Compare the copies with the member, and report what is missing."""
         share = self._shares.get(workload.uid, session.name)
         if share is None:
             return
@@ -197,7 +187,7 @@ class Follower:
         self._report(workload.metadata.key)
 
     def withdrawn(self, session: MemberSession, workload: Workload) -> set[tuple[str, str, str]]:
-        """Return the copies on a member that never should travel: (kind, namespace, name)."""
+        """Return (kind, namespace, name) of copies on the member that should never travel."""
         share = self._shares.get(workload.uid, session.name)
         wanted = share.wanted if share is not None else {}
         refused = {
@@ -217,11 +207,10 @@ class Follower:
     async def held(
         self, session: MemberSession, workload: Workload, rendered: Sequence[Piece] = ()
     ) -> Held:
-        """Return what stays on a member though it is not `rendered`; nothing at a Workload's end.
+        """Return what stays without being `rendered`; nothing when the Workload ends.
 
-        An object that the hub does not have any more stays while it is named. An object that is not
-        named any more stays until no pod names it, whether it was copied or is brought along: pods
-        of the former template may serve for long. Raises TransportError.
+        An object that the hub lacks stays while it is named. One that is no longer named stays
+        until no pod names it: pods of the former template may run for long. Raises TransportError.
         """
         if workload.metadata.deleting or not (workload.follows or rendered):
             return Held()
@@ -248,9 +237,9 @@ class Follower:
         return Held(frozenset({*stays, *unnamed}), workload.namespace, waits)
 
     def reported(self, workload: Workload) -> list[dict[str, Any]]:
-        """Return `status.dependencies`: each object in the worst state of all shares.
+        """Return `status.dependencies`: each object in its worst state on any share.
 
-        Of shares that this process has not written yet the last report stands.
+        Shares that this process has not written yet keep their last report.
         """
         if not workload.follows or not workload.placements:
             return []
@@ -269,7 +258,7 @@ class Follower:
         return [*merged.values()][:MOST_DEPENDENCIES]
 
     def remark(self, workload: Workload) -> str:
-        """Return what the condition Propagated says beside its own words; mostly nothing."""
+        """Return an addition to the message of Propagated, or ""."""
         shares = self._shares.of(workload.uid).values()
         most = max((share.named for share in shares), default=0)
         if not workload.follows or most <= MOST_DEPENDENCIES:
@@ -282,7 +271,6 @@ class Follower:
     async def _with_pull_secrets(
         self, session: MemberSession, workload: Workload, named: list[Reference]
     ) -> list[Reference]:
-        """Return them with the pull Secrets of an account that goes along behind it."""
         account = next((each for each in named if each.kind == SERVICE_ACCOUNT), None)
         if account is None:
             return named
@@ -298,7 +286,7 @@ class Follower:
         return [*named[:behind], *its, *named[behind:]]
 
     async def _read(self, workload: Workload, reference: Reference) -> tuple[HubObject | None, str]:
-        """Return an object of the hub, if there is one, and why it never goes along, if so.
+        """Return an object of the hub or None, and why it never travels, or "".
 
         Raises Refused, HubFault.
         """
@@ -318,10 +306,7 @@ class Follower:
         return found, refusal(found) if found is not None else ""
 
     def _carrier(self, session: MemberSession, workload: Workload, reference: Reference) -> str:
-        """Return which other Workload has the object there in its manifests; empty for none.
-
-        Such an object is one Workload's alone, so that one of several owners is never it.
-        """
+        """Return the one Workload that has the object in its manifests; empty for none."""
         resource, _ = FOLLOWED[reference.kind]
         place = (workload.namespace, reference.name)
         live = session.track(resource, workload.namespace).get(place)
@@ -336,21 +321,21 @@ class Follower:
     async def _needed(
         self, session: MemberSession, workload: Workload, names: set[Name], *, stays: bool
     ) -> set[Name]:
-        """Return those of these objects that pods there may still need.
+        """Return which of these objects pods there may still need.
 
-        `stays`: the share does. Of one that leaves the marked pods alone count, or it never ends.
+        `stays`: the share does. For one that leaves only marked pods count, or it would never end.
         """
         main = main_object(main_of(workload), owned(session, workload.uid))
         if main is not None and not main.judged.observed:
             return names  # pods of the old template may still be made
         try:
             return await named_by_pods(session, workload, unmarked=stays)
-        except Forbidden:  # as on a member that shows no pods at all
+        except Forbidden:  # the member may forbid to list pods
             outdated = main is not None and counts_of(main.judged, main.replicas or 1).outdated
             return names if stays and outdated else set()
 
     def _use(self, session: MemberSession, workload: Workload, names: set[Name]) -> bool:
-        """Be woken for these objects of the hub; return whether the Workload is still there."""
+        """Subscribe to these objects; return whether the Workload still exists."""
         if not self._workloads.known(workload.uid):
             return False
         share = self._shares.at(workload.uid, session.name)
@@ -377,7 +362,7 @@ class Follower:
                 self._watches[kind].drop((namespace, name), _USER)
 
     def _tell(self, workload: Workload, share: _Share) -> None:
-        """Record an event for objects that are newly missing, unless pods start without them."""
+        """Record an event for objects that are newly missing and not optional."""
         if (told := self._told.get(workload.uid)) is None:
             told = self._told.at(workload.uid)
             told |= {
@@ -403,7 +388,6 @@ class Follower:
 
 
 def _carried(workload: Workload, kind: str) -> list[str]:
-    """Return the names of the objects of that kind that the Workload brings along by itself."""
     names = workload.names_of("v1", kind)
     return [name for namespace, name in names if namespace == workload.namespace]
 

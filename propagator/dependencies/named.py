@@ -1,4 +1,4 @@
-"""Which objects are named: by a template as it is rendered, and by the pods that are left."""
+"""The objects that a rendered template names, and those that remaining pods name."""
 
 from __future__ import annotations
 
@@ -51,10 +51,9 @@ _pods = msgspec.json.Decoder(_Pods)
 
 
 def named_by(main: Mapping[str, Any]) -> list[Reference]:
-    """Return what the pods of an object need, in the order of its template.
+    """Return what the pods of an object need, in template order; nothing for an unknown kind.
 
-    An object of a kind whose pod template is not known names nothing. The account `default` is each
-    namespace's own, as if none were named.
+    The account `default` is ignored: each namespace has its own.
     """
     profile = profile_in(main)
     found = [each for _, pods in pods_in(profile, main) for each in references(pods.get("spec"))]
@@ -65,11 +64,10 @@ def named_by(main: Mapping[str, Any]) -> list[Reference]:
 async def named_by_pods(
     session: MemberSession, workload: Workload, *, unmarked: bool
 ) -> set[tuple[str, str]]:
-    """Ask a member what the pods of a Workload that have not ended name: (kind, name).
+    """Return (kind, name) of what the running pods of a Workload name on a member.
 
-    With `unmarked` pods count that no Workload's label is on, as they may be of its manifests, or
-    of an object that it took over. Whoever may create pods there can make one that says it is the
-    Workload's, and so keep objects there for as long. Raises TransportError.
+    `unmarked` includes pods without a Workload's label: they may belong to its manifests, or to an
+    adopted object. Any user who may create pods can so keep objects there. Raises TransportError.
     """
     found: set[tuple[str, str]] = set()
     ours = f"{LABEL_WORKLOAD_UID}={workload.uid}"
