@@ -1,1 +1,1 @@
-"""What others changed on a member of what was applied: told, and repaired or left as it is."""
+"""Changes of applied objects on a member: reported, and repaired or kept."""

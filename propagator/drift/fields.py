@@ -1,9 +1,8 @@
-"""The fields of ours that other managers changed on an object, from the object alone. Pure.
+"""The fields of ours that other managers changed on an object, from its managedFields. Pure.
 
-A server notes for each field who applied it (metadata.managedFields). A manager that changes or
-removes a field of ours takes it out of our entry: so what is wanted and not in our entry was
-changed by somebody. Defaults, fields that others add and the spelling of quantities leave our entry
-alone, and are no drift by construction. An object whose entries were reset tells nothing.
+A manager that changes or removes a field of ours takes it out of our entry. Defaults, added fields
+and normalized quantities do not change our entry, so they are no drift. An object whose entries
+were reset shows none.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from machinery.types.bounds import NAME, clean
 from propagator.members.field_digest import ManagedFieldsEntry, is_ours
 
 Step: TypeAlias = str | Mapping[str, Any]
-"""A key of a mapping, or the merge keys of an item of a list, as `{"name": "main"}`."""
+"""A key of a mapping, or the merge keys of a list item, such as `{"name": "main"}`."""
 Steps: TypeAlias = tuple[Step, ...]
 
 _COMPARED_METADATA = ("labels", "annotations")
@@ -43,7 +42,7 @@ MISSING = _Missing()
 
 @dataclass(frozen=True, slots=True)
 class FieldDrift:
-    """One field that somebody else changed or removed; `manager` is empty where nobody has it."""
+    """A field that another client changed or removed; `manager` is empty if no entry has it."""
 
     steps: Steps
     wanted: Any
@@ -53,11 +52,10 @@ class FieldDrift:
 
     @property
     def scaled(self) -> bool:
-        """Whether an autoscaler on the member holds the field."""
         return (self.manager, self.subresource) == _AUTOSCALER
 
     def told(self, kind: str) -> dict[str, str]:
-        """Return the field as status.drift tells it: never with a value that may be secret."""
+        """Values that may be secret are left out."""
         by = f"{self.manager} ({self.subresource})" if self.subresource else self.manager
         return {
             "path": path_of(self.steps),
@@ -68,17 +66,14 @@ class FieldDrift:
 
 
 class _Other(NamedTuple):
-    """What another manager has at a place: its entry, and the part of the entry below."""
-
     entry: ManagedFieldsEntry
     node: Mapping[str, Any]
 
 
 def drifted(body: Mapping[str, Any], live: Mapping[str, Any]) -> list[FieldDrift]:
-    """Return the fields of `body`, as it was applied, that the object has otherwise now.
+    """Return the applied fields of `body` that now differ on the object.
 
-    `live` is the whole object with its managedFields. A field that somebody else has taken, and
-    that has the wanted value, is none.
+    `live` has its managedFields. A wanted value that another manager took over does not differ.
     """
     try:
         said = live["metadata"].get("managedFields") or []
@@ -97,12 +92,11 @@ def drifted(body: Mapping[str, Any], live: Mapping[str, Any]) -> list[FieldDrift
 
 
 def dropped(body: Mapping[str, Any], answer: Mapping[str, Any], server: str) -> list[FieldDrift]:
-    """Return the fields of `body` that the answer to its apply does not have.
+    """Return the fields of `body` that the answer to its apply lacks.
 
-    A server drops what it does not know, or has behind a gate, and answers 200; its managedFields
-    name it all the same. What is empty, 0 or false may be left out of any answer, and of a list
-    without merge keys the items are compared one by one where none is missing. `server` is told as
-    who dropped them.
+    A server drops unknown and gated fields, answers 200, and still lists them in managedFields.
+    Empty values, 0 and false may be missing from any answer. Items of a list without merge keys are
+    compared by position if none is missing. `server` becomes their manager.
     """
     try:
         said = answer["metadata"].get("managedFields") or []
@@ -120,7 +114,6 @@ def dropped(body: Mapping[str, Any], answer: Mapping[str, Any], server: str) -> 
 def _absent(
     wanted: Any, found: Any, ours: Sequence[Mapping[str, Any]], at: Steps
 ) -> Iterator[tuple[Steps, Any]]:
-    """Yield each field below a place that is there on both sides, with its value."""
     below: list[tuple[Any, Any, str, Step]] = []
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         below = [(inner, _field(found, key), f"f:{key}", key) for key, inner in wanted.items()]
@@ -150,7 +143,7 @@ def _leaves(value: Any, at: Steps) -> Iterator[tuple[Steps, Any]]:
 
 
 def _says(value: Any) -> bool:
-    """Whether a server that keeps the field shows it."""
+    """Whether a server that keeps the field would return it."""
     if isinstance(value, Mapping):
         return any(map(_says, value.values()))
     if isinstance(value, list):
@@ -159,13 +152,12 @@ def _says(value: Any) -> bool:
 
 
 def without(body: Mapping[str, Any], left: Collection[Steps]) -> dict[str, Any]:
-    """Return the body of an apply that leaves these fields to others."""
     kept: dict[str, Any] = _dropped(body, list(left))
     return kept
 
 
 def applied(live: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what our own applies still own of an object: another apply of it changes nothing."""
+    """Return what our applies still own of an object: applying it again changes nothing."""
     try:
         said = live["metadata"].get("managedFields") or []
         entries = msgspec.convert(said, list[ManagedFieldsEntry])
@@ -176,7 +168,7 @@ def applied(live: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def value_at(body: Any, steps: Steps) -> Any:
-    """Return the value of a field; MISSING where there is none."""
+    """Return MISSING without one."""
     for step in steps:
         if isinstance(step, str):
             body = body.get(step, MISSING) if isinstance(body, Mapping) else MISSING
@@ -186,7 +178,7 @@ def value_at(body: Any, steps: Steps) -> Any:
 
 
 def path_of(steps: Steps) -> str:
-    """Return the field's path, as `spec.template.spec.containers[main].image`."""
+    """Such as `spec.template.spec.containers[main].image`."""
     text = ""
     for step in steps:
         if not isinstance(step, str):
@@ -199,7 +191,7 @@ def path_of(steps: Steps) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """Return a digest of a value, which tells whether it is wanted still; empty for MISSING."""
+    """Identifies a wanted value; empty for MISSING."""
     if value is MISSING:
         return ""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
@@ -208,7 +200,7 @@ def digest_of(value: Any) -> str:
 def noted_in(text: str) -> list[tuple[Steps, str]]:
     """Return the fields of a note, each with the digest of the value that was wanted.
 
-    A note that somebody has spoilt says nothing, nor does one of a field that is never left.
+    Malformed notes, and fields that are never left, are ignored.
     """
     try:
         found = msgspec.json.decode(text, type=list[tuple[list[str | dict[str, Any]], str]])
@@ -218,14 +210,12 @@ def noted_in(text: str) -> list[tuple[Steps, str]]:
 
 
 def note_of(body: Mapping[str, Any], left: Collection[Steps]) -> str:
-    """Return the note about fields that an apply of `body` leaves out."""
     return msgspec.json.encode(
         [[steps, digest_of(value_at(body, steps))] for steps in left]
     ).decode()
 
 
 def _compared(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is compared of a body: all but what Stowage itself puts into the metadata."""
     compared = {key: value for key, value in body.items() if key not in _NEVER}
     meta = body.get("metadata") or {}
     for name in _COMPARED_METADATA:
@@ -236,7 +226,7 @@ def _compared(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _may_be_left(steps: Sequence[Step]) -> bool:
-    """Whether `drifted` could return that field: a member writes what it likes into a note."""
+    """A note comes from the member: only fields that `drifted` returns are valid."""
     match steps:
         case ["metadata", "labels" | "annotations", str() as key]:
             return not _of_stowage(key)
@@ -257,7 +247,6 @@ def _node(found: Any) -> Mapping[str, Any]:
 def _among(
     wanted: Any, live: Any, ours: Sequence[Mapping[str, Any]], others: Sequence[_Other], at: Steps
 ) -> Iterator[FieldDrift]:
-    """Yield what has drifted below a place that is ours."""
     ours = [node for node in ours if any(key != "." for key in node)]
     if not ours:
         return  # the server owns it as a whole, and it is ours
@@ -290,7 +279,7 @@ def _below(
 
 
 def _lost(wanted: Any, live: Any, others: Sequence[_Other], at: Steps) -> Iterator[FieldDrift]:
-    """Yield the fields of a place that is ours no more, each by itself where that can be told."""
+    """Fields of a place that is no longer ours are separate, if possible."""
     if isinstance(wanted, Mapping) and wanted and isinstance(live, Mapping):
         for key, inner in wanted.items():
             token = f"f:{key}"
@@ -303,7 +292,7 @@ def _lost(wanted: Any, live: Any, others: Sequence[_Other], at: Steps) -> Iterat
 
 
 def _equal(wanted: Any, live: Any) -> bool:
-    """Whether the live value is the wanted one, with what a server may have added to it."""
+    """Additions by the server do not count."""
     if isinstance(wanted, Mapping) and isinstance(live, Mapping):
         return all(_equal(inner, _field(live, key)) for key, inner in wanted.items())
     if wanted in (None, [], {}) and live is MISSING:
@@ -320,7 +309,6 @@ def _field(value: Any, key: str) -> Any:
 
 
 def _item(value: Any, step: Mapping[str, Any]) -> Any:
-    """Return the item of a list with these merge keys."""
     for item in value if isinstance(value, list) else ():
         if not isinstance(item, Mapping):
             if step == {"": item}:
@@ -331,7 +319,6 @@ def _item(value: Any, step: Mapping[str, Any]) -> Any:
 
 
 def _key_names(tokens: Collection[str]) -> tuple[str, ...]:
-    """Return the names of the merge keys of a list, as its entries have them."""
     for token in tokens:
         if token.startswith("k:"):
             return tuple(_decoded(token))
@@ -349,7 +336,7 @@ def _decoded(token: str) -> Mapping[str, Any]:
 def _identified(
     item: Any, tokens: Collection[str], names: Collection[str]
 ) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the item's token in an entry, and its step; None where items have no identity."""
+    """The step is None if items have no identity."""
     if not isinstance(item, Mapping):
         token = f"v:{json.dumps(item)}"
         return token, ({"": item} if any(each.startswith("v:") for each in tokens) else None)
@@ -362,7 +349,7 @@ def _identified(
 
 
 def _part(value: Any, ours: Sequence[Mapping[str, Any]]) -> Any:
-    """Return what entries own of a value; all of it where they own it as a whole."""
+    """All of the value if entries own it as a whole."""
     owned = {at for node in ours for at in node if at != "."}
     if isinstance(value, Mapping) and owned:
         return {
@@ -408,7 +395,7 @@ def _dropped(value: Any, left: list[Steps]) -> Any:
 
 
 def _shown(kind: str, steps: Steps, value: Any) -> str:
-    """Return a value in words; empty for one that may be secret, or that is no scalar."""
+    """Empty if the value may be secret, or is no scalar."""
     secret = kind == "Secret" and steps[0] in _SECRET_FIELDS
     literal = "env" in steps and steps[-1] == "value"
     if secret or literal or isinstance(value, Mapping | list) or value is None or value is MISSING:

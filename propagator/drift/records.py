@@ -1,7 +1,6 @@
-"""What has drifted lately, for the status of each Workload; bounded, in memory.
+"""Recent drift, for the status of each Workload; bounded, in memory, without I/O.
 
-What a process before this one told stands until its objects are looked at again, or its time is
-over. Nothing here does I/O.
+Drift reported by an earlier process stays until its objects are compared again, or it expires.
 """
 
 from __future__ import annotations
@@ -22,18 +21,16 @@ from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
 REPAIRED_SECONDS = 600.0
-"""For how long a repaired object is told of."""
+"""How long a repaired object is reported."""
 EVENT_SECONDS = 60.0
 """Seconds between two events about one object."""
 MOST_RECORDS = 4 * MOST_DRIFTED
-"""Objects of one Workload that are known at once; any more are handled alike, and not told of."""
+"""Records of one Workload; further objects are handled alike, but not reported."""
 _BY_OTHERS = frozenset({DriftState.REPORTED.value, DriftState.CONTENDED.value})
 STANDING = _BY_OTHERS | {DriftState.DROPPED.value}
 
 
 class Drifted(NamedTuple):
-    """An object on a member, as status.drift names it."""
-
     cluster: str
     kind: str
     namespace: str
@@ -41,7 +38,6 @@ class Drifted(NamedTuple):
 
     @classmethod
     def told(cls, entry: Mapping[str, Any]) -> Drifted:
-        """Return the object of an entry of status.drift."""
         return cls(*(str(entry.get(each, "")) for each in cls._fields))
 
     def __str__(self) -> str:
@@ -55,7 +51,6 @@ class _Record:
     since: str
     paths: Sequence[Mapping[str, str]]
     stamp: Hashable = None
-    """The state of the object in which it was looked at."""
 
     def entry(self, of: Drifted) -> dict[str, Any]:
         paths = [dict(each) for each in self.paths[:MOST_FIELDS]]
@@ -63,7 +58,7 @@ class _Record:
 
 
 class DriftRecords:
-    """`changed` is called with the key of a Workload of which something else is told now."""
+    """`changed` is called with the key of a Workload whose report changed."""
 
     def __init__(
         self,
@@ -76,13 +71,12 @@ class DriftRecords:
         self._clock = clock
         self._recorder = recorder
         self._changed = changed
-        # Once another leader has written, the statuses tell.
+        # After another leader's writes only the statuses count.
         self._records = shares.column(dict[Drifted, _Record], of_term=True)
-        self._settled = shares.column(set[Drifted], of_term=True)  # told of before, and over
+        self._settled = shares.column(set[Drifted], of_term=True)  # reported before, and over
         self._events: dict[tuple[str, Drifted], float] = {}
 
     def repaired(self, workload: Workload, of: Drifted, fields: Sequence[FieldDrift]) -> None:
-        """Record that these fields were written back just now."""
         if not fields:
             return
         known = self._record(workload, of)
@@ -97,7 +91,6 @@ class DriftRecords:
         self._announce(workload, of, EventReason.DRIFT_REPAIRED, note)
 
     def mended(self, workload: Workload, of: Drifted, versions: Sequence[str]) -> None:
-        """Tell that the managers of these versions were taken from the object."""
         note = (
             f"{of}: no apply was possible, as {', '.join(versions)} is served no more: the entries "
             "of that version were taken out of metadata.managedFields"
@@ -105,7 +98,7 @@ class DriftRecords:
         self._announce(workload, of, EventReason.MANAGED_FIELDS_MENDED, note)
 
     def contended(self, workload: Workload, of: Drifted) -> str:
-        """Record that the object is changed back each time; return the paths, in words."""
+        """Return the reverted paths as text."""
         known = self._record(workload, of)
         if known is None:
             return ""
@@ -116,7 +109,6 @@ class DriftRecords:
     def reported(
         self, workload: Workload, of: Drifted, fields: Sequence[FieldDrift], *, stamp: Hashable
     ) -> None:
-        """Record that these fields, all that have drifted, are left as they are."""
         known = self._record(workload, of)
         paths = _told(of, fields)
         stands = known is not None and known.state is DriftState.REPORTED
@@ -127,12 +119,11 @@ class DriftRecords:
             self._announce(workload, of, EventReason.DRIFT_REPORTED, note)
 
     def looked_at(self, workload: Workload, of: Drifted, stamp: Hashable) -> bool:
-        """Whether the report about the object is of that very state of it."""
         known = self._record(workload, of)
         return known is not None and known.stamp == stamp
 
     def over(self, workload: Workload, of: Drifted) -> None:
-        """Record that the object stands as it was applied, and nobody changes it back."""
+        """The object is as applied, and not reverted."""
         known = self._record(workload, of)
         if known is not None and known.state is DriftState.CONTENDED:
             repaired = replace(known, state=DriftState.REPAIRED, since=self._now())
@@ -144,7 +135,6 @@ class DriftRecords:
             self._settle(workload, of)
 
     def dropped(self, workload: Workload, of: Drifted, fields: Sequence[FieldDrift]) -> None:
-        """Record which fields of an object that was just applied the member did not keep."""
         known = self._record(workload, of)
         told = [each for each in workload.status.drift if Drifted.told(each) == of]
         before = [each for each in told if each.get("state") == DriftState.DROPPED.value]
@@ -159,7 +149,6 @@ class DriftRecords:
             self._settle(workload, of)
 
     def rendered(self, workload: Workload, cluster: str, objects: Collection[Drifted]) -> None:
-        """Drop what is told of objects there that the Workload has no more."""
         told = map(Drifted.told, workload.status.drift)
         held = self._records.get(workload.uid, cluster) or {}
         for of in {*held, *told} - (self._settled.get(workload.uid, cluster) or set()):
@@ -168,9 +157,9 @@ class DriftRecords:
                 self._settle(workload, of)
 
     def told(self, workload: Workload) -> list[dict[str, Any]]:
-        """Return status.drift: what is known, and what was told before and is not over."""
+        """Return status.drift: records, and earlier reports that are not over."""
         records = self._all(workload)
-        # All that drifted may be an autoscaler's.
+        # All drifted fields may belong to an autoscaler.
         entries = {of: each.entry(of) for of, each in records.items() if each.paths}
         known = records.keys() | set().union(*self._settled.of(workload.uid).values())
         for each in workload.status.drift:
@@ -181,7 +170,7 @@ class DriftRecords:
         return [*standing, *(each for each in left if each not in standing)][:MOST_DRIFTED]
 
     def soonest(self, told: Sequence[Mapping[str, Any]]) -> float | None:
-        """Return the seconds after which something of that is told no more; None: never."""
+        """Return seconds until the first of these entries expires; None: never."""
         return min((s for each in told if (s := self._left(each)) != float("inf")), default=None)
 
     def _record(self, workload: Workload, of: Drifted) -> _Record | None:
@@ -210,14 +199,14 @@ class DriftRecords:
         self._changed(workload.metadata.key)
 
     def _since(self, workload: Workload, of: Drifted) -> str:
-        """Return since when a status has reported the object; now where none has."""
+        """The time of the first report, or now."""
         for each in workload.status.drift:
             if _stands(each, of):
                 return str(each["since"])
         return self._now()
 
     def _left(self, entry: Mapping[str, Any]) -> float:
-        """Return the seconds for which an entry is told of; inf for one that stands."""
+        """Infinite if it never expires."""
         if entry.get("state") in STANDING:
             return float("inf")
         try:
@@ -253,7 +242,6 @@ def _told(of: Drifted, fields: Sequence[FieldDrift]) -> list[dict[str, str]]:
 
 
 def _changed(of: Drifted, fields: Sequence[FieldDrift]) -> str:
-    """Return which fields were changed, and by whom, in words."""
     first = fields[0].told(of.kind)
     more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
     return f"{of}: {first['path']}{more} changed by {first['manager'] or 'somebody'}"
