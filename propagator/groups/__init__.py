@@ -1,1 +1,1 @@
-"""Gangs on the members' side: which Workloads are in a group, and what its gate lets through."""
+"""Gangs on the members' side: which Workloads are in a group, and what its gate allows."""

@@ -1,21 +1,12 @@
-"""The gates of all gangs, as the hub has them: checked before each write.
+"""The gates of all gangs on the hub, checked before each write.
 
-`verdict` answers for a Workload by what is known at that moment, and remembers which answers were
-given. A changed group, a Workload of it with other placements, and a cluster that came or went have
-the group reviewed: each Workload whose answer is another one now is woken on all of its clusters.
-So an answer that held for a moment only is corrected, too.
+A change of a group, of placements or of a cluster has the group reviewed, which wakes each Workload
+whose verdict changed. A transient verdict is corrected too. Workloads of a group that is unknown or
+stale WAIT. A hub without the kind has no groups.
 
-The view of groups is as fresh as that of Workloads has to be: nothing is concluded from a group
-that is not known yet, or was not heard of for long. A hub that does not serve the kind has no
-groups, and one that forbids to read them is reported on the Workloads that name one. A Workload
-that names none costs nothing.
-
-As the last step before a gang starts, the hub is asked whether its gate is still open. A release
-names placements, and not an attempt. A watch may be dead for a while before that is noticed, and
-the next attempt may be placed as the last one was: then what was seen of the last attempt would
-start the next one, though its own gate is closed. Where the hub does not confirm what the watch
-said, the watch will bring the change; where it does not answer, it is asked again, with growing
-pauses.
+The last step before a gang starts reads its group from the hub. A release names placements, not an
+attempt: if the watch is dead, observations of one attempt would start the next, equally placed one
+behind a closed gate.
 """
 
 from __future__ import annotations
@@ -47,23 +38,23 @@ from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
 GROUP_INDEX = "group"
-"""The informer's index of Workloads by the groups that they name, `namespace/name`."""
+"""By the groups that a Workload names, `namespace/name`."""
 CHECK_SECONDS = 1.0
-"""Seconds between two checks whether groups can be read and clusters connect in time."""
+"""Seconds between checks whether groups are readable and clusters connect in time."""
 SLICE = 10
-"""Workloads of a review between two pauses: one may be placed on ten thousand clusters."""
+"""Workloads between two pauses of a review: one may be on ten thousand clusters."""
 REVIEWED_PER_SECOND = 10_000
-"""The rate of reviews, in Workloads: each change of one has its whole group reviewed."""
+"""Workloads reviewed per second. Each change of one reviews its whole group."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Seconds between two questions about one start."""
+"""Seconds between two reads of one group before its start."""
 _REVIEWERS = 4
 _READERS = 4
 _group = msgspec.json.Decoder(WorkloadGroup)
 
 
 class Gates:
-    """The gates of this process. `wake` queues a Workload on all of its clusters."""
+    """`wake` queues a Workload on all of its clusters."""
 
     def __init__(
         self,
@@ -77,15 +68,15 @@ class Gates:
         self._workloads = workloads.informer
         self._wake = wake
         self._contacts = Contacts(context)
-        self._given: dict[Key, set[GateVerdict]] = {}  # what was answered since the last review
+        self._given: dict[Key, set[GateVerdict]] = {}  # verdicts given since the last review
         self._starting: dict[Key, Starting] = {}
         self._hub = context.hub
-        # Thousands of gangs may start in one moment, as after each start of this process.
+        # Thousands of gangs may start in one moment after each start of this process.
         self._starts: WorkQueue[Key] = WorkQueue(
             name="starts", clock=context.clock, flow=namespace_of, seats=_READERS
         )
         self._asked: dict[str, set[Key]] = {}
-        """The groups that wait for an answer of a cluster, by cluster."""
+        """The groups that wait for a probe, by cluster."""
         self._closed = ClosedGates()
         self._due: dict[Key, float] = {}
         self._obstacle: str | None = ""
@@ -103,51 +94,48 @@ class Gates:
         context.registry.on_facts(self._member_answered)
 
     def begin(self) -> None:
-        """Drop all starts: what clusters and the hub answered in another term starts no gang."""
+        """Answers from another term start no gang."""
         for key in self._starting:
             self._mark(key)
         self._starting.clear()
 
     async def run(self) -> None:
-        """Review groups until cancelled; the caller of the constructor runs `informer`."""
+        """The caller runs `informer`."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._poll())
             tasks.create_task(work(self._starts, self._confirm, workers=_READERS, log=LOG))
             tasks.create_task(self._work())
 
     def verdict(self, workload: Workload) -> GateVerdict:
-        """Return what members are to do with a Workload that has placements, as known now."""
+        """Requires placements."""
         verdict = self._judge(workload)
         if workload.groups and workload.metadata.key in self._workloads:
             self._given.setdefault(workload.metadata.key, set()).add(verdict)
         return verdict
 
     def may_apply(self, workload: Workload) -> bool:
-        """Whether these placements may be written to members now."""
         return self.verdict(workload).answer is GateAnswer.APPLY
 
     def starting(self, workload: Workload) -> bool:
-        """Whether the Workload's gang has released some of it, and has not run its quorum yet."""
+        """Whether the gang has released part of the Workload and has not run its quorum yet."""
         group = self._group_of(workload)
         if group is None or group.ran:
             return False
         return group.open or bool(group.retained(workload.uid))
 
     def retains(self, workload: Workload, member: str) -> bool:
-        """Whether replicas there ran before the gang released any: they are left as any share."""
+        """Whether replicas there ran before the gang released any. They stay like any share."""
         group = self._group_of(workload)
         return group is not None and member in group.retained(workload.uid)
 
     def removal_pending(self, workload: Workload, member: str) -> bool:
-        """Whether the Workload had to go from that member under a closed gate, and has not yet.
+        """Whether a closed gate required its removal there, and objects may remain.
 
-        The gate may no longer be closed. Nothing of the Workload can have come since: what is there
-        is what had to go. A Workload that joined later has nothing there.
+        The gate may be open again. Nothing was applied there since it closed.
         """
         return self._closed.removal_pending(workload, member) and self._unread() is None
 
     def removed(self, workload: Workload, member: str) -> None:
-        """Record that the member has nothing of the Workload any more."""
         self._closed.removed(workload, member)
 
     def _judge(self, workload: Workload) -> GateVerdict:
@@ -170,7 +158,7 @@ class Gates:
         return self.informer.get(key) if key is not None else None
 
     def _unread(self) -> str | None:
-        """Return why groups are not known, empty where that may pass; None while they are."""
+        """Return why groups are unknown, empty if that may pass; None while they are known."""
         fault = self.informer.last_error
         if isinstance(fault, NotFound):
             return (
@@ -216,7 +204,7 @@ class Gates:
                     self._mark(key)
 
     def _come_and_go(self, old: Workload | None, new: Workload | None) -> None:
-        """Track membership in closed groups: a Workload that joins one has to go as well."""
+        """A Workload that joins a closed group is removed too if the group had released it."""
         if old is not None and new is not None and group_of(old) == group_of(new):
             return
         if old is not None:
@@ -226,8 +214,7 @@ class Gates:
             self._closed.joined(new, group.retained(new.uid) if group is not None else ())
 
     def _closed_to(self, workload: Workload) -> bool:
-        """Whether the group is closed to it; also while the Workloads are listed the first time."""
-        # During the first list no Workload joins: those that arrive were members all along.
+        # Workloads that arrive during the first list do not join: they were members already.
         group = self._group_of(workload)
         takes = group is not None and group.takes_back(workload.uid)
         return group is not None and takes and (group.closed or not self._workloads.synced)
@@ -242,7 +229,6 @@ class Gates:
         self._recheck_cluster(self._asked.pop(name, ()), name)
 
     def _recheck_cluster(self, groups: Iterable[Key], name: str) -> None:
-        """Check a cluster again for those of these groups that start there."""
         for group in groups:
             starting = self._starting.get(group)
             if starting is not None and name in starting.clusters:
@@ -253,7 +239,7 @@ class Gates:
         self._queue.add_after(group, self._due.get(group, 0.0) - self._clock.monotonic())
 
     async def _poll(self) -> None:
-        """Check what no event announces: whether groups can be read, and that time passes."""
+        """Check what no event announces: readability of groups, and elapsed time."""
         await self._clusters.wait_synced()
         while True:
             obstacle, before = self._unread(), self._obstacle
@@ -279,7 +265,6 @@ class Gates:
         await work(self._queue, self._review, workers=_REVIEWERS, log=LOG)
 
     async def _review(self, key: Key) -> None:
-        """Wake each Workload of a group whose last answer is not the one that it would get now."""
         group = self.informer.get(key)
         if group is not None and _starts(group) and key not in self._starting:
             await self._gather(group)
@@ -299,12 +284,12 @@ class Gates:
             self._wake(workload)
 
     async def _gather(self, group: WorkloadGroup) -> None:
-        """Collect the clusters of the released Workloads, and which of them do not answer."""
-        # The watch of groups may be ahead of that of Workloads: while a released Workload is not
-        # seen at its decision, the gang's clusters are not known, and its event collects again.
+        # The watch of groups may be ahead of that of Workloads. Until each released Workload is
+        # seen with its decision, the gang's clusters are unknown, and the Workload's event collects
+        # again.
         key, clusters = group.metadata.key, set[str]()
         starting = Starting(group.released, clusters, self._clock.monotonic())
-        self._starting[key] = starting  # a change meanwhile removes it, and queues the group
+        self._starting[key] = starting  # a change removes it, and queues the group
         members = self._workloads.by_index(GROUP_INDEX, "/".join(key))
         seen = 0
         async for workload in in_slices(members, size=SLICE):
@@ -329,7 +314,7 @@ class Gates:
             starting.unheard.discard(name)
 
     def _conclude(self, group: Key, starting: Starting) -> None:
-        """Compute the verdict from what is known; ask the hub once nothing else is missing."""
+        """Read the group from the hub once nothing else is missing."""
         if not starting.reached:
             starting.confirmed = False
         elif not starting.confirmed:
@@ -339,7 +324,6 @@ class Gates:
             self._mark(group)
 
     async def _confirm(self, group: Key) -> None:
-        """Ask the hub whether that gang may start."""
         starting = self._starting.get(group)
         if starting is None or starting.confirmed or not starting.reached:
             return
@@ -350,7 +334,7 @@ class Gates:
             LOG.info("it cannot be read: %s", fault, extra={"object": "/".join(group)})
             obstacle = str(fault) if isinstance(fault, Forbidden) else ""
         if self._starting.get(group) is not starting:
-            return  # another start has replaced this one, and is asked about by itself
+            return  # another start has replaced this one, and has its own read
         starting.confirmed, starting.obstacle = stands, obstacle
         if not stands:
             starting.tries += 1
@@ -359,7 +343,6 @@ class Gates:
         self._conclude(group, starting)
 
     async def _stands(self, group: Key, released: Mapping[str, str]) -> bool:
-        """Whether the hub says that the gate is open, for exactly these placements."""
         namespace, name = group
         with working_for(group):
             answer = await self._hub.request("GET", WORKLOAD_GROUPS.path(namespace, name))
@@ -368,51 +351,45 @@ class Gates:
 
 
 class ClosedGates:
-    """Workloads that must go from clusters since their gate was closed, though it may be open now.
+    """Workloads that must leave clusters since their gate closed, even if it is open again.
 
-    A gate may be closed for a moment only, and a cluster may be away in that moment. So the members
-    of the group at that time are kept, and which clusters have nothing of them since, until the
-    gate opens, or the group is gone. A Workload that was never released, or becomes a member later,
-    keeps what it has: no gate has closed on it. So do the clusters where replicas ran before the
-    release.
+    A cluster may be away while the gate is closed. So members and clean clusters are kept until the
+    gate opens or the group is deleted. Workloads that were never released or join later keep their
+    objects, and so do clusters where replicas ran before the release.
     """
 
     def __init__(self) -> None:
         self._groups: dict[Key, dict[str, set[str]]] = {}
-        """The clusters that have nothing of a member any more, by the Workload's UID."""
+        """The clusters without objects of a member, by the Workload's UID."""
 
     def __len__(self) -> int:
         return len(self._groups)
 
     def close(self, group: WorkloadGroup, members: Iterable[Workload]) -> None:
-        """Record that the gate is closed, and its members."""
         key = group.metadata.key
         concerned = (e for e in members if group_of(e) == key and group.takes_back(e.uid))
         self._groups[key] = {each.uid: set(group.retained(each.uid)) for each in concerned}
 
     def open(self, group: Key) -> None:
-        """Drop a group whose gate is open, or that is gone."""
         self._groups.pop(group, None)
 
     def joined(self, workload: Workload, keeps: Iterable[str] = ()) -> None:
-        """Record a new member of a group that is closed now; `keeps` are clusters that keep it."""
+        """`keeps` are clusters that keep its objects."""
         group = group_of(workload)
         if group is not None and group in self._groups:
             self._groups[group][workload.uid] = set(keeps)
 
     def parted(self, workload: Workload) -> None:
-        """Drop a Workload that left the group: nothing of it goes, even if it comes back."""
+        """Drop a Workload that left the group. Its objects stay, even if it joins again."""
         group = group_of(workload)
         if group is not None and group in self._groups:
             self._groups[group].pop(workload.uid, None)
 
     def removal_pending(self, workload: Workload, member: str) -> bool:
-        """Whether the Workload had to go from that cluster, and may still be there."""
         removed = self._removed(workload)
         return removed is not None and member not in removed
 
     def removed(self, workload: Workload, member: str) -> None:
-        """Record that the cluster has nothing of the Workload any more."""
         removed = self._removed(workload)
         if removed is not None:
             removed.add(member)

@@ -1,14 +1,10 @@
 """The meaning of a gang's gate for one of its Workloads: apply, wait, or remove. Pure.
 
-Placements are in many Workloads, and the group's status is the one place that says which of them
-may reach members: no replica of a gang is written anywhere before that, and nothing is removed
-without it, whatever wrote the placements. Replicas that ran before the gate released their Workload
-are not the gate's: while it is not open, a Workload that is placed on no more than these is applied
-like any other, and where it is placed on more, their clusters keep it.
-
-Until its quorum has run once a gang starts on all of its clusters or on none: while one of them is
-away nothing of it is applied. That cluster is reported as ClusterUnreachable, so that the
-controller takes all of the gang back.
+The group's status alone decides what reaches and leaves members, whatever wrote the placements.
+Replicas that ran before the release are not the gate's: while it is not open, a Workload placed on
+no more than these is applied as usual, and otherwise their clusters keep it. Until its quorum has
+run once, a gang starts on all of its clusters or on none. A cluster that is away is reported as
+ClusterUnreachable, and the controller takes the whole gang back.
 """
 
 from __future__ import annotations
@@ -26,22 +22,17 @@ from propagator.types.workload import Workload
 
 
 class GateAnswer(Enum):
-    """The answer of the gate for a Workload that has placements."""
-
     APPLY = "apply"
-    """Sync it like a Workload without a group."""
+    """Reconcile it like a Workload without a group."""
     WAIT = "wait"
-    """Nothing is written, and nothing is removed."""
+    """Write nothing and remove nothing."""
     REMOVE = "remove"
-    """Everything is removed, also where the Workload is placed, except on the clusters `keeps`."""
+    """Remove everything, except on the clusters in `keeps`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """The answer, and its message; none where the last report stands.
-
-    `keeps` are clusters that keep what they have of a Workload that goes from the others.
-    """
+    """An empty message keeps the last report. `keeps` are clusters that keep their objects."""
 
     answer: GateAnswer
     message: str = ""
@@ -51,14 +42,13 @@ class GateVerdict:
 
 APPLY = GateVerdict(GateAnswer.APPLY)
 WAIT_SILENTLY = GateVerdict(GateAnswer.WAIT)
-"""Too little is known for a moment: the event that brings more has the group reviewed."""
+"""Not enough is known yet: the event that brings more has the group reviewed."""
 
 
 def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
-    """Return what the gate says of these placements; `group` is the one that the Workload names.
+    """Return the verdict; `group` is the one that the Workload names.
 
-    Whether the gang's clusters can be reached is not checked here. A Workload without a group is
-    applied.
+    Whether the gang's clusters are reachable is not checked here.
     """
     names = workload.groups
     if not names:
@@ -94,13 +84,12 @@ def _no_more_than(retained: Mapping[str, int], workload: Workload) -> bool:
 
 
 def group_of(workload: Workload) -> Key | None:
-    """Return the group that the Workload is a member of: the one that it names, if only one."""
+    """Return None unless the Workload names exactly one."""
     names = workload.groups
     return (workload.metadata.namespace, names[0]) if len(names) == 1 else None
 
 
 def label_of(group: Key) -> str:
-    """Return the name of a group in messages."""
     return f"WorkloadGroup {group[0]}/{name_in_words(group[1])}"
 
 

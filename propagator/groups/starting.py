@@ -1,12 +1,8 @@
-"""A gang that starts, and whether each of its clusters can be reached.
+"""The start of a gang, and whether each of its clusters is reachable.
 
-Before its quorum has run once, a gang is applied on all of its clusters or on none. So while one of
-them is away nothing is applied, and that is reported at once. A cluster that is connecting is
-waited for in silence, as after each start of this process; but not for ever.
-
-That a cluster answered some seconds ago proves little. So each is probed once the gang may start,
-and nothing is applied before all have answered: only a cluster that stops in the moment after that
-can leave half of the gang without a start. The hub is asked last (`gates`).
+An unreachable cluster is reported at once, a connecting one after `PATIENCE_SECONDS`. Each cluster
+is probed once the gang may start. A cluster that fails between that probe and the apply can still
+start only part of the gang.
 """
 
 from __future__ import annotations
@@ -27,45 +23,38 @@ from propagator.types.cluster import MemberCluster
 PATIENCE_SECONDS = 20.0
 """How long a cluster may be connecting before it is reported as unreachable."""
 FRESH_SECONDS = 0.2
-"""A cluster that answered a probe of this age is not probed again."""
+"""A cluster with an answer of this age is not probed again."""
 
 
 @dataclass(slots=True)
 class Starting:
-    """The start of one gang: the clusters of its released Workloads, and what is missing."""
-
     released: Mapping[str, str]
     clusters: Collection[str]
     since: float
     """The monotonic time at which this process learned that the gang may start."""
     unseen: int = 0
-    """Released Workloads that are not seen at their decision: their clusters are not known."""
+    """Released Workloads that are not yet seen with their decision: their clusters are unknown."""
     missing: set[str] = field(default_factory=set)
-    """The clusters that are not connected."""
     troubles: dict[str, str] = field(default_factory=dict)
-    """Why a cluster is missing, where that is known."""
+    """Why a cluster is missing, if known."""
     unheard: set[str] = field(default_factory=set)
-    """The connected clusters that have not answered a probe since."""
+    """The connected clusters without an answered probe since."""
     known: bool = False
     """Whether `clusters`, `missing` and `unheard` are complete."""
     confirmed: bool = False
-    """Whether the hub has confirmed, after all clusters were reached, that the gate is open."""
+    """Whether the hub confirmed an open gate after all clusters were reached."""
     obstacle: str = ""
-    """Why the hub forbids that question."""
     ask_after: float = 0.0
-    """The monotonic time from which the next question is worth it."""
+    """The monotonic time of the next read."""
     tries: int = 0
-    """How often the hub was asked in vain."""
     verdict: GateVerdict = WAIT_SILENTLY
-    """The verdict on the gang; to wait until it is reached and confirmed."""
+    """WAIT until the start is reached and confirmed."""
 
     @property
     def reached(self) -> bool:
-        """Whether all clusters are connected, and have answered."""
         return self.known and not self.missing and not self.unheard
 
     def record(self, name: str, lack: str | None) -> None:
-        """Record what that cluster lacks, as `Contacts.lack` returns it."""
         (self.missing.discard if lack is None else self.missing.add)(name)
         self.troubles.pop(name, None)
         if lack:
@@ -73,8 +62,6 @@ class Starting:
 
 
 class Contacts:
-    """How clusters can be reached, by the sessions of this process."""
-
     def __init__(self, context: ControllerContext) -> None:
         self._registry: MemberRegistry = context.registry
         self._clusters: Informer[MemberCluster] = context.clusters
@@ -82,9 +69,9 @@ class Contacts:
         self._since: dict[str, float] = {}  # clusters that are connecting
 
     def lack(self, name: str) -> str | None:
-        """Return None while that cluster answers; else why not, empty while it may just connect.
+        """Return None for a reachable cluster; else why not, empty while it may still connect.
 
-        How long a cluster has been connecting counts from the first call on.
+        The time that a cluster has been connecting counts from the first call.
         """
         contact, trouble = self._of(name)
         if contact is not Contact.CONNECTING:
@@ -95,7 +82,7 @@ class Contacts:
         return f"{name}: not connected after {PATIENCE_SECONDS:.0f} s" if late else ""
 
     def heard(self, name: str, since: float) -> bool:
-        """Whether the cluster has answered a probe since that moment; if not, probe it now."""
+        """If the cluster has not answered since then, probe it now."""
         session = self._registry.get(name)
         if session is None:
             return False
@@ -105,7 +92,6 @@ class Contacts:
         return heard
 
     def verdict(self, starting: Starting, group: Key) -> GateVerdict:
-        """Return the verdict on a gang that may start, as far as its clusters are concerned."""
         if not starting.known:
             late = self._clock.monotonic() - starting.since >= PATIENCE_SECONDS
             return _unseen(starting, group) if starting.unseen and late else WAIT_SILENTLY
