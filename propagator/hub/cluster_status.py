@@ -1,9 +1,7 @@
-"""MemberCluster.status and the labels, from what a session knows of its member.
+"""MemberCluster.status and labels, from a session and the last status. Pure.
 
-Pure: a session and the last status go in, the whole new status comes out. What the controller
-writes there is in it as it was, its conditions as well. Fields that are not known now are kept: an
-unreachable cluster keeps its last version and capacity. Numbers that jitter change
-only when they differ enough to matter, so that noise makes no writes.
+The controller's fields and conditions stay. Unknown fields keep their last value. Noisy numbers
+change only by a relevant step.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from propagator.members.session import MemberSession
 from propagator.types.cluster import MemberCluster
 
 ANOTHERS = (ReadyReason.CLUSTER_CHANGED, ReadyReason.ALREADY_REGISTERED)
-"""Reasons that make what is read through a MemberCluster another cluster's."""
+"""With these reasons, facts read through a MemberCluster are another cluster's."""
 _IDENTITY = ("clusterID", "clusterUID", "clusterSet")
 _LATENCY_STEP = 10
 _LATENCY_SHARE = 0.3
@@ -35,9 +33,9 @@ _KNOWN = frozenset(condition.value for condition in MemberClusterCondition)
 def status_of(
     cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, *, now: datetime
 ) -> dict[str, Any]:
-    """Return the status that `cluster` should have; equal to its present one without a change.
+    """Return the wanted status; equal to the present one without a change.
 
-    Its observedGeneration is that of the MemberCluster which the session has taken in.
+    Its observedGeneration is the one that the session has taken in.
     """
     status = dict(cluster.status)
     status["observedGeneration"] = session.generation
@@ -55,7 +53,6 @@ def status_of(
 
 
 def reported_health(status: Mapping[str, Any]) -> dict[str, int | None]:
-    """Return what a status says of how its member answers, for `HealthProbe.recall`."""
     reliability = status.get("reliability") or {}
     return {
         "latency_milliseconds": status.get("latencyMilliseconds"),
@@ -64,10 +61,7 @@ def reported_health(status: Mapping[str, Any]) -> dict[str, int | None]:
 
 
 def labels_of(cluster: MemberCluster, status: Mapping[str, Any]) -> dict[str, str]:
-    """Return those of our three labels whose value on the MemberCluster has to change.
-
-    A value that the spec pins counts, whatever the member reports.
-    """
+    """Return the changed labels of ours. The spec overrides the member's values."""
     wanted = {
         LABEL_CLUSTER: cluster.name,
         LABEL_PROVIDER: label_value(cluster.spec.provider or status.get("provider", "")),
@@ -78,7 +72,7 @@ def labels_of(cluster: MemberCluster, status: Mapping[str, Any]) -> dict[str, st
 
 
 def ready_condition(status: Mapping[str, Any]) -> conditions.Condition:
-    """Return the Ready condition of a status, empty when it has none."""
+    """Empty without one."""
     return conditions.find(status, MemberClusterCondition.READY)
 
 
@@ -103,10 +97,9 @@ def _ready(
 def _conditions(
     cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, now: datetime
 ) -> list[conditions.Condition]:
-    """Return the conditions: ours renewed, others as they are, each in its place.
+    """Renew our conditions, and keep others in their order.
 
-    SweepHeld stands there only while something is held; until the brake has looked, the last
-    report stands.
+    SweepHeld exists only while a sweep is held. Until the brake has decided, the last report stays.
     """
     after = {each["type"]: each for each in cluster.status.get("conditions", ())}
     after[MemberClusterCondition.READY.value] = _ready(cluster, session, verdict, now)
@@ -125,12 +118,11 @@ def _conditions(
             )
     strangers = [kind for kind in after if kind not in _KNOWN]
     for kind in strangers[_CONDITIONS_LIMIT - len(_KNOWN) :]:
-        del after[kind]  # else the hub would refuse all of the status
+        del after[kind]  # else the hub would refuse the whole status
     return conditions.with_progress(after.values(), waits=WAITING, now=now)
 
 
 def _tell_held(status: dict[str, Any], session: MemberSession) -> None:
-    """Set what is held on the member; until the brake has looked, the last report stands."""
     held = session.held
     if held is None:
         return
@@ -143,7 +135,6 @@ def _tell_held(status: dict[str, Any], session: MemberSession) -> None:
 
 
 def _learnt(link: Link) -> dict[str, Any]:
-    """Return what the link knows; without the fields that it knows nothing of."""
     learnt: dict[str, Any] = {"version": link.probe.version, "provider": link.provider}
     if link.measured:
         learnt["nodeGroups"] = link.capacity.groups()
@@ -154,7 +145,6 @@ def _learnt(link: Link) -> dict[str, Any]:
 
 
 def _measured(before: Mapping[str, Any], health: HealthProbe) -> dict[str, Any]:
-    """Return how the member answers, changed only where it differs enough."""
     reported = reported_health(before)
     latency, before_latency = health.latency_milliseconds, reported["latency_milliseconds"]
     measured: dict[str, Any] = {}

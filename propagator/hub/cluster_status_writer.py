@@ -1,10 +1,8 @@
 """Writes the propagator's fields of MemberCluster.status, its labels and its events on Ready.
 
-A write is made only when something changed, at most once a second for each cluster. The status has
-a second writer, the controller, so a write is a merge patch of the fields that changed. The patch
-names the version that was read, so it lands on that version or not at all: that makes it safe to
-send the controller's conditions back as they were. A lost race is computed again a second later. A
-failed write is retried with growing pauses and delays no other cluster.
+It writes changes only, at most once a second for each cluster. A write is a merge patch with the
+version that was read, because the controller writes the status too: it lands on that version or
+fails, so it may repeat the controller's conditions. Failed writes are retried with back-off.
 """
 
 from __future__ import annotations
@@ -33,13 +31,11 @@ from propagator.types.cluster import MemberCluster
 LOG = logs.get(__name__)
 
 PERIOD = 1.0
-"""Seconds between two checks of one member: summing up a large one costs time even unwritten."""
+"""Seconds between two computations for one member, which are costly even without a write."""
 _WORKERS = 8
 
 
 class ClusterStatusWriter:
-    """Keeps every MemberCluster's status as its session sees it."""
-
     def __init__(
         self,
         hub: ApiClient,
@@ -84,7 +80,7 @@ class ClusterStatusWriter:
             reported = cluster.status.get("namespaces") or {}
             link.tenants.recall(reported.get("refused") or ())
         status = status_of(cluster, session, session.verdict, now=self._clock.now())
-        # Taken together with the capacity in `status`, with no await between: they must agree.
+        # No await between these and the status: pods and capacity must agree.
         placed = link.pod_ledger.placed() if link is not None and link.counted else None
         labels = labels_of(cluster, status)
         # Labels before the status: an observer that sees the cluster ready can select it.
@@ -117,7 +113,6 @@ class ClusterStatusWriter:
         return cluster
 
     def _tell(self, cluster: MemberCluster, now: Mapping[str, Any]) -> None:
-        """Record an event where Ready or its reason changed with the write just made."""
         before = ready_condition(cluster.status)
         if (before.get("status"), before.get("reason")) == (now["status"], now["reason"]):
             return

@@ -1,10 +1,8 @@
-"""Ends watches over kinds that no Workload uses any more, and forgets these kinds.
+"""Ends watches of kinds that no Workload uses any more, and removes these kinds from the notes.
 
-A Workload may bring along any kind that a member has, and each kind costs every member that gets it
-a connection. So a kind beyond the usual ones is watched only while a Workload refers to it, or an
-object of it exists there. A Workload refers to kinds that it renders and to kinds that it once
-rendered, until two checks, a while apart, found no object of these on any member: a write that was
-in flight at the first check has long ended at the second. The usual kinds stay watched.
+Each watched kind costs a connection on every member. A kind beyond the usual ones is watched while
+a Workload refers to it or objects of it exist. A noted kind that is no longer rendered counts until
+two checks find no object on any member: a write in flight at the first has ended at the second.
 """
 
 from __future__ import annotations
@@ -25,15 +23,13 @@ from propagator.types.workload import Workload
 LOG = logs.get(__name__)
 PERIOD_SECONDS = 60.0
 FEW = 20
-"""Members in one slice: each looks at all Workloads of each of its kinds."""
+"""Members in one slice: each checks all Workloads of each of its kinds."""
 
 Pair = tuple[str, str]
 """(apiVersion, kind)."""
 
 
 class IdleKinds:
-    """Runs beside the syncs."""
-
     def __init__(
         self, context: ControllerContext, *, workloads: HubWorkloads, inventory: OwnedObjects
     ) -> None:
@@ -45,18 +41,17 @@ class IdleKinds:
         self._seen_idle: dict[str, set[Pair]] = {}
 
     def clear(self) -> None:
-        """Drop the last check, as another process may have written objects of these kinds since."""
+        """Another process may have written objects of these kinds since."""
         self._seen_idle.clear()
 
     async def run(self) -> None:
-        """Sweep now and then until cancelled."""
         while True:
             await self._clock.sleep(PERIOD_SECONDS)
             if self._fresh():
                 await self.sweep()
 
     async def sweep(self) -> None:
-        """Forget kinds that were idle at the last check as well, and end watches of no use."""
+        """Forget kinds that were idle at the last check too, and end unused watches."""
         before, self._seen_idle = self._seen_idle, {}
         async for workload in in_slices(list(self._workloads.informer.values())):
             idle = await self._idle(workload)
@@ -75,10 +70,10 @@ class IdleKinds:
             LOG.info("its kinds are kept until the next look: %s", fault, extra=_about(workload))
 
     async def _idle(self, workload: Workload) -> set[Pair]:
-        """Return the noted kinds that are not rendered now, and that surely no member has.
+        """Return the noted kinds that are not rendered, and that no member has.
 
-        The Workload may be on ten thousand members, so that other tasks run in between. A write
-        meanwhile is of a rendered kind, or was in flight before: the next check sees its object.
+        Tasks in between write rendered kinds, or were in flight before: the next check sees those
+        objects.
         """
         left = set(workload.remembered()) - set(workload.kinds()) - USUAL_KINDS
         if not left or workload.metadata.deleting:
@@ -95,7 +90,7 @@ class IdleKinds:
     def _end_idle(self, session: MemberSession) -> None:
         if session.link is None:
             return
-        # No await from the check to the end of the watch, so that no task begins to use it.
+        # No await from the check to the end of the watch: no task may begin to use it.
         for resource in {informer.resource for informer in session.link.watches} - set(USUAL):
             watching = session.link.watches.of_kind(resource.api_version, resource.kind)
             shown = any(len(each) or _unread(each) for each in watching.values())
@@ -108,7 +103,7 @@ class IdleKinds:
 
 
 def _unread(informer: Informer[ManagedObject]) -> bool:
-    """Whether the first list is still in flight: the census found an object that may be swept."""
+    """Whether the first list is in flight: the census found an object that may be swept."""
     return not informer.synced and not isinstance(informer.last_error, NotFound | Forbidden)
 
 

@@ -1,9 +1,8 @@
 """The Secrets that MemberClusters refer to, in any namespace.
 
-Those with the registration label come with one watch over the system namespace. For any other, a
-watch on just that Secret runs for as long as a MemberCluster refers to it: the hub is never asked
-for a list of all Secrets, and no Secret without a reference is ever read. Outside the system
-namespace the propagator may do so in tenants alone (`stowage tenant add`).
+One watch over the system namespace shows labelled Secrets. Any other Secret gets its own watch
+while a MemberCluster refers to it. The propagator never lists all Secrets, and reads other
+namespaces only if they are tenants (`stowage tenant add`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from propagator.types.cluster import Secret, bounded
 
 
 class SecretBook:
-    """Calls `changed` with the names of the MemberClusters that refer to a changed Secret."""
+    """`changed` is called with the MemberClusters that refer to a changed Secret."""
 
     def __init__(
         self,
@@ -39,7 +38,6 @@ class SecretBook:
         labelled.add_handler(self._labelled_changed)
 
     def refer(self, cluster: str, key: Key | None) -> None:
-        """Record that the MemberCluster refers to the Secret `key` now, and to no other."""
         before = self._references.get(cluster)
         if before != key and before is not None:
             del self._references[cluster]
@@ -49,12 +47,12 @@ class SecretBook:
             self._need(key, cluster)
 
     def known(self, key: Key) -> bool:
-        """Whether the answer of `get` can be trusted yet."""
+        """Whether `get` is reliable yet."""
         watch = self._watches.get(key)
         return self._labelled.get(key) is not None or (watch is not None and watch.synced)
 
     def refused(self, key: Key) -> bool:
-        """Whether the Secret may not be read: its namespace is no tenant."""
+        """Its namespace is then no tenant."""
         watch = self._watches.get(key)
         return watch is not None and watch.refused is not None
 
@@ -63,7 +61,7 @@ class SecretBook:
         return self._labelled.get(key) or (watch.get(key) if watch is not None else None)
 
     async def run(self) -> None:
-        """Watch until cancelled; a further run resumes the watches where they stood."""
+        """Watch until cancelled; a further run resumes the watches."""
         await self._watches.run()
 
     def _need(self, key: Key, cluster: str) -> None:

@@ -1,10 +1,8 @@
-"""Objects of the hub that travel with Workloads: known by name, read only when they are needed.
+"""Objects of the hub that travel with Workloads: watched by metadata, read when needed.
 
-There is a watch for each kind and namespace in which a Workload names such an object, as the
-propagator may read them in tenants alone (`stowage tenant add`). The watch brings metadata; what is
-in an object, such as the values of a Secret, is read when a Workload is written to a member, and
-again when its version has changed. Where a namespace is no tenant only the watch asks again, with
-its back-off; `get` raises what the watch was answered.
+Each namespace where a Workload names such an object has a watch for each kind; the propagator may
+read tenants only (`stowage tenant add`). Content is read when a Workload is written to a member,
+and again if its version changed.
 """
 
 from __future__ import annotations
@@ -28,8 +26,6 @@ T = TypeVar("T", bound=Object)
 
 
 class NoTenant(StowageError):
-    """The propagator may not read the objects of that kind in that namespace."""
-
     def __init__(self, kind: str, key: Key) -> None:
         namespace, name = key
         super().__init__(
@@ -41,8 +37,8 @@ class NoTenant(StowageError):
 class NamedObjects(Generic[T]):
     """The objects of one kind, decoded as `type_`.
 
-    Calls `changed` with the key of each one that came, changed or went, and for each named one of a
-    namespace that becomes a tenant, or turns out to be none.
+    `changed` is called with the key of each changed object, and of each named one if its namespace
+    becomes a tenant or is found to be none.
     """
 
     def __init__(
@@ -60,34 +56,31 @@ class NamedObjects(Generic[T]):
         self._clock = clock
         self._changed = changed
         self._named: dict[str, dict[str, set[str]]] = {}
-        """The users of each name, by namespace."""
         self._watches = InformerPool(self._watch, told=self._refused)
         self._held: dict[Key, T] = {}
         self._reading: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self) -> None:
-        """Watch until cancelled; a further run resumes the watches where they stood.
+        """Watch until cancelled; a further run resumes the watches.
 
-        Raises what a watch ends by: without it, Workloads would wait for that watch for ever.
+        Raises what a watch ends by: Workloads would otherwise wait for that watch forever.
         """
         await self._watches.run()
 
     def clear(self) -> None:
-        """Drop all that was read, between two runs: what it says is older than what others wrote.
+        """Drop all content, between two runs: other processes may have written newer one.
 
-        Whoever asks for an object waits until its namespace has been listed anew.
+        `get` then waits until the namespace has been listed again.
         """
         self._held.clear()
         self._watches.clear()
 
     def need(self, key: Key, user: str = "") -> None:
-        """Watch that object's namespace, as a Workload names the object; once for each user."""
         namespace, name = key
         self._named.setdefault(namespace, {}).setdefault(name, set()).add(user)
         self._watches.need(namespace, name)
 
     def drop(self, key: Key, user: str = "") -> None:
-        """Forget an object that no user names any more, and a watch that ran for it alone."""
         namespace, name = key
         named = self._named.get(namespace, {})
         users = named.get(name, set())
@@ -105,11 +98,11 @@ class NamedObjects(Generic[T]):
     ) -> T | None:
         """Return the object as it is now, or None. Raises NoTenant, TransportError.
 
-        One whose metadata are enough, as `unless` says of it, is returned without the rest.
+        If `unless` returns True for its metadata, the content is not read.
         """
         informer = self._watches.get(key[0])
         if informer is None:
-            return None  # the Workload that named the object went meanwhile
+            return None  # the Workload that named the object was deleted
         await informer.wait_tried()
         if informer.refused:
             self._held.pop(key, None)
@@ -123,7 +116,7 @@ class NamedObjects(Generic[T]):
         if unless(known):
             self._held.pop(key, None)
             return self._type(metadata=known.metadata)
-        # Many Workloads that share an object ask for it in the same moment.
+        # Many Workloads that share an object read it at the same moment.
         async with self._reading.setdefault(key, asyncio.Lock()):
             held = self._held.get(key)
             if held is None or held.metadata.resource_version != known.metadata.resource_version:
@@ -147,7 +140,6 @@ class NamedObjects(Generic[T]):
         return informer
 
     def _refused(self, namespace: str) -> None:
-        """Tell of each name once it is new whether the namespace is a tenant."""
         for name in [*self._named.get(namespace, ())]:
             self._held.pop((namespace, name), None)
             self._changed((namespace, name))

@@ -1,7 +1,7 @@
-"""Whether the hub is removing the kind Workload itself, and every Workload with it.
+"""Whether the hub is deleting the kind Workload itself.
 
-Whoever deletes a definition deletes all objects of the kind, and says nothing of what they run. So
-what the members have then stays there, as nobody's.
+Deleting the definition deletes all Workloads, without a decision on what they run. Members then
+keep their objects, without an owner.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from machinery.errors import Forbidden, NotFound, TransportError
 from propagator.errors import HubFault
 
 FRESH_SECONDS = 2.0
-"""For so long an answer holds: thousands of Workloads end at once."""
+"""How long an answer is cached: thousands of Workloads end at once."""
 _NAME = f"{WORKLOADS.plural}.{GROUP}"
 
 
 class OwnKind:
-    """Asked when a Workload is deleted."""
-
     def __init__(self, hub: Verbs, *, clock: Clock) -> None:
         self._hub = hub
         self._clock = clock
@@ -42,7 +40,7 @@ class OwnKind:
         except NotFound:
             return True
         except Forbidden:
-            return False  # an installation of its own roles: as if it stayed
+            return False  # an installation with other roles: assume that it stays
         except TransportError as fault:
             raise HubFault(f"the definition {_NAME} could not be read", fault) from fault
         return bool(found["metadata"].get("deletionTimestamp"))

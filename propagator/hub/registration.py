@@ -1,16 +1,13 @@
-"""Makes MemberClusters of Secrets, and sessions of MemberClusters.
+"""Creates MemberClusters for Secrets, and sessions for MemberClusters.
 
 A Secret with the label `stowage.dev/register` in the system namespace registers the cluster of its
-name. A MemberCluster may as well be created by hand, or by the controller for a ClusterProfile; its
-`spec.secretRef` may name any Secret; where it names none, that labelled Secret is written there. A
-Secret that goes makes its cluster not ready and touches nothing on the member.
+name. A MemberCluster created otherwise may refer to any Secret; without a reference it gets that
+labelled one. A deleted Secret makes its cluster not ready, and changes nothing on the member.
 
-Deleting a MemberCluster unregisters the cluster, although its Secret may still exist: the Secret
-carries in `stowage.dev/registered` a digest of the data that it was registered with, written after
-the MemberCluster. A labelled Secret that no MemberCluster refers to is thus new when it has no such
-mark, or when its data differs from the mark; otherwise the MemberCluster was deleted, or let go of
-it, perhaps while no propagator ran, and that is honoured until the Secret changes or the mark is
-removed.
+Deleting a MemberCluster unregisters the cluster, although its Secret may remain. The annotation
+`stowage.dev/registered`, written after the MemberCluster, is a digest of the registered data. So an
+unreferenced Secret is new if it has no such mark, or another digest. Otherwise the MemberCluster
+was deleted, perhaps while no propagator ran.
 """
 
 from __future__ import annotations
@@ -47,19 +44,14 @@ from propagator.types.cluster import ClusterEndpoint, MemberCluster, Secret
 LOG = logs.get(__name__)
 
 ANNOTATION_REGISTERED = f"{GROUP}/registered"
-"""The annotation on a registration Secret with the digest that its MemberCluster was made for."""
+"""The annotation with the digest that the Secret's MemberCluster was created for."""
 
 FORMER_INDEX = "former"
-"""The informer's index of MemberClusters by the names that they had."""
 _WORKERS = 4
 
 
 class Registrar:
-    """Keeps the sessions as the MemberClusters and their Secrets say.
-
-    `secrets` is the informer over labelled Secrets of `namespace`, `clusters` that over all
-    MemberClusters; both are run by the caller.
-    """
+    """`secrets` are the labelled ones of `namespace`; the caller runs it and `clusters`."""
 
     def __init__(
         self,
@@ -124,7 +116,6 @@ class Registrar:
             await self._register(secret)
 
     async def _let_go(self, name: str, *, given_up: bool) -> None:
-        """End the session of a MemberCluster that is gone, or that a person gives up."""
         self._records.refer(name, None)
         self._parsed.pop(name, None)
         await self._registry.drop(name)
@@ -140,13 +131,12 @@ class Registrar:
             )
             return
         if not await self._stands(SECRETS, name, namespace=self._namespace):
-            return  # who deleted it found no MemberCluster to delete: nobody else would
-        with suppress(AlreadyExists):  # created by hand meanwhile; its event follows
+            return  # its deletion found no MemberCluster to delete: no later event would
+        with suppress(AlreadyExists):  # created by another client; its event follows
             made = await self._hub.create(MEMBER_CLUSTERS, membercluster(secret))
             self._clusters.upsert(msgspec.convert(made, MemberCluster))
 
     async def _attach(self, cluster: MemberCluster, secret: Secret) -> MemberCluster:
-        """Have a cluster without credentials use the labelled Secret of its name."""
         version = {"resourceVersion": cluster.metadata.resource_version}
         patch = {"metadata": version, "spec": membercluster(secret)["spec"]}
         made = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, patch)
@@ -155,10 +145,9 @@ class Registrar:
         return attached
 
     async def _take_back(self, cluster: MemberCluster) -> None:
-        """Take this cluster's name off the former names of older ones, once it is served.
+        """Remove this cluster's name from the former names of older ones, once it is ready.
 
-        A registration that is refused, as it leads to the very cluster that had the name, changes
-        nothing.
+        A refused registration of the cluster that had the name changes nothing.
         """
         if not conditions.holds(cluster.status, MemberClusterCondition.READY):
             return
@@ -171,9 +160,9 @@ class Registrar:
             await self._hub.merge_patch(MEMBER_CLUSTERS, other.name, patch)
 
     async def _take_over(self, cluster: MemberCluster) -> None:
-        """Note a name that this very cluster had when its MemberCluster was deleted.
+        """Add the names that this cluster had when its MemberCluster was deleted.
 
-        So shares under that name are this cluster's, as after `stowage rename`.
+        Shares under these names are then this cluster's.
         """
         names = self._registry.identities.left(cluster)
         known = cluster.spec.former_names
@@ -185,7 +174,7 @@ class Registrar:
             self._clusters.upsert(msgspec.convert(made, MemberCluster))
 
     async def _remember(self, cluster: MemberCluster, secret: Secret | None) -> None:
-        """Mark the Secret, so that a later deletion of this MemberCluster is seen as one."""
+        """A mark makes a later deletion of this MemberCluster recognizable."""
         reference = cluster.spec.secret_ref
         if secret is None or reference is None or reference.key != secret.metadata.key:
             return
@@ -203,13 +192,11 @@ class Registrar:
         self._secrets.upsert(msgspec.convert(marked, Secret))
 
     async def _stands(self, kind: Resource, name: str, *, namespace: str | None = None) -> bool:
-        """Ask the hub, and not the informer, whether that object exists.
+        """Ask the hub: informers may be behind it and each other.
 
-        The informers may be behind the hub, and behind each other. A mark says that the
-        MemberCluster existed after the Secret was made: without the question a cluster whose Secret
-        and MemberCluster were deleted, and whose Secret was made again, could stay unregistered. A
-        MemberCluster that is made for a Secret which is gone would stay for good, and Workloads
-        that end would wait for it.
+        A stale mark could leave a cluster unregistered whose Secret was created again. A
+        MemberCluster created for a deleted Secret would stay, and Workloads that end would wait for
+        it.
         """
         try:  # not a list, which takes a tenth of a second while another kind is written (1.36.3)
             await self._hub.request("GET", kind.path(namespace, name), accept=METADATA)
@@ -272,25 +259,24 @@ class Registrar:
 
 
 def digest(secret: Secret) -> str:
-    """Return a short fingerprint of a Secret's data, keyed by its UID: no two Secrets share one."""
+    """Keyed by the Secret's UID: no two Secrets share one."""
     text = msgspec.msgpack.encode([secret.excess, *sorted(secret.data.items())])
     return hashlib.blake2b(text, key=secret.metadata.uid.encode(), digest_size=8).hexdigest()
 
 
 def completed(secret: Secret, endpoint: ClusterEndpoint | None) -> Secret:
-    """Return a Secret that gives no address with that of the MemberCluster, where it has one."""
+    """Add the MemberCluster's address to a Secret without one."""
     if endpoint is None or secret.excess or {"kubeconfig", "endpoint"} & secret.data.keys():
         return secret
     return msgspec.structs.replace(secret, data={**secret.data, **endpoint.data})
 
 
 def _marked(secret: Secret) -> bool:
-    """Whether a MemberCluster was registered with the Secret as it is."""
     return secret.metadata.annotations.get(ANNOTATION_REGISTERED) == digest(secret)
 
 
 def membercluster(secret: Secret) -> dict[str, Any]:
-    """Return the MemberCluster that a labelled Secret asks for, without our labels."""
+    """Labels of Stowage are left out."""
     meta = secret.metadata
     labels = {key: value for key, value in meta.labels.items() if not _ours(key)}
     return {
@@ -302,7 +288,6 @@ def membercluster(secret: Secret) -> dict[str, Any]:
 
 
 def _read_of(cluster: MemberCluster) -> tuple[object, ...]:
-    """Return what the registrar reads of a MemberCluster."""
     meta = cluster.metadata
     ready = conditions.holds(cluster.status, MemberClusterCondition.READY)
     seen = (ready, noted(cluster), cluster.given_up)
@@ -319,7 +304,7 @@ def _no_secret(message: str) -> MemberHealth:
 
 
 async def _parse(secret: Secret) -> Credentials | MemberHealth:
-    """Parse in a thread, as that takes milliseconds; any content gives credentials or a verdict."""
+    """Parse in a thread, because that takes milliseconds."""
     if secret.excess:
         return verdict_of(KubeconfigError("data", too_large(secret.excess)))
     try:

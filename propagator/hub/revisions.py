@@ -1,9 +1,8 @@
 """Which revision of a Workload a member gets, and its content.
 
-Where a Workload has a rollout, the controller says in its status which revision each cluster gets,
-whatever the spec says meanwhile. The spec's own revision is rendered from the spec. Any other one
-is read from its ControllerRevision on the hub, once, and only believed if its digest is that of its
-name: a member is never written from a revision that nobody rolled out.
+With a rollout, the status names the revision of each cluster. The spec's own revision is rendered
+from the spec. Any other is read from its ControllerRevision, once, and used only if its digest
+matches its name.
 """
 
 from __future__ import annotations
@@ -26,15 +25,13 @@ from propagator.types.workload import Workload, WorkloadSpec
 
 
 class AwaitsRevision(Refused):
-    """The controller has not said yet which revision the members get."""
-
     def __init__(self, member: str) -> None:
         told = f"{member}: waits until the controller says which revision it gets"
         super().__init__(PropagatedReason.PROPAGATING, told)
 
 
 class KeepsRevision(Refused):
-    """The member runs what was never staged: it stays until another revision is said."""
+    """The member runs a revision that was never staged, and keeps it until it gets another."""
 
     def __init__(self, member: str) -> None:
         told = (
@@ -44,8 +41,6 @@ class KeepsRevision(Refused):
 
 
 class _Content(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a spec that a revision consists of."""
-
     target_deployment: msgspec.Raw = msgspec.Raw()
     target_service: msgspec.Raw = msgspec.Raw()
     template: msgspec.Raw = msgspec.Raw()
@@ -55,16 +50,14 @@ class _Content(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Revisions:
-    """Gives Workloads as members shall have them."""
-
     def __init__(self, hub: ApiClient, shares: ShareTable) -> None:
         self._hub = hub
         self._held = shares.column(dict[str, _Content])  # of the Workload, by revision
 
     async def of_member(self, workload: Workload, member: str) -> Workload:
-        """Return the Workload with the fields of the revision that the member gets.
+        """Return the Workload with the content of the member's revision.
 
-        Raises Refused where it is not to be had, and HubFault while the hub does not answer.
+        Raises Refused without it, and HubFault while the hub does not answer.
         """
         if not workload.staged:
             return workload
@@ -82,7 +75,7 @@ class Revisions:
         return _with(workload, held[revision])
 
     def known(self, workload: Workload, member: str) -> Workload:
-        """Return the same as far as it was read already; else the Workload as it is."""
+        """As `of_member`, from content that was already read; else the Workload unchanged."""
         held = self._held.get(workload.uid)
         content = held.get(workload.revision_of(member)) if held else None
         if content is None or workload.revision_of(member) == revision_of_spec(workload):
@@ -111,7 +104,6 @@ class Revisions:
 
 
 def revision_of_spec(workload: Workload) -> str:
-    """Return the revision of the Workload's own spec."""
     spec = workload.spec
     return _digest(
         bytes(spec.target_deployment),
@@ -123,7 +115,7 @@ def revision_of_spec(workload: Workload) -> str:
     )
 
 
-# Each status brings the same spec again.
+# Each status update repeats the spec.
 @lru_cache(maxsize=256)
 def _digest(
     deployment: bytes,
@@ -159,7 +151,6 @@ def _with(workload: Workload, content: _Content) -> Workload:
 
 
 def _shown(workload: Workload, member: str) -> str:
-    """Return the revision that the member's share of the status has."""
     shares = (each for each in workload.status.clusters if each["name"] == member)
     return str(next(shares, {}).get("revision", ""))
 
@@ -174,5 +165,4 @@ def _lost(member: str, why: str) -> Refused:
 _content = msgspec.json.Decoder(_Content)
 _FIELDS = tuple(_Content.__struct_fields__)
 _SAME = ("placements", "leaving", "causes")
-"""What the Workload has counted already and has nothing to do with a revision: it may have ten
-thousand shares, and be asked for each of them."""
+"""Cached values of a Workload that no revision changes: it may have ten thousand shares."""

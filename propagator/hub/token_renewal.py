@@ -1,10 +1,8 @@
-"""Renews tokens of members before they end, where the registration Secret names their account.
+"""Renews tokens of members before they expire, if the registration Secret names their account.
 
-At two thirds of a token's life the propagator asks the member for another one of the same account
-and puts it into the Secret on the hub, on top of the version that it read: a concurrent change of
-the Secret wins, and the next check starts from it. The sessions take the token in like any other
-change of the Secret. A process that dies between the two steps leaves an unused token, which ends
-by itself.
+At two thirds of a token's life the propagator requests another from the member, and patches it into
+the Secret on the version that it read: a concurrent change of the Secret wins. A process that dies
+in between leaves an unused token, which expires.
 """
 
 from __future__ import annotations
@@ -38,22 +36,20 @@ from propagator.types.cluster import MemberCluster, Secret
 
 LOG = logs.get(__name__)
 CHECK_SECONDS = 3600.0
-"""The longest time between two checks of a token: clocks jump, and machines sleep."""
+"""The maximum time between two checks of a token: clocks jump, and machines sleep."""
 _WORKERS = 4
 _FIRST_RETRY, _LAST_RETRY = 5.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Ours:
-    """A token that is ours to renew, with its server and its life."""
-
     connection: Connection
     account: Key
     life: Life
 
 
 class Renewer:
-    """`secrets` are those with the label of a registration, in our namespace."""
+    """`secrets` are the labelled registration Secrets."""
 
     def __init__(
         self,
@@ -96,7 +92,7 @@ class Renewer:
             self._queue.add(new.name)
 
     async def _renew_if_due(self, name: str) -> float | None:
-        """Renew the token of a cluster when it is time; return seconds until the next check."""
+        """Return seconds until the next check."""
         cluster = self._clusters.get(("", name))
         secret = self._secret_of(cluster)
         ours = await _ours(cluster, secret) if cluster and secret else None
@@ -118,7 +114,7 @@ class Renewer:
         return self._settings.pause
 
     def _pause(self, name: str) -> float:
-        """Return seconds until a token may be renewed again: a member may grant no life at all."""
+        """Limits the renewals on a member that grants very short lives."""
         last = self._renewed.get(name)
         return 0.0 if last is None else last + self._settings.pause - self._clock.monotonic()
 
@@ -127,7 +123,7 @@ class Renewer:
         return self._secrets.get(reference.key) if reference is not None else None
 
     def _later(self, left: float, life: Life) -> float:
-        """Return seconds until the renewal, spread over the clusters that were joined together."""
+        """Spread over clusters that were joined together."""
         seconds = left * (life.expires - life.issued).total_seconds()
         return min(seconds * random.uniform(1.0, 1.1), CHECK_SECONDS)  # noqa: S311 - jitter
 
@@ -138,8 +134,8 @@ class Renewer:
         renewed = msgspec.structs.replace(secret, data={**secret.data, **changes})
         metadata = {
             "resourceVersion": secret.metadata.resource_version,
-            # As the registrar would mark it: otherwise the renewed data would register again a
-            # cluster whose MemberCluster was deleted in this moment.
+            # As the registrar would mark it: otherwise the new data would register again a cluster
+            # whose MemberCluster was just deleted.
             "annotations": {ANNOTATION_REGISTERED: digest(renewed)},
         }
         data = {key: base64.b64encode(value).decode() for key, value in changes.items()}
@@ -161,7 +157,7 @@ class Renewer:
 
 
 async def _ours(cluster: MemberCluster, secret: Secret) -> _Ours | None:
-    """Return the token in a Secret, where it ends and the Secret names its account."""
+    """None if it never expires, or the Secret names no account."""
     try:
         data = completed(secret, cluster.spec.endpoint).data
         credentials = await asyncio.to_thread(credentials_of, data)
@@ -174,7 +170,7 @@ async def _ours(cluster: MemberCluster, secret: Secret) -> _Ours | None:
 
 
 def _believe(token: str, before: Life) -> None:
-    """Check a member's answer. Raises TransportError, which never shows the token."""
+    """Raises TransportError, which never shows the token."""
     life = life_of(token) if len(token) <= TOKEN_LIMIT and token.isascii() else None
     if life is None or not token.isprintable():
         raise TransportError("the member answered with something that is no token")

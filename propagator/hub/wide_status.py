@@ -1,8 +1,7 @@
-"""A status write of a Workload with many shares that holds only what changed. Pure.
+"""A status write of a Workload with many shares that contains only the changes. Pure.
 
-A merge patch replaces a list whole: 180 KiB for a thousand shares when one of them got a pod. A
-JSON patch names the changed entries by their positions, which is safe as it also names the version
-that it was made for: on any other version the hub refuses it as a whole.
+A merge patch replaces a list whole: 180 KiB for a thousand shares when one changes. A JSON patch
+names entries by position. It also names the version, so the hub refuses it as a whole on another.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from typing import Any
 from propagator.types.workload import Workload
 
 WIDE = 32
-"""The least shares for a JSON patch; a shorter list is no longer than what surrounds it."""
+"""The minimum number of shares for a JSON patch."""
 
 
 def entries_patch(workload: Workload, status: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the JSON patch that writes these fields; None where the list has to be written whole.
+    """Return the JSON patch for these fields; None if the list has to be written whole.
 
-    That is when the list is short, when clusters came or went, and when most of it changed.
+    That is if it is short, clusters came or went, or most entries changed.
     """
     old, new = workload.status.clusters, status["clusters"]
     if (
@@ -40,7 +39,7 @@ def entries_patch(workload: Workload, status: Mapping[str, Any]) -> list[dict[st
 
 
 def _fields(workload: Workload, status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the operations for all other fields: they are short, and only one can be unset."""
+    """Only one of the other fields can be unset."""
     for field, value in status.items():
         if field != "clusters" and value is not None:
             yield {"op": "add", "path": f"/status/{field}", "value": value}

@@ -1,8 +1,7 @@
-"""The metadata that the hub's Workload must have before any object of it is written. Pure.
+"""The metadata that a Workload must have before any object of it is written. Pure.
 
-The finalizer, so that no object is left when the Workload is deleted; the members that are sent
-something, so that each is asked at the end; and the kinds, so that another process finds all
-objects (`noted_kinds`).
+The finalizer keeps a deleted Workload until its objects are gone. The noted members must each
+confirm that. The noted kinds let another process find all objects (`noted_kinds`).
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ def missing(
     *,
     there: Callable[[str], bool],
 ) -> dict[str, Any]:
-    """Return the missing fields of the metadata, as a merge patch; empty when it has them all.
+    """Return a merge patch, empty if complete, for writes of `kinds`.
 
-    `kinds` are those that are about to be written; `there` says whether a cluster exists, as
-    nothing is sent to one that does not.
+    `there` returns whether a cluster exists.
     """
     metadata: dict[str, Any] = {}
     if not is_ours(workload):
@@ -44,7 +42,7 @@ def missing(
 
 
 def without_member(workload: Workload, name: str) -> dict[str, Any]:
-    """Return the patch of the metadata after a member confirmed that it has nothing; or nothing."""
+    """Return the metadata patch after a member confirmed to be clean; or nothing."""
     record = _annotated(workload)
     after = record.without(name)
     if after == record or name in workload.placements:
@@ -53,7 +51,7 @@ def without_member(workload: Workload, name: str) -> dict[str, Any]:
 
 
 def footprint_without(workload: Workload, name: str) -> dict[str, Any]:
-    """Return the same patch of the status."""
+    """As `without_member`, for the status."""
     record = _placed(workload)
     after = record.without(name)
     if after == record or name in workload.placements:
@@ -67,12 +65,12 @@ def record_of(workload: Workload) -> MemberRecord:
 
 
 def _annotated(workload: Workload) -> MemberRecord:
-    """Return the members that this propagator noted, as the placement did not."""
+    """Noted by this propagator."""
     return MemberRecord.read(workload.metadata.annotations.get(ANNOTATION_CLUSTERS, ""))
 
 
 def _placed(workload: Workload) -> MemberRecord:
-    """Return the members that were noted with the placements."""
+    """Noted with the placements."""
     return MemberRecord.read(workload.status.footprint.clusters)
 
 

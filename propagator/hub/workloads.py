@@ -1,8 +1,7 @@
-"""The hub's Workloads: read through one informer, and changed by four writes, all of them here.
+"""The hub's Workloads: read through one informer, changed only by the writes in this module.
 
-Every write is made on top of the version that was read, so that a lost race is computed again. Each
-answer is in the informer before the watch brings it: the next check already sees this process's own
-write.
+Every write names the version that was read. Each answer enters the informer before the watch brings
+it, so the next check sees this process's own write.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ from propagator.types.workload import Workload, departing, kept, workload_of
 
 JSON_PATCH = "application/json-patch+json"
 CLUSTER_INDEX = "cluster"
-"""The informer's index of Workloads by the clusters that they are, or were, on."""
+"""By the clusters that Workloads are, or were, on."""
 SECRET_INDEX = "secret"  # noqa: S105 - the name of an index
-"""The informer's index of Workloads by the Secrets that travel along, `namespace/name`."""
+"""By the Secrets that travel with Workloads, `namespace/name`."""
 KIND_INDEX = "kind"
-"""The informer's index of Workloads by their kinds beyond the usual ones, `apiVersion/kind`."""
+"""By the kinds of Workloads beyond the usual ones, `apiVersion/kind`."""
 
 
 _page = msgspec.json.Decoder(Page)
 
 
 class HubWorkloads:
-    """Reads by `informer`, which the term runs; writes by the methods, which raise LeaseLost."""
+    """The term runs `informer`. Writes raise LeaseLost."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._hub = context.hub
@@ -70,17 +69,15 @@ class HubWorkloads:
         self.informer.add_index(SECRET_INDEX, _secrets_of)
         self.informer.add_index(KIND_INDEX, _kinds_of)
         self.newest = 0
-        """The highest resourceVersion of a Workload that this process has seen."""
         self._by_uid: dict[str, Key] = {}
         self._witnessed: set[str] = set()  # UIDs of Workloads whose decision was seen to change
         self.informer.add_handler(self._witness)
 
     async def prepare(self, workload: Workload, kinds: set[tuple[str, str]]) -> Workload:
-        """Note the finalizer, members and kinds that writes of these kinds require.
+        """Note the finalizer, members and kinds before these kinds are written.
 
-        And the ranges of ordinals, where the scheduler is one that gives none. A write for each on
-        top of the version that was read; none for a Workload that has it all. A Workload that was
-        edited or deleted meanwhile is returned as it is. Raises TransportError.
+        Also the ordinal ranges if the scheduler assigns none. A Workload that was edited or deleted
+        since is returned as it is. Raises TransportError.
         """
         async with self._latest(workload) as now:
             if now.metadata.deleting or now.metadata.generation != workload.metadata.generation:
@@ -94,15 +91,15 @@ class HubWorkloads:
             return self._store(await self._patch(written, {"status": status}, subresource="status"))
 
     def _formerly(self, name: str) -> Sequence[str]:
-        """Return the former names of a cluster that no other cluster has."""
+        """Names that another cluster has are left out."""
         cluster = self._clusters.get(("", name))
         former = cluster.spec.former_names if cluster is not None else ()
         return [each for each in former if self._clusters.get(("", each)) is None]
 
     async def confirm(self, workload: Workload, member: str) -> None:
-        """Note that the member has nothing of the Workload: it is not asked at the end.
+        """Note that the member need not confirm the Workload's end: it has no objects.
 
-        Raises TransportError, Conflict when the Workload was changed meanwhile.
+        Raises TransportError, and Conflict if the Workload changed since.
         """
         async with self._latest(workload) as now:
             metadata = without_member(now, member)
@@ -114,9 +111,9 @@ class HubWorkloads:
                 self._store(await self._patch(now, {"status": status}, subresource="status"))
 
     async def forget_kinds(self, workload: Workload, idle: set[tuple[str, str]]) -> None:
-        """Take these kinds off the notes, as no member has anything of them any more.
+        """Remove kinds that no member has from the notes.
 
-        Raises TransportError, Conflict when the Workload was changed meanwhile.
+        Raises TransportError, and Conflict if the Workload changed since.
         """
         async with self._latest(workload) as now:
             metadata = without_kinds(now, idle)
@@ -124,11 +121,9 @@ class HubWorkloads:
                 await self._patch_metadata(now, metadata)
 
     def referring(self, api_version: str, kind: str) -> list[Workload]:
-        """Return the Workloads that render that kind, or may have objects of it on a member."""
         return list(self.informer.by_index(KIND_INDEX, f"{api_version}/{kind}"))
 
     def touching(self, name: str) -> list[Workload]:
-        """Return the Workloads that the cluster has, or may have, objects of."""
         found = [
             *self.informer.by_index(CLUSTER_INDEX, name),
             *self.informer.by_index(CLUSTER_INDEX, digest(name)),
@@ -137,7 +132,6 @@ class HubWorkloads:
         return list({workload.metadata.key: workload for workload in found}.values())
 
     def known(self, uid: str) -> bool:
-        """Whether the watch shows a Workload of that UID, under whatever name."""
         return uid in self._by_uid
 
     def by_uid(self, uid: str) -> Workload | None:
@@ -145,27 +139,23 @@ class HubWorkloads:
         return self.informer.get(key) if key is not None else None
 
     def decided(self, workload: Workload) -> float:
-        """Return a version of the hub that is no younger than the Workload's present decision.
+        """Return a hub version no older than the Workload's present decision.
 
-        Infinite where this process has seen the decision arrive: a hub that was set back shows old
-        ones.
+        Infinite if this process saw the decision arrive: a restored hub shows old ones.
         """
         if workload.uid in self._witnessed:
             return math.inf
         return version_number(workload.metadata.resource_version) or math.inf
 
     async def version(self) -> int | None:
-        """Ask the hub for its resourceVersion; None where it cannot be compared.
-
-        Raises TransportError.
-        """
+        """Return the hub's resourceVersion; None if it is not comparable. Raises TransportError."""
         page = await anext(self._hub.pages(WORKLOADS, metadata_only=True, limit=1))
         return version_number(decode(page, _page).metadata.resource_version)
 
     async def vanished(self, uid: str, key: Key) -> bool:
-        """Ask the hub, and not a watch, whether it has no Workload of that UID.
+        """Ask the hub, not the informer, whether it has no Workload of that UID.
 
-        `key` is the name that the Workload has, or had. Raises TransportError.
+        `key` is the last known name. Raises TransportError.
         """
         if self.known(uid):
             return False
@@ -177,7 +167,7 @@ class HubWorkloads:
         return bool(found["metadata"]["uid"] != uid)
 
     async def write_status(self, workload: Workload, status: Mapping[str, Any]) -> bool:
-        """Write these fields of the status; return False when the Workload is gone."""
+        """Return False if the Workload is gone."""
         with suppress(NotFound):
             self._store(await self._patch_status(workload, status))
             return True
@@ -190,7 +180,7 @@ class HubWorkloads:
         if entries is not None:
             namespace, name = workload.metadata.key
             path = WORKLOADS.path(namespace, name, "status")
-            # Invalid where the list became shorter meanwhile: the whole write then says why.
+            # Invalid if the list became shorter: the whole write then reports why.
             with suppress(Invalid):
                 answer = await self._hub.request(
                     "PATCH", path, body=msgspec.json.encode(entries), content_type=JSON_PATCH
@@ -199,7 +189,6 @@ class HubWorkloads:
         return await self._patch(workload, {"status": status}, subresource="status")
 
     async def release(self, workload: Workload) -> None:
-        """Take our finalizer off a deleted Workload."""
         # The answer does not enter the informer: the Workload may have gone with it.
         if is_ours(workload):
             remaining = [each for each in workload.metadata.finalizers if each != FINALIZER]
@@ -222,7 +211,7 @@ class HubWorkloads:
 
     @asynccontextmanager
     async def _latest(self, workload: Workload) -> AsyncIterator[Workload]:
-        """Yield the Workload as it is known now, under the lock for its metadata."""
+        """Yield the latest known Workload, under the lock for its metadata."""
         key = workload.metadata.key
         async with self._preparing.setdefault(key, asyncio.Lock()):
             now = self.informer.get(key)
@@ -264,14 +253,14 @@ def clusters_of(workload: Workload, members: Callable[[], Iterable[str]]) -> set
 
 
 def touches(workload: Workload, member: str) -> bool:
-    """Whether that member is one of `clusters_of`, without a walk over all of them."""
+    """As `clusters_of`, without iterating over them."""
     return member in workload.clusters or member in record_of(workload)
 
 
 def _entries_of(workload: Workload) -> set[str]:
-    """Return what `clusters_of` does, but with the record's digests of names as they are.
+    """Return `clusters_of`, in the record's digests of names, and all clusters of the decision.
 
-    And all clusters of the decision, as changes of them are reported whoever delivers.
+    Changes of the latter are reported also if another tool delivers.
     """
     return {*workload.clusters, *workload.decided, *record_of(workload).entries}
 
