@@ -1,9 +1,7 @@
-"""For how long the pods of our Workloads have been ready without a break, by one link's own watch.
+"""How long pods of our Workloads have been ready without a break, by one link's watch.
 
-A move may ask that a new unit was ready for a while before an old one goes. The clocks of members
-are not trusted, so the time of each pod runs from when this process saw it become ready, and a pod
-that flaps starts anew. So does each pod of a member that was away: it was not watched meanwhile.
-Nothing is kept until some Workload asks.
+The clocks of members are not trusted: the time of a pod counts from when this process saw it become
+ready. It starts again if the pod flaps or the member was away. Nothing is kept until it is needed.
 """
 
 from __future__ import annotations
@@ -18,18 +16,14 @@ from propagator.members.pods import Main, PodClaim, made_by
 
 
 class Availability(NamedTuple):
-    """The pods of one Workload on one member that have been ready for long enough."""
-
     pods: int
     unproven: int = 0
-    """Pods that were ready already when the watch began, for a time that is not known."""
+    """Pods that were already ready when the watch began, for an unknown time."""
     more_in: float | None = None
     """Seconds until another pod has been ready for long enough, if none flaps."""
 
 
 class AvailablePods:
-    """Stands beside the informer of all pods of a link."""
-
     def __init__(self, pods: Cache[Object], *, clock: Clock) -> None:
         self._pods = pods
         self._clock = clock
@@ -39,7 +33,6 @@ class AvailablePods:
         self._listens = False
 
     def of(self, main: Main, seconds: int) -> Availability:
-        """Return how many pods of that main object have been ready for so many seconds."""
         if self._begun is None:
             self._begin()
         now, begun = self._clock.monotonic(), self._begun
@@ -54,7 +47,7 @@ class AvailablePods:
         return Availability(pods, unproven, min(waits, default=None))
 
     def restart(self) -> None:
-        """Forget what was seen: the member was not watched without a break."""
+        """The member was not watched without a break."""
         self._since.clear()
         self._claims.clear()
         self._begun = None

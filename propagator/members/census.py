@@ -1,12 +1,9 @@
-"""The search of a member for objects of ours of every kind; a kind is watched only if it has any.
+"""Searches members for objects of ours of every kind; a kind with any is watched from then on.
 
-Objects of Workloads are found by the kinds that are noted on them. Objects of Workloads that are
-gone are found by listing what carries our label: the usual kinds at each connect, and once more a
-while later, as a request of a dead process may arrive late; every other kind once after the
-member's registration. A kind with an object of ours is watched from then on, and objects without a
-Workload are swept (`orphans`). That every kind was searched is noted on the MemberCluster, with the
-UID of the member's kube-system: the note ends with the registration, and does not hold for another
-cluster under the same name.
+This finds objects of deleted Workloads, which `orphans` sweeps. The usual kinds are listed at each
+connect and once more later, because a request of a dead process may arrive late. Every other kind
+is listed once per registration, noted on the MemberCluster with the UID of the member's
+kube-system.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 600.0
 """Seconds between two searches of a member that did not answer to the end."""
 LATE_SECONDS = 60.0
-"""After this time no request of a dead process is in flight any more."""
+"""After this time no request of a dead process is in flight."""
 _WORKERS = 4
 _UNKNOWN = "unknown"
 
@@ -55,8 +52,6 @@ _page = msgspec.json.Decoder(Page)
 
 
 class Census:
-    """Searches each member that becomes ready, a few at a time."""
-
     def __init__(self, context: ControllerContext) -> None:
         self._on_searched: list[Callable[[str], None]] = []
         self._hub = context.hub
@@ -71,11 +66,9 @@ class Census:
         context.registry.on_change(self._member_changed)
 
     def on_searched(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` for each member that was searched to the end."""
         self._on_searched.append(listener)
 
     def searched(self, link: Link) -> bool:
-        """Whether all kinds were searched over these credentials, so that ours are watched."""
         return link in self._due
 
     async def run(self) -> None:
@@ -110,7 +103,6 @@ class Census:
         return LATE_SECONDS if self._due[link] < math.inf else None
 
     async def _search(self, session: MemberSession, link: Link, cluster: MemberCluster) -> None:
-        """Search for the first time over these credentials, or for the second and last time."""
         for resource in USUAL:
             seen = link.watches.is_apart(resource) or session.tracked(resource) is not None
             if not seen and await _any(link.client, resource):
@@ -124,7 +116,6 @@ class Census:
     async def _search_others(
         self, session: MemberSession, client: Verbs, cluster: MemberCluster
     ) -> None:
-        """Search every kind beyond the usual ones, unless that is noted as done."""
         which = await cluster_id(client) or _UNKNOWN
         if cluster.metadata.annotations.get(ANNOTATION_COUNTED) == which:
             return
@@ -134,14 +125,14 @@ class Census:
         await self._mark_searched(cluster, which)
 
     async def _mark_searched(self, cluster: MemberCluster, which: str) -> None:
-        # The UID keeps the note off a MemberCluster that was created again meanwhile.
+        # The UID keeps the note off a MemberCluster that was created again.
         metadata = {"uid": cluster.metadata.uid, "annotations": {ANNOTATION_COUNTED: which}}
         noted = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": metadata})
         self._clusters.upsert(msgspec.convert(noted, MemberCluster))
 
 
 async def _kinds(client: Verbs) -> AsyncIterator[Resource]:
-    """Yield all kinds beyond the usual ones, each in one version."""
+    """Each in one version."""
     usual = {(resource.group, resource.plural) for resource in USUAL}
     seen = 0
     for api_version in await client.api_versions():
@@ -164,7 +155,7 @@ async def _of_group(client: Verbs, api_version: str) -> Sequence[Resource]:
 
 
 async def _any(client: Verbs, resource: Resource) -> bool:
-    """Whether the kind has an object with our label; a kind that cannot be listed has none."""
+    """A kind that cannot be listed has none."""
     pages = client.pages(resource, label_selector=MANAGED_SELECTOR, metadata_only=True, limit=1)
     try:
         return bool(decode(await anext(pages), _page).items)
@@ -174,6 +165,5 @@ async def _any(client: Verbs, resource: Resource) -> bool:
 
 
 def _ignore_unlistable(fault: ApiError) -> None:
-    """Raise the fault again unless it only says that the kind cannot be listed, or not now."""
     if isinstance(fault, TooManyRequests | Unauthorized):
         raise fault

@@ -1,15 +1,9 @@
 """Which cluster a member is, and through which MemberCluster it is served.
 
-The name of a MemberCluster does not identify the cluster that its Secret leads to: a Secret is
-swapped, a cluster is rebuilt, one cluster is registered twice. So the UID of the member's
-kube-system (`cluster_id`) and the ClusterProperties of KEP-2149 (`set_identity`) are read before
-anything else, noted in the status, and compared (`Identities.refusal`). A cluster is served through
-one MemberCluster, and a MemberCluster serves one cluster for its life, until a person takes the
-note off.
-
-Credentials differ in what they may read, so both are noted: a registration that reads the UID alone
-meets one that was noted by its ClusterProperty. UIDs decide where both are known. A registration
-is served only once the one that was served before has let go, so that two never write.
+A Secret may be swapped, a cluster rebuilt or registered twice. So the UID of the member's
+kube-system and its ClusterProperties (KEP-2149) are read first, noted in the status, and compared.
+One MemberCluster serves a cluster, and it serves one cluster until an operator removes the note.
+Credentials may differ in what they can read; UIDs decide if both are known.
 """
 
 from __future__ import annotations
@@ -33,7 +27,6 @@ from propagator.members.health import MemberHealth
 from propagator.types.cluster import MemberCluster
 
 CLUSTER_ID_INDEX = "clusterID"
-"""The informer's index of MemberClusters by the keys of the cluster that is noted on them."""
 UID_INDEX = "uid"
 _PROPERTIES = [
     Resource("about.k8s.io", version, "clusterproperties", "ClusterProperty", namespaced=False)
@@ -43,7 +36,7 @@ _PROPERTIES = [
 
 @dataclass(frozen=True, slots=True)
 class ClusterIdentity:
-    """What a member says of which cluster it is; what may not be read is empty."""
+    """Fields that may not be read are empty."""
 
     uid: str = ""
     """The UID of its kube-system."""
@@ -57,7 +50,7 @@ class ClusterIdentity:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys of which two identities of one cluster share one."""
+        """Two identities of one cluster have a key in common."""
         # A UID holds no slash.
         in_set = {f"{self.cluster_set}/{self.set_id}"} if self.set_id else set()
         return frozenset({self.uid} - {""} | in_set)
@@ -77,10 +70,7 @@ class _ClusterProperty(Object, frozen=True):
 
 
 async def cluster_id(client: Verbs) -> str:
-    """Return the UID of the member's kube-system; empty where the account may not read it.
-
-    Raises TransportError.
-    """
+    """Return the UID of the member's kube-system; empty if forbidden. Raises TransportError."""
     try:
         found = await client.get(NAMESPACES, "kube-system")
     except (Forbidden, NotFound):
@@ -89,7 +79,7 @@ async def cluster_id(client: Verbs) -> str:
 
 
 async def set_identity(client: Verbs) -> tuple[str, str]:
-    """Return the member's ID in its ClusterSet, and the ClusterSet; empty where not to be read.
+    """Return the member's ID in its ClusterSet, and the ClusterSet; empty if unreadable.
 
     Raises TransportError.
     """
@@ -109,9 +99,9 @@ async def _property(client: Verbs, resource: Resource, name: str) -> str:
 
 
 def noted(cluster: MemberCluster) -> ClusterIdentity:
-    """Return the identity in the status; without a clusterUID beside it the clusterID is the UID.
+    """Return the identity in the status. Without a clusterUID, clusterID is the UID.
 
-    Without a clusterID there is none: a person has taken the note off.
+    Without a clusterID it is empty: an operator removed the note.
     """
     status, id_ = cluster.status, cluster.cluster_id
     uid = str(status.get("clusterUID", id_))
@@ -129,7 +119,7 @@ class Identities:
         self._readers: defaultdict[str, set[str]] = defaultdict(set)
         self._serving: set[str] = set()
         self._served: dict[str, ClusterIdentity] = {}
-        """The clusters that are served, or were when they were judged last."""
+        """The clusters that are served, or were when last judged."""
         self._given_up: set[str] = set()
         self._left: dict[str, ClusterIdentity] = {}
         """The clusters that were served by a name whose MemberCluster is gone."""
@@ -137,14 +127,13 @@ class Identities:
         clusters.add_index(UID_INDEX, lambda each: [each.metadata.uid])
 
     def exists(self, uid: str) -> bool:
-        """Whether the hub has a MemberCluster of that UID."""
         return bool(self._clusters.by_index(UID_INDEX, uid))
 
     def refusal(self, name: str, found: ClusterIdentity) -> MemberHealth | None:
-        """Return why the cluster `found` through that MemberCluster is not served; None when it is.
+        """Return why that MemberCluster does not serve the cluster `found`, or None.
 
-        Of several MemberClusters of one cluster the noted one wins, then the older one. Whoever is
-        served lets go by `release` before another is.
+        The noted MemberCluster of a cluster wins, then the oldest. The served one must `release` it
+        before another is.
         """
         self._record(name, found)
         refused = self._judge(name, found)
@@ -157,7 +146,6 @@ class Identities:
         return refused
 
     def release(self, name: str) -> None:
-        """Nothing is done any more through that MemberCluster."""
         self._serving.discard(name)
 
     def forget(self, name: str) -> None:
@@ -171,16 +159,16 @@ class Identities:
         self._record(name, ClusterIdentity())
 
     def give_up(self, name: str) -> None:
-        """A person gives the cluster of that name up: it is nobody's until it is served again."""
+        """An operator gives the cluster up, until it is served again."""
         self._left.pop(name, None)
         self._given_up.add(name)
 
     def gave_up(self, name: str) -> bool:
-        """Whether a person gave the cluster of that name up, as far as this process has seen."""
+        """As far as this process has seen."""
         return name in self._given_up
 
     def left(self, cluster: MemberCluster) -> list[str]:
-        """Return the names by which that cluster was served, and which it has lost since."""
+        """Return names that the cluster was served by, and has lost since."""
         found = noted(cluster)
         if not (self._left and found.id):
             return []
@@ -188,9 +176,9 @@ class Identities:
         return sorted(name for name in names if name != cluster.name)
 
     def note(self, cluster: MemberCluster, found: ClusterIdentity) -> dict[str, str]:
-        """Return what the status of a cluster that is served says of its identity.
+        """Return the identity for the status.
 
-        A ClusterProperty that is noted on another one is not believed.
+        A ClusterProperty that another MemberCluster has noted is ignored.
         """
         before = noted(cluster)
         if self._noted(found.keys - before.keys, but=cluster.name):
@@ -236,18 +224,18 @@ class Identities:
         )
 
     def _before(self, cluster: MemberCluster) -> ClusterIdentity:
-        """Return the cluster that a MemberCluster is noted to be, or that its name was before.
+        """Return the noted cluster, or the one that had the name before.
 
-        A person who says which cluster is meant, as `stowage join --replace` does, is believed.
+        The annotation of `stowage join --replace` overrides the latter.
         """
         before, left = noted(cluster), self._left.get(cluster.name, ClusterIdentity())
         said = cluster.metadata.annotations.get(ANNOTATION_IDENTITY, left.uid)
         return before if before.id or said != left.uid else left
 
     def _others(self, name: str, found: ClusterIdentity) -> list[MemberCluster]:
-        """Return that cluster's other MemberClusters, by their notes, else by what was read.
+        """Return the cluster's other MemberClusters, by notes, else by what was read.
 
-        Where both UIDs are known they alone decide: a ClusterProperty is the member's own word.
+        Two known UIDs decide alone: a ClusterProperty is the member's own claim.
         """
         read = {each for key in found.keys for each in self._readers.get(key, ())} - {name}
         stored = [self._clusters.get(("", each)) for each in sorted(read)]
@@ -256,7 +244,6 @@ class Identities:
         return [*alike, *(e for e in unnoted if self._read[e.name].same(found))]
 
     def _noted(self, keys: Iterable[str], *, but: str) -> list[MemberCluster]:
-        """Return the MemberClusters that are noted to be a cluster of one of these keys."""
         by_index = self._clusters.by_index
         found = {each.name: each for key in keys for each in by_index(CLUSTER_ID_INDEX, key)}
         return [each for each in found.values() if each.name != but]

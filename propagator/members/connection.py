@@ -1,10 +1,8 @@
 """One set of credentials in use: the client of a member, its probe, and its watches.
 
-A link alternates between two phases. *Knocking*: the link probes until the member answers.
-*Watching*: the watches run until the probe reports that the member is lost; once all of them have
-listed, the link is `serving`. Nodes and pods are always watched, any other kind from the moment
-that an object of ours is, or is about to be, of that kind. The watches stop with the phase, so that
-a dead member costs one probe now and then. What was learnt stays readable throughout.
+A link is either connecting, with probes only, or serving, with probe and watches. Nodes and pods
+are always watched, other kinds once an object of ours is, or will be, of that kind. A dead member
+costs one probe with back-off. The link keeps its last observations while it reconnects.
 """
 
 from __future__ import annotations
@@ -79,21 +77,20 @@ _TIDY_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class LinkListener:
-    """The callbacks of a link; all are called in the event loop, none may block."""
+    """The callbacks of a link, called in the event loop. None may block."""
 
     verdict: Callable[[MemberHealth], None]
-    """CONNECTED when the link begins to serve; the reason when that ends, or knocking fails."""
+    """CONNECTED when the link begins to serve; the reason if that ends, or connecting fails."""
     managed: Callable[[ManagedObject | None, ManagedObject | None], None]
     pods: Callable[[set[PodClaim]], None]
-    """Called with the UIDs of Workloads whose pod counts changed."""
+    """The claims of pods whose counts changed."""
     facts: Callable[[], None]
     """Capacity, provider, version, latency or reliability may have changed."""
     counted: Callable[[], None]
-    """The pods have been listed: pod counts are known from now on."""
 
 
 class Link:
-    """Made, `run` once in one task, and dropped. Raises KubeconfigError for unusable keys."""
+    """`run` it once, in one task. Raises KubeconfigError for unusable keys."""
 
     def __init__(
         self,
@@ -112,7 +109,6 @@ class Link:
         self._before_write = before_write
         self._identities = identities
         self.identity = ClusterIdentity()
-        """Which cluster the member is, as read last."""
         self._identity_checks = 0
         self._name = name
         self._settings = settings
@@ -120,9 +116,8 @@ class Link:
         self._listener = listener
         self._narrow = credentials.rights is Rights.NARROW
         self.home = credentials.home
-        """The namespace on the member of Stowage's own accounts."""
         self.pod_security = credentials.pod_security
-        """The pod security standard of namespaces that the propagator creates there."""
+        """The pod security standard of created namespaces."""
         connection = credentials.connection
         self._token = HeldToken(connection.token or "")
         if connection.token:
@@ -170,7 +165,7 @@ class Link:
             clock=clock,
         )
         self.tenants: Tenants | None = None
-        """The namespaces that may be written to; None: wherever the credential allows it."""
+        """The namespaces that may be written to; None: all that the credential allows."""
         if self._narrow:
             self.tenants = Tenants(
                 self.client,
@@ -185,22 +180,22 @@ class Link:
 
     @property
     def pods(self) -> Informer[Object]:
-        """The informer of every `Pod` that has not ended."""
+        """Without pods that have ended."""
         return self._pods
 
     @property
     def counted(self) -> bool:
-        """True while every pod is seen."""
+        """Whether every pod is listed."""
         return self._pods.trusted
 
     @property
     def measured(self) -> bool:
-        """True while every node and pod is seen: otherwise, room would be overstated."""
+        """Whether every node and pod is listed: otherwise, room would be overstated."""
         return self._nodes.trusted and self._pods.trusted
 
     @property
     def obstacle(self) -> str:
-        """Why nodes or pods cannot be read; empty when they can, or when that is not known yet."""
+        """Empty if nodes and pods can be read, or if that is not known yet."""
         for informer in (self._nodes, self._pods):
             if not informer.trusted and informer.last_error is not None:
                 return str(informer.last_error)
@@ -208,15 +203,15 @@ class Link:
 
     @property
     def provider(self) -> str:
-        """The provider of the nodes; `unknown` where it cannot be known, empty until then."""
+        """`unknown` if it cannot be known, empty until then."""
         if self._nodes.synced:
             return provider_of(self.capacity.nodes)
         return UNKNOWN_PROVIDER if self.obstacle else ""
 
     def client_for(self, namespace: str) -> Verbs:
-        """Return the client that reads and writes in that namespace; no namespace: the link's own.
+        """Return the client for that namespace; "" for the link's own.
 
-        On a narrow member that is the account of the namespace, over the same connections.
+        On a narrow member it acts as the namespace's account, over the same connections.
         """
         if not self._narrow or not namespace:
             return self.client
@@ -224,11 +219,10 @@ class Link:
 
     @property
     def cluster_id(self) -> str:
-        """The member's ID in its ClusterSet, else the UID of its kube-system; else empty."""
+        """Its ID in its ClusterSet, else the UID of its kube-system, or ""."""
         return self.identity.id
 
     def note(self, cluster: MemberCluster) -> dict[str, str]:
-        """Return what the status of its MemberCluster says of the identity."""
         return self._identities.note(cluster, self.identity)
 
     def use_token(self, token: str) -> None:
@@ -240,19 +234,18 @@ class Link:
         return listed and self.watches.answered(*kind, namespaces=namespaces)
 
     def where(self, resource: Resource, namespaces: Collection[str]) -> list[str]:
-        """Return where to watch a kind for a Workload of these namespaces."""
         if self.tenants is None or not self.watches.is_apart(resource):
             return [EVERYWHERE]
         return [name for name in namespaces if name in self.tenants]
 
     def published(self, placed: Placed, version: int | None) -> None:
-        """The hub has these pods in its capacity, from that version of the MemberCluster on."""
+        """From that MemberCluster version on the hub's capacity counts these pods."""
         touched = self.pod_ledger.publish(placed, version)
         if touched:
             self._listener.pods(touched)
 
     async def run(self) -> None:
-        """Knock and serve, again and again, until cancelled; close the client at the end."""
+        """Connect and serve until cancelled; close the client at the end."""
         try:
             while True:
                 answer = await self.probe.until_answered(self._listener.verdict)
@@ -273,11 +266,11 @@ class Link:
             await self.client.close()
 
     async def _serve(self, answer: MemberHealth) -> None:
-        # A write whose answer was lost may have arrived: only a new list surely shows it.
+        # A write whose answer was lost may have arrived: only a new list shows it reliably.
         self.watches.renew()
         self.available_pods.restart()
         for seen in (self._nodes, self._pods, *self._budget_informers()):
-            seen.mistrust()  # until the resumed watch has spoken: much may have ended meanwhile
+            seen.mistrust()  # until the resumed watch has sent events: pods may have ended
         async with asyncio.TaskGroup() as group:
             self._group = group
             for informer in self._informers():
@@ -294,10 +287,9 @@ class Link:
         self._listener.verdict(lost)
 
     async def _refused(self) -> MemberHealth | None:
-        """Return why this cluster is not served, as it is another or another hub's; None: serve it.
+        """Return why the cluster is not served, or None.
 
-        The cluster's identity is read when the link connects, and now and then, as an address may
-        come to lead elsewhere.
+        The identity is read periodically too, because an address may lead elsewhere.
         """
         if self._identity_checks % IDENTITY_EVERY == 0:
             fault = await self._asked(self._identify(), "which cluster it is")
@@ -312,7 +304,7 @@ class Link:
         self.identity = ClusterIdentity(uid, *await set_identity(self.client))
 
     async def _check_lease(self) -> MemberHealth | None:
-        """Return why a copy of the hub has this member; a failed read ends no serving link."""
+        """A failed read ends no serving link."""
         held: list[MemberHealth | None] = []
 
         async def check() -> None:
@@ -322,7 +314,7 @@ class Link:
         return held[0] if held else None if self.serving else fault
 
     async def unheld(self) -> str:
-        """Return why a removal has to wait, right before it; empty when it need not.
+        """Return why a removal has to wait; empty to proceed. Call it right before.
 
         Raises TransportError.
         """
@@ -332,7 +324,7 @@ class Link:
         return why
 
     async def _asked(self, question: Coroutine[Any, Any, None], what: str) -> MemberHealth | None:
-        """Return why the member did not answer that question; None when it did."""
+        """Return None if the member answered."""
         seconds = self._settings.probe_timeout
         try:
             async with asyncio.timeout(seconds):
@@ -341,7 +333,7 @@ class Link:
             server = self.client.connection.server
             return unreachable(f"{server}: it does not say {what} within {seconds:g} s")
         except TransportError as fault:
-            verdict = verdict_of(fault)  # which takes some for a sign of life, such as 429
+            verdict = verdict_of(fault)  # some faults are signs of life, such as 429
             return unreachable(str(fault)) if verdict.ready else verdict
         return None
 
@@ -352,7 +344,7 @@ class Link:
     def _begin(
         self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]
     ) -> asyncio.Task[None]:
-        """Start a task of this phase; the phase ends when all of them have."""
+        """The phase ends when all its tasks have."""
         # An empty context: the task works on behalf of no Workload (`lanes.working_for`).
         task = group.create_task(work, context=Context())
         self._tasks.add(task)
@@ -366,7 +358,7 @@ class Link:
             stream.cancel()
 
     def _informers(self) -> list[Informer[Any]]:
-        """Return the present informers; tenants that come bring further ones."""
+        """New tenants add further ones."""
         tenants = [self.tenants.informer] if self.tenants else []
         return [self._nodes, self._pods, *self._budget_informers(), *tenants, *self.watches]
 
@@ -381,7 +373,7 @@ class Link:
                 await self.tenants.check()
 
     async def _open(self, answer: MemberHealth) -> None:
-        """Begin to serve once everything has been listed, or was requested in vain."""
+        """Begin to serve once everything has been listed, or refused."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.request_timeout):
                 while waiting := [each for each in self._informers() if not each.tried]:

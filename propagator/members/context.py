@@ -1,4 +1,4 @@
-"""What all controllers of the propagator share: clock, client, settings, and the hub's identity."""
+"""The parts that all controllers of the propagator share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ LOG = logs.get(__name__)
 
 
 class HubIdentity:
-    """Reads the mark of this hub once in a term, when it is needed first.
+    """Reads the mark of this hub once per term, on first use.
 
-    Every object on a member carries it, so that hubs can share a member. The UID of the namespace
-    kube-system is a cluster's identity by custom: the namespace exists from the start, its UID
-    cannot be chosen, and it stays for as long as the cluster's data does.
+    Every object on a member carries it, because hubs may share a member. It is the UID of
+    kube-system, which cannot be chosen and lives as long as the cluster's data.
     """
 
     def __init__(self, hub: ApiClient) -> None:
@@ -33,14 +32,13 @@ class HubIdentity:
         self._asking = asyncio.Lock()
 
     def forget(self) -> None:
-        """Read it again at the next call: another hub may answer at the address by now."""
+        """Another hub may answer at the address in the next term."""
         self._uid = None
 
     async def uid(self) -> str:
-        """Return the mark of this hub; empty where it may not be read. Raises TransportError.
+        """Return "" if the mark may not be read. Raises TransportError.
 
-        Without the mark Workloads are propagated as ever, but no object is removed that has lost
-        its Workload, as it could be another hub's.
+        Objects without a Workload are then not removed: they could be another hub's.
         """
         async with self._asking:
             if self._uid is None:
@@ -63,7 +61,7 @@ class HubIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerContext:
-    """Shared by all controllers. Writes by `hub` or to a member may raise LeaseLost."""
+    """Writes by `hub` or to a member may raise LeaseLost."""
 
     hub: ApiClient
     registry: MemberRegistry
@@ -71,7 +69,6 @@ class ControllerContext:
     recorder: EventRecorder
     clock: Clock
     namespace: str
-    """The namespace of our processes on the hub."""
     identity: HubIdentity
     fresh: Callable[[], bool]
-    """Whether the view of the hub may be acted on where that removes something."""
+    """Whether the view of the hub is fresh enough to remove objects."""

@@ -1,8 +1,7 @@
-"""The PodDisruptionBudgets of one member, watched from when a move there first asks for them.
+"""The PodDisruptionBudgets of one member, watched from the first move on.
 
-Kept of each are its selector, what it allows now, and whether that is of its present spec. A budget
-whose selector is too large to keep holds for all pods of its namespace. The right to list budgets
-came with later releases: what a member refuses is told by `obstacle`.
+A budget whose selector is too large to keep applies to all pods of its namespace. Members joined by
+an earlier release may forbid to list budgets: see `obstacle`.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from machinery.types.texts import shared
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 MOST_TERMS = 64
-"""Labels, expressions and values of a selector that is kept."""
+"""Labels, expressions and values of a kept selector."""
 MOST_CHARACTERS = 8192
-"""Of all these together."""
+"""Characters of all these together."""
 _KEPT_BYTES = 1000
 
 
@@ -48,32 +47,29 @@ class _BudgetStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WireBudget(Object, frozen=True):
-    """A PodDisruptionBudget as it is decoded; `slim_budget` makes a `DisruptionBudget` of it."""
+    """The decoded form; `slim_budget` converts it."""
 
     spec: _BudgetSpec = _BudgetSpec()
     status: _BudgetStatus = _BudgetStatus()
 
 
 class DisruptionBudget(Object, frozen=True):
-    """The kept form of a PodDisruptionBudget."""
-
     selector: LabelSelector | None = None
     """None selects no pod."""
     allowed: int = 0
     current: bool = False
     """Whether `allowed` is of the present spec."""
     fault: str = ""
-    """Why nothing is allowed, where the member says it, as of pods that nothing can scale."""
+    """Why the member allows nothing, such as pods that nothing can scale."""
 
     def holds(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether pods with these labels in that namespace are under the budget."""
         if self.selector is None or self.metadata.namespace != namespace:
             return False
         return self.selector.matches(labels)
 
 
 class DisruptionBudgets:
-    """Made with a link. `begin` runs the informer in each phase in which the member answers."""
+    """`begin` runs the informer in each phase in which the member answers."""
 
     def __init__(
         self, client: Verbs, *, begin: Callable[[Informer[Object]], None], clock: Clock
@@ -84,10 +80,10 @@ class DisruptionBudgets:
         self._heard: dict[Key, float] = {}
         self._listeners: list[Callable[[str], None]] = []
         self.informer: Informer[Object] | None = None
-        """None until the budgets are first asked for."""
+        """None until needed."""
 
     def listen(self, changed: Callable[[str], None]) -> None:
-        """Watch the budgets, and call `changed` with the namespace of each that changes."""
+        """`changed` is called with the namespace of each budget that changes."""
         if changed in self._listeners:
             return
         self._listeners.append(changed)
@@ -105,16 +101,15 @@ class DisruptionBudgets:
 
     @property
     def known(self) -> bool:
-        """Whether every budget of the member is seen."""
         return self.informer is not None and self.informer.trusted
 
     @property
     def obstacle(self) -> TransportError | None:
-        """Why the budgets cannot be read; None when they can, or when that is not known yet."""
+        """None if the budgets can be read, or if that is not known yet."""
         return self.informer.last_error if self.informer is not None and not self.known else None
 
     def over(self, namespace: str, labels: Mapping[str, str]) -> list[DisruptionBudget]:
-        """Return the budgets over pods with these labels in that namespace, by name."""
+        """Sorted by name."""
         listed = self.informer.values() if self.informer is not None else ()
         found = cast("list[DisruptionBudget]", list(listed))
         matching = [each for each in found if each.holds(namespace, labels)]
@@ -125,7 +120,7 @@ class DisruptionBudgets:
         return cast("DisruptionBudget | None", held)
 
     def heard(self, key: Key) -> float:
-        """Return when the budget was last seen to change, by this process's clock."""
+        """When the budget last changed, by this process's clock."""
         return self._heard.get(key, 0.0)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
@@ -141,7 +136,6 @@ class DisruptionBudgets:
 
 
 def slim_budget(found: Object) -> Object:
-    """Return the `DisruptionBudget` of a `WireBudget`."""
     assert isinstance(found, WireBudget)  # noqa: S101 - the informer decodes nothing else
     meta, selector = found.metadata, found.spec.selector
     if selector is not None and _size(selector) > MOST_CHARACTERS:

@@ -1,16 +1,13 @@
-"""Whether an object is still as our last apply left it, from the object alone. Pure.
+"""Whether an object is still as our last apply left it, from its managedFields. Pure.
 
-A server notes for each field who applied it (metadata.managedFields). A manager that changes or
-removes a field of ours, by whatever verb or subresource, takes it out of our entry, and only an
-apply of ours puts one in. So the entry is whole exactly as long as no other manager has changed
-what we applied, while fields that others add, defaults and the spelling of quantities leave it
-alone. That holds over restarts and outages, and for kinds without a generation, such as ConfigMap.
+Our managedFields entry shrinks when, and only when, another manager takes a field, by whatever verb
+or subresource. Defaults, added fields and normalized quantities do not change it. That holds over
+restarts, and for kinds without a generation, such as ConfigMap.
 
-Entries are large, so of each only one number over its paths is kept, and which of the paths have
-others below: a server owns some maps and lists as a whole and merges others, and only its entry
-tells which. Items of a list are not told apart; that loses nothing, as an entry only ever shrinks.
-An empty list that the server merges is in no entry and looks like one that was taken from us: such
-an object is applied once more by each new process, to no effect.
+Only a number over the paths of an entry is kept, and which paths have others below: the server
+merges some maps and lists, and owns others as a whole. List items are not distinguished, because an
+entry only shrinks. An empty merged list has no entry: each process re-applies it once, to no
+effect.
 """
 
 from __future__ import annotations
@@ -27,16 +24,14 @@ from machinery.types.bounds import NAME, clean
 _MASK = 2**64 - 1
 _ITEM = "[]"
 _NOT_COMPARED = ("apiVersion", "kind", "metadata")
-"""Labels and annotations are compared by value: an object may carry those of several owners."""
+"""Labels and annotations are compared by value: an object may have those of several owners."""
 _SERVERS = ("f:metadata", "f:status")
 _MOST_MERGED = 500
-"""An object with more nested paths has no print; a Deployment has 30."""
+"""An object with more nested paths gets no print; a Deployment has 30."""
 _MOST_RIVALS = 5
 
 
 class ManagedFieldsEntry(msgspec.Struct, rename="camel"):
-    """An entry of metadata.managedFields: the fields that one manager wrote in one way."""
-
     manager: str = ""
     operation: str = ""
     subresource: str = ""
@@ -46,14 +41,14 @@ class ManagedFieldsEntry(msgspec.Struct, rename="camel"):
 
 
 class FieldPrint(NamedTuple):
-    """Our entry in short: a number over its paths, and the paths that have others below them."""
+    """A number over the paths of our entry, and the paths that have others below them."""
 
     number: int
     merged: frozenset[int]
 
 
 def print_of(entries: list[ManagedFieldsEntry], kind: str) -> FieldPrint | None:
-    """Return the print of our applies in an object of that kind; None without any, or too large."""
+    """None without an apply of ours, or if it is too large."""
     ours = [entry for entry in entries if is_ours(entry)]
     if not ours:
         return None
@@ -92,7 +87,7 @@ def print_of_body(body: Mapping[str, Any], merged: frozenset[int]) -> int:
 
 
 def rivals_of(entries: list[ManagedFieldsEntry]) -> tuple[str, ...]:
-    """Return the other managers of fields outside of metadata and status, in words."""
+    """Without managers of metadata and status only."""
     names = {
         clean(f"{each.manager} ({each.subresource})" if each.subresource else each.manager, NAME)
         for each in entries
@@ -104,7 +99,6 @@ def rivals_of(entries: list[ManagedFieldsEntry]) -> tuple[str, ...]:
 
 
 def is_ours(entry: ManagedFieldsEntry) -> bool:
-    """Whether an entry is that of our applies."""
     return (entry.manager, entry.operation, entry.subresource) == (FIELD_MANAGER, "Apply", "")
 
 
@@ -121,7 +115,7 @@ def _owned(entry: ManagedFieldsEntry, kind: str) -> Iterator[tuple[int, bool]]:
         for key, below in node.items():
             mark, _, name = key.partition(":")
             if mark == ".":
-                continue  # the item itself is owned, beside fields in it: it counts below
+                continue  # the item itself is owned, with fields in it: it counts below
             inner = _below(path, name if mark == "f" else _ITEM)
             if mark != "f" or not below:
                 yield inner, False
@@ -139,7 +133,7 @@ def _below(path: int, name: str) -> int:
 
 @lru_cache(maxsize=1024)
 def _shared(merged: frozenset[int]) -> frozenset[int]:
-    """Return the first equal set: objects of one shape share theirs."""
+    """Objects of one shape share theirs."""
     return merged
 
 

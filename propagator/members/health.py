@@ -1,8 +1,6 @@
-"""A member's health: whether and how well it answers, its provider, and the state of its pods.
+"""A member's health: whether and how well it answers, its provider, and counts of its pods.
 
-Pure bookkeeping, fed by `connection` and `probe`, read by the Workload status and by
-`hub.cluster_status`; nothing here does I/O. Unit counts are kept up to date pod by pod, so that
-reading them costs nothing however many pods a member has.
+No I/O: `connection` and `probe` feed it. Each pod event updates the counts, so reads are cheap.
 """
 
 from __future__ import annotations
@@ -30,22 +28,21 @@ from propagator.members.pods import Main, PodClaim, made_by
 from propagator.members.sanitize import provider
 
 UNKNOWN_PROVIDER = "unknown"
-"""The provider where nodes name none; not empty, so that a selector can name it."""
+"""Not empty: a selector can name it."""
 
 _SCHEMES = {"gce": "gcp"}
-"""Schemes of a node's providerID that are not the provider's usual name."""
+"""Schemes of providerIDs that differ from the provider's usual name."""
 
 LATENCY_ANSWERS = 12
-"""The answers of one round: a minute's, at a probe each 5 s."""
+"""The answers of one round: one minute at a probe each 5 s."""
 _RELIABILITY_WEIGHT = 0.02  # at a probe each 5 s: half of a failure is forgotten after 3 minutes
 
 
 @dataclass(frozen=True, slots=True)
 class MemberHealth:
-    """Whether a member can be used, and if not, why. The message never holds a secret.
+    """Whether a member can be used, and if not, why. The message never contains a secret.
 
-    Where there was no answer the message is only the address and the cause; `sentence` makes one
-    of it.
+    For UNREACHABLE it is only the address and the cause.
     """
 
     reason: ReadyReason
@@ -53,11 +50,10 @@ class MemberHealth:
 
     @property
     def ready(self) -> bool:
-        """True when the member accepts our credential."""
         return self.reason is ReadyReason.CONNECTED
 
     def sentence(self, cluster: str) -> str:
-        """Return a sentence for a condition: which cluster, what is wrong, what mends it."""
+        """Return cluster, fault, and remedy."""
         if self.ready:
             return self.message
         if self.reason is not ReadyReason.UNREACHABLE:
@@ -72,15 +68,12 @@ CONNECTED = MemberHealth(ReadyReason.CONNECTED, "the API server answers")
 
 
 def unreachable(message: str) -> MemberHealth:
-    """Return the verdict on a member that gives no answer, or none that makes sense."""
+    """No answer, or an invalid one."""
     return MemberHealth(ReadyReason.UNREACHABLE, message)
 
 
 def verdict_of(fault: StowageError) -> MemberHealth:
-    """Return what a probe that raised `fault` says about the member.
-
-    Forbidden and TooManyRequests come from a server that accepts the credential, so it is there.
-    """
+    """Forbidden and TooManyRequests come from a server that accepts the credential."""
     match fault:
         case Forbidden() | TooManyRequests():
             return CONNECTED
@@ -94,22 +87,19 @@ def verdict_of(fault: StowageError) -> MemberHealth:
 
 
 class Contact(Enum):
-    """Whether the state of a member is known now."""
-
     CONNECTING = "connecting"
-    """Nothing is known yet, or not by the present credentials: the last status stands."""
+    """Nothing is known yet with the present credentials; the last reported status stays."""
     SERVING = "serving"
-    """The member answers, and its objects have been listed."""
+    """The member answers, and its objects are listed."""
     AWAY = "away"
-    """The member does not answer, or cannot be connected to; the verdict says why."""
+    """The member does not answer or cannot be connected to; the verdict says why."""
 
 
 class HealthProbe:
-    """How fast and how reliably the probes of one member are answered.
+    """How fast and how reliably a member answers probes.
 
-    The latency is that of the fastest of `LATENCY_ANSWERS` in a row. Single answers are mostly held
-    up by this process: at its start it connects to all members at once, and reads each answer late.
-    A slow member is slow each time.
+    The latency is the minimum of `LATENCY_ANSWERS` consecutive answers, because this process delays
+    some: at start it connects to all members at once.
     """
 
     def __init__(self) -> None:
@@ -120,7 +110,7 @@ class HealthProbe:
         self._recorded = False
 
     def recall(self, *, latency_milliseconds: int | None, ready_percent: int | None) -> None:
-        """Begin with what another process measured, where nothing has been measured here."""
+        """Start from another process's measurements, unless this one has its own."""
         if self._recorded:
             return
         if latency_milliseconds is not None:
@@ -129,9 +119,9 @@ class HealthProbe:
             self._answered = ready_percent / 100
 
     def record(self, *, answered: bool, seconds: float, cold: bool = False) -> None:
-        """Record one probe that took that many seconds, which count only if it was answered.
+        """`seconds` counts only if the probe was answered.
 
-        A cold probe had to connect first: its time stands until there is a better one.
+        A cold probe had to connect first: its time holds until a better one.
         """
         self._recorded = True
         before = 1.0 if self._answered is None else self._answered
@@ -156,20 +146,17 @@ class HealthProbe:
 
     @property
     def ready_percent(self) -> int | None:
-        """The share of the recent probes that were answered, 0..100; None before the first one."""
+        """The answered share of recent probes, 0..100; None before the first."""
         return None if self._answered is None else round(self._answered * 100)
 
 
 def settled(old: int | None, new: int, *, step: float) -> int:
-    """Return `old` unless `new` differs by at least `step`.
-
-    A status that followed the noise would cost a write to the hub each time.
-    """
+    """Noise must not cause writes to the hub."""
     return new if old is None or abs(new - old) >= step else old
 
 
 def provider_of(nodes: Iterable[Node]) -> str:
-    """Return the provider that most nodes name in `spec.providerID`, lower case; ties by name."""
+    """The provider that most nodes name in `spec.providerID`, lower case; ties by name."""
     votes = Counter(name for node in nodes if (name := _provider(node)))
     return min(votes, key=lambda name: (-votes[name], name)) if votes else UNKNOWN_PROVIDER
 
@@ -182,34 +169,30 @@ def _provider(node: Node) -> str:
 
 @dataclass(slots=True)
 class PodCounts:
-    """The pods of one Workload on one member."""
-
     scheduled: int | None = 0
-    """Pods that hold room on a node, also while they end, as far as the hub's capacity counts
-    them: the controller adds replicas in flight to it, and must not miss any in between. None until
-    the first capacity is published, as it is not known which pods the one before counts."""
+    """Pods on nodes, including terminating ones, up to the number that the published capacity
+    counts. The controller adds replicas in flight to that capacity, and must miss none. None before
+    the first publication: the pods that an earlier one counts are unknown.
+    """
     ready: int = 0
     unschedulable: int = 0
     """Pods that the member's scheduler found no room for."""
     oldest_unschedulable: datetime | None = None
-    """The time since which the first of them has been waiting."""
     current: int = 0
-    """All pods, waiting and ending ones included."""
+    """All pods, including waiting and terminating ones."""
     capacity_version: int | None = None
-    """The MemberCluster's version from which on the hub's capacity counts `scheduled`; None where
-    nothing is counted, and on a hub whose versions are no numbers."""
+    """The first MemberCluster version whose capacity counts `scheduled`. None if nothing is
+    counted, or if the hub's versions are not numbers.
+    """
     trouble: str = ""
-    """What keeps most of those that are not ready from it, as `Pod.trouble` has it."""
 
 
 Placed: TypeAlias = dict[PodClaim, int]
-"""The number of pods on nodes, by their claim."""
+"""The number of pods on nodes, by claim."""
 
 
 @dataclass(slots=True)
 class _PodTally:
-    """The pods of one claim, as they are."""
-
     pods: int = 0
     scheduled: int = 0
     ready: int = 0
@@ -217,8 +200,6 @@ class _PodTally:
 
 
 class PodLedger:
-    """PodCounts by the claims of pods, kept up to date by `replace`."""
-
     def __init__(self) -> None:
         self._counts: dict[PodClaim, _PodTally] = {}
         self._waiting: dict[PodClaim, dict[Key, datetime]] = {}
@@ -228,15 +209,14 @@ class PodLedger:
         self._since: dict[PodClaim, int | None] = {}
 
     def placed(self) -> Placed:
-        """Return the pods on nodes: those that a capacity which is taken now counts."""
         return {
             claim: counts.scheduled for claim, counts in self._counts.items() if counts.scheduled
         }
 
     def publish(self, placed: Placed, version: int | None) -> set[PodClaim]:
-        """Record the pods that the hub's capacity counts; return the claims whose counts change.
+        """Record the pods that the published capacity counts; return the claims that change.
 
-        `version` is that of the MemberCluster which holds the capacity.
+        `version` is the MemberCluster's with that capacity.
         """
         first, before, self._published = self._published is None, self._published or {}, placed
         self._since = {
@@ -248,7 +228,7 @@ class PodLedger:
         return {claim for claim, pods in placed.items() if before.get(claim, 0) != pods}
 
     def replace(self, old: Pod | None, new: Pod | None) -> set[PodClaim]:
-        """Take in one pod's change; return the claims whose counts are different now."""
+        """Return the claims whose counts changed."""
         touched = set()
         for pod, sign in ((old, -1), (new, 1)):
             if pod is not None and pod.claim is not None:
@@ -259,7 +239,6 @@ class PodLedger:
         return touched
 
     def counts(self, main: Main) -> PodCounts:
-        """Return the counts of the pods that a main object made, all zero where it has none."""
         there = self._claims.get((main.uid, main.namespace), ())
         made = [claim for claim in there if made_by(claim, main)]
         held = [self._counts[claim] for claim in made]
@@ -281,7 +260,7 @@ class PodLedger:
         )
 
     def others(self, main: Main) -> int:
-        """Return the pods of a Workload there that another object than this one made."""
+        """Return the pods of a Workload that another object than `main` created."""
         there = self._claims.get((main.uid, main.namespace), ())
         return sum(self._counts[claim].pods for claim in there if not made_by(claim, main))
 
@@ -292,7 +271,7 @@ class PodLedger:
         return min(said, key=lambda text: (-said[text], text), default="")
 
     def _first(self, claim: PodClaim, version: int | None) -> int | None:
-        """Return the version that counted as many first; `version` on a hub that was set back."""
+        """Return the first version that counted as many; `version` if the hub was restored."""
         known = self._since.get(claim)
         return version if known is None or version is None else min(known, version)
 

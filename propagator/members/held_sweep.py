@@ -1,6 +1,6 @@
-"""The objects on a member of Workloads that the hub does not know, held until a person confirms.
+"""Objects on a member whose Workloads the hub does not know, held until an operator confirms.
 
-`removal.brake` sets it on a session, and `hub.cluster_status` reports it in MemberCluster.status.
+`removal.brake` sets it on a session; `hub.cluster_status` reports it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ from crds.membercluster import SweepHeldReason
 
 @dataclass(frozen=True, slots=True, order=True)
 class HeldWorkload:
-    """The objects that one Workload left on the member."""
-
     namespace: str
     name: str
     uid: str
     objects: int
     claims: int
-    """Those of the objects that are PersistentVolumeClaims, or with which some go."""
+    """Those that are PersistentVolumeClaims, or that some are deleted with."""
 
     def entry(self) -> Mapping[str, Any]:
-        """Return the entry of `status.sweepHeld.workloads`."""
         return {
             "namespace": self.namespace,
             "name": self.name,
@@ -36,13 +33,12 @@ class HeldWorkload:
 
 @dataclass(frozen=True, slots=True)
 class HeldSweep:
-    """The removals that are held on a member; none, without a reason."""
+    """The removals held on a member; none without a reason."""
 
     reason: SweepHeldReason | None = None
     message: str = ""
     count: int = 0
     workloads: tuple[HeldWorkload, ...] = ()
-    """The first of the `count` Workloads."""
 
 
 NOTHING_HELD = HeldSweep()

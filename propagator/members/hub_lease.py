@@ -1,16 +1,13 @@
 """This hub's Lease on a member: of a hub and its copy, only one serves the member.
 
-A hub that was restored beside the original has the same identity, and so its marks are on all
-objects, though it knows nothing of what came since. Addresses do not tell the two apart: copies
-often have the same one, and replicas may take different roads. Their history does: the Lease on
-each member holds the term and the last renewal of the hub's own Lease. A hub that finds a later
-moment there than it has ever seen is a copy, or was followed by another leader: it serves nothing
-there until the Lease has not changed for `HELD_SECONDS`, by its own clock since it saw the Lease.
+The API server address cannot identify a hub, because a restored copy often has the same one. The
+Lease history can: the Lease on each member holds the term and last renewal of the hub's own Lease.
+A hub that finds a later moment there than it has seen is a copy, or an old leader. It does not
+serve the member until it has seen the Lease unchanged for `HELD_SECONDS`, by its own clock.
 
-A Lease with another UID is another hub's, whose objects carry its own mark: both serve the member,
-and the Lease stays with its holder. The Lease is renewed every `RENEW_SECONDS`. Before a removal it
-is read, as a leader that was stopped together with all its clocks so learns of its successor. A
-member that allows no Lease, as after a join by an older release, is served without one.
+A Lease with another UID is another hub's: both serve the member, and the Lease stays with its
+holder. The Lease is read before each removal: a leader that was frozen with all its clocks so
+learns of its successor. A member that forbids Leases is served without one.
 """
 
 from __future__ import annotations
@@ -40,25 +37,24 @@ LOG = logs.get(__name__)
 HUB_LEASE = "stowage-hub"
 RENEW_SECONDS = 30.0
 HELD_SECONDS = 300
-"""How long others leave the member alone after a renewal."""
+"""How long other hubs leave the member alone after a renewal."""
 VALID_SECONDS = 240.0
-"""How long after the begin of a renewal objects are removed: less, so that clocks may differ."""
+"""How long after the start of a renewal objects may be removed: less, because clocks differ."""
 RETRY_SECONDS = 600.0
-"""Seconds until a member that allows no Lease is asked for it again."""
+"""Seconds until a member that forbids Leases is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubHolder:
-    """The holder of a member: a hub, and the moment of its own Lease."""
-
     uid: str = ""
-    """The UID of the hub's kube-system; empty where it may not be read: then there is no Lease."""
+    """The UID of the hub's kube-system; if it may not be read, it is empty and there is no Lease.
+    """
     address: str = ""
     instance: str = ""
     moment: Moment = NEVER
-    """The present term, and its last renewal that was answered."""
+    """The present term, and its last answered renewal."""
     past: Mapping[int, PastTerm] = field(default_factory=dict)
-    """The terms before, as far as the hub's own Lease still tells of them."""
+    """Earlier terms that the hub's own Lease records."""
 
     def __str__(self) -> str:
         return clean(f"{self.uid} {self.address} {self.instance}", NAME)
@@ -68,7 +64,6 @@ Holder: TypeAlias = Callable[[], Awaitable[HubHolder]]
 
 
 async def no_holder() -> HubHolder:
-    """Return the holder of sessions that hold nothing."""
     return HubHolder()
 
 
@@ -87,7 +82,7 @@ class _Lease(Object, frozen=True):
 
     @property
     def instance(self) -> str:
-        """The process that held it; empty where another release has written the holder."""
+        """The process that held it; empty if another release wrote the holder."""
         return "".join(self.holder.split(" ", 2)[2:])
 
     @property
@@ -97,12 +92,12 @@ class _Lease(Object, frozen=True):
 
 def _later(found: _Lease, ours: HubHolder) -> bool:
     """Whether the Lease holds a moment that our hub has not seen."""
-    # One term is one process, so that its renewals compare by its own clock.
+    # One term is one process, so its renewals compare by its own clock.
     term, renewed = found.spec.lease_transitions or 0, found.spec.renew_time or ""
     if term == ours.moment.term:
         return found.holder != str(ours)
-    # Of two hubs with one history both have a term of the next number, with holders of their own.
-    # A hub whose history is too short for a member that was away waits until the Lease is free.
+    # Both a hub and its copy start the next term, with different holders. A hub with too short a
+    # history for a member that was away waits until the Lease is free.
     known = ours.past.get(term)
     if known is None or (known.holder and not known.holder.startswith(found.instance)):
         return True
@@ -110,7 +105,7 @@ def _later(found: _Lease, ours: HubHolder) -> bool:
 
 
 class HubLease:
-    """The Lease of one link. `before_write` raises LeaseLost outside of a term."""
+    """`before_write` raises LeaseLost outside of a term."""
 
     def __init__(
         self,
@@ -135,9 +130,9 @@ class HubLease:
         self._refusal: MemberHealth | None = None
 
     async def check(self) -> MemberHealth | None:
-        """Renew the Lease when it is time, in a term; return why the member is not served, or None.
+        """Renew the Lease if it is due, in a term; return why the member is not served, or None.
 
-        Raises TransportError when the member does not answer.
+        Raises TransportError if the member does not answer.
         """
         now = self._clock.monotonic()
         try:
@@ -162,7 +157,7 @@ class HubLease:
         return self._refusal
 
     async def unheld(self) -> str:
-        """Return why a removal has to wait, right before it; empty when it need not.
+        """Return why a removal has to wait; empty to proceed. Call it right before.
 
         Raises TransportError.
         """
@@ -176,7 +171,7 @@ class HubLease:
         return f"the Lease {self._home}/{HUB_LEASE} there is renewed before anything is removed"
 
     async def _renew(self) -> bool:
-        """Take the Lease, or see its holder; return True where the member is served without one."""
+        """Take the Lease, or observe its holder; return True to serve the member without one."""
         started = self._clock.monotonic()
         ours = await self._holder()
         if not ours.uid:
@@ -193,7 +188,6 @@ class HubLease:
         return False
 
     def _judge(self, found: _Lease, ours: HubHolder) -> MemberHealth | None:
-        """Return why the member is a copy's; None when it is not."""
         if not self._same_hub(found, ours) or self._free(found) or not _later(found, ours):
             return None
         at = "".join(found.holder.split(" ")[1:2])
@@ -208,7 +202,7 @@ class HubLease:
         return found.holder.partition(" ")[0] == ours.uid
 
     def _free(self, found: _Lease) -> bool:
-        """Whether the Lease has no holder, or was not changed for its time since it was seen so."""
+        """Whether the Lease has no holder, or was unchanged for HELD_SECONDS."""
         seen = found.holder, found.version
         if seen != self._seen:
             self._seen, self._seen_at = seen, self._clock.monotonic()
@@ -222,7 +216,7 @@ class HubLease:
         return shaped(answer, _Lease)
 
     async def _write(self, on: _Lease | None, ours: HubHolder) -> _Lease:
-        """Write the Lease on top of the one that was read. Raises Conflict."""
+        """Raises Conflict."""
         spec: dict[str, Any] = {
             "holderIdentity": str(ours),
             "leaseDurationSeconds": HELD_SECONDS,

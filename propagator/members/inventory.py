@@ -1,9 +1,7 @@
-"""The objects of a Workload on the members, and whether that is all.
+"""The objects of a Workload on the members, and whether the list is complete.
 
-The informers of a member show the objects that were written there, by owner. Before anything is
-concluded from an object that is not shown, the kinds that it could be of must have been listed:
-those that are noted on the Workload, as far as the member has them. A member that does not answer,
-or of which nothing is known yet, may hold something.
+A member's informers show objects by owner. Absence is meaningful only after every kind noted on the
+Workload has been listed. A member that does not answer, or is unknown yet, may hold objects.
 """
 
 from __future__ import annotations
@@ -34,19 +32,14 @@ _POLL_SECONDS = 0.02
 
 
 Owned = Sequence[tuple[Resource, ManagedObject]]
-"""The objects that a Workload owns on one member."""
 
 
 def owned(session: MemberSession, uid: str) -> list[tuple[Resource, ManagedObject]]:
-    """Return all objects on a member that a Workload owns, as far as its informers show."""
     return session.link.watches.owned(uid) if session.link else []
 
 
 def main_object(where: Main, objects: Owned, *, ending: bool = False) -> ManagedObject | None:
-    """Return the object that runs the replicas, among those that the Workload owns on a member.
-
-    `ending`: also one that is being deleted.
-    """
+    """`ending` includes a terminating one."""
     for resource, found in objects:
         if (resource.group, resource.kind) != (where.group, where.kind):
             continue
@@ -57,16 +50,13 @@ def main_object(where: Main, objects: Owned, *, ending: bool = False) -> Managed
 
 
 def pods_of(session: MemberSession | None, main: Main) -> int:
-    """Return the pods that a member is seen to run for a main object; 0 where it shows none.
-
-    A share is gone when its pods are.
-    """
+    """Return the observed pods; 0 if unknown. A share is gone when its pods are."""
     counts = session.pod_counts(main) if session is not None else None
     return counts.current if counts is not None else 0
 
 
 def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, ManagedObject]]:
-    """Return what runs pods, or may, of a Workload's objects that its spec does not hold now."""
+    """Return objects that may run pods and are no longer in the spec."""
     held = {
         (each.kind, each.namespace or workload.namespace, each.name or workload.metadata.name)
         for each in workload.outlines()
@@ -80,10 +70,10 @@ def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, 
 
 
 def seen_end(session: MemberSession, workload: Workload) -> Judged | None:
-    """Return what is kept of the object that runs the replicas, once it has ended.
+    """Return the last state of the main object, once it has ended.
 
-    It may go at once, by its own TTL, by a drain or by a hand. What was seen of it stands in the
-    Workload's status, and until that is stored, here.
+    A TTL, a drain or a user may delete it at once. This copy serves until the status stores the
+    end.
     """
     if workload.profile.ended is None:
         return None
@@ -96,7 +86,7 @@ def seen_end(session: MemberSession, workload: Workload) -> Judged | None:
 
 
 def last_seen(session: MemberSession, workload: Workload) -> Judged | None:
-    """Return what was kept of the object that ran the replicas, did some of its work, and went."""
+    """The last state of a deleted main object that did some of its work."""
     main = main_of(workload)
     if workload.profile.ended is None or session.link is None:
         return None
@@ -104,20 +94,20 @@ def last_seen(session: MemberSession, workload: Workload) -> Judged | None:
 
 
 def has_ended(session: MemberSession, workload: Workload) -> bool:
-    """Whether the share there has ended: nothing of it is made again."""
+    """An ended share must not run again."""
     return session.name in workload.ends or seen_end(session, workload) is not None
 
 
 async def listed(
     session: MemberSession, resource: Resource, namespace: str = EVERYWHERE, *, clock: Clock
 ) -> Informer[ManagedObject]:
-    """Return the informer of that kind on that member, once it shows everything as it is.
+    """Return the informer once it is up to date.
 
-    Raises the TransportError that keeps the informer from that: a worker must not wait for a kind
-    that went away, or that may not be read.
+    Raises the TransportError that prevents it: workers must not wait for a removed or forbidden
+    kind.
     """
     until = clock.monotonic() + LISTING_SECONDS
-    # Tracked again each time: new credentials bring another informer, and the old one just ends.
+    # Track again each time: new credentials bring another informer.
     while not (informer := session.track(resource, namespace)).trusted:
         if informer.last_error is not None:
             raise fresh(informer.last_error)
@@ -128,7 +118,7 @@ async def listed(
 
 
 class OwnedObjects:
-    """Asked before anything is removed, or is reported as gone."""
+    """Call it before objects are removed or reported as gone."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._registry = context.registry
@@ -137,27 +127,22 @@ class OwnedObjects:
         self._absent: WeakKeyDictionary[Link, set[tuple[str, str]]] = WeakKeyDictionary()
 
     def holders(self, uid: str) -> set[str]:
-        """Return the members that show objects of that Workload."""
         return self._registry.holders(uid)
 
     async def wait_listed(self, session: MemberSession, workload: Workload) -> None:
-        """Wait until all kinds of a Workload are listed, as far as the member has and shows them.
-
-        Raises TransportError, but not for a kind that may not be listed: `hidden` returns those.
-        """
+        """Raises TransportError, except for forbidden kinds, which `hidden` returns."""
         await self._list(session, workload, needed_kinds(workload))
 
     async def shown(self, session: MemberSession, workload: Workload) -> set[tuple[str, str]]:
-        """Return the kinds that the Workload renders now and that the member lets us list.
+        """Return the rendered kinds that may be listed. Only these are written.
 
-        Only these kinds are written. Raises TransportError.
+        Raises TransportError.
         """
         return await self._list(session, workload, set(workload.kinds()))
 
     async def _list(
         self, session: MemberSession, workload: Workload, kinds: set[tuple[str, str]]
     ) -> set[tuple[str, str]]:
-        """Wait until these kinds were listed; return those that were."""
         absent, found = self._absent_on(session), set()
         for pair in kinds:
             try:
@@ -172,17 +157,13 @@ class OwnedObjects:
         return found
 
     async def _listed(self, session: MemberSession, workload: Workload, resource: Resource) -> None:
-        """Wait until a kind was listed in every namespace where the Workload may have objects."""
         if session.link is None:
             raise Unreachable("there is no usable kubeconfig now")
         for where in session.link.where(resource, workload.namespaces()):
             await listed(session, resource, where, clock=self._clock)
 
     def hidden(self, session: MemberSession, workload: Workload) -> dict[Resource, TransportError]:
-        """Return the kinds of a Workload that the member does not let us list, with its answer.
-
-        The member may hold objects of these kinds, unseen.
-        """
+        """Return the kinds that the member forbids to list. It may hold objects of them unseen."""
         if session.link is None:
             return {}
         watches, namespaces = session.link.watches, workload.namespaces()
@@ -194,14 +175,11 @@ class OwnedObjects:
         }
 
     def knows(self, session: MemberSession, workload: Workload) -> bool:
-        """Whether `owned` is complete for a Workload on that member, whatever its kinds.
-
-        That is so when the member answers and all kinds have been listed, or do not exist there.
-        """
+        """Whether `owned` is complete: all kinds are listed, or do not exist there."""
         return self.asked(session, workload) and not self.hidden(session, workload)
 
     def asked(self, session: MemberSession, workload: Workload) -> bool:
-        """Whether each kind of the Workload was listed, does not exist there, or is `hidden`."""
+        """Whether each kind was listed, does not exist there, or is `hidden`."""
         if not session.ready or session.link is None:
             return False
         link, absent = session.link, self._absent_on(session)
@@ -212,7 +190,7 @@ class OwnedObjects:
         )
 
     def may_hold(self, workload: Workload, name: str) -> bool:
-        """Return whether a member may hold objects of a Workload that are not known."""
+        """Whether the member may hold objects that are not shown."""
         session = self._registry.get(name)
         if session is None:  # gone, or, right after the start, without a session yet
             cluster = self._clusters.get(("", name))
@@ -222,7 +200,6 @@ class OwnedObjects:
         return not self.knows(session, workload)
 
     def _absent_on(self, session: MemberSession) -> set[tuple[str, str]]:
-        """Return the kinds that the member was found to lack, by its present credentials."""
         if session.link is None:
             return set()
         return self._absent.setdefault(session.link, set())

@@ -1,7 +1,6 @@
-"""The kinds on a member: the usual ones, and how another one is found.
+"""The kinds on a member. All but the usual ones are looked up there.
 
-The usual kinds need no request to a member's API server. Any other kind is looked up on the member
-itself, because a CustomResourceDefinition may be on one member and missing on the next.
+A CustomResourceDefinition may be on one member and missing on the next.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ USUAL_KINDS = frozenset(_BY_KIND)
 
 
 async def resource_of(session: MemberSession, api_version: str, kind: str) -> Resource:
-    """Return the resource of a kind on that member. Raises Refused when the member lacks it."""
+    """Raises Refused if the member lacks the kind."""
     usual = _BY_KIND.get((api_version, kind))
     if usual is not None:
         return usual
@@ -37,9 +36,9 @@ async def resource_of(session: MemberSession, api_version: str, kind: str) -> Re
 
 
 def no_kind(api_version: str, kind: str, field: str = "") -> Refused:
-    """Return the refusal of an apiVersion or kind that is malformed, and must not enter a URL.
+    """A malformed apiVersion or kind must not enter a URL.
 
-    The schema refuses such names; an object from before the schema did may still be stored.
+    The schema refuses such names; an older object may still be stored.
     """
     where = f"{field}: " if field else ""
     return Refused(

@@ -1,24 +1,23 @@
 """Which kinds a Workload may have objects of on members, and how that is known. Pure.
 
-A kind is never forgotten while a member may hold an object of it: every one of these kinds is
-listed before a Workload is removed. Their source depends on how far the Workload has come, and
-this table of `KindsSource` is complete; a kind that is not noted is noted before it is written.
+Every one of these kinds is listed before a Workload is removed. A kind is noted before its first
+write. The table of `KindsSource` is complete:
 
-| source | it is so when                               | may be on members  | may be written |
+| source | condition                                   | may be on members  | may be written |
 |--------|---------------------------------------------|--------------------|----------------|
-| NOTES  | the kinds are noted, be it that none is     | the noted          | the noted      |
-| SPOILT | a note claims more kinds than we ever write | usual, spec, noted | none           |
+| NOTES  | the kinds are noted, even if none are       | the noted          | the noted      |
+| SPOILT | a note has more kinds than we ever write    | usual, spec, noted | none           |
 | SPEC   | placed by our controller, never edited, all | the spec's         | the spec's     |
 |        | of its kinds usual, and none noted          |                    |                |
 | EDITED | none noted; edited since, or placed by      | the usual          | none           |
-|        | a writer that noted the members alone       |                    |                |
+|        | a writer that noted only the members        |                    |                |
 | UNSENT | none noted, and no member, or the first     | the usual          | none           |
 |        | spec was not SPEC: nothing can be written   |                    |                |
 
-Most Workloads so need one write less: those of SPEC are noted with the first status. From each
-source a note leads to NOTES, with all that may be on members (`_before`). An edit leads from SPEC
-to EDITED, which covers all that SPEC can have had. What an UNSENT Workload may have is what a hub
-that was restored from a copy has forgotten: it is looked for at the end, but not noted.
+SPEC saves most Workloads a write: their kinds are noted with the first status. A note leads from
+any source to NOTES, with all that may be on members (`_before`). An edit leads from SPEC to EDITED,
+which covers all that SPEC can have had. Only a restored hub can have forgotten objects of an UNSENT
+Workload: they are looked for at the end, but not noted.
 """
 
 from __future__ import annotations
@@ -39,8 +38,6 @@ Pair: TypeAlias = tuple[str, str]
 
 
 class KindsSource(Enum):
-    """The source of a Workload's kinds."""
-
     NOTES = "its notes"
     SPOILT = "notes that we did not write"
     SPEC = "its only spec"
@@ -49,7 +46,6 @@ class KindsSource(Enum):
 
 
 def kinds_source(workload: Workload) -> KindsSource:
-    """Return the Workload's row in the table."""
     if workload.spoilt:
         return KindsSource.SPOILT
     if ANNOTATION_KINDS in workload.metadata.annotations or workload.status.footprint.kinds:
@@ -65,7 +61,6 @@ def kinds_source(workload: Workload) -> KindsSource:
 
 
 def needed_kinds(workload: Workload) -> set[Pair]:
-    """Return the kinds that a Workload has, or may have had, objects of on members."""
     match kinds_source(workload):
         case KindsSource.NOTES:
             return set(workload.remembered())
@@ -78,7 +73,7 @@ def needed_kinds(workload: Workload) -> set[Pair]:
 
 
 def writable_kinds(workload: Workload) -> set[Pair]:
-    """Return the kinds that may be written now, as they will be found again."""
+    """Return the kinds that may be written now, because they will be found again."""
     match kinds_source(workload):
         case KindsSource.NOTES:
             return set(workload.remembered())
@@ -89,9 +84,9 @@ def writable_kinds(workload: Workload) -> set[Pair]:
 
 
 def missing_kinds(workload: Workload, kinds: set[Pair], *, alone: bool) -> dict[str, str]:
-    """Return the annotation that has to exist before these kinds are written; or nothing.
+    """Return the annotation that must exist before these kinds are written; or nothing.
 
-    `alone`: no member is noted with it, and no other one may have been sent anything.
+    `alone`: no member is noted with it, and no other may have been sent objects.
     """
     row = kinds_source(workload)
     if row is KindsSource.SPEC and alone and kinds == set(workload.kinds()):
@@ -104,14 +99,13 @@ def missing_kinds(workload: Workload, kinds: set[Pair], *, alone: bool) -> dict[
 
 
 def first_kinds(workload: Workload) -> dict[str, Any]:
-    """Return the status fields that note the kinds with the first report; or nothing."""
+    """Return the status fields for the first report, or nothing."""
     if kinds_source(workload) is not KindsSource.SPEC:
         return {}
     return {"footprint": {"kinds": _listed(workload.kinds())}}
 
 
 def without_kinds(workload: Workload, idle: set[Pair]) -> dict[str, Any]:
-    """Return the patch of the metadata that takes these kinds off; or nothing."""
     noted = set(workload.remembered())
     gone = idle - set(workload.kinds())
     if kinds_source(workload) is not KindsSource.NOTES or not noted & gone:
@@ -120,10 +114,10 @@ def without_kinds(workload: Workload, idle: set[Pair]) -> dict[str, Any]:
 
 
 def _before(workload: Workload, row: KindsSource) -> set[Pair]:
-    """Return the kinds to note first, beside those that are about to be written.
+    """Return the kinds to note in addition to those about to be written.
 
-    A Workload of SPEC that has no status yet, on its only member, has not been written there by us:
-    at its end a kind that this member does not show is not waited for.
+    A Workload of SPEC without a status, on its only member, has not been written there by us: its
+    end does not wait for kinds that this member does not show.
     """
     if row is KindsSource.UNSENT:
         return set()

@@ -1,10 +1,7 @@
-"""An object of ours on a member, as an informer of that member keeps it.
+"""The kept form of an object of ours on a member.
 
-The apply side checks whether the object stands, the status side reads what the profile of its kind
-made of its status, and the session reads its owners, to know which Workload to wake when it
-changes. One generic struct serves every kind, because the kinds of `spec.manifests` are not known
-in advance. Fields that no part reads are
-dropped: a member has thousands of objects, and the spec is the largest part.
+One struct serves every kind, because the kinds of `spec.manifests` are not known in advance. Fields
+that no part reads are dropped: the spec is the largest part of thousands of objects.
 """
 
 from __future__ import annotations
@@ -37,33 +34,29 @@ from propagator.members.sanitize import check_metadata, is_label_value, load_bal
 
 PodLabels: TypeAlias = tuple[tuple[str, str], ...]
 _REVISION = "deployment.kubernetes.io/revision"
-"""Set by the controller of Deployments, which alone knows of a rollout that it was given up."""
+"""Set by the Deployment controller. Only it knows that it gave a rollout up."""
 _VERSION_DIGITS = 19
 """A resourceVersion is a number of 64 bits."""
 
 
 class ManagedObject(Object, frozen=True):
-    """A member's object with the label `stowage.dev/managed`; fields outside these are not kept."""
-
     judged: Judged = Judged()
-    """What its kind's profile makes of its status."""
     load_balancer: dict[str, Any] | None = None
-    """A Service's status.loadBalancer, where it has one."""
     applied: FieldPrint | None = None
-    """The fields of the object that our last apply still owns."""
+    """The fields that our last apply still owns."""
     rivals: tuple[str, ...] = ()
-    """The other managers that wrote to its spec or data."""
     pods_uid: str | None = None
-    """The label `stowage.dev/workload-uid` in its pod template, empty without one; None of a kind
-    whose pod template is not known, unless it has the label where earlier releases set it."""
+    """The label `stowage.dev/workload-uid` in its pod template, empty without one. None if the
+    kind's pod template is unknown, unless it has the label where earlier releases set it.
+    """
     start: int | None = None
-    """The first ordinal that it asks for; None of a kind that counts no pods."""
+    """The first ordinal in its spec; None for a kind without ordinals."""
     pod_labels: PodLabels | None = None
-    """The labels of its pod template; None of a kind whose pod template is not known."""
+    """The labels of its pod template; None if the kind's pod template is unknown."""
 
     @property
     def replicas(self) -> int | None:
-        """The number that its spec asks for; None of a kind that does not scale by one."""
+        """The number in its spec; None for a kind that does not scale."""
         return self.judged.replicas
 
 
@@ -72,11 +65,11 @@ class _WireMeta(Meta, frozen=True, rename="camel"):
 
 
 class Wire(Object, frozen=True):
-    """An object as it is decoded; `slim` makes a ManagedObject of it at once."""
+    """The decoded form; `slim` converts it at once."""
 
     metadata: _WireMeta = msgspec.field(default_factory=_WireMeta)
     status: Any = None
-    """A mapping; any other value, as a custom kind may have, counts as empty."""
+    """A mapping; any other value of a custom kind counts as empty."""
 
 
 class _WireWithSpec(Wire, frozen=True):
@@ -84,18 +77,17 @@ class _WireWithSpec(Wire, frozen=True):
 
 
 def wire_of(resource: Resource) -> type[Wire]:
-    """Return the form in which an object of that kind is decoded."""
     profile = profile_of(resource.api_version, resource.kind)
     return _WireWithSpec if profile.pods or not profile.known else Wire
 
 
 def managed(resource: Resource, answer: Mapping[str, Any]) -> ManagedObject:
-    """Return the kept form of an API server's answer. Raises TransportError."""
+    """Raises TransportError."""
     return slim(resource, shaped(answer, wire_of(resource)))
 
 
 def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
-    """Return the kept form of a decoded object; an object in that form is returned as it is.
+    """A kept object is returned unchanged.
 
     Raises TooMuch for more metadata than an object can have.
     """
@@ -124,7 +116,6 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
 
 
 def after(before: ManagedObject | None, now: ManagedObject) -> ManagedObject:
-    """Return an object as it is to be read after what was seen of it before."""
     if before is None or not before.judged.given_up or before.metadata.uid != now.metadata.uid:
         return now
     was, is_ = (each.metadata.annotations.get(_REVISION) for each in (before, now))
@@ -158,14 +149,14 @@ def _pod_labels(profile: Profile, body: Mapping[str, Any]) -> PodLabels | None:
 
 @lru_cache(maxsize=4096)
 def _shared(judged: Judged) -> Judged:
-    """Return the first equal one: most objects of a kind are doing alike."""
+    """Most objects of a kind have the same."""
     return judged
 
 
 def owners(metadata: Meta) -> dict[str, Key]:
     """Return the owning Workloads by UID: {uid: (namespace, name)}.
 
-    An annotation whose value is not `namespace/name` was not written by us and is skipped.
+    Values other than `namespace/name` are not ours, and are skipped.
     """
     found: dict[str, Key] = {}
     for annotation, value in metadata.annotations.items():
@@ -176,13 +167,13 @@ def owners(metadata: Meta) -> dict[str, Key]:
 
 
 def orphan_marks(metadata: Meta) -> set[str]:
-    """Return the UIDs of Workloads that leave the object here when they are deleted, or have."""
+    """Return the UIDs of Workloads that leave, or left, the object behind when deleted."""
     keys = (key for key in metadata.annotations if key.startswith(ORPHAN_PREFIX))
     return {key.removeprefix(ORPHAN_PREFIX) for key in keys}
 
 
 def stands_alike(one: ManagedObject, other: ManagedObject) -> bool:
-    """Whether only the statuses may differ: what was applied stands in both or in none."""
+    """Whether at most the statuses differ."""
     if one.applied is None or one.applied != other.applied:
         return False
     mine, theirs = one.metadata, other.metadata
@@ -196,7 +187,7 @@ def stands_alike(one: ManagedObject, other: ManagedObject) -> bool:
 
 
 class Mark(NamedTuple):
-    """The registration and the cluster by which an object was written; empty: not known."""
+    """The registration and the cluster that an object was written through; empty if unknown."""
 
     registration: str = ""
     """The UID of the MemberCluster."""
@@ -208,23 +199,23 @@ class Mark(NamedTuple):
 
 
 def mark_of(found: ManagedObject) -> Mark:
-    """Return the mark on an object; empty where it was written before there were marks."""
+    """Empty for an object of a release without marks."""
     registration, _, cluster = found.metadata.annotations.get(ANNOTATION_MEMBER, "").partition("/")
     return Mark(registration, cluster)
 
 
 def hub_of(found: ManagedObject) -> str:
-    """Return the mark of the hub that wrote the object; empty where there were no marks yet."""
+    """Empty for an object of a release without marks."""
     return found.metadata.annotations.get(ANNOTATION_HUB, "")
 
 
 def hub_version_of(found: ManagedObject) -> int:
-    """Return the Workload's resourceVersion that the object was last written for; 0: unknown."""
+    """Return the Workload's version of the last apply; 0 if unknown."""
     return version_number(found.metadata.annotations.get(ANNOTATION_HUB_VERSION, "")) or 0
 
 
 def version_number(version: str) -> int | None:
-    """Return a resourceVersion as an integer to compare; None for one that is not a number."""
+    """None if the version is not a number."""
     short = len(version) <= _VERSION_DIGITS and version.isascii() and version.isdigit()
     return int(version) if short else None
 

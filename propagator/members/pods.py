@@ -1,12 +1,9 @@
-"""Which Workload a pod belongs to, by its controller: a label alone proves nothing.
+"""Which Workload a pod belongs to: its controller must be the Workload's main object.
 
-Pods of an object that we made carry the UID of its Workload. One that was taken over keeps the pod
-template that it had, so that no pod restarts: its pods carry no such label, or that of an earlier
-Workload (`TakenOver`). And any user who may create pods on a member can set the label. A pod counts
-for a Workload only when it is in the Workload's namespace and its controller is the Workload's main
-object, or was made by that: a Deployment's ReplicaSets and a CronJob's Jobs are known by the names
-that Kubernetes gives them, so that only pods have to be watched. How a custom kind makes its pods
-is not known: there the namespace decides.
+Any user can set the label with the Workload's UID, and pods of an adopted object lack it or have an
+earlier Workload's (`TakenOver`). ReplicaSets of a Deployment and Jobs of a CronJob are recognized
+by the names that Kubernetes gives them, so only pods have to be watched. How a custom kind creates
+its pods is unknown: there label and namespace decide.
 """
 
 from __future__ import annotations
@@ -27,14 +24,14 @@ from propagator.types.workload import Workload
 LABEL_TEMPLATE_HASH = "pod-template-hash"
 _NAME_LIMIT = 253
 MOST_TAKEN_OVER = 10_000
-"""Main objects of one member whose labels are remembered, those that have gone included."""
+"""Main objects of one member whose labels are remembered, including deleted ones."""
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
 class PodClaim(NamedTuple):
-    """A pod's Workload by the UID in its label, empty without one, its namespace, its controller.
+    """A pod's Workload by the UID in its label (may be empty), its namespace, its controller.
 
-    `kind` and `name` are those of the controller, `digest` is the hash of its template, if any.
+    `digest` is the hash of the pod template, if any.
     """
 
     uid: str
@@ -46,7 +43,7 @@ class PodClaim(NamedTuple):
 
 
 class Main(NamedTuple):
-    """The object that runs a Workload's replicas, in its place on a member."""
+    """The main object of a Workload, in its place on a member."""
 
     uid: str
     namespace: str
@@ -56,15 +53,11 @@ class Main(NamedTuple):
 
     @property
     def profile(self) -> Profile:
-        """That of its kind."""
         return known_kind(self.group, self.kind)
 
 
 def claim_of(meta: Meta) -> PodClaim | None:
-    """Return the claim of a pod.
-
-    None of a pod that names no Workload, and whose controller is none of those that one can be.
-    """
+    """None without a Workload's label, unless the controller may be a main object."""
     uid = meta.labels.get(LABEL_WORKLOAD_UID, "")
     maker = next((owner for owner in meta.owner_references if owner.controller), None)
     group, kind, name = ("", "", "")
@@ -79,7 +72,7 @@ def claim_of(meta: Meta) -> PodClaim | None:
 def cost_of(meta: Meta) -> tuple[int | None, bool]:
     """Return the deletion cost that we set on a pod, and whether we did.
 
-    The cost is None where another manager has changed it since, or has set it.
+    The cost is None if another manager has changed it since, or has set it.
     """
     mark = meta.annotations.get(ANNOTATION_DELETION_COST)
     if mark is None or mark != meta.annotations.get(POD_DELETION_COST):
@@ -88,7 +81,6 @@ def cost_of(meta: Meta) -> tuple[int | None, bool]:
 
 
 def main_of(workload: Workload) -> Main:
-    """Return the object that runs the Workload's replicas, in its place."""
     outline = workload.outline
     name = outline.name or workload.metadata.name
     group = group_of(outline.api_version)
@@ -96,7 +88,6 @@ def main_of(workload: Workload) -> Main:
 
 
 def made_by(claim: PodClaim, main: Main) -> bool:
-    """Whether a pod of that claim is one of the main object's."""
     if (claim.uid, claim.namespace) != (main.uid, main.namespace):
         return False
     maker = (claim.group, claim.kind)
@@ -114,7 +105,7 @@ def made_by(claim: PodClaim, main: Main) -> bool:
 
 
 class TakenOver:
-    """The main objects of one member whose pods carry another label than their Workload's UID."""
+    """The main objects whose pod label is not their Workload's UID."""
 
     def __init__(self) -> None:
         self._labels: dict[Main, str] = {}
@@ -122,12 +113,12 @@ class TakenOver:
 
     def note(self, main: Main, label: str) -> None:
         """Record the label in the object's pod template, empty for none."""
-        # Kept when the object goes: its pods end after it, and count until then.
+        # Kept when the object is deleted: its pods end later, and count until then.
         self._forget(main)
         if label != main.uid:
             self._labels[main] = label
             self._mains[label, main.namespace].add(main)
-        if len(self._labels) > MOST_TAKEN_OVER:  # a member may show new ones for ever
+        if len(self._labels) > MOST_TAKEN_OVER:  # a member may show new ones forever
             self._forget(next(iter(self._labels)))
 
     def _forget(self, main: Main) -> None:
@@ -139,30 +130,27 @@ class TakenOver:
                 del self._mains[label, main.namespace]
 
     def labelled(self, main: Main) -> Main:
-        """Return the object with the UID that the claims of its pods name."""
+        """Return the object with the UID that its pods' labels have."""
         return main._replace(uid=self._labels.get(main, main.uid))
 
     def owners(self, claim: PodClaim) -> set[str]:
-        """Return the UIDs of the Workloads whose object here made a pod of that claim."""
         mains = self._mains.get((claim.uid, claim.namespace), ())
         return {main.uid for main in mains if made_by(claim, main._replace(uid=claim.uid))}
 
 
 class OthersObjects:
-    """The objects on one member that other tools deliver for Workloads, by names alone."""
+    """The objects that other tools deliver for Workloads, by name."""
 
     def __init__(self) -> None:
         self._keys: defaultdict[str, dict[Main, Key]] = defaultdict(dict)
 
     def note(self, main: Main, key: Key) -> None:
-        """Record the object that would run the units of the Workload of that key."""
         there = self._keys[main.namespace]
         there[main] = key
         if len(there) > MOST_TAKEN_OVER:
             del there[next(iter(there))]
 
     def of(self, claim: PodClaim) -> set[Key]:
-        """Return the keys of the Workloads whose object made a pod of that claim."""
         there = self._keys.get(claim.namespace, {})
         return {
             key
@@ -172,18 +160,18 @@ class OthersObjects:
 
 
 def deployment_of(claim: PodClaim) -> str:
-    """Return the Deployment that made the pod's ReplicaSet; empty where none did."""
+    """Empty unless a Deployment created the pod's ReplicaSet."""
     end = f"-{claim.digest}"
     made = (claim.group, claim.kind) in HASHED_MAKERS and claim.name.endswith(end)
     return claim.name.removesuffix(end) if made and claim.digest else ""
 
 
 def replica_set(deployment: str, digest: str) -> str:
-    """Return the name that a Deployment gives its ReplicaSet for a template of that hash."""
+    """As a Deployment names its ReplicaSet for a template of that hash."""
     return f"{deployment[: _NAME_LIMIT - len(digest) - 1]}-{digest}"
 
 
 @lru_cache(maxsize=4096)
 def _shared(claim: PodClaim) -> PodClaim:
-    """Return the first equal claim: many pods have the same controller."""
+    """Many pods have the same controller."""
     return claim

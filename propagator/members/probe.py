@@ -1,12 +1,8 @@
 """Probes a member: the only source of its Ready condition.
 
-The watch of a member whose API server has stopped is as silent as that of a quiet one, so a small
-request is made every few seconds. One failure proves nothing on a busy network; a second one, a
-moment later, does. While a member does not answer, the pauses between probes grow up to a limit, so
-that it recovers by itself, soon, and costs next to nothing until then.
-
-A caller that is about to do what must not be done by half needs a newer answer than that of a few
-seconds ago, and has the member probed at once (`ask_now`).
+The watch of a dead API server is as silent as that of a quiet one. One failed probe proves nothing
+on a busy network; a second does. While a member does not answer, the pauses between probes grow up
+to a limit. `ask_now` probes at once, for callers that need a newer answer.
 """
 
 from __future__ import annotations
@@ -28,13 +24,11 @@ from propagator.members.health import CONNECTED, HealthProbe, MemberHealth, unre
 from propagator.settings import SessionSettings
 
 _VERSION_EVERY = 12
-"""Probes between two checks of the version, which changes when a cluster is upgraded."""
+"""Probes between two reads of the version, which changes at an upgrade."""
 _FIRST_PAUSE = 1.0
 
 
 class Probe:
-    """Probes through `client`; `seen` is called after each answer or failure."""
-
     def __init__(
         self,
         client: ApiClient,
@@ -59,10 +53,7 @@ class Probe:
         self._hurry.set()  # such a probe is not measured: it would measure what is done there
 
     async def until_answered(self, refused: Callable[[MemberHealth], None]) -> MemberHealth:
-        """Probe until there is an answer; call `refused` with every failure but the first.
-
-        One failure proves nothing here either: the last verdict stands a moment longer.
-        """
+        """Probe until there is an answer; call `refused` with every failure but the first."""
         failures = 0
         self._until_version = 0
         while not (verdict := await self._ask(cold=True)).ready:
@@ -81,7 +72,7 @@ class Probe:
     ) -> MemberHealth:
         """Probe until two probes in a row fail; return the verdict of the second.
 
-        `refused` is called after each answer, and may end the loop as well with its verdict.
+        `refused` is called after each answer; its verdict ends the loop too.
         """
         while True:
             period = self._settings.probe_period * random.uniform(0.8, 1.2)  # noqa: S311 - jitter

@@ -1,9 +1,7 @@
-"""The member sessions of this process, and the listeners for changes on them.
+"""The member sessions of this process, and the listeners for their changes.
 
-The registrar admits and drops members; the apply side and the Workload status look them up and
-listen. Each session runs in a task of its own, and a fault in one ends only that one, which is
-started again after a pause: one member never delays another. Sessions read as long as they exist;
-their workers run within `work`, which is a term of leadership.
+Each session runs in its own task: a fault ends only that one, and it restarts after a pause.
+Sessions read as long as they exist; their workers run within `work`, a term of leadership.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from propagator.settings import SessionSettings
 ChangeListener: TypeAlias = Callable[[str, Key | None], None]
 """(member's name, Workload's key). No key: everything about that member may have changed.
 
-Called in the event loop, at once and often: it must not block, and is best a `queue.add`.
+Called often, in the event loop: it must not block.
 """
 
 LOG = logs.get(__name__)
@@ -34,10 +32,9 @@ _RESTART_PAUSE = 5.0
 
 
 class MemberRegistry:
-    """Every member session of this process.
+    """`before_write` is called before each attempt of a write to a member, and raises LeaseLost.
 
-    `before_write` is called right before each attempt of a write to any member, and raises
-    LeaseLost. `holder` is the hub that the Leases on members name.
+    `holder` returns the hub that the Leases on members name.
     """
 
     def __init__(
@@ -50,7 +47,6 @@ class MemberRegistry:
         holder: Holder = no_holder,
     ) -> None:
         self.identities = identities
-        """The clusters that MemberClusters lead to."""
         self._before_write = before_write
         self._holder = holder
         self._settings = settings
@@ -64,25 +60,19 @@ class MemberRegistry:
         self._on_facts: list[Callable[[str], None]] = []
 
     def get(self, name: str) -> MemberSession | None:
-        """Return that MemberCluster's session, ready or not; None when there is no such member."""
         return self._sessions.get(name)
 
     def names(self) -> list[str]:
         return sorted(self._sessions)
 
     def gave_up(self, name: str) -> bool:
-        """Whether a person gave that cluster up, and no MemberCluster serves it since."""
         return self.identities.gave_up(name)
 
     def holders(self, uid: str) -> set[str]:
-        """Return the members that show objects of the Workload of that UID."""
         return self._holders.of(uid)
 
     def wake(self, name: str, key: Key) -> None:
-        """Have that member sync a Workload now, however often that failed there.
-
-        Nothing happens when there is no such member.
-        """
+        """Ignores back-off; a no-op without such a member."""
         session = self._sessions.get(name)
         if session is not None:
             session.wake(key)
@@ -90,16 +80,14 @@ class MemberRegistry:
     def on_change(self, listener: ChangeListener) -> None:
         """Call `listener` when readiness, unit counts or objects of ours changed on a member.
 
-        It is called with (name, None) as well when a member was admitted or dropped.
+        A member that is admitted or dropped calls it with (name, None).
         """
         self._on_change.append(listener)
 
     def on_facts(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` when what MemberCluster.status says about a member may have changed."""
         self._on_facts.append(listener)
 
     def admit(self, name: str) -> MemberSession:
-        """Return the session of that name, created and started when there is none."""
         session = self._sessions.get(name)
         if session is None:
             session = self._sessions[name] = MemberSession(
@@ -122,7 +110,7 @@ class MemberRegistry:
         return session
 
     async def drop(self, name: str) -> None:
-        """End that member's session; nothing on the member is touched."""
+        """Nothing changes on the member."""
         if self._sessions.pop(name, None) is None:
             return
         await end([self._tasks.pop(name), *self._workers_of(name)])
@@ -130,17 +118,14 @@ class MemberRegistry:
         self._changed(name, None)
 
     async def close(self) -> None:
-        """End all sessions and wait for that; no listener is called."""
+        """Calls no listeners."""
         tasks = list(self._tasks.values())
         self._sessions.clear()
         self._tasks.clear()
         await end(tasks)
 
     async def work(self, reconcile: Reconcile) -> None:
-        """Run the sessions' workers until cancelled; return when no worker runs.
-
-        `reconcile` is called only while the member is ready.
-        """
+        """Run the workers until cancelled. `reconcile` is called only while the member is ready."""
         self._reconcile = reconcile
         for session in self._sessions.values():
             self._start_workers(session, reconcile)

@@ -1,9 +1,7 @@
-"""Brings what a member says into a form that the hub can hold: bounded, plain, well typed. Pure.
+"""Brings a member's data into a form that the hub can store: bounded, plain, well typed. Pure.
 
-A member's API server is not trusted, and may say anything: malformed labels, ten thousand
-resources, numbers beyond any integer, text that drives a terminal. All of it passes here before it
-is kept, so that MemberCluster.status and Workload.status always pass their schemas, and a member
-that lies spoils nothing but its own status.
+A member's API server is not trusted. With this, MemberCluster.status and Workload.status always
+pass their schemas, and a member that lies affects only its own status.
 """
 
 from __future__ import annotations
@@ -26,43 +24,41 @@ _FIRST_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
 def is_label_key(key: str) -> bool:
-    """Whether Kubernetes accepts the key in a label or a taint."""
+    """As Kubernetes accepts it in labels and taints."""
     return len(key) <= 317 and _LABEL_KEY.fullmatch(key) is not None
 
 
 def is_label_value(value: str) -> bool:
-    """Whether Kubernetes accepts the value in a label or a taint."""
     return len(value) <= 63 and _LABEL_VALUE.fullmatch(value) is not None
 
 
 def provider(text: str) -> str:
-    """Return a name that can become a label; empty where the text is none."""
+    """Return a valid label value, or ""."""
     name = text[:WORD].lower()
     return name if _PROVIDER.fullmatch(name) else ""
 
 
 def resources(names: Iterable[str]) -> list[str]:
-    """Return the valid names of resources, as many as a status holds, the usual ones first."""
+    """At most RESOURCES valid names, the usual ones first."""
     valid = sorted(name for name in names if is_label_key(name))
     first = [name for name in _FIRST_RESOURCES if name in valid]
     return sorted([*first, *(name for name in valid if name not in _FIRST_RESOURCES)][:RESOURCES])
 
 
 def check_texts(*texts: str) -> None:
-    """Raise TooMuch for a text that is longer than any name."""
     if any(len(text) > NAME for text in texts):
         raise TooMuch(f"a name is longer than {NAME} characters")
 
 
 def check_metadata(meta: Meta) -> None:
-    """Raise TooMuch for more labels and annotations than Kubernetes accepts."""
+    """Raises TooMuch for more than Kubernetes accepts."""
     pairs = (*meta.labels.items(), *meta.annotations.items())
     if sum(len(key) + len(value) for key, value in pairs) > _METADATA_CHARACTERS:
         raise TooMuch(f"labels and annotations of more than {_METADATA_CHARACTERS} characters")
 
 
 def load_balancer(said: Any) -> dict[str, Any] | None:
-    """Return the kept fields of a status.loadBalancer; None without an address."""
+    """None without an address."""
     if not isinstance(said, dict):
         return None
     ingress = [_address(each) for each in _mappings(said.get("ingress"), ADDRESSES)]
@@ -92,7 +88,7 @@ def _text(said: Any, most: int) -> str:
 
 
 def _whole(said: Any, most: int) -> int:
-    """Return the number within 0..most; a value that is no integer counts as 0."""
+    """0 if it is no integer."""
     if isinstance(said, bool) or not isinstance(said, int):
         return 0
     return min(max(said, 0), most)

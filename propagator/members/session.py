@@ -1,10 +1,8 @@
 """One session per member: everything that this process does with one MemberCluster.
 
-A session lives as long as its MemberCluster, its workers as long as a term of leadership. Each set
-of credentials is a `Link`, replaced when the Secret changes, absent while there is no usable one.
-The session's queue of Workloads is served by its own workers over its own connections, so that a
-slow or dead member delays no other. Keys that come while the member is not ready are kept, and
-synced when it is.
+A session lives as long as its MemberCluster, its workers as long as a term. Each set of credentials
+gets its own `Link`. Queue, workers and connections are per session, so a slow member delays no
+other. Keys wait while the member is not ready.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
 
 Reconcile: TypeAlias = Callable[["MemberSession", Key], Awaitable[float | None]]
-"""Reconcile one Workload on one ready member; return seconds until requeue, or None."""
+"""Returns seconds until requeue, or None."""
 
 LOG = logs.get(__name__)
 _UNREAD = MemberHealth(
@@ -64,28 +62,22 @@ _UNREAD = MemberHealth(
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 60.0
 LEAST_REQUEUE_SECONDS = 0.5
-"""The least time between two reconciles of a key that waits, whatever happens to its objects."""
+"""The minimum time between two reconciles of a waiting key, whatever events arrive."""
 
 
 class Holders:
-    """The members that show objects of a Workload, by its UID: a removal has to reach these.
-
-    One instance for all sessions.
-    """
+    """The members that show objects of a Workload, by its UID. A removal has to reach these."""
 
     def __init__(self) -> None:
         self._members: dict[str, set[str]] = {}
 
     def of(self, uid: str) -> set[str]:
-        """Return the members; a copy."""
         return set(self._members.get(uid, ()))
 
     def add(self, uid: str, member: str) -> None:
-        """Record that the member shows the first object of the Workload."""
         self._members.setdefault(uid, set()).add(member)
 
     def discard(self, uid: str, member: str) -> None:
-        """Record that the member shows no object of the Workload any more."""
         members = self._members.get(uid, set())
         members.discard(member)
         if not members:
@@ -93,10 +85,10 @@ class Holders:
 
 
 class MemberSession:
-    """One member, as the rest of the propagator sees it. Made by `MemberRegistry.admit`.
+    """One member. Created by `MemberRegistry.admit`.
 
-    `changed(name, key)` is called for readiness (no key), for objects of ours and for pod counts;
-    `facts(name)` for what MemberCluster.status says. `before_write` raises LeaseLost.
+    `changed(name, key)` is called when readiness (key None), managed objects or pod counts change,
+    and `facts(name)` when content of MemberCluster.status does. `before_write` raises LeaseLost.
     """
 
     def __init__(
@@ -114,27 +106,23 @@ class MemberSession:
     ) -> None:
         self.name = name
         self.namespaces: tuple[str, ...] = ("*",)
-        """Globs of the target namespaces that spec.namespaces allows; see `take_in`."""
         self.allowed_kinds: frozenset[str] = frozenset()
-        """Guarded kinds that spec.allowedKinds lists, `<group>/<kind>`; see `take_in`."""
+        """Allowed guarded kinds, `<group>/<kind>`."""
         self.facts = ClusterFacts(name, {})
-        """What overrides may say of the member; see `take_in`."""
         self.images: tuple[ImageRule, ...] = ()
-        """Where its pods pull images from; see `take_in`."""
         self.registration = ""  # the UID of the MemberCluster; see `take_in`
         self.health = HealthProbe()
-        """How well the member's API server answers; it outlasts a change of credentials."""
+        """Survives a change of credentials."""
         self.queue: WorkQueue[Key] = WorkQueue(
             name="member", clock=clock, flow=namespace_of, seats=settings.workers
         )
-        """Workloads to reconcile on this member; `add` a key to have it reconciled."""
         self.link: Link | None = None
         self.verdict: MemberHealth | None = None
-        """The last one; None until something is known, which is not the same as bad."""
+        """None until something is known, which is not the same as bad."""
         self.generation = 0
-        """The generation of the MemberCluster that was last passed to `take_in`."""
+        """The MemberCluster generation last passed to `take_in`."""
         self.held: HeldSweep | None = None
-        """The sweep that is held there for a person; None until the brake has looked."""
+        """The sweep that waits for an operator; None until the brake has decided."""
         self._judged = False  # by the present credentials
         self._settings = settings
         self._clock = clock
@@ -160,21 +148,17 @@ class MemberSession:
 
     @property
     def client(self) -> ApiClient | None:
-        """The client for reads; None while there is no usable kubeconfig."""
+        """For reads; None without a usable kubeconfig."""
         return self.link.client if self.link else None
 
     @property
     def ready(self) -> bool:
-        """Whether the member answers and its objects are known; nothing is reconciled before."""
+        """Whether the member answers and its objects are listed. Nothing is reconciled before."""
         return self.link is not None and self.link.serving
 
     @property
     def contact(self) -> Contact:
-        """Whether the state of the member is known now.
-
-        CONNECTING from each new set of credentials on, until they have been tried: for the time of
-        a probe, its confirmation and the first lists.
-        """
+        """CONNECTING from each change of credentials until probe and first lists are done."""
         if self._judged and self.ready:
             return Contact.SERVING
         if self._judged and self.verdict is not None and not self.verdict.ready:
@@ -183,76 +167,72 @@ class MemberSession:
 
     @property
     def refused_as_second(self) -> bool:
-        """Whether another MemberCluster serves the cluster: this one is asked nothing."""
+        """Whether another MemberCluster serves this cluster. This one then sends no requests."""
         return self.verdict is not None and self.verdict.reason is ReadyReason.ALREADY_REGISTERED
 
     @property
     def message(self) -> str:
-        """The verdict as a sentence that names the member, without any secret."""
+        """Names the member and contains no secret."""
         return self.verdict.sentence(self.name) if self.verdict else f"{self.name}: not asked yet"
 
     @property
     def credentials(self) -> Credentials | None:
-        """The present credentials; None while there are none that can be used."""
+        """None if there are no usable ones."""
         return self._credentials if isinstance(self._credentials, Credentials) else None
 
     @property
     def answered(self) -> float:
-        """The monotonic time of the last probe that was answered; -inf without one."""
+        """The monotonic time of the last answered probe; -inf without one."""
         return -math.inf if self.link is None else self.link.probe.answered
 
     def ask_now(self) -> None:
-        """Probe the member at once; its answer, or that there is none, is one of the facts."""
+        """Probe the member immediately; `facts` reports the outcome."""
         if self.link is not None:
             self.link.probe.ask_now()
 
     def allows(self, namespace: str) -> bool:
-        """Whether that target namespace is allowed here; kube-* and stowage-system never are."""
+        """Whether that target namespace is allowed; kube-* and stowage-system never are."""
         if forbidden_namespace(namespace):
             return False
         return any(fnmatchcase(namespace, glob) for glob in self.namespaces)
 
     def wake(self, key: Key) -> None:
-        """Sync that Workload now, however often that failed here."""
+        """Ignores the key's back-off."""
         self._not_before.pop(key, None)
         self._backoff.reset(key)
         self.queue.add(key)
 
     def client_for(self, namespace: str) -> Verbs:
-        """Return the client for that namespace, under the identity that the credentials give it.
+        """Return the client for that namespace, with its identity in the credentials.
 
-        Raises Unreachable while there is no usable kubeconfig.
+        Raises Unreachable without a usable kubeconfig.
         """
         return self._linked().client_for(namespace)
 
     @property
     def mark(self) -> Mark:
-        """The mark on objects that this session writes."""
         return Mark(self.registration, self.link.identity.uid if self.link else "")
 
     @property
     def owners(self) -> Mapping[str, Key]:
-        """The Workloads of which the member shows objects, by their UIDs."""
+        """By UID: those whose objects the member shows."""
         return self._owners
 
     def hold_sweep(self, held: HeldSweep) -> None:
-        """Set what is not swept there without a person; MemberCluster.status says so."""
         if held != self.held:
             self.held = held
             self._facts(self.name)
 
     def track(self, resource: Resource, namespace: str = EVERYWHERE) -> Informer[ManagedObject]:
-        """Return the informer of our objects of that kind there, started by the first call.
+        """Return the informer of our objects of that kind, started by the first call.
 
-        Its changes put the owning Workloads into `queue` and call the listeners. Call this each
-        time: with new credentials the informer is another one. Raises Unreachable while there is no
-        usable kubeconfig; the kind is watched as soon as there is one.
+        Do not keep it: new credentials bring another. Raises Unreachable without a usable
+        kubeconfig; the kind is then watched once there is one.
         """
         self._resources[resource] = None
         return self._linked().watches.track(resource, namespace)
 
     def untrack(self, resource: Resource) -> None:
-        """Watch that kind no more, until the next `track`."""
         self._resources.pop(resource, None)
         if self.link is not None:
             self.link.watches.untrack(resource)
@@ -260,26 +240,23 @@ class MemberSession:
     def tracked(
         self, resource: Resource, namespace: str = EVERYWHERE
     ) -> Informer[ManagedObject] | None:
-        """Return the informer that `track` started, if there is one now. It may not be synced."""
+        """Return the informer that `track` started, or None. It may not be synced."""
         return self.link.watches.tracked(resource, namespace) if self.link else None
 
     def pod_counts(self, main: Main) -> PodCounts | None:
-        """Return the counts of the pods that a Workload's main object runs here.
-
-        None while they are not known. A member that does not answer keeps its last counts.
-        """
+        """None while unknown. A member that does not answer keeps its last counts."""
         if self.link is None or not self.link.counted:
             return None
         return self.link.pod_ledger.counts(self._taken_over.labelled(main))
 
     def former_pods(self, main: Main) -> int:
-        """Return the pods of a Workload here that its main object did not make, as far as seen."""
+        """Return how many observed pods of the Workload another object than `main` created."""
         return self.link.pod_ledger.others(main) if self.link is not None else 0
 
     def others_pods(self, main: Main, key: Key) -> PodCounts | None:
-        """Return the counts of the pods of an object that another tool delivers for a Workload.
+        """Return the counts of pods of an object that another tool delivers; None as `pod_counts`.
 
-        Its pods carry no label of ours, or that of the time when it was. None as `pod_counts`.
+        The pods have no Workload label, or one from an earlier delivery by Stowage.
         """
         self._others.note(main, key)
         counts = self.pod_counts(main)
@@ -288,10 +265,7 @@ class MemberSession:
         return self.link.pod_ledger.counts(main._replace(uid=""))
 
     def availability(self, main: Main, seconds: int) -> Availability | None:
-        """Return which pods of a main object have been ready for so many seconds here.
-
-        None while its pods are not seen.
-        """
+        """Return which pods have been ready for that many seconds; None while not watched."""
         link = self.link
         if link is None or not link.counted:
             return None
@@ -309,7 +283,7 @@ class MemberSession:
     ) -> None:
         """Take in the MemberCluster of that generation; called after `use` or `refuse`.
 
-        A changed rule calls `changed`: what was refused may be allowed now, or written otherwise.
+        A changed rule calls `changed`: it may allow what was refused, or alter what is rendered.
         """
         facts = facts or ClusterFacts(self.name, {})
         rules = (namespaces, allowed_kinds, registration, facts, images)
@@ -325,14 +299,10 @@ class MemberSession:
             self._changed(self.name, None)
 
     def await_secret(self) -> None:
-        """Drop the present credentials: it is not known yet which ones to use."""
         self._set_credentials(None)
 
     def use(self, credentials: Credentials) -> None:
-        """Use these credentials from now on; equal ones change nothing.
-
-        Another token alone is used from the next request on, and interrupts nothing.
-        """
+        """Switch to these credentials. If only the token differs, nothing is interrupted."""
         link, present = self.link, self._credentials
         token = credentials.connection.token
         if link is None or not link.serving or not token or not isinstance(present, Credentials):
@@ -344,17 +314,16 @@ class MemberSession:
             self._set_credentials(credentials)
 
     def refuse(self, verdict: MemberHealth) -> None:
-        """Give up the present connection: there is no usable kubeconfig, for this reason."""
+        """There is no usable kubeconfig, for this reason."""
         self._set_credentials(verdict)
 
     async def run(self) -> None:
-        """Read until cancelled. Called by the registry, once at a time."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._wakes.run())
             tasks.create_task(self._follow())
 
     async def work(self, reconcile: Reconcile) -> None:
-        """Reconcile Workloads until cancelled. The registry calls it in a term, once at a time."""
+        """Reconcile until cancelled, within a term."""
         await work(
             self.queue,
             functools.partial(self._reconcile_ready, reconcile),
@@ -363,7 +332,7 @@ class MemberSession:
         )
 
     def failed(self) -> None:
-        """Report the member as away after a fault in `run` or `work`, which are then repeated."""
+        """Report the member as away after a fault in `run` or `work`, which then restart."""
         self._judge(unreachable("the propagator failed at it, its log says how"))
 
     def _set_credentials(self, credentials: Credentials | MemberHealth | None) -> None:
@@ -440,12 +409,10 @@ class MemberSession:
             self._changed(self.name, None)  # the registry calls the listeners for facts as well
 
     def _queue_pending(self) -> None:
-        """Queue the keys that came while the member was away, and all owners of its objects."""
         self._wakes.add(self.name, self._pending | set(self._owners.values()))
         self._pending.clear()
 
     async def _reconcile_ready(self, reconcile: Reconcile, key: Key) -> float | None:
-        """Reconcile one Workload, unless its key has to wait, after a failure or for something."""
         if not self.ready:
             self._pending.add(key)
             return None
@@ -460,7 +427,7 @@ class MemberSession:
         return requeue_after
 
     async def _try(self, reconcile: Reconcile, key: Key) -> tuple[float | None, float]:
-        """Return seconds until requeue, or None, and seconds that events have to wait."""
+        """Return seconds until requeue, or None, and seconds in which events do not requeue."""
         try:
             requeue_after = await reconcile(self, key)
         except (Conflict, LeaseLost):
@@ -479,7 +446,7 @@ class MemberSession:
         return requeue_after, min(requeue_after or 0.0, LEAST_REQUEUE_SECONDS)
 
     def _managed_changed(self, old: ManagedObject | None, new: ManagedObject | None) -> None:
-        """Queue the owners, but not for a new status, or for what their own worker has done."""
+        """Queue the owners, except after status changes and writes of the owner's own worker."""
         before = owners(old.metadata) if old else {}
         after = owners(new.metadata) if new else {}
         self._count_owners(before, after)

@@ -1,11 +1,9 @@
-"""The namespaces of a narrow member that the propagator may write in: those that hold its account.
+"""The namespaces of a narrow member that the propagator may write in: those with its account.
 
-The accounts are watched read-only, over all namespaces. Each one begins the watches of kinds that
-may be read only as that account, and its end ends them: so objects of an earlier process, or of a
-Workload that is gone, are seen from the first moment, whichever Workload names that namespace now.
-
-Where the account that creates namespaces has no right to, these are the only ones. Elsewhere the
-namespaces that exist and were not given are recorded, and checked again now and then.
+A watch over all namespaces shows the accounts. Each starts the watches of confidential kinds there,
+which may be read only as that account, and its deletion ends them: objects of earlier processes are
+observed from the start. Existing namespaces that were not given are recorded and checked again
+periodically, unless the creating account lacks the right to create any.
 """
 
 from __future__ import annotations
@@ -35,12 +33,12 @@ MOST_TENANTS = 1000
 MOST_GIVEN = 256
 """The most namespaces that the status lists as given; with more, it restricts nothing."""
 MOST_REFUSED = 64
-"""The most namespaces that are noted as refused; each costs a request now and then."""
+"""The most namespaces recorded as refused; each costs a request periodically."""
 _LONGEST = 63
 
 
 class Tenants:
-    """The tenants of one link. `namespace in tenants`: our account exists there."""
+    """`namespace in tenants`: our account exists there."""
 
     def __init__(
         self,
@@ -52,7 +50,7 @@ class Tenants:
         clock: Clock,
         notify: Callable[[], None],
     ) -> None:
-        """`home` has the account that creates namespaces; `notify` is called on changes."""
+        """`home` has the account that creates namespaces."""
         self._member = member
         self._home = home
         self._maker = Acting(client, account(home, NAMESPACES_ACCOUNT))
@@ -78,11 +76,10 @@ class Tenants:
 
     @property
     def listed(self) -> bool:
-        """True once every namespace with our account has been seen."""
         return self.informer.synced
 
     def facts(self) -> dict[str, list[str]] | None:
-        """Return MemberCluster.status.namespaces; None while it is not known."""
+        """Return MemberCluster.status.namespaces; None while unknown."""
         if not self.listed or self._only_given is None:
             return None
         if not self._only_given:
@@ -98,13 +95,13 @@ class Tenants:
                 self.refuse(namespace)
 
     def refuse(self, namespace: str) -> None:
-        """Record a namespace that a Workload named, that exists, and that was not given."""
+        """Record an existing namespace that was not given."""
         if namespace not in self._refused and len(self._refused) < MOST_REFUSED:
             self._refused.add(namespace)
             self._notify()
 
     async def check(self) -> None:
-        """Check which namespaces may be written in; what cannot be checked stays as it was."""
+        """A fault keeps the last result."""
         before = self.facts()
         with suppress(TransportError):
             self._only_given = await self._only_given_namespaces()
@@ -115,8 +112,7 @@ class Tenants:
             self._notify()
 
     async def _only_given_namespaces(self) -> bool:
-        """Whether no namespace can be had but those that were given."""
-        # Before it creates a namespace, the account reads it: without that right it creates none.
+        # The account reads a namespace before it creates it: without that right it creates none.
         try:
             await self._maker.get(NAMESPACES, self._home)
         except Forbidden:
@@ -161,13 +157,13 @@ class Tenants:
 
 
 def given(namespace: Object) -> bool:
-    """Whether the namespace carries the label by which its administrator gave it."""
+    """Its administrator sets the label."""
     return namespace.metadata.labels.get(LABEL_TENANT) == "true"
 
 
 def _ours(found: Object) -> Object | None:
     meta = found.metadata
     ours = meta.name == TENANT_ACCOUNT and not meta.deleting
-    # The name becomes part of a header, so that it must be one that Kubernetes accepts.
+    # The name becomes part of a header: it must be one that Kubernetes accepts.
     proper = len(meta.namespace) <= _LONGEST and _NAME.fullmatch(meta.namespace)
     return found if ours and proper and not forbidden_namespace(meta.namespace) else None

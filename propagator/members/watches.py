@@ -1,8 +1,7 @@
-"""The watches over our objects on one member, and which Workload owns which of them.
+"""The watches of our objects on one member, and which Workload owns which.
 
-A kind is watched in all namespaces at once, unless the credential may read it only where tenants
-live: then in each namespace by itself, under that namespace's identity. The caller names the kind
-and the namespace, and need not know which of the two applies.
+A kind is watched in all namespaces at once, or, if the credential may read it only in tenants, in
+each namespace under that namespace's identity. Callers need not know which.
 """
 
 from __future__ import annotations
@@ -22,23 +21,21 @@ from propagator.members.objects import ManagedObject, after, owners, slim, wire_
 
 MANAGED_SELECTOR = f"{LABEL_MANAGED}=true"
 EVERYWHERE = ""
-"""Stands for a watch over all namespaces."""
+"""A watch over all namespaces."""
 MOST_ENDED = 10_000
-"""Objects that ended and went of which a member is remembered to have had them."""
+"""Ended and deleted objects that are remembered per member."""
 
 Watched: TypeAlias = tuple[Resource, str]
-"""A kind, and the namespace in which it is watched."""
 Found: TypeAlias = tuple[Resource, ManagedObject]
 Changed: TypeAlias = Callable[[ManagedObject | None, ManagedObject | None], None]
 
 
 class Watches:
-    """The informers of one link, made when they are first asked for.
+    """The informers of one link, created on first use.
 
-    `client_for(namespace)` returns the client for that namespace, for all of them with EVERYWHERE.
-    `apart` are the kinds that are watched in each namespace by itself, in those that were entered.
-    `begin` runs an informer until `end` is called with it. `changed(old, new)` is called for every
-    object of ours.
+    `client_for(namespace)` returns a client; `apart` are the kinds watched per namespace. `begin`
+    runs an informer until `end` is called with it. `changed(old, new)` is called for every object
+    of ours.
     """
 
     def __init__(
@@ -68,7 +65,6 @@ class Watches:
         return iter(list(self._informers.values()))  # a copy, to be walked across an await
 
     def follow(self, resource: Resource) -> None:
-        """Watch our objects of that kind wherever there may be any."""
         if resource not in self._apart:
             self.track(resource, EVERYWHERE)
             return
@@ -77,20 +73,18 @@ class Watches:
             self.track(resource, namespace)
 
     def add_namespace(self, namespace: str) -> None:
-        """Watch the followed kinds in that namespace, which may hold objects of ours."""
         self._namespaces.add(namespace)
         for resource in self._followed:
             self.track(resource, namespace)
 
     def remove_namespace(self, namespace: str) -> None:
-        """Watch nothing in that namespace any more, and forget what was seen there."""
         self._namespaces.discard(namespace)
         for watched in [each for each in self._informers if each[1] == namespace]:
             self._drop(watched)
 
     def end_idle(self, idle: float) -> None:
-        """End the watches in single namespaces that show nothing and were not asked for lately."""
-        # Only this process writes objects of ours, so that none appear unless a watch is asked for.
+        """End watches of single namespaces that show nothing and are unused."""
+        # Only this process creates objects of ours, and it tracks their kind first.
         before = self._clock.monotonic() - idle
         for watched, informer in list(self._informers.items()):
             shown = len(informer) or not informer.trusted
@@ -98,7 +92,7 @@ class Watches:
                 self._drop(watched)
 
     def track(self, resource: Resource, namespace: str) -> Informer[ManagedObject]:
-        """Return the informer of our objects of that kind there, begun by the first call."""
+        """The first call starts the informer."""
         watched = self._watched(resource, namespace)
         self._asked[watched] = self._clock.monotonic()
         informer = self._informers.get(watched)
@@ -108,13 +102,12 @@ class Watches:
         return informer
 
     def untrack(self, resource: Resource) -> None:
-        """End every watch over that kind, and forget what it showed."""
         self._followed.discard(resource)
         for watched in [each for each in self._informers if each[0] == resource]:
             self._drop(watched)
 
     def tracked(self, resource: Resource, namespace: str) -> Informer[ManagedObject] | None:
-        """Return the informer that `track` began, if there is one. It may not be synced yet."""
+        """It may not be synced."""
         return self._informers.get(self._watched(resource, namespace))
 
     def answered(self, api_version: str, kind: str, *, namespaces: Collection[str]) -> bool:
@@ -134,8 +127,8 @@ class Watches:
     ) -> list[Informer[ManagedObject]]:
         """Return the informers of a kind for a Workload of these namespaces.
 
-        Informers of other namespaces may show what it left there; but a refusal there is not the
-        Workload's concern.
+        Informers of other namespaces may show what it left there; one that is refused there is
+        skipped.
         """
         return [
             informer
@@ -144,7 +137,7 @@ class Watches:
         ]
 
     def of_kind(self, api_version: str, kind: str) -> dict[str, Informer[ManagedObject]]:
-        """Return the informers of a kind, by the namespace that they watch."""
+        """By namespace."""
         return {
             namespace: informer
             for (resource, namespace), informer in self._informers.items()
@@ -152,39 +145,36 @@ class Watches:
         }
 
     def owned(self, uid: str) -> list[Found]:
-        """Return the objects that the Workload of that UID owns, as far as they are seen."""
         return [(resource, found) for (resource, _), found in self._owned.get(uid, {}).items()]
 
     def ended(self, uid: str, kind: str, key: Key) -> Judged | None:
-        """Return what was kept of an object of that owner which did its work, or some, and went."""
+        """The last state of a deleted object that did some of its work."""
         return self._ended.get((uid, kind, key))
 
     def named(self, key: Key) -> list[Found]:
-        """Return the objects with an owner of that key, whatever its UID."""
+        """Whatever the owner's UID."""
         return [(resource, found) for (resource, _), found in self._owned.get(key, {}).items()]
 
     def lose(self, found: ManagedObject) -> None:
-        """Drop an object that the member reported as gone, without waiting for a watch."""
+        """Drop a deleted object ahead of the watch."""
         for informer in self:
             held = informer.get(found.metadata.key)
             if held is not None and held.metadata.uid == found.metadata.uid:
                 informer.lose(held)
 
     def renew(self) -> None:
-        """List everything again, by lists that begin from now on."""
+        """List everything again, by lists that start from now on."""
         for watched, informer in list(self._informers.items()):
             if informer.synced:
                 self._drop(watched)
                 self.track(*watched)
 
     def close(self) -> None:
-        """Discard all informers; no listener is called."""
         for informer in self:
             informer.discard()
         self._informers.clear()
 
     def is_apart(self, resource: Resource) -> bool:
-        """Whether the kind is watched in each namespace by itself."""
         return resource in self._apart
 
     def _watched(self, resource: Resource, namespace: str) -> Watched:
@@ -221,9 +211,9 @@ class Watches:
         old: ManagedObject | None,
         new: ManagedObject | None,
     ) -> None:
-        """Take in the events of an informer while it is the one in use."""
-        # A writer may still hold the informer before: an object that it adds there was counted
-        # already, or is seen by the successor, and would never be taken out again.
+        """Ignore events of a replaced informer."""
+        # A writer may still upsert into it: that object is counted already, or shown by the
+        # successor, and would never be removed.
         if self._informers.get(watched) is informer:
             self._follow(watched[0], old, new)
 

@@ -1,1 +1,1 @@
-"""Computes the room that a cluster publishes from the pods and nodes of the member."""
+"""Computes the published room of a cluster from the pods and nodes of the member."""

@@ -1,7 +1,6 @@
-"""The kept form of a Pod and of a Node: a handful of fields, shared where pods are alike.
+"""The kept form of a Pod and of a Node: few fields, shared among equals.
 
-A member has many more pods than anything else, and all of them are watched: only fields that count
-are decoded, and what is decoded becomes a `Pod` or a `Node` at once.
+A member has more pods than anything else, and all of them are watched.
 """
 
 from __future__ import annotations
@@ -36,13 +35,12 @@ LABELS_THAT_MATTER = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
-"""The node labels of a node group. A fixed list: with host names no two nodes were alike."""
+"""The node labels of a node group. Fixed: with host names no two nodes would be alike."""
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 """The field selector of the pods watch: a pod that ended holds no room."""
 
 POD_BYTES, NODE_BYTES = 800, 4000
-"""About what one takes in memory."""
 
 Amounts: TypeAlias = tuple[tuple[str, int], ...]
 """(resource, amount) in order of the resource; cpu in thousandths, anything else in units."""
@@ -50,7 +48,7 @@ Amounts: TypeAlias = tuple[tuple[str, int], ...]
 _EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
 _BEGINNING = ("", "ContainerCreating", "PodInitializing")
-"""Reasons of containers that begin; empty of one that runs, or has ended."""
+"""Reasons of starting containers; empty if it runs or has ended."""
 _BACKING_OFF = {"ErrImagePull": "ImagePullBackOff"}
 _REASON = re.compile("[A-Za-z]{1,63}")
 _NUMBER = re.compile(r"^[0-9/]+ ")
@@ -61,8 +59,8 @@ _NOBODY: list[Any] = []
 class Pod(Object, frozen=True):
     """The kept form of a pod.
 
-    `requests` and `ports`, of its node as codes of `machinery.types.hostports`, are empty until the
-    pod is bound: only then it holds room. A pod that `gives_way` to every other pod holds none.
+    `requests` and `ports` (codes of `machinery.types.hostports`) are empty until the pod is bound:
+    only then it holds room. A pod that `gives_way` to every other pod holds none.
     """
 
     node: str = ""
@@ -73,16 +71,16 @@ class Pod(Object, frozen=True):
     ready: bool = False
     unschedulable: datetime | None = None
     cost: int | None = None
-    """The deletion cost that we set; None also where another manager changed it since."""
+    """The deletion cost that we set; None also if another manager changed it since."""
     marked: bool = False
-    """Whether we set one."""
     trouble: str = ""
-    """What keeps a pod of ours from being ready: `container main: ImagePullBackOff`, or why no node
-    takes it, `no node: Insufficient cpu`; empty while it only begins."""
+    """Why a pod of ours is not ready: `container main: ImagePullBackOff`, or `no node: Insufficient
+    cpu`; empty while it starts.
+    """
 
     @property
     def facts(self) -> tuple[Any, ...]:
-        """All that counts anywhere, to tell a change that matters."""
+        """All fields whose change matters."""
         held = (self.requests, self.ports, self.gives_way)
         return (self.node, self.claim, held, self.ready, self.unschedulable, self.trouble)
 
@@ -154,7 +152,7 @@ class _PodStatus(msgspec.Struct, rename="camel"):
 
 
 class WirePod(Object, frozen=True):
-    """A Pod as it is decoded; `slim_pod` makes a `Pod` of it at once."""
+    """The decoded form; `slim_pod` converts it at once."""
 
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
@@ -178,17 +176,14 @@ class _NodeStatus(msgspec.Struct, rename="camel"):
 
 
 class WireNode(Object, frozen=True):
-    """A Node as it is decoded; `slim_node` makes a `Node` of it at once."""
+    """The decoded form; `slim_node` converts it at once."""
 
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
 def slim_pod(pod: Object) -> Object:
-    """Return the `Pod` of a `WirePod`.
-
-    Raises ValueError for a malformed quantity, TooMuch for a name that is too long.
-    """
+    """Raises ValueError for a malformed quantity, TooMuch for a name that is too long."""
     assert isinstance(pod, WirePod)  # noqa: S101 - the informer decodes nothing else
     claim = claim_of(pod.metadata)
     ours = claim is not None and bool(claim.uid)
@@ -212,10 +207,7 @@ def slim_pod(pod: Object) -> Object:
 
 
 def slim_node(node: Object) -> Object:
-    """Return the `Node` of a `WireNode`; a node with taints that no node can have is not usable.
-
-    Raises ValueError for a malformed quantity.
-    """
+    """A node with impossible taints is not usable. Raises ValueError for a malformed quantity."""
     assert isinstance(node, WireNode)  # noqa: S101 - the informer decodes nothing else
     labels = node.metadata.labels
     ready = any(each.type == "Ready" and _true(each) for each in node.status.conditions)
@@ -235,10 +227,9 @@ def slim_node(node: Object) -> Object:
 def _requests(pod: WirePod) -> Amounts:
     """Return the requests that the member's scheduler counts for a pod.
 
-    These are all containers and restartable init containers together, or, if more, an init
-    container with the restartable ones started before it; pod-level requests instead where given;
-    plus overhead. While a container is being resized, the more of what it asks for and what it
-    holds counts, for each container by itself.
+    The larger of all containers with restartable init containers, and an init container with the
+    restartable ones started before it; pod-level requests replace these; plus overhead. During a
+    resize the larger of request and allocation counts, per container.
     """
     held = _allocated(pod)
     total: Counter[str] = Counter()
@@ -262,8 +253,8 @@ def _requests(pod: WirePod) -> Amounts:
 
 
 def _ports(pod: WirePod) -> tuple[int, ...]:
-    """Return the first host ports of containers that run as long as the pod; others become none."""
-    # Where a pod has its node's network, the API server has set its ports as host ports.
+    """Only of containers that run as long as the pod."""
+    # With host networking, the API server has set the container ports as host ports.
     beside = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
     ports = {
         (port.protocol, port.host_port)
@@ -275,8 +266,8 @@ def _ports(pod: WirePod) -> tuple[int, ...]:
 
 
 def _gives_way(pod: WirePod, claim: PodClaim | None) -> bool:
-    """Whether the pod keeps a Reservation's room, and its server evicts it for any other pod."""
-    # A class of that name may be anything, and any user of the member may name it.
+    """Whether the pod holds a Reservation's room, and its server evicts it for any other."""
+    # Any user of the member may name the class, and it may have any priority.
     return (
         claim is not None
         and bool(claim.uid)
@@ -305,10 +296,7 @@ def _trouble(pod: WirePod, conditions: Mapping[str, _Condition]) -> str:
 
 
 def _without_node(scheduled: _Condition | None) -> str:
-    """Return why no node takes a pod, in the scheduler's words without its numbers.
-
-    The numbers change with every node that comes and goes, and each change would be news.
-    """
+    """Return the scheduler's words without numbers: each change of these would cause a write."""
     if scheduled is None or scheduled.status != "False":
         return ""
     if scheduled.reason != "Unschedulable":
@@ -320,7 +308,7 @@ def _without_node(scheduled: _Condition | None) -> str:
 
 
 def _reason(container: _ContainerStatus) -> str:
-    """Return why a container does not run; one word for states that it goes to and fro between."""
+    """One word for states that a container alternates between."""
     waiting = container.state.waiting
     reason = waiting.reason if waiting is not None else ""
     if reason in _BACKING_OFF:
@@ -331,7 +319,7 @@ def _reason(container: _ContainerStatus) -> str:
 
 
 def _waiting_since(pod: WirePod, scheduled: _Condition | None) -> datetime | None:
-    """Return since when the scheduler has found no room; None for a pod that does not wait."""
+    """None for a pod that does not wait."""
     if pod.spec.node_name or pod.metadata.deleting or scheduled is None:
         return None
     if scheduled.status != "False" or scheduled.reason != "Unschedulable":
@@ -353,12 +341,9 @@ def _amounts(said: Mapping[str, str | int | float]) -> Amounts:
 
 
 def _slim_meta(meta: Meta, *, moments: bool = False) -> Meta:
-    """Return the metadata that an informer needs; the empty rest is shared by all.
-
-    With `moments`, the creation time and whether the pod ends are kept as well.
-    """
+    """`moments` keeps the creation time and whether the pod is terminating."""
     return Meta(
-        # Interned: many pods are created in one second.
+        # Shared: many pods are created in one second.
         creation_timestamp=shared(meta.creation_timestamp[:WORD]) if moments else "",
         deletion_timestamp="ends" if moments and meta.deleting else None,
         name=meta.name,
@@ -374,5 +359,5 @@ def _slim_meta(meta: Meta, *, moments: bool = False) -> Meta:
 
 @lru_cache(maxsize=4096)
 def _shared(requests: Amounts) -> Amounts:
-    """Return the first equal tuple: most pods of a cluster ask for the same few amounts."""
+    """Most pods of a cluster have the same few requests."""
     return requests

@@ -1,13 +1,9 @@
-"""Nodes and pods of a member become the node groups that the controller decides on.
+"""Converts nodes and pods of a member to the node groups that the controller decides on.
 
-Two rules: free room is never overstated, and there are never more than `MAX_GROUPS` groups. Nodes
-are alike when the labels in `LABELS_THAT_MATTER`, their taints, their free room and the published
-host ports in use agree. While that makes few groups, room is exact; in a larger cluster it is
-rounded down to fewer and fewer leading binary digits, the same for all nodes, so that one pod more
-or less mostly changes nothing that is published. As a last resort the smallest groups are left out.
-
-A node that is cordoned, being deleted or not Ready offers no room and counts nowhere, and a pod
-that gives way to every other one holds none. Sums are kept up to date pod by pod.
+Free room is never overstated, and there are at most `MAX_GROUPS` groups. Nodes are alike if their
+`LABELS_THAT_MATTER`, taints, free room and published host ports agree. In a larger cluster room is
+rounded down to fewer leading binary digits, which also keeps the numbers stable; at last the
+smallest groups are left out. Nodes that are cordoned, being deleted or not Ready do not count.
 """
 
 from __future__ import annotations
@@ -40,8 +36,6 @@ _ALWAYS_REPORTED = ("cpu", "memory", "pods")
 
 
 class CapacityLedger:
-    """Nodes and what is requested on each, kept up to date change by change."""
-
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -58,7 +52,7 @@ class CapacityLedger:
             self._nodes.pop(old.metadata.name, None)
 
     def replace_pod(self, old: Pod | None, new: Pod | None) -> None:
-        """Take in a pod that came, changed or went. Its node may come later, or be gone already."""
+        """The node may come later, or be gone already."""
         for pod, sign in ((old, -1), (new, 1)):
             if pod is None or not pod.node or pod.gives_way:
                 continue

@@ -1,11 +1,8 @@
 """Which host ports are in use on which nodes, and which of them a cluster publishes.
 
-A published port splits groups of nodes that were alike, and a cluster publishes few groups. So not
-every port is: those of pods outside of kube-system come first, as Workloads ask for their like, and
-of these the ports on the most nodes, which shut out the most. A port that would make more than
-`MOST_KINDS` kinds of nodes is left out: the room of these nodes, given coarser and coarser, is
-worth more. A unit that is sent to a node whose port was not published waits there, and its cluster
-teaches a limit.
+A published port splits groups of nodes, and a cluster publishes few groups. Ports of pods outside
+of kube-system come first, because Workloads request similar ones, then ports on the most nodes. A
+unit that is sent to a node with an unpublished port waits there, and its cluster teaches a limit.
 """
 
 from __future__ import annotations
@@ -16,9 +13,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from machinery.types import hostports
 
 MOST_REPORTED = 64
-"""The most ports that one cluster publishes."""
 MOST_KINDS = 32
-"""The most kinds of nodes that ports may make: half of the groups, so that room keeps its steps."""
+"""The most kinds of nodes that ports may make: half of the groups, to keep steps of free room."""
 MOST_LOOKED_AT = 512
 """The most ports that are considered; a cluster with random ports has thousands."""
 MOST_KEPT = 100_000
@@ -27,15 +23,12 @@ SYSTEM = "kube-system"
 
 
 class UsedPorts:
-    """The ports of bound pods, by node, kept up to date pod by pod."""
-
     def __init__(self) -> None:
         self._users: dict[str, Counter[int]] = {}
         self._of_tenants: Counter[int] = Counter()
         self._kept = 0
 
     def take(self, node: str, namespace: str, ports: Iterable[int]) -> None:
-        """Add the ports of a pod."""
         for port in ports:
             users = self._users.setdefault(node, Counter())
             if port not in users:
@@ -47,7 +40,7 @@ class UsedPorts:
                 self._of_tenants[port] += 1
 
     def release(self, node: str, namespace: str, ports: Iterable[int]) -> None:
-        """Remove the ports of a pod; a port that was not kept, for want of room, is skipped."""
+        """A port that was not kept for lack of room is skipped."""
         for port in ports:
             users = self._users.get(node)
             if users is None or port not in users:
@@ -61,10 +54,9 @@ class UsedPorts:
                 _less(self._of_tenants, port)
 
     def by_node(self, kinds: Mapping[str, Hashable]) -> Mapping[str, tuple[int, ...]]:
-        """Return the published ports by node, in order; a node without any is left out.
+        """Return the published ports by node; a node without any is left out.
 
-        Args:
-            kinds: the kind of each node that counts, by which nodes differ beside their ports.
+        `kinds` has the kind of each counted node, by everything except ports.
         """
         users: defaultdict[int, list[str]] = defaultdict(list)
         for node, ports in self._users.items():
@@ -87,15 +79,13 @@ class UsedPorts:
 
 
 class _Partition:
-    """The nodes by kind, split again and again while there are few kinds."""
-
     def __init__(self, kinds: Mapping[str, Hashable]) -> None:
         codes: dict[Hashable, int] = {}
         self._kind = {node: codes.setdefault(kind, len(codes)) for node, kind in kinds.items()}
         self._sizes = Counter(self._kind.values())
 
     def split(self, nodes: Iterable[str]) -> bool:
-        """Separate these nodes from others of their kinds; False, unchanged, if too many result."""
+        """Separate these nodes; False, unchanged, if too many kinds result."""
         found: defaultdict[int, list[str]] = defaultdict(list)
         for node in nodes:
             found[self._kind[node]].append(node)
