@@ -1,1 +1,1 @@
-"""Brings what is seen on the members into the status of a Workload."""
+"""Writes the observed state of the members into the status of a Workload."""

@@ -1,9 +1,7 @@
 """A Workload's status from its shares: their sums, and the propagator's conditions. Pure.
 
-From the shares (`cluster_share`) to the fields of the status that the propagator owns;
-`status.controller` writes them. A condition names the generation that it is about: while the
-present one is in flight, nothing that was true of the one before is said of it. What is said of the
-whole Workload, in the words of kstatus, is `progress`.
+A condition names its generation: while the present one is in flight, nothing of the one before is
+reported for it.
 """
 
 from __future__ import annotations
@@ -27,9 +25,8 @@ from propagator.types.workload import Workload
 _WELL = frozenset({ShareState.RUNNING.value, ShareState.COMPLETE.value})
 _AGAIN = "it runs once: an object of another name, in spec.template.metadata.name, runs again"
 _SEEN = (WorkloadReadyReason.SUSPENDED, WorkloadReadyReason.READINESS_UNKNOWN)
-"""Reasons that are read off the members' objects: they stand until these are looked at again."""
+"""Reasons read from the members' objects. They stay until these are observed again."""
 _SENTENCES = 20
-"""The most sentences in one message."""
 
 
 def status_of(
@@ -41,10 +38,9 @@ def status_of(
     *,
     remark: str = "",
 ) -> dict[str, Any]:
-    """Return the propagator's fields of the status.
+    """`kept` is that of `Survey.kept`, `drift` that of `DriftRecords.told`.
 
-    `kept` is that of `Survey.kept`, `drift` that of `DriftRecords.told`. `remark` stands before the
-    message of Propagated where that is True.
+    `remark` precedes the message of a True Propagated.
     """
     entries = [share.entry for share in shares]
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
@@ -77,7 +73,7 @@ def status_of(
 
 
 def condition(workload: Workload, kind: WorkloadCondition) -> Mapping[str, Any]:
-    """Return the condition of that type on the hub, empty when there is none yet."""
+    """Empty without one."""
     return conditions.among(workload.conditions, kind.value)
 
 
@@ -88,10 +84,9 @@ def propagated(
     *,
     wanted: bool = True,
 ) -> tuple[PropagatedReason, str] | None:
-    """Return the reason of the condition Propagated, and its message: the worst that is known.
+    """Return the worst known reason for the condition Propagated, and its message.
 
-    None where the condition `before` stands: nothing is known that it does not say already, or
-    nothing has ever been placed of what is `wanted`.
+    None keeps `before`: nothing new is known, or nothing `wanted` has ever been placed.
     """
     if wanted and not (shares or before):
         return None
@@ -113,12 +108,11 @@ def propagated(
 
 
 def _was_held(share: ReportedShare, before: Mapping[str, Any]) -> bool:
-    """Whether the share's group held it at the last report, and that stands."""
     return share.word is Word.STANDS and before["reason"] == PropagatedReason.WAITING_FOR_GROUP
 
 
 def _trouble(shares: Sequence[ReportedShare]) -> tuple[PropagatedReason, list[str], bool] | None:
-    """Return the worst reason that is known, each message with it, and whether any is news."""
+    """Return the worst known reason, its messages, and whether any is new."""
     told = [(share, o) for share in shares if (o := share.outcome) is not None]
     known = [_problem(share, o) for share, o in told if o.reason is not None]
     held = [each for each in known if each[0] is PropagatedReason.WAITING_FOR_GROUP]
@@ -128,8 +122,8 @@ def _trouble(shares: Sequence[ReportedShare]) -> tuple[PropagatedReason, list[st
         for share in shares
         if share.word is Word.AWAY
     ]
-    # A group, or a share that keeps replicas, may wait for the very cluster that is away or in
-    # trouble, whose own message says more.
+    # A group, or a share that keeps replicas, may wait for the very cluster that is in trouble: its
+    # own message is more specific.
     problems = [each for each in known if each not in (*held, *keeping)] or away or held or keeping
     if not problems:
         return None
@@ -150,7 +144,7 @@ def _joined(sentences: Sequence[str]) -> str:
 
 
 def _overall(placed: Sequence[Mapping[str, Any]], generation: int) -> WorkloadState:
-    """Return the state of a Workload with placements: the least of its shares, failures first."""
+    """Return the least state of the shares, failures first."""
     states = {entry["state"] for entry in placed}
     if ShareState.FAILED.value in states:
         return WorkloadState.FAILED
@@ -164,7 +158,7 @@ def _overall(placed: Sequence[Mapping[str, Any]], generation: int) -> WorkloadSt
 
 
 def _runs(entry: Mapping[str, Any], generation: int) -> bool:
-    """Whether a share runs; of a cluster that does not answer that is known of what has ended."""
+    """Whether a share runs; on an unreachable cluster only what has ended is known to."""
     if entry["state"] == ShareState.UNREACHABLE.value:
         written = entry.get("observedGeneration") == generation
         return bool(written and _ready(entry) >= entry["replicas"] > 0)
@@ -172,10 +166,9 @@ def _runs(entry: Mapping[str, Any], generation: int) -> bool:
 
 
 def _ready(entry: Mapping[str, Any]) -> int:
-    """Return the ready replicas of a share; of a cluster that does not answer those that ended.
+    """Return the ready replicas of a share; on an unreachable cluster those that ended.
 
-    The others are Unknown there, as the pods of a lost Node are: the entry says how many there were
-    when it answered last.
+    The others are Unknown, like pods of a lost Node. The entry keeps their last number.
     """
     if entry["state"] == ShareState.UNREACHABLE.value:
         return int(entry.get("succeeded", 0))
@@ -206,10 +199,9 @@ def _conditions(
     now: datetime,
     remark: str,
 ) -> list[conditions.Condition]:
-    """Return our conditions renewed, and the controller's as they are."""
     after = {each["type"]: each for each in workload.conditions}
     before = condition(workload, WorkloadCondition.PROPAGATED)
-    # Scaled to 0 before anything was written: nothing will ever be placed.
+    # Scaled to 0 before the first write: nothing will ever be placed.
     wanted = workload.status.desired != 0 or not progress.placed(workload)
     verdict = propagated(placed, shares, before, wanted=wanted)
     if verdict is not None:
@@ -239,12 +231,12 @@ def _all_ready(
     shares: Sequence[ReportedShare],
     state: WorkloadState,
 ) -> bool:
-    """Whether every unit of the present generation is ready, and none of an older one stands in."""
+    """Whether every unit of the present generation is ready, without any of an older one."""
     if not placed:
         return workload.status.desired == 0 and not shares
     if state not in (WorkloadState.RUNNING, WorkloadState.COMPLETE) or _outdated(workload, shares):
         return False
-    # Whether old units are among the ready ones is not known until the member is looked at again.
+    # Whether the ready units include old ones is unknown until the member is observed again.
     known = all(share.word is not Word.STANDS for share in shares)
     return known or condition(workload, WorkloadCondition.READY).get("status") == "True"
 
@@ -252,7 +244,6 @@ def _all_ready(
 def _not_ready(
     workload: Workload, shares: Sequence[ReportedShare]
 ) -> tuple[WorkloadReadyReason, str]:
-    """Return why not every unit is ready, where more is known than that."""
     profile = workload.profile
     if failed := [each for each in shares if each.failed]:
         told = (f"{each.seen.name}: {each.entry['message'] or 'it failed'}" for each in failed)
@@ -284,7 +275,7 @@ def _not_ready(
 
 
 def _outdated(workload: Workload, shares: Iterable[ReportedShare]) -> bool:
-    """Whether a share has units of an older template that this one wants to be replaced."""
+    """Whether a share has units of an older template that should be replaced."""
     most = max((share.outdated for share in shares if not share.seen.leaving), default=0)
     return most > 0 and most > workload.kept_back
 
@@ -306,7 +297,6 @@ def _renew(
     message: str,
     now: datetime,
 ) -> None:
-    """Replace a condition of ours; its time is that of the last change of status."""
     after[kind.value] = conditions.renewed(
         after.get(kind.value, {}),
         type_=kind.value,

@@ -1,8 +1,7 @@
 """One entry of a Workload's status.clusters: the state of one share. Pure.
 
-Three cases are kept apart. What is known now is reported. What is not known yet, because this
-process or its connection has just begun, stands as it was reported: a restart says nothing. And a
-new desired share is on its way: the numbers of the old one are never reported for it.
+If this process has not observed the share yet, the last reported entry stays: a restart must not
+change the status. The numbers of an old desired share are never reported for a new one.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ LASTING = frozenset(
         PropagatedReason.REJECTED,
     }
 )
-"""Reasons that make a share, and its Workload, Failed; the others may pass by themselves."""
+"""Reasons that make a share, and its Workload, Failed; the others may resolve by themselves."""
 
 _MARK = "capacityVersion"
 _FACTS = (
@@ -61,30 +60,27 @@ _FACTS = (
     "revision",
     "loadBalancer",
 )
-"""The fields that a cluster reported last, kept until it reports others."""
+"""Fields that keep their last reported value until the cluster reports another."""
 _COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
 _ENDED = ("ready", "updated", "finished", "succeeded", "completed", "failed", "available")
-"""The counts that outlive the object of a share that ended."""
+"""Counts that outlive the object of an ended share."""
 _WAITS = (ShareState.PENDING.value, ShareState.FAILED.value)
 _BEGUN = (ShareState.CREATING.value, ShareState.RUNNING.value)
 
 
 class Word(Enum):
-    """How far the state of a share is known."""
-
     KNOWN = "known"
-    """The desired share has been synced, and its outcome is known."""
+    """The desired share has been reconciled, and its outcome is known."""
     STANDS = "stands"
-    """The last report; nothing is known yet that would change it."""
+    """The last report stays: nothing newer is known."""
     ON_ITS_WAY = "on its way"
-    """The desired share has not been synced yet."""
+    """The desired share has not been reconciled yet."""
     AWAY = "away"
-    """The cluster cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedShare:
-    """One cluster as it is seen now for one Workload. What is not known is None."""
+    """One cluster's present observation of one Workload. Unknown values are None."""
 
     name: str
     desired: DesiredShare
@@ -93,43 +89,38 @@ class ObservedShare:
     """Whether the Workload is placed on any cluster."""
     contact: Contact
     trouble: str = ""
-    """The message about a cluster that is away."""
     outcome: Outcome | None = None
     """The outcome of this very desired share."""
     main: ManagedObject | None = None
-    """The object that runs the replicas; while the cluster serves, None means that none exists."""
+    """The main object. None means that none exists, while the cluster serves."""
     pods: PodCounts | None = None
     ready_seconds: int = 0
-    """For so long must a replica have been ready to stand in for another one."""
+    """How long a replica must have been ready to replace another one."""
     available: Availability | None = None
-    """The pods that have been; None where it is 0 or they are not seen."""
+    """The pods with that; None if it is 0 or they are not observed."""
     last: Judged | None = None
-    """What was kept of an object that did some of its work, and is gone."""
+    """The last state of a deleted object that did some of its work."""
     end: Mapping[str, Any] | None = None
-    """How the share ended, as it is stored or is to be stored."""
+    """The stored end of the share, or the one to store."""
     load_balancer: Mapping[str, Any] | None = None
-    """The Service's status.loadBalancer; empty where it has none."""
+    """The Service's status.loadBalancer; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedShare:
-    """The entry of status.clusters for one cluster, and how far it is known."""
-
     seen: ObservedShare
     word: Word
     entry: Mapping[str, Any]
     outdated: int = 0
-    """Replicas of an older template, by the last numbers that are known."""
     lasting: int = 0
-    """Replicas that stand in for others; 0 where its cluster does not serve."""
+    """Replicas that replace others; 0 if the cluster does not serve."""
     news: bool = True
-    """Whether the last report gave it another reason or message."""
 
     @property
     def outcome(self) -> Outcome | None:
-        """The outcome of the desired share, where it is known and concerns a share that stays.
+        """The outcome, if known and if the share stays.
 
-        One that leaves is told of where a disruption budget keeps it.
+        That of a leaving share only if a disruption budget keeps it.
         """
         outcome = self.seen.outcome
         blocked = outcome.blocked if outcome is not None else None
@@ -139,25 +130,24 @@ class ReportedShare:
 
     @property
     def failed(self) -> bool:
-        """Whether the share has ended otherwise than well."""
         return self.seen.end is not None and self.seen.end["result"] == Result.FAILED
 
     @property
     def stays(self) -> bool:
-        """Whether the share left the placements, and is kept until others are ready."""
+        """Whether the share left the placements, and stays until others are ready."""
         outcome = self.seen.outcome
         kept = outcome is not None and outcome.reason is PropagatedReason.PROPAGATING
         return self.word is Word.KNOWN and self.seen.leaving and kept
 
     @property
     def waits(self) -> bool:
-        """Whether the last report of the share was bad, and stands."""
+        """Whether the last report of the share was bad, and stays."""
         bad = (*_WAITS, ShareState.UNREACHABLE.value)
         return self.word is Word.STANDS and self.entry["state"] in bad
 
     @property
     def under_way(self) -> bool:
-        """Whether its objects are not all written yet, and nothing is known to be wrong."""
+        """Whether its objects are not all written yet, without a known fault."""
         if self.word is Word.ON_ITS_WAY:
             return True
         written = self.outcome is not None and self.outcome.reason is None
@@ -171,10 +161,9 @@ def share_of(
     *,
     said: int,
 ) -> ReportedShare:
-    """Return the share as seen; `before` is its present entry.
+    """`before` is the present entry, `profile` that of the main object.
 
-    `profile` is that of the object that runs the replicas, and `said` the generation that
-    Propagated is about.
+    `said` is the generation that Propagated is about.
     """
     if seen.end is not None and not seen.leaving:
         return _of_ended(seen, seen.end, before)
@@ -217,7 +206,7 @@ def share_of(
 def _of_ended(
     seen: ObservedShare, end: Mapping[str, Any], before: Mapping[str, Any]
 ) -> ReportedShare:
-    """Return a share that has ended: its numbers stay, whatever became of object and cluster."""
+    """Return an ended share: its numbers stay, whatever happens to object and cluster."""
     asked, well = seen.desired.replicas, end["result"] == Result.SUCCEEDED
     judged, counts = _judged(seen), dict[str, Any]()
     if judged is None or judged.result is None:
@@ -260,9 +249,9 @@ def _judged(seen: ObservedShare) -> Judged | None:
 def _unless_only_mark_changed(
     entry: dict[str, Any], before: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return `before` where only the mark would change: that is worth no write.
+    """Return `before` if only the mark would change, which is not worth a write.
 
-    The pods of the entry were counted before, and a restart marks all of them again.
+    The pods were counted before, and a restart marks all of them again.
     """
     if entry.get(_MARK) == before.get(_MARK):
         return entry
@@ -289,7 +278,7 @@ def _word(seen: ObservedShare, before: Mapping[str, Any], said: int) -> Word:
 
 
 def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, Any]:
-    """Return the facts of a cluster that serves; None removes a fact."""
+    """Return the facts of a serving cluster; None removes a fact."""
     facts: dict[str, Any] = {"ready": readiness.ready, "updated": readiness.updated}
     facts["outdated"] = readiness.outdated or None
     facts["health"] = readiness.health.value if seen.main is not None else None
@@ -322,7 +311,7 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
 
 
 def _completed(seen: ObservedShare) -> int | None:
-    """Return the pods that have succeeded, also of an object that is gone."""
+    """Also of a deleted object."""
     judged = seen.main.judged if seen.main is not None else seen.last
     return (judged.done or None) if judged is not None else None
 
@@ -330,10 +319,9 @@ def _completed(seen: ObservedShare) -> int | None:
 def _available(
     seen: ObservedShare, profile: Profile, readiness: Readiness, before: Mapping[str, Any]
 ) -> int | None:
-    """Return the ready replicas that have been so for long enough; None where all count.
+    """Return the replicas that have been ready for long enough; None if all count.
 
-    Pods that were ready before they were watched count as they were reported: a restart says
-    nothing.
+    Pods that were ready before they were watched count as reported: a restart must not change them.
     """
     if not seen.ready_seconds:
         return None
@@ -348,7 +336,7 @@ def _available(
 
 
 def _current(pods: PodCounts, entry: Mapping[str, Any]) -> int:
-    """Return 0 where the other counts say it, as mostly: a status has thousands of entries."""
+    """0 if the other counts add up to it: a status has thousands of entries."""
     counted = entry["scheduled"] + entry["unschedulable"]
     return 0 if pods.current <= counted else pods.current
 
@@ -385,7 +373,7 @@ def _state(
 
 
 def _reason(seen: ObservedShare, word: Word, before: Mapping[str, Any]) -> str | None:
-    """Return why the share does not go on, in one word; None where nothing is known of that."""
+    """None if unknown."""
     if word is Word.AWAY:
         return PropagatedReason.CLUSTER_UNREACHABLE.value
     if word is Word.STANDS:
@@ -395,7 +383,7 @@ def _reason(seen: ObservedShare, word: Word, before: Mapping[str, Any]) -> str |
 
 
 def _why_there(seen: ObservedShare) -> str:
-    """Return why objects of a share that left remain; a removal in flight needs no reason."""
+    """A removal in flight needs no reason."""
     outcome = seen.outcome
     if outcome is not None and outcome.reason is not None and outcome.message and not outcome.moves:
         return outcome.message
@@ -410,7 +398,7 @@ def _held(seen: ObservedShare) -> bool:
 
 
 def _standing(seen: ObservedShare, readiness: Readiness, before: Mapping[str, Any]) -> ShareState:
-    """Return the state of objects of an earlier write: RUNNING only if they are desired now."""
+    """RUNNING only if the objects of the earlier write are desired now."""
     written = before.get("observedGeneration") == seen.desired.generation
     runs = written and readiness.observed and readiness.ready >= seen.desired.replicas
     return ShareState.RUNNING if runs else ShareState.CREATING

@@ -1,9 +1,8 @@
 """Reports a Workload's state to the hub, and removes the finalizer of deleted ones.
 
-A change is written at once when the Workload was quiet, and at most once a second while it changes;
-a report that only says that work has begun is not written when it is outdated within that second.
-In a burst, good news waits for the applies. `observation` looks, `aggregation` makes the status;
-this module decides when it is written.
+Decides when the status is written: at once after a quiet time, at most once a second during
+changes, and in a burst, good news waits for the applies. `observation` observes, `aggregation`
+builds it.
 """
 
 from __future__ import annotations
@@ -47,34 +46,33 @@ from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
 SPACING_SECONDS = 1.0
-"""Seconds between two status writes of one Workload."""
 GATHER_SECONDS = 0.3
-"""The least time for which the progress of a good rollout is collected into one write."""
+"""Minimum seconds for which the progress of a good rollout is collected into one write."""
 GATHERED_PER_SECOND = 250
 """Shares: a status of a thousand costs the hub's API server a quarter of a second, so its progress
-is written every four."""
+is written every four.
+"""
 TIMES_A_WRITE = 10
-"""A slow hub gets fewer writes: progress is collected for this many times what a write takes."""
+"""A slow hub gets fewer writes: progress is collected for this many times the duration of a write.
+"""
 MOST_GATHER_SECONDS = 5.0
 LONGEST_PAUSE = 60.0
-"""The longest pause between two writes that the hub refuses."""
+"""The maximum seconds between two writes that the hub refuses."""
 RELEASE_SECONDS = 5.0
-"""The wait for the end of a Workload that was released, before it is released once more."""
+"""Seconds until a released Workload that still exists is released again."""
 STALE_SECONDS = 1.0
-"""Seconds between two checks of a view of the hub that is too old to act on."""
+"""Seconds between two checks whether the view of the hub is up to date."""
 SHARES_PER_SECOND = 2000
-"""The rate at which shares are summed up: each outcome of a large Workload asks for all."""
+"""The rate at which shares are summed up: each outcome of a large Workload recounts all."""
 _WRITERS = 16
-"""One namespace gets half of them at the most, so that there is always one for the next."""
+"""One namespace gets half of them at most."""
 _MOST_NAMED = 20
-"""The most members that a line of the log names."""
 BURST_OUTCOMES = 8
 BURST_SECONDS = 0.5
-"""So many outcomes in this time are a burst; one Workload that is applied by hand is none."""
+"""So many outcomes in this time are a burst; one Workload applied by hand is none."""
 LONGEST_BURST_SECONDS = 5.0
-"""The longest wait of a report, however long the burst lasts."""
+"""The maximum delay of a report, however long the burst lasts."""
 BURST_CHECK_SECONDS = 1.0
-"""Seconds between two checks whether the burst is over."""
 
 TIME_TO_READY = metrics.histogram(
     "stowage_time_to_ready_seconds",
@@ -84,11 +82,10 @@ TIME_TO_READY = metrics.histogram(
 
 
 class BurstDetector:
-    """Counts the outcomes of shares; a member that hangs brings none, and delays no report.
+    """Counts outcomes of shares. A member that hangs delays no report.
 
-    A status write costs the hub, and this process, as much as the apply that it reports. In a burst
-    of Workloads both compete, so the applies go first; good news is reported when the burst is
-    over, and after `LONGEST_BURST_SECONDS` in any case.
+    A status write costs as much as the apply that it reports. In a burst applies go first: good
+    news waits for its end, at most `LONGEST_BURST_SECONDS`.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -96,7 +93,6 @@ class BurstDetector:
         self._last: deque[float] = deque(maxlen=BURST_OUTCOMES)
 
     def count(self) -> None:
-        """Count one outcome of a share."""
         self._last.append(self._clock.monotonic())
 
     def active(self) -> bool:
@@ -105,7 +101,7 @@ class BurstDetector:
 
 
 class Reporter:
-    """Add a Workload's key to `queue` to have it reported, or released, as it is then."""
+    """Add a Workload's key to `queue` to have it reported or released."""
 
     def __init__(
         self,
@@ -143,27 +139,26 @@ class Reporter:
         await work(self.queue, self._report, workers=_WRITERS, log=LOG)
 
     def record_outcome(self, workload: Workload, member: str, outcome: Outcome | None) -> None:
-        """Take in the outcome of a sync on that member; None: the share was removed there."""
+        """None: the share was removed."""
         uid = workload.uid
         if outcome is None or not self._workloads.known(uid):
             self._outcomes.pop(uid, member)
         elif self._outcomes.get(uid, member) == outcome:
-            return  # a sync that waits comes to the same outcome again and again
+            return  # a sync that waits repeats its outcome
         else:
             self._outcomes.put(uid, member, outcome)
             self._burst.count()
         self.queue.add(workload.metadata.key)
 
     def keeping(self, workload: Workload) -> set[str]:
-        """Return the members on which a share waits for what other clusters do."""
+        """Return the members with a share that waits for other clusters."""
         return {name for name, each in self._outcomes.of(workload.uid).items() if each.moves}
 
     def lacking(self, workload: Workload) -> set[str]:
-        """Return the members on which replicas wait until they are gone elsewhere."""
+        """Return the members with replicas that wait until they are gone elsewhere."""
         return {name for name, each in self._outcomes.of(workload.uid).items() if each.lacks}
 
     def all_lacking(self) -> list[tuple[str, Key]]:
-        """Return the shares in which replicas wait until they are gone elsewhere."""
         lacking = [
             (uid, name) for uid, name in self._outcomes if self._outcomes.at(uid, name).lacks
         ]
@@ -171,16 +166,15 @@ class Reporter:
         return [(name, workload.metadata.key) for name, workload in found if workload is not None]
 
     async def runs(self, workload: Workload) -> bool:
-        """Whether all present shares are seen to run, and not only reported so on the hub."""
+        """Whether this process observes that all present shares run."""
         return await self._survey.runs(workload, self._outcomes.of(workload.uid))
 
     def clear(self) -> None:
-        """Drop what was written and when, as another process has worked since."""
+        """Another process has led since."""
         for state in (self._due, self._begun, self._released):
             state.clear()
 
     def forget(self, key: Key) -> None:
-        """Drop the state of a Workload that is gone."""
         for state in (self._due, self._begun, self._released):
             state.pop(key, None)
         self._backoff.reset(key)
@@ -195,7 +189,7 @@ class Reporter:
         try:
             requeue_after = await self._release_or_report(workload)
         except Conflict:
-            raise  # no fault: the Workload changed meanwhile, and the queue retries its key
+            raise  # no fault: the Workload changed, and the queue retries its key
         except TransportError as fault:
             LOG.warning("the hub took no report: %s", fault, extra={"object": workload.owner})
             return self._backoff.failed(key)
@@ -204,7 +198,7 @@ class Reporter:
         return requeue_after
 
     async def _release_or_report(self, workload: Workload) -> float | None:
-        """Release a Workload that has ended, report any other. Raises TransportError."""
+        """Raises TransportError."""
         if workload.metadata.deleting and not self._finalizer.awaited(workload):
             if not self._fresh():
                 return STALE_SECONDS
@@ -217,21 +211,20 @@ class Reporter:
             # Before the request: the watch may bring the end, and drop these, before the answer.
             witnesses = self._finalizer.witnesses(workload)
             await self._workloads.release(workload)
-            # A Workload that is gone by now is not looked at again, and would never be forgotten.
+            # If the Workload is already gone, no event would drop the entry.
             if self._workloads.informer.get(key) is workload:
                 self._released[key] = version, self._clock.monotonic()
             if not is_ours(workload):
                 return None
             _log_end(workload, witnesses)
-            # Once more, should it stay: of a kind that it does not serve yet, an API server that
-            # starts says what it says of an object that is gone.
+            # Repeat if it stays: a starting API server that does not serve the kind yet answers as
+            # if the object were gone.
             return RELEASE_SECONDS
         if not _concerned(workload):
             return None
         return await self._bring_up_to_date(workload)
 
     async def _bring_up_to_date(self, workload: Workload) -> float | None:
-        """Write the state of a Workload, if it is new and the time has come."""
         key, now = workload.metadata.key, self._clock.monotonic()
         if self._due.get(key, now) > now:
             return self._due[key] - now
@@ -250,7 +243,7 @@ class Reporter:
             return waits
         self._due[key] = now + SPACING_SECONDS
         written = await self._workloads.write_status(workload, status)
-        # Only after the write: a retry of a refused one must not wait for `_patience` again.
+        # After the write: a retry of a refused one must not wait for `_patience` again.
         self._begun.pop(key, None)
         if written:
             self._announce(workload, status)
@@ -262,7 +255,7 @@ class Reporter:
         return None
 
     def _patience(self, workload: Workload, status: Mapping[str, Any]) -> float:
-        """Return seconds from the first news until the write, as more may follow."""
+        """Return seconds from the first change until the write."""
         least = min(TIMES_A_WRITE * self._write_seconds, MOST_GATHER_SECONDS)
         if _worse(workload, status):
             return 0.0
@@ -273,7 +266,6 @@ class Reporter:
         return max(GATHER_SECONDS, len(status["clusters"]) / GATHERED_PER_SECOND, least)
 
     def _can_wait(self, workload: Workload) -> bool:
-        """Whether the Workload is not ready on the hub, and no outcome is known to be bad."""
         outcomes = self._outcomes.of(workload.uid).values()
         if workload.metadata.deleting or any(each.reason is not None for each in outcomes):
             return False
@@ -291,7 +283,7 @@ class Reporter:
             share_of(seen, profile, before.get(seen.name, {}), said=said)
             async for seen in self._survey.seen(workload, outcomes)
         ]
-        # Nothing else tells when a pod has been ready for long enough.
+        # No event announces that a pod has been ready for long enough.
         waits = (s.seen.available.more_in for s in shares if s.seen.available is not None)
         if (soonest := min((s for s in waits if s is not None), default=None)) is not None:
             self.queue.add_after(key, soonest)
@@ -312,7 +304,6 @@ class Reporter:
         return status
 
     def _announce(self, workload: Workload, status: Mapping[str, Any]) -> None:
-        """Record an event where Propagated changed, and where it came to its end."""
         self._announce_end(workload, status)
         was = condition(workload, WorkloadCondition.PROPAGATED)
         is_ = find(status, WorkloadCondition.PROPAGATED)
@@ -355,7 +346,6 @@ class Reporter:
         )
 
     def _troubled(self, workload: Workload, status: Mapping[str, Any]) -> set[str]:
-        """Return the clusters that the condition Propagated is False for."""
         reason = find(status, WorkloadCondition.PROPAGATED)["reason"]
         outcomes = self._outcomes.of(workload.uid)
         found = {name for name, outcome in outcomes.items() if outcome.reason == reason}
@@ -378,14 +368,13 @@ _BEGINNINGS = (
 
 
 def _log_end(workload: Workload, members: Sequence[str]) -> None:
-    """Log one line for each Workload that ends, as the only trace that is left of it."""
+    """Log each Workload that ends: no other trace of it remains."""
     named = ", ".join(members[:_MOST_NAMED]) or "no member"
     more = f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else ""
     LOG.info("ended: seen to be gone by %s%s", named, more, extra={"object": workload.owner})
 
 
 def _concerned(workload: Workload) -> bool:
-    """Whether there is anything to report: the Workload was decided on, placed, or reported on."""
     if workload.status.observed.controller is not None:
         return True
     somewhere = workload.decided or workload.status.clusters or record_of(workload).entries
@@ -393,7 +382,7 @@ def _concerned(workload: Workload) -> bool:
 
 
 def _urgent(workload: Workload, status: Mapping[str, Any]) -> bool:
-    """Whether something is wrong, or is right at last: no progress that goes on by itself."""
+    """Whether a fault appeared, or the Workload became ready or unready."""
     if not holds(status, WorkloadCondition.PROPAGATED):
         return True
     ready = holds(status, WorkloadCondition.READY)
@@ -417,7 +406,7 @@ def _waiting(clusters: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _under_way(status: Mapping[str, Any]) -> bool:
-    """Whether the status only says that work on the members has begun, or is about to."""
+    """Whether the status only reports that work on the members begins."""
     return find(status, WorkloadCondition.PROPAGATED).get("reason") in _BEGINNINGS
 
 

@@ -1,10 +1,8 @@
-"""The observed state of a Workload: its clusters, its state there, the outcomes of the syncs.
+"""The observed state of a Workload: its clusters, its state there, and outcomes of syncs.
 
-Reads sessions and nothing else: it waits for no answer. Reported are the clusters that the Workload
-is placed on, those that still hold objects of it, and those that may, as they were sent some and
-have not shown since that nothing is left. That a cluster was reported before is no reason: it would
-be reported for ever. A Workload may name ten thousand clusters, so the survey goes in slices, and
-other tasks run in between.
+Reads sessions without waiting, in slices. It reports clusters with a placement, clusters that show
+objects, and clusters that were sent some and have not been seen clean since. A previous report is
+no reason: the entry would never end.
 """
 
 from __future__ import annotations
@@ -40,14 +38,12 @@ from propagator.status.undelivered import OthersShare
 from propagator.types.workload import Workload
 
 LeftObjects: TypeAlias = Callable[[Workload, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
-"""From what status.kept had to what stands of it that nobody owns: see `LeftClaims.standing`."""
+"""From status.kept to its entries that remain without an owner: see `LeftClaims.standing`."""
 STRANGERS = 8
-"""The most clusters without a MemberCluster with an entry each; the last stands for the others."""
+"""Clusters without a MemberCluster that get an entry; the last includes the others."""
 
 
 class Survey:
-    """Looks at all members for one Workload."""
-
     def __init__(
         self,
         context: ControllerContext,
@@ -71,7 +67,7 @@ class Survey:
         main = main_of(workload)
         holders = self._inventory.holders(workload.uid)
         sent = record_of(workload).names(self._registry.names)
-        # How much it has done stays until the controller has seen it.
+        # Completions stay until the controller has counted them.
         works = {share.cluster for share in workload.status.leaving if share.completions}
         async for name in in_slices(sorted({*workload.placements, *holders, *sent, *works})):
             if self._only_kept(workload, name):
@@ -88,7 +84,7 @@ class Survey:
             yield self._away(workload, name, trouble)
 
     async def delivered_by_others(self, workload: Workload) -> AsyncIterator[OthersShare]:
-        """Yield every cluster of the decision on a Workload that another tool delivers, by name."""
+        """Yield every cluster of the decision, by name."""
         main, key = main_of(workload), workload.metadata.key
         async for name in in_slices(sorted(workload.decided)):
             session = self._registry.get(name)
@@ -100,12 +96,12 @@ class Survey:
                 yield OthersShare(name, workload.decided[name], session.others_pods(main, key))
 
     async def runs(self, workload: Workload, outcomes: Mapping[str, Outcome]) -> bool:
-        """Whether this process has written each present share, and sees it run now.
+        """Whether this process wrote each present share, and observes that it runs.
 
-        Copies that run nothing, as a DaemonSet that no node takes, are ready and no replacement: at
-        least one share has to stand in for what leaves.
+        Shares without replicas, such as a DaemonSet on no node, are ready but replace nothing: at
+        least one share has to.
         """
-        # The hub's status does not count: it may be of an earlier process, or of a backup.
+        # The hub's status does not count: an earlier process or a backup may have written it.
         stands_in = 0
         async for name in in_slices(sorted(workload.placements)):
             seen = self._observe(workload, name, outcomes.get(name))
@@ -118,9 +114,9 @@ class Survey:
         return stands_in > 0 or not any(workload.placements.values())
 
     def kept(self, workload: Workload) -> list[dict[str, Any]]:
-        """Return the objects that stay though they are not wanted, at most MOST_KEPT.
+        """Return unwanted objects that stay, at most MOST_KEPT.
 
-        For a member that does not answer, or has not been listed yet, the last report stands.
+        For a member that does not answer or is not listed yet, the last report stays.
         """
         found = []
         told = workload.status.kept
@@ -150,7 +146,7 @@ class Survey:
         return sorted(kept, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
 
     def _present_names(self, names: set[str]) -> dict[str, str]:
-        """Return the present names of those of these clusters that were renamed."""
+        """By former name."""
         unknown = {name for name in names if self._registry.get(name) is None}
         if not unknown:
             return {}
@@ -162,16 +158,16 @@ class Survey:
         }
 
     def _shown(self, workload: Workload, name: str) -> bool:
-        """Whether all that the member has of the Workload is seen, as far as it may be listed."""
+        """Whether the member shows all its objects of the Workload that may be listed."""
         session = self._registry.get(name)
         return session is not None and self._inventory.asked(session, workload)
 
     def _only_kept(self, workload: Workload, name: str) -> bool:
-        """Whether only kept objects are left on the member, which `status.kept` alone names.
+        """Whether only kept objects remain on the member, which `status.kept` alone reports.
 
-        A member that does not answer, or whose kinds are not listed yet, counts as it was reported.
+        A member that does not answer or is not listed yet counts as last reported.
         """
-        # The end of a Workload waits for the member as well, and the status says so.
+        # The end of a Workload waits for the member too, and the status reports that.
         if name in workload.placements or workload.metadata.deleting:
             return False
         session = self._registry.get(name)
@@ -236,7 +232,7 @@ class Survey:
     def _end(
         self, workload: Workload, session: MemberSession | None, name: str
     ) -> Mapping[str, Any] | None:
-        """Return how the share there ended, with the time from now on where it is new."""
+        """A new end gets the present time."""
         if (known := workload.ends.get(name)) is not None:
             return known
         seen = seen_end(session, workload) if session is not None else None
@@ -282,7 +278,6 @@ class Survey:
 
 
 def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the clusters without a MemberCluster, with messages; the last may speak for more."""
     entries = [(name, f"{name}: there is no MemberCluster of this name") for name in names]
     more = len(names) - STRANGERS
     if more <= 0:
@@ -296,7 +291,7 @@ def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _listed(session: MemberSession, workload: Workload, api_version: str, kind: str) -> bool:
-    """Whether all objects of that kind which the Workload may have on the member are shown."""
+    """Whether the informers show all objects of that kind which the Workload may have."""
     if session.link is None:
         return False
     namespaces = workload.namespaces()
@@ -305,7 +300,6 @@ def _listed(session: MemberSession, workload: Workload, api_version: str, kind: 
 
 
 def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:
-    """Return the addresses of a Service that the Workload renders."""
     rendered = set(_services(workload))  # any other Service may only claim to be the Workload's
     for resource, found in objects:
         ours = resource.kind == "Service" and found.metadata.key in rendered

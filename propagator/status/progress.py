@@ -1,10 +1,8 @@
-"""How far a Workload as a whole is, in the words of kstatus, which tools read that know no kinds.
+"""The progress of a whole Workload in terms of kstatus, for tools that know no kinds.
 
-The controller says in `observed.controller` which generation it has decided on, the propagator in
-`observed.propagator` which one its report is about, and `observedGeneration` is the lower of both:
-no tool takes what is said of an older generation for the present one. Ready, Reconciling and
-Stalled are the propagator's alone. It learns from the stored status what the controller has
-decided, so a decision stays one write, and a Workload that has no cluster gets a second one.
+`observedGeneration` is the lower of `observed.controller`, the generation decided on, and
+`observed.propagator`, the one reported on. Only the propagator writes Ready, Reconciling and
+Stalled. It reads the decision from the stored status, so a decision stays one write.
 """
 
 from __future__ import annotations
@@ -22,32 +20,29 @@ _DECIDED = (WorkloadCondition.SCHEDULED.value, WorkloadCondition.ROLLED_OUT.valu
 
 
 def generations(workload: Workload) -> dict[str, Any]:
-    """Return the fields of the status that say which generation has been seen."""
     now = workload.metadata.generation
     decided = workload.status.observed.controller
     if decided is None:
         return {"observedGeneration": now, "observed": {"propagator": now}}
-    # The controller's as it was read: a JSON patch replaces the whole.
+    # Repeat the controller's value: a JSON patch replaces the whole mapping.
     seen = {"controller": decided, "propagator": now}
     return {"observedGeneration": min(seen.values()), "observed": seen}
 
 
 def behind(status: Mapping[str, Any]) -> bool:
-    """Whether the decision on the generation that a report is about is still to come."""
     return bool(status["observedGeneration"] != status["observed"]["propagator"])
 
 
 def news(workload: Workload, status: Mapping[str, Any]) -> bool:
-    """Whether the stored status does not say yet which generation has been seen."""
     old = workload.status
     before = (old.observed_generation, old.observed.propagator)
     return (status["observedGeneration"], status["observed"]["propagator"]) != before
 
 
 def placed(workload: Workload) -> bool:
-    """Whether every unit that the present generation asks for has a cluster, and its template.
+    """Whether every unit of the present generation has a cluster, and its template.
 
-    A scheduler that says neither what it read nor what is pending is believed to have placed all.
+    True for a scheduler that writes neither `observed` nor `pending`.
     """
     if workload.status.observed.controller not in (None, workload.metadata.generation):
         return False
@@ -56,9 +51,9 @@ def placed(workload: Workload) -> bool:
 
 
 def seconds_to_ready(workload: Workload, status: Mapping[str, Any], now: datetime) -> float | None:
-    """Return how long a Workload was not Ready that the status calls Ready; None for any other.
+    """Return how long a Workload was not Ready that becomes so; None for any other.
 
-    A Workload whose first report says so was not Ready since it was scheduled.
+    Without an earlier report the time counts since it was scheduled.
     """
     was = conditions.among(workload.conditions, WorkloadCondition.READY.value)
     if was.get("status") == "True" or not conditions.holds(status, WorkloadCondition.READY):
@@ -76,8 +71,8 @@ def told(
 ) -> list[conditions.Condition]:
     """Return the conditions, with Reconciling or Stalled unless Ready is True.
 
-    The cause is the refusal of the present generation, by the controller or on a member; without
-    one, units are on their way.
+    The cause is a refusal of the present generation, by the controller or a member; without one,
+    units are on their way.
     """
     refusals = (listed.get(each, {}) for each in (*_DECIDED, WorkloadCondition.PROPAGATED.value))
     cause = next((each for each in refusals if _refuses(each, workload)), None)

@@ -1,8 +1,7 @@
-"""The status of a Workload that another tool delivers: what of it is counted, no more. Pure.
+"""The status of a Workload that another tool delivers. Pure.
 
-Ready says that the decision is made, as that is all that is promised of such a Workload. Pods of
-the object that its template names are counted whoever made them, so that the controller does not
-take their room twice: once as what the member uses, and once as units that are still to come.
+Ready means that the decision is made. All pods of the named object are counted. Otherwise the
+controller would count their room twice: as used on the member, and as units still to come.
 """
 
 from __future__ import annotations
@@ -24,11 +23,10 @@ _DELIVERY = (
     WorkloadCondition.PROPAGATED.value,
     WorkloadCondition.DRIFTED.value,
 )
-"""Conditions that tell of what Stowage has brought to members."""
 
 
 class OthersShare(NamedTuple):
-    """A cluster of the decision; `pods` is None while they are not seen, `trouble` says why."""
+    """`pods` is None while they are not observed; `trouble` says why."""
 
     name: str
     replicas: int
@@ -39,7 +37,6 @@ class OthersShare(NamedTuple):
 def undelivered_status(
     workload: Workload, seen: Sequence[OthersShare], now: datetime
 ) -> dict[str, Any]:
-    """Return the propagator's fields of the status."""
     before = {share["name"]: share for share in workload.status.clusters}
     entries = [_entry(each, before.get(each.name, {})) for each in seen]
     ready = sum(min(each["ready"], each["replicas"]) for each in entries)
@@ -64,7 +61,7 @@ def undelivered_status(
 
 
 def _entry(seen: OthersShare, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of one cluster; what is not seen now stands as it was reported."""
+    """Fields that are not observed keep their last report."""
     if seen.pods is None:
         away = {"state": ShareState.UNREACHABLE.value, "message": seen.trouble}
         return {
@@ -87,7 +84,7 @@ def _entry(seen: OthersShare, before: Mapping[str, Any]) -> dict[str, Any]:
         "ready": pods.ready,
         "unschedulable": pods.unschedulable,
         "unschedulableSince": timestamp(since) if since else None,
-        # 0 where the other counts say it, as of every share.
+        # 0 if the other counts add up to it.
         "current": pods.current if pods.current > (pods.scheduled or 0) + pods.unschedulable else 0,
         "scheduled": pods.scheduled if pods.scheduled is not None else before.get("scheduled", 0),
         "capacityVersion": pods.capacity_version,
@@ -102,7 +99,6 @@ _KEPT = (*_COUNTS, "capacityVersion", "unschedulableSince", "state", "message")
 
 
 def _conditions(workload: Workload, now: datetime) -> list[conditions.Condition]:
-    """Return Ready with what follows of it, and the controller's conditions as they are."""
     after = {each["type"]: each for each in workload.conditions if each["type"] not in _DELIVERY}
     decided = progress.placed(workload)
     why = WorkloadReadyReason.DECIDED if decided else WorkloadReadyReason.NOT_DECIDED
