@@ -1,6 +1,6 @@
-"""MemberCluster and Secret as the propagator keeps them: only what it reads, decoded fast.
+"""MemberCluster and Secret with the fields that the propagator reads.
 
-The status stays a plain mapping, because its one reader here compares it with what it would write.
+The status stays a mapping, because its reader compares it with the one to write.
 """
 
 from __future__ import annotations
@@ -28,19 +28,15 @@ from machinery.types.taints import Taint
 
 
 class SecretReference(api.SecretReference, frozen=True):
-    """The Secret with the kubeconfig of a member."""
-
     @property
     def key(self) -> Key:
         return (self.namespace, self.name)
 
 
 class ClusterEndpoint(api.ClusterEndpoint, frozen=True):
-    """The address of a member, as an inventory gave it."""
-
     @property
     def data(self) -> dict[str, bytes]:
-        """The same, as the data of a registration Secret names it."""
+        """As keys of a registration Secret."""
         data = {"endpoint": self.server.encode()}
         if self.certificate_authority_data:
             with suppress(ValueError):  # the schema lets base64 in alone
@@ -49,8 +45,6 @@ class ClusterEndpoint(api.ClusterEndpoint, frozen=True):
 
 
 class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
-    """The fields of the spec that the propagator reads; the cordon is the controller's."""
-
     secret_ref: SecretReference | None = None
     endpoint: ClusterEndpoint | None = None
     taints: tuple[Taint, ...] = ()
@@ -72,44 +66,41 @@ class MemberCluster(Object, frozen=True):
 
     @property
     def facts(self) -> ClusterFacts:
-        """What an override may say of it."""
         meta, spec = self.metadata, self.spec
         return ClusterFacts.of(meta.name, meta.labels, provider=spec.provider, version=spec.version)
 
     @property
     def given_up(self) -> bool:
-        """Whether `stowage unjoin` takes it out of the fleet: nothing is done there any more."""
+        """`stowage unjoin` removes it from the fleet. The propagator then does nothing there."""
         return self.metadata.annotations.get(ANNOTATION_UNJOIN) == GIVEN_UP
 
     @property
     def out_of_service(self) -> bool:
-        """Whether a person says that nothing runs there any more."""
+        """Whether an operator declared that nothing runs there any more."""
         return any(each.key == TAINT_OUT_OF_SERVICE for each in self.spec.taints)
 
     @property
     def forced_drain(self) -> bool:
-        """Whether its drain passes over disruption budgets."""
         drain = (TAINT_DRAIN, FORCED_DRAIN)
         return any((each.key, each.value) == drain for each in self.spec.taints)
 
     @property
     def inventory_trouble(self) -> str:
-        """Why the inventory that it comes from says that it is not to be used; empty without."""
+        """Empty if its inventory calls it healthy."""
         found = conditions.find(self.status, MemberClusterCondition.INVENTORY_UNHEALTHY)
         return str(found.get("message", "")) if found.get("status") == "True" else ""
 
     @property
     def cluster_id(self) -> str:
-        """The cluster ID that is noted in the status; empty without one."""
         return str(self.status.get("clusterID") or "")
 
 
 class Secret(Object, frozen=True):
-    """A Secret, its values decoded from base64. Its repr never shows them."""
+    """Values are decoded from base64. The repr never shows them."""
 
     data: dict[str, bytes] = msgspec.field(default_factory=dict)
     excess: int = 0
-    """The size of the data where it exceeds the limit; the data is not kept then."""
+    """The size of data above the limit, which is dropped; else 0."""
 
     def __repr__(self) -> str:
         return f"Secret({self.metadata.namespace}/{self.metadata.name})"
@@ -119,7 +110,7 @@ class Secret(Object, frozen=True):
 
 
 def bounded(secret: Secret) -> Secret:
-    """Drop the data of a Secret that exceeds the limit. The transform of informers of Secrets."""
+    """The transform of informers of Secrets."""
     size = sum(map(len, secret.data.values()))
     if size <= SECRET_BYTES:
         return secret

@@ -1,7 +1,7 @@
-"""WorkloadGroups as the propagator reads them: the gate, and nothing else of the object.
+"""The gate of a WorkloadGroup as the propagator reads it.
 
-The status was written by the controller, or by any user who may write it: an unknown gate counts as
-none, and of two entries for one Workload the last counts.
+Any user with the right may have written the status: an unknown gate counts as none, and the last of
+two entries for one Workload counts.
 """
 
 from __future__ import annotations
@@ -13,32 +13,30 @@ from machinery.types.metadata import Object
 
 
 class WorkloadGroup(Object, frozen=True, dict=True):
-    """Workloads that start together or not at all."""
-
     status: GateStatus = GateStatus()
 
     @property
     def open(self) -> bool:
-        """Whether what is released may go to members."""
+        """Whether released placements may reach members."""
         return self.status.gate == GateState.OPEN
 
     @property
     def closed(self) -> bool:
-        """Whether everything that was released has to leave them."""
+        """Whether released replicas must leave the members."""
         return self.status.gate == GateState.CLOSED
 
     @property
     def ran(self) -> bool:
-        """Whether the quorum has run once: from then on each Workload is synced by itself."""
+        """Whether the quorum has run once. Each Workload is then reconciled by itself."""
         return self.status.quorum_time is not None
 
     @cached_property
     def released(self) -> dict[str, str]:
-        """The released decisions, by the Workloads' UIDs. Cached: there may be thousands."""
+        """Decisions by the Workloads' UIDs. Cached: there may be thousands."""
         return self.status.released_decisions()
 
     def retained(self, uid: str) -> dict[str, int]:
-        """Return the replicas of a Workload, by cluster, that ran before it was released."""
+        """Return the replicas of a Workload that ran before its release, by cluster."""
         return self.status.retained.get(uid, {})
 
     def takes_back(self, uid: str) -> bool:

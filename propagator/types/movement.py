@@ -1,8 +1,7 @@
-"""The budgets of a move, as the propagator keeps them. Pure.
+"""The budgets of a move. Pure.
 
-`maxSurge` and `maxUnavailable` are a number of units or whole percents of those wanted. Where
-`maxSurge` comes to nothing each unit runs at most once: it is made on its new cluster when it is
-seen to be gone from the old one.
+`maxSurge` and `maxUnavailable` are units or whole percents of those wanted. With a `maxSurge` of 0
+each unit runs at most once: its new cluster waits until it is gone from the old one.
 """
 
 from __future__ import annotations
@@ -18,26 +17,22 @@ from machinery.types.budget import amount
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Why a share is not lowered as far as it should be."""
-
     reason: BlockedReason
     message: str
 
 
 class Movement(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """spec.movement."""
-
     max_surge: int | str | None = None
     max_unavailable: int | str | None = None
     min_ready_seconds: int = 0
 
     @property
     def ready_seconds(self) -> int:
-        """For how long a new unit must have been ready; within the schema's bounds."""
+        """Within the schema's bounds."""
         return min(max(self.min_ready_seconds, 0), MOST_READY_SECONDS)
 
     def at_most_once(self, *, otherwise: bool) -> bool:
-        """Whether no unit is made twice; `otherwise` is what the kind does without a number."""
+        """`otherwise` is what the kind does without a number."""
         if self.max_surge is None:
             return otherwise
         return units_of(self.max_surge, 100) == 0
@@ -45,7 +40,7 @@ class Movement(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     def unavailable(self, wanted: int, *, at_most_once: bool) -> int:
         """Return the ready units below `wanted` that a move may cause.
 
-        At least one where each unit runs at most once: nothing could move otherwise.
+        At least one if each unit runs at most once: nothing could move otherwise.
         """
         least = int(at_most_once)
         if self.max_unavailable is None:
@@ -54,7 +49,7 @@ class Movement(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 def units_of(budget: int | str, wanted: int) -> int:
-    """Return a budget as units, percents rounded down; 0 for one that the schema refuses."""
+    """Percents are rounded down; 0 if malformed."""
     try:
         return amount(budget, wanted, up=False)
     except ValueError:

@@ -1,8 +1,6 @@
-"""A Workload's status.overrides by cluster: a patch of the template, and deletion costs of pods.
+"""A Workload's status.overrides by cluster: a patch of the pod template, and deletion costs.
 
-They are written beside the placements: for each subset the patch of its pod template, and for each
-cluster how many of its replicas have which deletion cost. They are read whatever wrote them: a
-fault in them is reported in a sentence, and stops no other Workload.
+Any scheduler may write them: an error in them is reported, and affects no other Workload.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ MOST_COST = 2**31 - 1
 
 
 Costs: TypeAlias = tuple[tuple[int, int], ...]
-"""(deletion cost, replicas), the highest cost first; empty where pods get none."""
+"""(deletion cost, replicas), the highest cost first; empty if pods get none."""
 
 
 class _Cost(msgspec.Struct, frozen=True, gc=False):
@@ -44,20 +42,18 @@ class _Entry(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """The difference of one cluster's share."""
-
     subset: str = ""
     patch: bytes = b""
-    """A strategic merge patch of the pod template, as JSON in one spelling; empty without one."""
+    """A strategic merge patch of the pod template in canonical JSON."""
     costs: Costs = ()
 
     @property
     def digest(self) -> str:
-        """Tells one patch from another; empty without one."""
+        """Identifies the patch; empty without one."""
         return hashlib.blake2b(self.patch, digest_size=8).hexdigest() if self.patch else ""
 
     def merge_patch(self) -> Mapping[str, Any]:
-        """Return the patch, decoded at each call. Raises ValueError where it is malformed."""
+        """Decoded at each call. Raises ValueError if malformed."""
         patch: Mapping[str, Any] = msgspec.json.decode(self.patch) if self.patch else {}
         return patch
 
@@ -66,7 +62,7 @@ NOTHING = Override()
 
 
 class Overrides:
-    """The overrides of one Workload, by cluster; the first entry that names a cluster counts.
+    """The overrides of one Workload, by cluster; the first entry for a cluster counts.
 
     `fault` says why they cannot be read; they are empty then.
     """
@@ -84,17 +80,15 @@ class Overrides:
             self.fault = clean(f"status.overrides cannot be read: {e}", MESSAGE)
 
     def of(self, cluster: str) -> Override:
-        """Return the difference of that cluster's share; NOTHING without one."""
+        """NOTHING for a cluster without one."""
         return self._by_cluster.get(cluster, NOTHING)
 
     def differing(self, other: Overrides) -> set[str]:
-        """Return the clusters for which the other overrides differ."""
         named = {*self._by_cluster, *other._by_cluster}
         differ = {name for name in named if self.of(name) != other.of(name)}
         return named if self.fault != other.fault else differ
 
     def with_costs(self) -> list[str]:
-        """Return the clusters whose pods get deletion costs."""
         return [name for name, override in self._by_cluster.items() if override.costs]
 
     def _take(self, entry: _Entry) -> None:
@@ -106,12 +100,12 @@ class Overrides:
 
 @lru_cache(maxsize=256)
 def overrides_of(raw: bytes) -> Overrides:
-    """Return the overrides of these bytes. Cached, as each report makes its Workload again."""
+    """Cached: each report decodes its Workload again."""
     return Overrides(raw)
 
 
 def _one_spelling(raw: msgspec.Raw) -> bytes:
-    # A patch may be JSON within a string: a merge patch of a status would lose each null in it.
+    # A patch may be JSON in a string: a merge patch of a status would lose each null in it.
     patch = msgspec.json.decode(raw) if memoryview(raw) else None
     if isinstance(patch, str):
         with suppress(ValueError, RecursionError):  # a malformed patch is reported when it is used

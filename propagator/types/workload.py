@@ -1,8 +1,7 @@
 """Workloads as the propagator reads them.
 
-Templates pass through whole: fields that Stowage does not know must reach the member. They are kept
-as the bytes that came, a fourth of their decoded size, and decoded when they are rendered. A reader
-that needs only kinds and names uses outlines.
+Templates stay the bytes that the hub sent: members must get unknown fields, and decoded ones take
+four times the memory. `Outline` reads kinds and names only.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ from propagator.types.overrides import Overrides, overrides_of
 S = TypeVar("S", bound=msgspec.Struct)
 
 MOST_KINDS = 256
-"""The most kinds of one Workload: a note with more was not written by us, and is not used."""
+"""A note with more kinds is not one of ours, and counts as empty."""
 IN_EACH_GROUP_KEY = "-group"
 """Searched for first: one pass instead of three."""
 _ACCOUNT = b"serviceAccount"
@@ -68,14 +67,11 @@ _template_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class ResourceRef(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A Secret that travels along."""
-
     name: str
     secret_name: str = ""
 
     @property
     def secret(self) -> str:
-        """The name of the Secret."""
         return self.secret_name or self.name
 
 
@@ -85,8 +81,6 @@ class _OutlineMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outline(msgspec.Struct, frozen=True, rename="camel"):
-    """The kind and name of the object of a template."""
-
     api_version: str = ""
     kind: str = ""
     metadata: _OutlineMeta | None = None
@@ -105,7 +99,7 @@ class Outline(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields that are rendered. Empty bytes, or `null`, stand for no object."""
+    """Empty bytes and `null` both mean no object."""
 
     replicas: int | None = None
     scheduler_name: str = ""
@@ -124,17 +118,15 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     movement: Movement = Movement()
     delivery: str = Delivery.PUSH.value
     rollout: msgspec.Raw = msgspec.Raw()
-    """Only whether there is one matters: the controller says what each cluster gets."""
+    """Only its presence matters: the status names each cluster's revision."""
 
 
 class Rollout(msgspec.Struct, frozen=True, gc=False):
-    """The rollout, of which only the revision matters here."""
-
     revision: str = ""
 
 
 class StoredCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A condition as it is stored: a field that is missing stays so. A fifth of a dict's size."""
+    """Missing fields stay unset. A fifth of a dict's memory."""
 
     type: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
@@ -145,14 +137,12 @@ class StoredCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class DecisionRef(msgspec.Struct, frozen=True, gc=False):
-    """The decision that made the placements; without an id where it is another scheduler's."""
+    """`id` is empty if another scheduler made the placements."""
 
     id: str = ""
 
 
 class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The controller's decision, and the propagator's last report."""
-
     state: str = ""
     observed_generation: int = -1
     observed: ObservedGenerations = ObservedGenerations()
@@ -162,7 +152,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     leaving: list[LeavingShare] = []
     ordinals: list[OrdinalRange] = []
     overrides: msgspec.Raw = msgspec.Raw()
-    """Decoded by `Workload.overrides`: a fault in them spoils no other field."""
+    """Decoded by `Workload.overrides`: a fault there spoils no other field."""
     clusters: list[dict[str, Any]] = []
     kept: list[dict[str, Any]] = []
     drift: list[dict[str, Any]] = []
@@ -173,7 +163,6 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     cluster_summary: str = ""
     service_external_ip: str | None = msgspec.field(default=None, name="serviceExternalIP")
     conditions: list[StoredCondition] = []
-    """Read as `Workload.conditions`."""
     review: ReviewVerdict = ReviewVerdict(0)
     rollout: Rollout = Rollout()
     revisions: msgspec.Raw = msgspec.Raw()
@@ -196,43 +185,39 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def keeps_room(self) -> bool:
-        """Whether the pods only keep the room of a Reservation."""
         return keeps_room(self.spec.scheduler_name, self.metadata.owner_references)
 
     @property
     def delivered(self) -> bool:
-        """Whether its objects are brought to the members from here, and not by another tool."""
+        """Whether the propagator applies the objects, instead of another tool."""
         return self.spec.delivery != Delivery.NONE
 
     @property
     def ended(self) -> bool:
-        """Whether nothing of it is to be ours on any member."""
+        """Whether no member should hold its objects."""
         return self.metadata.deleting or not self.delivered
 
     @property
     def orphans(self) -> bool:
-        """Whether its objects stay on the members, without our marks, when it has ended."""
+        """Whether the objects of an ended Workload stay on the members, without Stowage's marks."""
         return self.spec.on_delete == OnDelete.ORPHAN or not self.delivered
 
     @property
     def deletion_confirmed(self) -> bool:
-        """Whether a person lets it go, however many are deleted beside it."""
         return self.metadata.annotations.get(ANNOTATION_DELETION) == CONFIRMED
 
     @property
     def staged(self) -> bool:
-        """Whether the controller says which revision each cluster gets."""
         return _some(self.spec.rollout)
 
     def revision_of(self, cluster: str) -> str:
-        """Return the revision that a cluster gets; empty where nothing is said of one."""
+        """Return the revision that a cluster gets; empty if none is set."""
         if not self.staged:
             return ""
         return self._exceptions.get(cluster, self.status.rollout.revision)
 
     @property
     def revisions(self) -> set[str]:
-        """The revisions that clusters get."""
         return {self.status.rollout.revision, *self._exceptions.values()}
 
     @cached_property
@@ -242,7 +227,7 @@ class Workload(Object, frozen=True, dict=True):
         return {name: each.revision for each in exceptions for name in each.clusters}
 
     def with_other_revision(self, other: Workload) -> set[str]:
-        """Return the clusters that get another revision than in another version of the Workload."""
+        """Return the clusters whose revision differs in `other`."""
         before, after = self._revisions_said, other._revisions_said
         if before == after:
             return set()
@@ -255,7 +240,7 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def ends(self) -> dict[str, Mapping[str, Any]]:
-        """How shares ended, by cluster; that of an object of another name is no end of this one."""
+        """How shares ended, by cluster; ends of an object of another name are ignored."""
         if self.profile.ended is None:
             return {}
         found = ((share["name"], share.get("ended")) for share in self.status.clusters)
@@ -266,49 +251,44 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def run(self) -> str:
-        """What a run of the object is known by."""
         outline = self.outline
         return run_of(outline.kind, self.namespace, outline.name or self.metadata.name)
 
     def left(self, member: str) -> bool:
-        """Whether its share has left that member for others."""
+        """Whether the placements name other members only."""
         there = member in self.placements or member in self.leaving
         return bool(self.placements) and not there
 
     @property
     def namespace(self) -> str:
-        """The target namespace on the members."""
         return self.spec.target_namespace or self.metadata.namespace
 
     @property
     def template(self) -> dict[str, Any]:
-        """The object to run, of whatever kind; decoded at each call, as those below."""
+        """Decoded at each call, like the properties below."""
         return _whole(self._main)
 
     @property
     def target_service(self) -> dict[str, Any]:
-        """The Service that goes along; empty where there is none."""
         return _whole(self.spec.target_service)
 
     @property
     def manifests(self) -> list[dict[str, Any]]:
-        """The other objects that go along."""
         return [_whole(raw) for raw in self.spec.manifests]
 
     @property
     def cluster_overrides(self) -> tuple[ClusterOverride, ...]:
-        """The author's overrides, in their order. Raises UnreadableOverrides."""
+        """Raises UnreadableOverrides."""
         raw = self.spec.overrides
         return cluster_overrides_of(bytes(raw)) if _some(raw) else ()
 
     @property
     def outline(self) -> Outline:
-        """The kind and name of the object to run."""
         return outline_of(self._main) or Outline()
 
     @property
     def kept_back(self) -> float:
-        """How many units of an older template a share keeps, as the template itself asks for it."""
+        """How many units of an older revision the update strategy keeps."""
         spec = self.template.get("spec")
         strategy = spec.get("updateStrategy") if isinstance(spec, dict) else None
         if not isinstance(strategy, dict):
@@ -321,7 +301,6 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def profile(self) -> Profile:
-        """That of the object to run."""
         return profile_of(*self.outline.pair, self.spec.replicas_path)
 
     @property
@@ -331,32 +310,35 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def decided(self) -> dict[str, int]:
-        """Units by cluster, whoever delivers them. Cached: there may be ten thousand."""
+        """Units by cluster, also if another tool delivers.
+
+        Cached: there may be ten thousand clusters.
+        """
         return {share.cluster: share.replicas for share in self.status.placements}
 
     @cached_property
     def parts(self) -> dict[str, int]:
-        """The parts of the work that is divided, by cluster; none where none is."""
+        """Completions by cluster; empty if the work is not divided."""
         if self.profile.ended is None:
             return {}
         given = ((share.cluster, share.completions) for share in self.status.placements)
         return {cluster: part for cluster, part in given if part is not None}
 
     def awaits_part(self, cluster: str) -> bool:
-        """Whether what other shares leave of their work is open, so that this one has no part."""
+        """Whether the cluster has no completions yet because other shares still have open ones."""
         open_ = bool(self.parts) or any(share.completions for share in self.status.leaving)
         return open_ and cluster in self.placements and cluster not in self.parts
 
     @property
     def placements(self) -> dict[str, int]:
-        """Units to deliver, by cluster; none where another tool delivers them."""
+        """Units to deliver, by cluster; empty if another tool delivers them."""
         return self.decided if self.delivered else {}
 
     @cached_property
     def shares(self) -> dict[str, int]:
-        """Replicas that are to stand on the clusters of the placements, with those that leave.
+        """Replicas wanted on each cluster of the placements, including those that leave it.
 
-        Those that have to go before their successors come are not to stand.
+        Leaving replicas that must stop before their successors start do not count.
         """
         if not self.status.leaving:
             return self.placements
@@ -365,18 +347,17 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def leaving(self) -> dict[str, int]:
-        """Replicas that stand until their successors are ready, by cluster."""
+        """Replicas that run until their successors are ready, by cluster."""
         left = ((share.cluster, share.replicas - share.replaced) for share in self.status.leaving)
         return {cluster: replicas for cluster, replicas in left if replicas > 0}
 
     @cached_property
     def causes(self) -> dict[str, str]:
-        """Why replicas leave, by the clusters that they leave."""
         return {share.cluster: share.cause for share in self.status.leaving}
 
     @cached_property
     def at_most_once(self) -> bool:
-        """Whether no unit is made on another cluster before it is gone from its own."""
+        """Whether a unit must be gone from its cluster before another cluster starts it."""
         profile = self.profile
         # Most templates are not read for it.
         body = self.template if profile.once_when is not None and not profile.once else {}
@@ -384,27 +365,27 @@ class Workload(Object, frozen=True, dict=True):
         return self.spec.movement.at_most_once(otherwise=once)
 
     def gives_first(self, cluster: str) -> bool:
-        """Whether what leaves that cluster goes before its successors come.
+        """Whether units that leave that cluster stop before their successors start.
 
-        After a loss it stays as long as `leaving` says: whether it runs was not known. A scheduler
-        that writes no `leaving` says no cause, and the successors wait for what left as well.
+        After a loss they stay as long as `leaving` lists them, because they may still run. Without
+        a cause the successors wait too: other schedulers write none.
         """
         return self.at_most_once and self.causes.get(cluster) != ChangeCause.CLUSTER_LOST
 
     @property
     def unavailable(self) -> int:
-        """The ready replicas below those wanted that a move may cause."""
+        """How many fewer ready replicas than wanted a move may cause."""
         wanted = self.wanted or sum(self.placements.values())
         return self.spec.movement.unavailable(wanted, at_most_once=self.at_most_once)
 
     @property
     def wants_replicas(self) -> bool:
-        """Whether the Workload is to run anywhere; true where the number cannot be read."""
+        """True if the number cannot be read."""
         return bool(self.placements) or self._wanted != 0
 
     @property
     def wanted(self) -> int:
-        """The replicas that the spec asks for; 0 where it says no number."""
+        """The replicas in the spec; 0 without a number."""
         return wanted if type(wanted := self._wanted) is int else 0
 
     @property
@@ -420,9 +401,9 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def clusters(self) -> AbstractSet[str]:
-        """The clusters that the Workload is placed on, and those that it was reported on.
+        """The clusters in the placements and in `status.clusters`.
 
-        None where another tool delivers: what was sent before is in the record of members.
+        Empty if another tool delivers: the footprint names the members that were written before.
         """
         if not self.delivered:
             return frozenset()
@@ -431,31 +412,26 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def conditions(self) -> list[dict[str, Any]]:
-        """The conditions as they are written, made at each call."""
         return [msgspec.to_builtins(each) for each in self.status.conditions]
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
-        """The WorkloadGroups that the Workload names: none, one, or several by mistake."""
+        """More than one is the author's error."""
         return groups_of(self.metadata.labels, self._main)
 
     @cached_property
     def decision(self) -> str:
-        """The name of the placements in the gate of the group."""
         return decision_of(self.placements)
 
     @property
     def secrets(self) -> list[str]:
-        """The names of the Secrets that travel along."""
         return [resource.secret for resource in self.spec.resources]
 
     @property
     def follows(self) -> bool:
-        """Whether the objects that the pod template names go along."""
         return self.spec.dependencies == Dependencies.FOLLOW
 
     def outlines(self) -> Iterator[Outline]:
-        """Yield the outlines of all objects: the template, its Service, and the manifests."""
         for raw in (self._main, self.spec.target_service, *self.spec.manifests):
             if outline := outline_of(raw):
                 yield outline
@@ -469,9 +445,9 @@ class Workload(Object, frozen=True, dict=True):
             yield from (("v1", kind) for kind in self._followed_kinds())
 
     def _followed_kinds(self) -> Iterator[str]:
-        """Yield the kinds of objects that may go along, whatever an override makes of the pods.
+        """Yield the kinds that may travel along, whichever overrides apply.
 
-        A member that shows no ServiceAccounts is of use to Workloads that name none.
+        ServiceAccount only if a source names one: a member may forbid to list them.
         """
         yield from ("ConfigMap", "Secret")
         if self.profile.service:
@@ -481,33 +457,31 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def _sources(self) -> tuple[msgspec.Raw, ...]:
-        """All that a pod template is made of."""
         return self._main, self.spec.overrides, self.status.overrides
 
     def names_of(self, api_version: str, kind: str) -> Iterator[Key]:
-        """Yield the keys on a member of the rendered objects of that kind."""
+        """Yield the member's keys of rendered objects of that kind."""
         yield from self.carried(api_version, kind)
         if (api_version, kind) == ("v1", "Secret"):
             yield from ((self.namespace, name) for name in self.secrets)
 
     def carried(self, api_version: str, kind: str) -> Iterator[Key]:
-        """Yield the keys on a member of the objects of that kind that the spec holds whole."""
+        """As `names_of`, without the Secrets that the spec only names."""
         for each in self.outlines():
             if each.pair == (api_version, kind):
                 yield each.namespace or self.namespace, each.name or self.metadata.name
 
     def namespaces(self) -> set[str]:
-        """Return the namespaces on the members that are written to."""
         named = {each.namespace for each in map(outline_of, self.spec.manifests) if each}
         return {self.namespace, *named} - {""}
 
     def remembered(self) -> frozenset[tuple[str, str]]:
-        """Return the kinds in the notes; a note with too many counts as empty."""
+        """An oversized note counts as empty."""
         return frozenset().union(*(_kinds_in(text) or () for text in self._notes))
 
     @property
     def spoilt(self) -> bool:
-        """Whether a note of kinds claims more than we ever write."""
+        """Whether a note lists more kinds than Stowage ever writes."""
         return any(_kinds_in(text) is None for text in self._notes)
 
     @property
@@ -516,7 +490,6 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def ranges(self) -> Mapping[str, int]:
-        """The first ordinals by cluster, as far as they are known."""
         noted = {each.cluster: each.start for each in self.status.ordinals}
         if not self.profile.ordered:
             return {**self._annotated, **noted}
@@ -527,11 +500,10 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def first_ordinal(self) -> int:
-        """The one that the template asks for, of a kind that counts its pods."""
         return first_ordinal(self.profile, self.template)
 
     def missing_ranges(self, formerly: Callable[[str], Sequence[str]]) -> dict[str, int]:
-        """Return all ranges where the scheduler gives none and a cluster lacks its own; or nothing.
+        """Return all ranges if the scheduler gives none and a cluster lacks one; else nothing.
 
         `formerly` returns the former names of a cluster.
         """
@@ -547,7 +519,7 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def _annotated(self) -> dict[str, int]:
-        """What an earlier release noted; nothing where the annotation is malformed."""
+        """Written by earlier releases; empty if malformed."""
         try:
             noted = json.loads(self.metadata.annotations.get(ANNOTATION_ORDINALS, "{}"))
             return {str(name): int(first) for name, first in noted.items()}
@@ -557,7 +529,7 @@ class Workload(Object, frozen=True, dict=True):
 
 @lru_cache(maxsize=1024)
 def _kinds_in(text: str) -> frozenset[tuple[str, str]] | None:
-    """Return the kinds in a note, None where it has too many. Cached: many notes are alike."""
+    """None if there are too many. Cached: many notes are equal."""
     noted = text.split(",", MOST_KINDS)
     if len(noted) > MOST_KINDS:
         return None
@@ -566,11 +538,10 @@ def _kinds_in(text: str) -> frozenset[tuple[str, str]] | None:
 
 
 def kept(workload: Workload) -> Workload:
-    """Copy the Workload out of the answer that it came in, which its Raw fields point into.
+    """Copy the Workload out of the API response that its Raw fields point into.
 
-    The words in the statuses of clusters and in conditions are the larger part of a Workload, and
-    nearly all Workloads have the same ones: each is kept once. Metadata that the propagator does
-    not read is dropped, such as the whole spec that kubectl writes into an annotation.
+    Its texts are shared, because nearly all Workloads have the same ones. Metadata that the
+    propagator does not read is dropped.
     """
     meta, spec, status = workload.metadata, workload.spec, workload.status
     bare = structs.replace(
@@ -634,18 +605,15 @@ def _sharing(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _interned(struct: S) -> S:
-    """Return the struct with the one copy of each of its texts."""
     values = structs.astuple(struct)
     return type(struct)(*(shared(each) if type(each) is str else each for each in values))
 
 
 def groups_of(labels: Mapping[str, str], template: msgspec.Raw) -> tuple[str, ...]:
-    """Return the names in a Workload's labels, its template's and its pods', each once.
+    """Return the names in the labels of a Workload, its template and its pods, each once.
 
-    Most Workloads are in no group, and each report makes the Workload again: so the bytes are
-    searched for the keys, and only a template that holds one of them is decoded. An API server
-    encodes JSON again when it stores it, without escapes in these keys. A template that cannot be
-    read names none: it cannot be rendered either.
+    The bytes are searched first, because each report decodes the Workload again and few have a
+    group. An API server stores these keys without escapes. An undecodable template names no group.
     """
     raw = bytes(template)
     if _GROUP_SIGN not in raw or not any(key in raw for key in _GROUP_KEYS):
@@ -657,17 +625,15 @@ def groups_of(labels: Mapping[str, str], template: msgspec.Raw) -> tuple[str, ..
 
 
 class _Departing(Object, frozen=True):
-    """The fields that the end of a Workload with an unreadable spec needs."""
-
     spec: Any = None
     status: WorkloadStatus = WorkloadStatus()
 
 
 def departing(raw: msgspec.Raw, last: Workload | None) -> Workload:
-    """Return a deleted Workload whose spec cannot be read, with the last spec that could.
+    """Return a deleted Workload whose spec is unreadable, with the last readable spec.
 
-    A Workload has the finalizer from the beginning, and has to be ended whatever it holds. Raises
-    ValueError where its status cannot be read either.
+    It has the finalizer, and must end whatever its spec is. Raises ValueError if its status is
+    unreadable too.
     """
     now = _departing.decode(raw)
     spec = last.spec if last is not None and last.uid == now.metadata.uid else WorkloadSpec()
@@ -677,7 +643,7 @@ def departing(raw: msgspec.Raw, last: Workload | None) -> Workload:
 
 
 def workload_of(value: Mapping[str, Any]) -> Workload:
-    """Return the Workload in the answer to a write. Raises ValueError."""
+    """Raises ValueError."""
     return _workload.decode(msgspec.json.encode(value))
 
 
@@ -691,7 +657,7 @@ def _whole(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def outline_of(raw: msgspec.Raw) -> Outline | None:
-    """Return the outline of a template, None without one; empty for one that the schema refuses."""
+    """Return None without a template, and an empty outline if its metadata is malformed."""
     try:
         return _outlines.decode(raw) if _some(raw) else None
     except msgspec.ValidationError:
