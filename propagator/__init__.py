@@ -1,1 +1,1 @@
-"""The propagator: registers members, writes to them what the placements say, brings status back."""
+"""The propagator: registers members, applies the placements to them, and reports their status."""

@@ -1,10 +1,8 @@
 """The propagator process: the hub's client, the lease, and an HTTP server for health and metrics.
 
-Only the leader works (see `leadership`); an instance that never led holds no member's credential,
-and takes over when the lease is free. A hub that is away costs the lease and with it the term:
-nothing on any member changes until it is back, and then a new term begins by itself. The sessions
-with members outlive the term, until another instance has been seen to lead for `kept_sessions`
-seconds.
+Only the leader works (see `leadership`). If the hub is away, the lease and the term end: nothing
+changes on members until it is back. Sessions with members outlive the term until another instance
+has led for `kept_sessions` seconds.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ class Propagator:
     ) -> None:
         self._hub = hub
         self._settings = settings
-        # Another process, whose clock may go otherwise, has written the moments that are read here.
+        # Other processes, with other clocks, wrote the times that are read here.
         self._clock = ServerClock(clock or SystemClock(), hub.server_time)
         self._identity = settings.identity or identity()
         self._recorder = EventRecorder(
@@ -78,18 +76,18 @@ class Propagator:
         """None before the first term, and once another instance has led for `kept_sessions`."""
         self._leads = False
         self.port = 0
-        """The port of the HTTP server, 0 until it listens."""
+        """0 until the HTTP server listens."""
         MEMBERS.labels("true").set_function(functools.partial(self._members, ready=True))
         MEMBERS.labels("false").set_function(functools.partial(self._members, ready=False))
         member_metrics.begin(self._sessions, clock=self._clock)
 
     @property
     def term(self) -> Manager | None:
-        """The manager while this instance leads; None on a standby."""
+        """None on a standby."""
         return self.manager if self._leads else None
 
     def unready(self) -> str:
-        """Return why this instance is of no use now; empty when it is. A standby is of use."""
+        """Return why this instance is not ready; empty if it is. A standby is ready."""
         if self._schema.obstacle:
             return self._schema.obstacle
         if self.term is not None:
@@ -97,7 +95,7 @@ class Propagator:
         return "" if self._elector.leader else "nobody is known to hold the lease"
 
     async def run(self) -> None:
-        """Serve until cancelled. Raises OSError when the port is taken."""
+        """Serve until cancelled. Raises OSError if the port is taken."""
         server = HttpServer()
         server.route("GET", "/healthz", self._healthz)
         server.route("GET", "/readyz", self._readyz)
@@ -115,12 +113,12 @@ class Propagator:
             await server.stop()
 
     async def _serve(self) -> None:
-        """Stand for the lease, once the hub's schema keeps all fields that this release writes."""
+        """Join the election once the hub's schema has all fields of this release."""
         await self._schema.settled()
         await self._elector.run(self._lead)
 
     async def _lead(self) -> None:
-        """Run one term, over its own connections: a renewal never waits behind its work."""
+        """The term has its own connections: a renewal never waits behind its work."""
         LOG.info("propagating as %s", self._identity)
         if self.manager is None:
             self.manager = Manager(
@@ -141,7 +139,7 @@ class Propagator:
     async def _watch_successor(self) -> None:
         """End the sessions of a former leader once another has led for long enough.
 
-        While no leader is seen, as while the hub is away, the sessions stay.
+        They stay while no leader is seen.
         """
         since: float | None = None
         while True:
@@ -189,12 +187,12 @@ class Propagator:
 
 
 def identity() -> str:
-    """Return a name for this process that no other process has."""
+    """Return a name that no other process has."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 async def run(settings: PropagatorSettings) -> None:
-    """Run the process until cancelled. Raises ConfigurationError when no hub is configured."""
+    """Run the process until cancelled. Raises ConfigurationError if no hub is configured."""
     connection = hub_connection(kubeconfig=settings.kubeconfig, context=settings.context)
     async with ApiClient(connection, name="hub", user_agent=AGENT) as hub:
         with loopwatch.watching(), otlp.exporting(settings.traces, service=NAME):

@@ -1,9 +1,7 @@
 """The propagator's spans in the trace of a decision: `apply MEMBER`, and `ready`.
 
-The trace is found by the Workload's UID and the id of the decision in its status
-(`machinery.tracing`), so the controller passes nothing. An apply that sends the member nothing, as
-after a restart, makes no span; a repair of what somebody changed there joins the trace of the
-decision that stands.
+The Workload's UID and the decision's id identify the trace (`machinery.tracing`). An apply that
+sends nothing makes no span; a repair of drift joins the trace of the present decision.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ SEND = "send"
 
 @contextmanager
 def applying(member: str, workload: Workload) -> Iterator[None]:
-    """Measure what is done within as the apply of a share."""
     tracer, decision = tracing.tracer(), workload.status.decision.id
     if tracer is None or not decision:
         yield
@@ -37,21 +34,16 @@ def applying(member: str, workload: Workload) -> Iterator[None]:
 
 
 def sending(object_: str) -> tracing.span:
-    """Measure a request that writes an object."""
     return tracing.span(SEND, {"stowage.object": object_} if tracing.recorded() else None)
 
 
 def exemplar(workload: Workload) -> dict[str, str] | None:
-    """Return what a histogram keeps beside an observation of the Workload."""
     decision = workload.status.decision.id
     return tracing.exemplar(workload.uid, decision) if decision else None
 
 
 def ready(workload: Workload, seconds: float) -> None:
-    """Tell that a Workload became Ready now, after so many seconds.
-
-    Units take their time, so the wait alone keeps no trace that is not kept anyway.
-    """
+    """The wait alone does not make a trace kept: starting units takes time."""
     tracer, decision = tracing.tracer(), workload.status.decision.id
     ids = TraceIds.of(workload.uid, decision)
     if tracer is None or not decision or not tracer.samples(ids):

@@ -1,8 +1,7 @@
-"""The exception for an object that a member refuses, and which faults of a member it covers.
+"""The exception for an object that a member refuses, and which faults it covers.
 
-A refusal is about an object: a retry at once would bring the same answer, so the other objects go
-on and this one is tried again later. Every other fault is about the request or the member, passes
-through as it is, and has its Workload retried.
+A refusal concerns one object: others continue, and it is retried later. Any other fault concerns
+the request or the member, and has its Workload retried.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _STORE_SIGNS = (
 
 
 class Refused(Exception):
-    """The object could not be written: a reason of Propagated=False, and the message."""
+    """A reason of Propagated=False, and the message."""
 
     def __init__(self, reason: PropagatedReason, message: str) -> None:
         super().__init__(message)
@@ -43,20 +42,20 @@ class Refused(Exception):
 
     @classmethod
     def of(cls, refusals: Sequence[Refused]) -> Refused:
-        """Return one refusal for several: the worst reason, and every message with that reason."""
+        """Return the worst reason, with every message of that reason."""
         worst = min((r.reason for r in refusals), key=list(PropagatedReason).index)
         return cls(worst, "; ".join(sorted({str(r) for r in refusals if r.reason is worst})))
 
 
 class Unrenderable(Refused):
-    """The Workload makes no objects: no retry helps before it is another one."""
+    """The Workload cannot be rendered; only a change of it helps."""
 
     def __init__(self, message: str) -> None:
         super().__init__(PropagatedReason.INVALID_WORKLOAD, message)
 
 
 class HubFault(StowageError):
-    """A request to the hub before a write to a member failed; the member is not to blame."""
+    """A request to the hub failed before a write to a member."""
 
     reason = PropagatedReason.HUB_UNAVAILABLE
 
@@ -65,10 +64,10 @@ class HubFault(StowageError):
 
 
 def says_no(fault: ApiError) -> bool:
-    """Whether the member's API refused the object, and not merely this request.
+    """Whether the member refused the object, and not only this request.
 
-    A server answers 500 to a field that its schema does not have, where a webhook cannot be called,
-    and to failures of its own store: only the last ones are not about the object.
+    A server answers 500 for unknown fields, for webhooks that cannot be called, and for failures of
+    its store: only the last do not concern the object.
     """
     if isinstance(fault, ServerError):
         return fault.code == HTTPStatus.INTERNAL_SERVER_ERROR and not _of_the_store(fault.message)
@@ -76,5 +75,5 @@ def says_no(fault: ApiError) -> bool:
 
 
 def _of_the_store(message: str) -> bool:
-    # A webhook that does not answer is reported in the same phrases, and concerns the object.
+    # The same phrases report a webhook that does not answer, which concerns the object.
     return "webhook" not in message and any(sign in message for sign in _STORE_SIGNS)

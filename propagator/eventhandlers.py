@@ -1,8 +1,6 @@
-"""Maps each change on the hub or on a member to the keys to reconcile, and drops what has gone.
+"""Maps each change on the hub or on a member to the keys to reconcile, and drops ended state.
 
-Informers, sessions and gates call these handlers in the event loop. A key is queued on the members
-that the change concerns; a Workload may be on ten thousand of them, so that many keys are queued
-little by little.
+Many keys are queued gradually: a Workload may be on ten thousand members.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ _USER = "resources"
 
 
 class EventHandlers:
-    """Registered with the informers and the sessions by the constructor."""
-
     def __init__(
         self,
         context: ControllerContext,
@@ -48,9 +44,7 @@ class EventHandlers:
         self._guard = guard
         self._shares = shares
         self.syncs: Gradually[tuple[str, Key]] = Gradually(lambda at: self._registry.wake(*at))
-        """Workloads to reconcile, each on one member."""
         self.reports: Gradually[Key] = Gradually(reporter.queue.add)
-        """Workloads to report on."""
         workloads.informer.add_handler(self.workload_changed)
         context.registry.on_change(self.member_changed)
         context.clusters.add_handler(self.cluster_changed)
@@ -64,11 +58,10 @@ class EventHandlers:
         if old is not None:
             self._forget(old, new)
         self._reporter.queue.add(known.metadata.key)
-        # This process's own status writes arrive here too: they wake only members to be left.
+        # This process's own status writes arrive here too: they wake only members that are left.
         self._queue(known, self._concerned(known, before=old if new is not None else None))
 
     def gate_changed(self, workload: Workload) -> None:
-        """Queue a Workload on all of its clusters: its group's gate gives another answer now."""
         self._queue(workload, self._clusters_of(workload) | self._inventory.holders(workload.uid))
 
     def member_changed(self, name: str, key: Key | None) -> None:
@@ -86,7 +79,6 @@ class EventHandlers:
         self.syncs.add(name, [(name, key) for key in keys])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Queue what waits for a cluster that a person has taken out of service, or gives up."""
         before, after = (e is not None and (e.out_of_service or e.given_up) for e in (old, new))
         if before == after:
             return
@@ -98,7 +90,7 @@ class EventHandlers:
             self._queue(workload, workload.placements)
 
     def dependency_changed(self, key: Key, shares: Sequence[tuple[Key, str]]) -> None:
-        """Queue the shares (Workload's key, member) of which pods name that object of the hub."""
+        """`shares` are (Workload's key, member)."""
         self.syncs.add(("dependency", key), [(member, of) for of, member in shares])
 
     def _queue(self, workload: Workload, members: Iterable[str]) -> None:
@@ -106,7 +98,6 @@ class EventHandlers:
         self.syncs.add(key, [(name, key) for name in members])
 
     def _forget(self, old: Workload, new: Workload | None) -> None:
-        """Drop the state of a Workload that is gone, and Secrets that no Workload needs now."""
         if new is None or new.uid != old.uid:
             self._shares.drop_workload(old.uid)
             self._reporter.forget(old.metadata.key)
@@ -117,7 +108,7 @@ class EventHandlers:
                 self._secrets.drop(key, _USER)
 
     def _concerned(self, known: Workload, *, before: Workload | None) -> set[str]:
-        """Return the members to queue a Workload on; `before` is None where it came or went."""
+        """Return the members to queue; `before` is None if the Workload came or went."""
         if before is None:
             return self._clusters_of(known) | self._inventory.holders(known.uid)
         if not _same_decision(before, known):
@@ -152,14 +143,13 @@ def _same_decision(old: Workload, new: Workload) -> bool:
 
 
 def _standing_in(workload: Workload) -> tuple[int | None, int]:
-    """Return the ready replicas, and those that have been ready for long enough."""
     status, seconds = workload.status, workload.spec.movement.ready_seconds
     available = sum(share.get("available", 0) for share in status.clusters) if seconds else 0
     return status.ready, available
 
 
 def _with_new_patch(old: Workload, new: Workload) -> set[str]:
-    """Return the clusters whose share's patch changed; deletion costs do not count."""
+    """Deletion costs do not count."""
     if bytes(old.status.overrides) == bytes(new.status.overrides):
         return set()
     before, after = old.overrides, new.overrides

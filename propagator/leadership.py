@@ -1,12 +1,9 @@
-"""All that a propagator does: members are read without the lease, all writes end with the term.
+"""All that a propagator does: sessions read without the lease, writes end with the term.
 
-The Manager is made when the lease is won for the first time, so that an instance that never led
-holds no session, no watch and no secret in memory. `lead` is one term. Between two terms the
-sessions go on: members are probed and watched, and changes wait in the queues, so that a hub that
-is away for a while costs no member a list. Nothing of the hub is read meanwhile; the next term
-resumes its watches where they stood, and acts once they are fresh. Where another instance has led
-in between, the next term first waits for all that it wrote, and drops what this one remembers of
-its own writes.
+The Manager is created when the lease is first won, so a standby holds no session, watch or Secret.
+Between two terms sessions continue to probe and watch, and changes wait in the queues. The watches
+of the hub resume with the next term, which acts once they are fresh. If another instance has led in
+between, the term first waits for its writes, and drops records of own ones.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ LOG = logs.get(__name__)
 
 
 class Manager:
-    """Made when the lease is won first; `lead` runs in each term, `close` after the last one.
+    """`lead` runs in each term, `close` after the last.
 
     `hub` and every client of a member call `elector` before each attempt of a write.
     """
@@ -104,7 +101,7 @@ class Manager:
         self._publisher = ClusterStatusWriter(hub, recorder=recorder, **shared)
 
     def stale(self) -> str:
-        """Return why the view of the hub must not be acted on; empty when it may."""
+        """Return why the view of the hub is outdated; empty if it is not."""
         for informer in self._informers:
             plural, silence = informer.resource.plural, informer.staleness()
             if not informer.synced:
@@ -116,14 +113,11 @@ class Manager:
         return ""
 
     def hub_fresh(self) -> bool:
-        """Whether a Workload or MemberCluster that the informers lack may be taken for deleted."""
+        """Whether an object that the informers lack may be considered deleted."""
         return not self.stale()
 
     async def lead(self, *, alone: bool) -> None:
-        """Register members, and let sessions and controllers work, until cancelled.
-
-        `alone`: no other instance has led since the last term of this one.
-        """
+        """`alone`: no other instance has led since the last term of this one."""
         led_before, self._led = self._led, True
         reading = (*self._informers, *self.workloads.optional)
         async with asyncio.TaskGroup() as tasks:
@@ -141,12 +135,11 @@ class Manager:
             tasks.create_task(self.registry.work(self.workloads.reconciler.reconcile))
 
     async def close(self) -> None:
-        """End every session, and drop what was read; called after the last term."""
         await self.registry.close()
         await self._hub.close()
 
     async def _holder(self) -> HubHolder:
-        """Return what the Leases on members say of this hub. Raises TransportError, of the hub."""
+        """Raises TransportError, of the hub."""
         elector = self._elector
         return HubHolder(
             uid=await self._identity.uid(),
@@ -157,7 +150,7 @@ class Manager:
         )
 
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:
-        """Return once the informers show the hub as it is, with all that another instance wrote."""
+        """Wait until the informers show the hub's present state."""
         for informer in self._informers:
             await informer.wait_trusted()
         if not alone:

@@ -1,6 +1,6 @@
-"""Gauges of the members as this instance sees them, computed when the metrics are asked for.
+"""Gauges of the members as this instance sees them, computed at each scrape.
 
-Series are there as long as the instance has a session with the member; one that never led has none.
+Series exist while the instance has a session with the member.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ LIFETIME = metrics.GaugeFunc(
 
 
 def begin(sessions: Callable[[], Iterable[MemberSession]], *, clock: Clock) -> None:
-    """Tell of these sessions from now on."""
+    """Report these sessions from now on."""
     LAST_SEEN.set_function(lambda: _last_seen(sessions(), clock))
     EXPIRY.set_function(lambda: _expiry(sessions(), clock))
     LIFETIME.set_function(lambda: _lifetime(sessions()))
 
 
 def _last_seen(sessions: Iterable[MemberSession], clock: Clock) -> metrics.Samples:
-    # What comes before the epoch, as without any answer, is 0.
+    # Times before the epoch become 0, also that of a member without an answer.
     began = clock.now().timestamp() - clock.monotonic()
     return {(each.name,): max(began + each.answered, 0.0) for each in sessions}
 

@@ -1,8 +1,7 @@
 """A Workload's share of a cluster (DesiredShare), and how its last sync ended (Outcome).
 
-An outcome belongs to exactly one desired share. A Workload that was edited, scaled, or deleted and
-created again under its name is another desired share, whose outcome is unknown until it has been
-synced.
+An outcome belongs to exactly one desired share. An edit, or a Workload created again under the same
+name, makes another one, whose outcome is unknown until its sync.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from propagator.types.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class DesiredShare:
-    """A Workload's share of one cluster, by the fields in which two shares differ.
+    """Two shares differ if one of these fields does.
 
-    A share of no replicas is another desired share than no share: its objects exist.
+    A share of no replicas differs from no share: its objects exist.
     """
 
     uid: str
@@ -28,15 +27,15 @@ class DesiredShare:
     replicas: int
     placed: bool = True
     patch: str = ""
-    """The digest of the patch over the pod template; empty without one."""
+    """Digest of the pod template's patch; empty without one."""
     revision: str = ""
-    """The revision that the cluster gets; empty without a rollout."""
+    """Empty without a rollout."""
     completions: int | None = None
-    """Its part of the work that is divided; None where none is."""
+    """Its part of the work; None if it is not divided."""
 
     @classmethod
     def of(cls, workload: Workload, cluster: str) -> DesiredShare:
-        """Return what the Workload asks of that cluster; no replicas where it is not placed."""
+        """`replicas` is 0 if the Workload is not placed there."""
         replicas = workload.shares.get(cluster, 0)
         placed = cluster in workload.placements
         patch = workload.overrides.of(cluster).digest if placed else ""
@@ -48,30 +47,29 @@ class DesiredShare:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of the last sync; no reason means that the desired share is written."""
+    """No reason means that the desired share is written."""
 
     desired: DesiredShare
     reason: PropagatedReason | None = None
     message: str = ""
     keeps: int = 0
-    """The replicas beyond the desired ones that stay until others are ready elsewhere."""
+    """Replicas beyond the desired ones that stay until others are ready elsewhere."""
     blocked: Blocked | None = None
     """Why they stay."""
     lacks: int = 0
-    """The replicas that wait until they are gone elsewhere."""
+    """Replicas that wait until they are gone elsewhere."""
     written: bool = False
-    """Whether all of the desired revision is written, whatever the number of replicas waits for."""
+    """Whether the desired revision is completely written, whatever the replicas wait for."""
     found: str = ""
-    """The revision that stands there while the controller has not said one; empty for unknown."""
+    """The present revision while the controller has not set one; empty if unknown."""
 
     @property
     def moves(self) -> bool:
-        """Whether the share waits for what other clusters do."""
+        """Whether the share waits for other clusters."""
         return bool(self.keeps or self.lacks)
 
 
 def outcome_of(member: str, fault: TransportError, desired: DesiredShare) -> Outcome:
-    """Return the outcome of a fault: an answer of the member that is no, or no answer at all."""
     match fault:
         case Forbidden():
             return Outcome(desired, PropagatedReason.REJECTED, str(fault))

@@ -1,17 +1,11 @@
-"""Reconciles one Workload with one member: what the member shall have, what it has, what may go.
+"""Reconciles one Workload with one member: decides what to apply and what to remove.
 
-The member's own workers call `reconcile` with a Workload's key. This module decides; `share_writer`
-applies and removes, `removal.orphans` removes objects whose Workload is gone, `status.controller`
-reports to the hub, and `eventhandlers` queues the keys.
-
-A share that left the placements is removed once all present shares are ready, so that the last
-healthy copy stays until there is another, whatever a status says; a share that shrinks is lowered
-only as far as others are ready (`removal.guard`). Everything is removed when the Workload is
-deleted or wants no replicas. Of a Workload that wants replicas and is placed nowhere, what runs
-stays, as where a MemberCluster was registered again, and is taken up at the next placement. What
-another tool delivers (`delivery: None`) is let go of, as an orphan is at the end. A Workload in a
-group is applied and removed only as that group's gate says (`propagator.groups`). `removal.rule`
-has the last word on each object.
+A share that left the placements is removed once all present shares are ready, which keeps the last
+healthy copy whatever a status says; a shrinking share is scaled down as far as others are ready
+(`removal.guard`). Everything is removed if the Workload is deleted or wants no replicas. The
+objects of a Workload that wants replicas but is placed nowhere stay until its next placement.
+Objects that another tool delivers are released. The gate of a group comes before placements
+(`propagator.groups`), and `removal.rule` decides on each deletion.
 """
 
 from __future__ import annotations
@@ -42,11 +36,11 @@ from propagator.status.controller import Reporter
 from propagator.types.workload import Workload
 
 STALE_SECONDS = 0.5
-"""Seconds between two checks of a view of the hub that is too old to act on."""
+"""Seconds between two checks whether the view of the hub is up to date."""
 
 
 class WorkloadReconciler:
-    """`judged` says whether the hub's own admission keeps wrong Workloads out."""
+    """`judged` returns whether the hub enforces its admission policy."""
 
     def __init__(
         self,
@@ -81,12 +75,12 @@ class WorkloadReconciler:
         self._reporter = reporter
         self._stale = asyncio.Lock()
         pauses: Any = {"clock": context.clock, "base": FIRST_PAUSE, "cap": LONGEST_PAUSE}
-        # What is swept has no Workload, so that its key stands for the UID.
+        # A swept object has no Workload: its key stands for the UID.
         self._sweeps = table.backoff(tuple[Key, str], **pauses)
         self._moves = table.backoff(tuple[str, str], **pauses)
 
     async def reconcile(self, session: MemberSession, key: Key) -> float | None:
-        """Reconcile one Workload on a ready member; return seconds until requeue, or None."""
+        """Return seconds until requeue, or None."""
         await self._until_fresh()  # nothing is applied or removed on a stale view of the hub
         workload = self._workloads.informer.get(key)
         requeue_after = None
@@ -103,7 +97,7 @@ class WorkloadReconciler:
         return next_sweep if requeue_after is None else min(requeue_after, next_sweep)
 
     async def _until_fresh(self) -> None:
-        # One of all waiting workers polls: thousands of keys need no check of their own.
+        # One of all waiting workers polls: thousands of keys need no check each.
         if self._may_act():
             return
         async with self._stale:
@@ -111,13 +105,12 @@ class WorkloadReconciler:
                 await self._clock.sleep(STALE_SECONDS)
 
     def _may_act(self) -> bool:
-        """Whether the view of the hub is fresh, and whether its admission is enforced is known."""
         return self._fresh() and bool(self._judged.known or self._judged.obstacle)
 
     async def _reconcile(self, session: MemberSession, workload: Workload) -> float | None:
         workload = self._revisions.known(workload, session.name)
-        # The Workload shall have nothing on any member. A gang that has not run its quorum runs
-        # whole or not at all: what lost its placements goes at once.
+        # Remove the share if the Workload is deleted, scaled to zero, or in a starting gang without
+        # placements: until its quorum has run, a gang runs whole or not at all.
         starting = self._gates.starting(workload)
         starting = starting and not self._gates.retains(workload, session.name)
         withdrawn = starting and not workload.placements
@@ -135,16 +128,16 @@ class WorkloadReconciler:
             self._shares.keep(session, workload, verdict)
             return None
 
-        # This member shall have a share.
+        # This member should have a share.
         if session.name in workload.placements:
             if self._once.overdue(session.name) is not None:
                 return FIRST_PAUSE  # what runs twice goes first
             return await self._shares.apply(session, workload)
 
-        # This member shall have none.
+        # This member should have none.
         if starting:
-            # What is here is left of an attempt that was withdrawn: there is no healthy copy before
-            # the quorum has run, but what ran before the gang did.
+            # The share is left of a withdrawn attempt. No healthy copy exists before the quorum has
+            # run, except what ran before the gang did.
             return await self._shares.remove(session, workload)
         if not workload.placements:
             await self._inventory.wait_listed(session, workload)
@@ -156,29 +149,28 @@ class WorkloadReconciler:
         return await self._remove_replaced(session, workload)
 
     def _may_own(self, session: MemberSession, workload: Workload) -> bool:
-        """Whether the member was sent something of the Workload that is not seen to be gone."""
+        """Whether the member was sent objects, and may still have them."""
         return touches(workload, session.name) or bool(owned(session, workload.uid))
 
     async def _give_back(
         self, session: MemberSession, workload: Workload, verdict: GateVerdict
     ) -> float | None:
-        """Remove all of a share whose group's gate was closed, though it is placed."""
         requeue_after = await self._shares.remove(session, workload, verdict)
         if requeue_after is None:
             self._gates.removed(workload, session.name)
         return requeue_after
 
     async def _remove_replaced(self, session: MemberSession, workload: Workload) -> float | None:
-        """Lower or remove a share that left the placements, once the present ones are ready."""
+        """Scale down or remove a departed share, once the present ones are ready."""
         move = (workload.uid, session.name)
         await self._inventory.wait_listed(session, workload)
         there = [found for _, found in owned(session, workload.uid)]
-        # What an earlier registration applied here may be all that runs, and not one share of it.
+        # Objects of an earlier registration may be all that runs.
         earlier = not workload.groups and any(taken_up(found, session.mark) for found in there)
         leaves = session.name in workload.leaving
         runs = running(workload)
         unplaced = earlier and not _complete(workload)
-        # What runs at most once goes before its successors come: these are not waited for.
+        # Units that run at most once stop before their successors start: do not wait for these.
         first = self._once.left(workload, session.name) is not None
         first = not unplaced and (first or workload.gives_first(session.name))
         if there and not first and (leaves or unplaced or not runs):
@@ -194,7 +186,8 @@ class WorkloadReconciler:
                 all(map(self._answers, workload.placements)) and await self._reporter.runs(workload)
             )
         ):
-            # The status says "ready" already, so that no event will come when it is true.
+            # The stored status already says ready, so no event will requeue this key. Poll with
+            # back-off.
             self._reporter.queue.add(workload.metadata.key)
             return self._moves.failed(move)
         if there and not await self._claims.note(session, workload):
@@ -207,13 +200,12 @@ class WorkloadReconciler:
         return await self._shares.remove(session, workload)
 
     def _answers(self, name: str) -> bool:
-        """Whether that member answers now, through its present registration."""
         session = self._registry.get(name)
         return session is not None and session.ready
 
 
 def _to_turn_back(session: MemberSession, workload: Workload) -> int | None:
-    """Return the replicas of a leaving share that gets another revision, as in a rollback."""
+    """Return its replicas if a leaving share gets another revision, such as at a rollback."""
     share = next((s for s in workload.status.clusters if s["name"] == session.name), {})
     has, gets = share.get("revision"), workload.revision_of(session.name)
     if not has or not gets or has == gets:
@@ -230,7 +222,7 @@ _WELL = (ShareState.RUNNING.value, ShareState.COMPLETE.value)
 
 
 def running(workload: Workload) -> bool:
-    """Whether the status says that all present shares are ready, so that others may go."""
+    """Whether the status reports all present shares as ready."""
     shares = {share["name"]: share for share in workload.status.clusters}
     return all(
         name in shares

@@ -1,8 +1,4 @@
-"""The propagator's settings, with their defaults.
-
-Built by the command line and by tests, read by `app.run`, the sessions and the registrar. All
-durations are seconds.
-"""
+"""The propagator's settings, with their defaults. All durations are seconds."""
 
 from __future__ import annotations
 
@@ -18,36 +14,35 @@ class SessionSettings:
     """How a session talks to its member.
 
     A member that stops answering is noticed within 1.2 * `probe_period` + 2 * `probe_timeout` +
-    `probe_confirm`, 17 s: the next probe times out, and so does the one that confirms it.
+    `probe_confirm`, 17 s.
     """
 
     workers: int = 16
-    """Workloads that are synced at the same time on one member, half of them of one namespace."""
+    """Workloads reconciled at the same time on one member, at most half of them of one namespace.
+    """
     connections: int = 32
-    """Requests in flight at the same time to one member; watches are not counted."""
+    """Requests in flight to one member, without watches."""
     request_timeout: float = 10.0
     probe_period: float = 5.0
     probe_timeout: float = 5.0
     probe_confirm: float = 1.0
-    """The pause between a first failed probe and the second one, which decides."""
+    """The pause between a first failed probe and the second, which decides."""
     secret_patience: float = 20.0
     """How long a member counts as connecting while its Secret has not been read."""
     probe_backoff: float = 10.0
     """The longest pause between two probes of a member that does not answer."""
     idle_watch: float = 300.0
-    """A watch over one namespace ends after it has shown nothing for this time."""
+    """A watch of one namespace ends after it has shown nothing for so long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RenewalSettings:
-    """When the tokens of members are renewed."""
-
     renew_after: float = 2 / 3
     """The part of a token's life after which it is renewed."""
     seconds: int = TOKEN_SECONDS
     """The requested life of a new token; the member may grant less."""
     pause: float = 60.0
-    """The least time between two renewals on one member, however short the life that it grants."""
+    """The minimum time between two renewals on one member, however short the granted life."""
 
 
 @dataclass(frozen=True, kw_only=True)

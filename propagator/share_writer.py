@@ -1,8 +1,7 @@
 """Writes one share, all objects of one Workload on one member, or removes all of them.
 
-The `reconciler` decides which of the two. A write renders, applies, and then removes what is no
-longer rendered, in that order, so that the predecessor of a workload goes only when its successor
-exists. Each result goes to `record_outcome`, for the report of the Workload.
+The `reconciler` decides which. A write renders, applies, and then removes what is no longer
+rendered: the predecessor of a workload must exist until its successor does.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
 CONTENDED_SECONDS = 5.0
-"""Conflicts that last longer than this are reported."""
+"""Conflicts that last longer are reported."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Seconds between two reconciles of a share that waits for something that no event may announce."""
+"""Seconds between two reconciles of a share that waits for something without an event."""
 
 RecordOutcome: TypeAlias = Callable[[Workload, str, Outcome | None], None]
 """(Workload, member's name, outcome; None: the Workload wants nothing there)."""
@@ -70,7 +69,7 @@ _Written: TypeAlias = tuple[Outcome, float | None]
 
 
 class ShareWriter:
-    """Called by the members' own workers, for one Workload on one ready member at a time."""
+    """Members' workers call it, for one Workload on one ready member at a time."""
 
     def __init__(
         self,
@@ -117,16 +116,14 @@ class ShareWriter:
         self._clock = context.clock
         self._shares = shares
         self._contended = shares.column(self._clock.monotonic)
-        """Since when each write of a share meets a conflict."""
         self._backoff = shares.backoff(
             tuple[str, str], clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
 
     async def apply(self, session: MemberSession, workload: Workload) -> float | None:
-        """Write the whole share, then remove what is no longer rendered; record the outcome.
+        """Apply the whole share, then remove what is no longer rendered.
 
-        Return seconds until requeue, or None. Raises TransportError when the key is to be
-        tried again.
+        Return seconds until requeue, or None. Raises TransportError to have the key retried.
         """
         with applying(session.name, workload):
             return await self._write(session, workload, self._apply)
@@ -134,7 +131,7 @@ class ShareWriter:
     async def turn_back(
         self, session: MemberSession, workload: Workload, replicas: int
     ) -> float | None:
-        """Write the revision that a leaving share gets, with the replicas that it has.
+        """Apply another revision to a leaving share, with its present replicas.
 
         Return and raise as `apply` does.
         """
@@ -155,12 +152,12 @@ class ShareWriter:
         workload: Workload,
         write: Callable[[MemberSession, Workload, DesiredShare], Awaitable[_Written]],
     ) -> float | None:
-        """Call `write` with the Workload as the member gets it; record what comes of it."""
+        """Call `write` with the Workload as the member gets it."""
         desired = DesiredShare.of(workload, session.name)
         try:
             workload = await self._prepared(session, workload)
             if DesiredShare.of(workload, session.name) != desired:
-                return None  # the Workload changed meanwhile, and that change woke its key
+                return None  # the Workload changed, and that change queued its key
             outcome, requeue_after = await write(session, workload, desired)
         except Overtaken:
             return 0.0
@@ -201,8 +198,8 @@ class ShareWriter:
         if outcome.reason is None and moves is not None:
             outcome = replace(moves, written=outcome.written)
         if outcome.reason is PropagatedReason.PROPAGATING:
-            # What other members do comes with the next report of the Workload; this is for what
-            # no report announces.
+            # The next report of the Workload brings changes of other members; this covers changes
+            # that no report brings.
             pause = self._backoff.failed(share, outcome.message)
             requeue_after = pause if requeue_after is None else min(pause, requeue_after)
         elif requeue_after is None:
@@ -210,14 +207,13 @@ class ShareWriter:
         return outcome, requeue_after
 
     def keep(self, session: MemberSession, workload: Workload, verdict: GateVerdict) -> None:
-        """Keep the share as it is; record why where the Workload is placed there."""
         if verdict.message and session.name in workload.placements:
             self._end(session, workload, _gated(session, workload, verdict))
 
     async def lower(self, session: MemberSession, workload: Workload, kept: Kept) -> float | None:
-        """Lower a share that left the placements as far as it may be; return as `apply` does.
+        """Scale a departed share down as far as allowed; return as `apply` does.
 
-        Nothing else of it is written: it goes as it stands.
+        Its other fields stay.
         """
         desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
         try:
@@ -236,20 +232,17 @@ class ShareWriter:
         return self._backoff.failed(share, outcome and outcome.message)
 
     def stays(self, session: MemberSession, workload: Workload, waits: str = "") -> None:
-        """Record that a share that left the placements stays for now, as it should.
-
-        `waits`: what it waits for, where that is not the readiness of the other shares.
-        """
+        """`waits` is what the share waits for, unless that is the readiness of others."""
         desired = DesiredShare.of(workload, session.name)
         self._end(session, workload, Outcome(desired, PropagatedReason.PROPAGATING, waits))
 
     async def remove(
         self, session: MemberSession, workload: Workload, verdict: GateVerdict | None = None
     ) -> float | None:
-        """Remove everything of a Workload from one member; return and raise as `apply` does.
+        """Remove all objects; return and raise as `apply` does.
 
-        The member acknowledges once nothing of it is left there. `verdict` is the gate's reason
-        where the share is removed though it is placed.
+        The member acknowledges once it is clean. `verdict` is the gate's reason if the share is
+        placed.
         """
         desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
         try:
@@ -276,9 +269,9 @@ class ShareWriter:
     async def _remove_all(
         self, session: MemberSession, workload: Workload
     ) -> tuple[Refused | None, bool]:
-        """Remove what may go; return why it may not all be gone, or None, and whether some stays.
+        """Return why objects may remain, or None, and whether some are kept by a rule.
 
-        Objects that stay, because a rule keeps them, are looked for again when the Workload ends.
+        Kept objects are looked for again when the Workload ends.
         """
         await self._inventory.wait_listed(session, workload)
         pending = await self._unconfirmed.resolve(session, workload.uid)
@@ -298,9 +291,9 @@ class ShareWriter:
     async def _unlisted(
         self, session: MemberSession, workload: Workload
     ) -> tuple[list[Found], list[Refused]]:
-        """Find objects of kinds that may not be listed, by name.
+        """Return objects found by name, and refusals, of kinds that may not be listed.
 
-        Return them, and a refusal for each kind that may hide some.
+        A refused kind may hide further objects.
         """
         found: list[Found] = []
         refusals = []
@@ -329,7 +322,6 @@ class ShareWriter:
     def _contend(
         self, session: MemberSession, workload: Workload, desired: DesiredShare, fault: Conflict
     ) -> None:
-        """Retry a conflict in silence, and report it once conflicts have lasted for long."""
         now = self._clock.monotonic()
         since = self._contended.at(workload.uid, session.name)
         if now - since >= CONTENDED_SECONDS:
@@ -340,10 +332,7 @@ class ShareWriter:
             self._record_outcome(workload, session.name, outcome)
 
     async def _prepared(self, session: MemberSession, workload: Workload) -> Workload:
-        """Check and record on the hub what must be known there before anything is written.
-
-        Return the Workload as that member gets it.
-        """
+        """Record on the hub what a write requires; return the Workload as the member gets it."""
         workload = await self._revisions.of_member(workload, session.name)
         await self._gate.admit(session, workload)
         await self._namespaces.admit(session, workload)
@@ -358,10 +347,10 @@ class ShareWriter:
         return await self._revisions.of_member(prepared, session.name)
 
     async def _found(self, session: MemberSession, workload: Workload) -> str:
-        """Return the revision that stands there of a Workload that was not staged before.
+        """Return the present revision of a Workload that was not staged before.
 
-        It is that of the spec where nothing stands, or where the spec would change nothing; else
-        one that no ControllerRevision has, as the hub keeps no copy of what runs.
+        It is the spec's if nothing exists there, or if applying the spec would change nothing. Else
+        it has no ControllerRevision: the hub keeps no copy of what runs.
         """
         await self._inventory.wait_listed(session, workload)
         spec, there = revision_of_spec(workload), owned(session, workload.uid)
@@ -385,10 +374,9 @@ class ShareWriter:
     async def _apply_all(
         self, session: MemberSession, workload: Workload, desired: DesiredShare, replicas: int
     ) -> _Written:
-        """Write all objects, and remove what is rendered no more. Raises Refused.
+        """Apply all objects, and remove what is no longer rendered. Raises Refused.
 
-        The outcome is CONFLICT where objects are contested, and PROPAGATING where the share waits
-        for a former main object.
+        CONFLICT: objects are contested. PROPAGATING: the share waits for a former main object.
         """
         with tracing.span("render"):
             pieces = await self._rendered(session, workload, replicas)
@@ -408,7 +396,8 @@ class ShareWriter:
         pause = self._images.pause(session.name, workload.uid, pieces[-1], look, replicas)
         if pause is not None:
             return Outcome(desired), pause
-        # It runs once, wherever its object went; and not before it is known how much is left to do.
+        # A share that ended runs once, wherever its object went. One without a part does not start
+        # yet.
         gone = live is None and (ended or workload.awaits_part(session.name))
         applied = await applier.apply(
             self._writer,
@@ -442,7 +431,7 @@ class ShareWriter:
     async def _rendered(
         self, session: MemberSession, workload: Workload, replicas: int
     ) -> list[Piece]:
-        """Return all objects of the share. Raises Refused, as for a patch that does not fit."""
+        """Raises Refused."""
         member = session.name
         if workload.overrides.fault:
             raise unreadable(workload.overrides.fault)
@@ -471,7 +460,6 @@ class ShareWriter:
     async def _prune(
         self, session: MemberSession, workload: Workload, pieces: list[Piece]
     ) -> PruneResult:
-        """Remove what is no longer rendered, once it is known what there is."""
         await self._inventory.wait_listed(session, workload)
         if self._inventory.knows(session, workload):
             return await self._pruned(session, workload, keep=pieces)
@@ -485,7 +473,6 @@ class ShareWriter:
         keep: Sequence[Piece] = (),
         also: Sequence[Found] = (),
     ) -> PruneResult:
-        """Remove what is not kept, and what pods no longer need."""
         gone = workload.metadata.deleting and await self._kind.ends()
         held = await self._dependencies.held(session, workload, keep)
         left = await self._pruner.prune(
@@ -504,10 +491,9 @@ class ShareWriter:
     async def _make_way(
         self, session: MemberSession, workload: Workload, refusals: Sequence[Refused]
     ) -> None:
-        """Remove objects that cannot become what the hub has now, so that they are made again.
+        """Remove copies that must be created again to change, and withdrawn ones.
 
-        Each Workload that owns one lets go of it, and the last one deletes it. Copies that are not
-        to be there go as well, whatever becomes of the other objects.
+        The last owner of a copy deletes it. Refusals of other objects do not matter.
         """
         stuck = {each.key for each in refusals if isinstance(each, Unchangeable)}
         stuck |= self._dependencies.withdrawn(session, workload)
@@ -520,7 +506,7 @@ class ShareWriter:
             )
 
     async def _needed_secrets(self, workload: Workload) -> list[HubSecret]:
-        """Return the Secrets that travel along. Raises Refused while one of them is missing."""
+        """Raises Refused if one is missing."""
         found = []
         for name in workload.secrets:
             secret = await self._secret((workload.metadata.namespace, name))
@@ -544,7 +530,7 @@ class ShareWriter:
 def _moves(
     desired: DesiredShare, member: str, kept: Kept | None, waits: Waiting | None
 ) -> Outcome | None:
-    """Return the outcome of a share that waits for others; None for one that does not."""
+    """None if the share waits for no other."""
     if kept is not None:
         sentence = kept.sentence(member, desired.replicas)
         more = kept.replicas - desired.replicas

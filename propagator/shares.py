@@ -1,8 +1,7 @@
-"""What this process knows of each share: one state by (Workload's UID, member), ended in one place.
+"""The state of each share in this process, by (Workload's UID, member).
 
-A part that keeps something for the time of a share takes a column of the table, and never ends an
-entry for the end of its Workload, share, member or term: `workload_controller` and `share_writer`
-tell the table of these. What one part alone ends sooner, it pops from its column.
+Each part keeps its state in a column. `workload_controller` and `share_writer` tell the table when
+a Workload, share, member or term ends; a part pops only what it alone ends sooner.
 """
 
 from __future__ import annotations
@@ -16,16 +15,15 @@ from machinery.runtime.backoff import Jitter, KeyedBackoff
 T = TypeVar("T")
 K = TypeVar("K", bound=tuple[Any, ...])
 State: TypeAlias = list[Any]
-"""What is known of a share: the value of each column, in their order, or NOTHING."""
+"""The value of each column, in their order, or NOTHING."""
 _NOTHING = object()
 _ALL = ""
-"""Stands for what a Workload has on no single member."""
+"""State of a Workload that is on no single member."""
 
 
 class ShareTable:
     def __init__(self) -> None:
         self._shares: dict[str, dict[str, State]] = {}
-        """By the Workload's UID and the member, while something is known of the share."""
         self._columns: list[Column[Any]] = []
         self._backoffs: list[KeyedBackoff[Any]] = []
 
@@ -36,10 +34,10 @@ class ShareTable:
         of_term: bool = False,
         ended: Callable[[str, str, T], None] = lambda uid, member, value: None,
     ) -> Column[T]:
-        """Return a new column, whose values `make` makes where `Column.at` finds none.
+        """Return a new column; `make` creates missing values for `Column.at`.
 
-        `of_term`: another leader in between ends all of it. `ended(uid, member, value)` is called
-        once a value is out of the table, whoever ended it.
+        `of_term`: values end if another leader led in between. `ended(uid, member, value)` is
+        called after a value left the table.
         """
         at = len(self._columns)
         made = Column(self._shares, at, make, of_term=of_term, ended=ended)
@@ -56,27 +54,24 @@ class ShareTable:
         return made
 
     def drop_workload(self, uid: str) -> None:
-        """End what is known of a Workload that is gone."""
         for member in [*self._shares.get(uid, ())]:
             self._drop(uid, member)
         for backoff in self._backoffs:
             backoff.reset_where(lambda key: key[0] == uid)
 
     def drop_share(self, uid: str, member: str) -> None:
-        """End what is known of a share of which the member has nothing any more."""
         self._drop(uid, member)
         for backoff in self._backoffs:
             backoff.reset_where(lambda key: key[:2] == (uid, member))
 
     def drop_member(self, member: str) -> None:
-        """End what is known of a member that was removed, or is another cluster now."""
         for uid in [uid for uid, members in self._shares.items() if member in members]:
             self._drop(uid, member)
         for backoff in self._backoffs:
             backoff.reset_where(lambda key: key[1] == member)
 
     def new_term(self, *, alone: bool) -> None:
-        """Begin a term; unless `alone`, another instance has led since, and written."""
+        """Unless `alone`, another instance has led since, and written."""
         for column in [] if alone else [each for each in self._columns if each.of_term]:
             for uid, member in [*column]:
                 column.pop(uid, member)
@@ -87,8 +82,6 @@ class ShareTable:
 
 
 class Column(Generic[T]):
-    """One value for each share that has one. Make it by `ShareTable.column`."""
-
     def __init__(
         self,
         shares: dict[str, dict[str, State]],
@@ -105,7 +98,6 @@ class Column(Generic[T]):
         self.of_term = of_term
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield the UID and the member of each share that has a value."""
         for uid, members in self._shares.items():
             for member, state in members.items():
                 if self._in(state):
@@ -117,10 +109,7 @@ class Column(Generic[T]):
         return state[self._at] if state is not None and self._in(state) else None
 
     def at(self, uid: str, member: str = _ALL) -> T:
-        """Return the value, made by this call where there is none.
-
-        Raises KeyError for none in a column that makes none.
-        """
+        """Return the value, created if missing. Raises KeyError in a column without `make`."""
         state = self._state(uid, member) if self._make else self._shares[uid][member]
         if not self._in(state):
             if self._make is None:
@@ -133,7 +122,6 @@ class Column(Generic[T]):
         self._state(uid, member)[self._at] = value
 
     def pop(self, uid: str, member: str = _ALL) -> None:
-        """End the value of a share."""
         members = self._shares.get(uid, {})
         state = members.get(member)
         if state is None or not self._in(state):
@@ -146,7 +134,6 @@ class Column(Generic[T]):
         self._ended(uid, member, value)
 
     def of(self, uid: str) -> dict[str, T]:
-        """Return the values of a Workload's shares, by member."""
         members = self._shares.get(uid, {})
         return {name: state[self._at] for name, state in members.items() if self._in(state)}
 

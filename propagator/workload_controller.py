@@ -1,7 +1,7 @@
-"""The controller of Workloads: its parts, and what of them runs while this instance leads.
+"""The controller of Workloads: its parts, and which of them run while this instance leads.
 
-Made once by `leadership.Manager`, which calls `begin` and `run` in each term and lets the members'
-workers call `reconciler`. The constructor begins to listen to the members' sessions.
+Created once by `leadership.Manager`, which calls `begin` and `run` in each term and lets the
+members' workers call `reconciler`. The constructor starts to listen to the members' sessions.
 """
 
 from __future__ import annotations
@@ -172,19 +172,16 @@ class WorkloadController:
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """The informers of the hub's objects; each term runs them, and `fresh` depends on them."""
+        """Each term runs them, and `fresh` depends on them."""
         return (self._workloads.informer,)
 
     @property
     def optional(self) -> Sequence[Informer[Any]]:
-        """The informers of kinds that an older hub lacks, on which `fresh` does not depend."""
+        """Informers of kinds that an older hub lacks: `fresh` does not depend on them."""
         return (self._gates.informer,)
 
     def begin(self, *, alone: bool) -> None:
-        """Begin a term; `alone`: no other instance has led since this one's last term.
-
-        What another instance may have changed is dropped.
-        """
+        """`alone`: no other instance has led since this one's last term."""
         self._gates.begin()
         self._table.new_term(alone=alone)
         if not alone:
@@ -194,7 +191,6 @@ class WorkloadController:
                 watch.clear()
 
     async def run(self) -> None:
-        """Run the background work of one term until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._judged.run())
             for watch in self._watches.values():
@@ -207,7 +203,7 @@ class WorkloadController:
             tasks.create_task(self._run_synced())
 
     async def _run_synced(self) -> None:
-        """Report, and look for what no Workload wants, once the hub has been listed."""
+        """Wait until the hub has been listed."""
         for informer in (*self.informers, self._clusters):
             await informer.wait_synced()
         async with asyncio.TaskGroup() as tasks:
