@@ -214,7 +214,7 @@ class PieceWriter:
         """Return the replicas field if another client set it to 0.
 
         A 0 written through the scale subresource is in no entry of managedFields (Kubernetes
-        1.36.3), so it causes no conflict.
+        1.36.3): it causes no conflict, and our entry lacks it.
         """
         at = steps(workload.profile.replicas_path)
         wanted = value_at(site.piece.body, at) if site.piece.main and live.replicas == 0 else 0
