@@ -51,7 +51,6 @@ class IdleKinds:
                 await self.sweep()
 
     async def sweep(self) -> None:
-        """Forget kinds that were idle at the last check too, and end unused watches."""
         before, self._seen_idle = self._seen_idle, {}
         async for workload in in_slices(list(self._workloads.informer.values())):
             idle = await self._idle(workload)

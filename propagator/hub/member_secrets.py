@@ -61,7 +61,7 @@ class SecretBook:
         return self._labelled.get(key) or (watch.get(key) if watch is not None else None)
 
     async def run(self) -> None:
-        """Watch until cancelled; a further run resumes the watches."""
+        """A further run resumes the watches."""
         await self._watches.run()
 
     def _need(self, key: Key, cluster: str) -> None:

@@ -61,14 +61,14 @@ class NamedObjects(Generic[T]):
         self._reading: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self) -> None:
-        """Watch until cancelled; a further run resumes the watches.
+        """A further run resumes the watches.
 
         Raises what a watch ends by: Workloads would otherwise wait for that watch forever.
         """
         await self._watches.run()
 
     def clear(self) -> None:
-        """Drop all content, between two runs: other processes may have written newer one.
+        """Drop all content between two runs: other processes may have written since.
 
         `get` then waits until the namespace has been listed again.
         """
@@ -96,7 +96,7 @@ class NamedObjects(Generic[T]):
     async def get(
         self, key: Key, *, unless: Callable[[Object], bool] = lambda _: False
     ) -> T | None:
-        """Return the object as it is now, or None. Raises NoTenant, TransportError.
+        """Return the present object, or None. Raises NoTenant, TransportError.
 
         If `unless` returns True for its metadata, the content is not read.
         """

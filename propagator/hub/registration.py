@@ -76,7 +76,7 @@ class Registrar:
         clusters.add_handler(self._cluster_changed)
 
     async def run(self) -> None:
-        """Reconcile until cancelled; nothing is decided before both informers have listed."""
+        """Nothing is decided before both informers have listed."""
         await self._secrets.wait_synced()
         await self._clusters.wait_synced()
         async with asyncio.TaskGroup() as tasks:
@@ -265,7 +265,6 @@ def digest(secret: Secret) -> str:
 
 
 def completed(secret: Secret, endpoint: ClusterEndpoint | None) -> Secret:
-    """Add the MemberCluster's address to a Secret without one."""
     if endpoint is None or secret.excess or {"kubeconfig", "endpoint"} & secret.data.keys():
         return secret
     return msgspec.structs.replace(secret, data={**secret.data, **endpoint.data})
