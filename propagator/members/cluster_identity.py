@@ -133,7 +133,7 @@ class Identities:
         """Return why that MemberCluster does not serve the cluster `found`, or None.
 
         The noted MemberCluster of a cluster wins, then the oldest. The served one must `release` it
-        before another is.
+        before another is: two must never write.
         """
         self._record(name, found)
         refused = self._judge(name, found)

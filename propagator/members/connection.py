@@ -229,7 +229,7 @@ class Link:
         self._token.change(token)  # a header of the next request; no connection ends
 
     def answered(self, kind: tuple[str, str], *, namespaces: Collection[str]) -> bool:
-        """Whether a kind was listed, or refused, in each of these namespaces that may have it."""
+        """As `Watches.answered`, once the tenants are listed."""
         listed = self.tenants is None or self.tenants.listed
         return listed and self.watches.answered(*kind, namespaces=namespaces)
 
@@ -245,7 +245,7 @@ class Link:
             self._listener.pods(touched)
 
     async def run(self) -> None:
-        """Connect and serve until cancelled; close the client at the end."""
+        """Closes the client at the end."""
         try:
             while True:
                 answer = await self.probe.until_answered(self._listener.verdict)
@@ -314,10 +314,7 @@ class Link:
         return held[0] if held else None if self.serving else fault
 
     async def unheld(self) -> str:
-        """Return why a removal has to wait; empty to proceed. Call it right before.
-
-        Raises TransportError.
-        """
+        """Return why a removal has to wait, or "". Call it right before. Raises TransportError."""
         why = await self._lease.unheld()
         if why:
             self.probe.ask_now()

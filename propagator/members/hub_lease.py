@@ -157,10 +157,7 @@ class HubLease:
         return self._refusal
 
     async def unheld(self) -> str:
-        """Return why a removal has to wait; empty to proceed. Call it right before.
-
-        Raises TransportError.
-        """
+        """Return why a removal has to wait, or "". Call it right before. Raises TransportError."""
         if self._without:
             return ""
         if self._clock.monotonic() < self._until:

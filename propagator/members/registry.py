@@ -78,9 +78,9 @@ class MemberRegistry:
             session.wake(key)
 
     def on_change(self, listener: ChangeListener) -> None:
-        """Call `listener` when readiness, unit counts or objects of ours changed on a member.
+        """Call `listener` when readiness, unit counts or objects of ours changed.
 
-        A member that is admitted or dropped calls it with (name, None).
+        An admitted or dropped member calls it with (name, None).
         """
         self._on_change.append(listener)
 

@@ -224,7 +224,7 @@ class MemberSession:
             self._facts(self.name)
 
     def track(self, resource: Resource, namespace: str = EVERYWHERE) -> Informer[ManagedObject]:
-        """Return the informer of our objects of that kind, started by the first call.
+        """The first call starts the informer of our objects of that kind.
 
         Do not keep it: new credentials bring another. Raises Unreachable without a usable
         kubeconfig; the kind is then watched once there is one.
@@ -240,7 +240,7 @@ class MemberSession:
     def tracked(
         self, resource: Resource, namespace: str = EVERYWHERE
     ) -> Informer[ManagedObject] | None:
-        """Return the informer that `track` started, or None. It may not be synced."""
+        """It may not be synced."""
         return self.link.watches.tracked(resource, namespace) if self.link else None
 
     def pod_counts(self, main: Main) -> PodCounts | None:
@@ -250,7 +250,7 @@ class MemberSession:
         return self.link.pod_ledger.counts(self._taken_over.labelled(main))
 
     def former_pods(self, main: Main) -> int:
-        """Return how many observed pods of the Workload another object than `main` created."""
+        """Observed pods of the Workload that another object than `main` created."""
         return self.link.pod_ledger.others(main) if self.link is not None else 0
 
     def others_pods(self, main: Main, key: Key) -> PodCounts | None:
@@ -265,7 +265,7 @@ class MemberSession:
         return self.link.pod_ledger.counts(main._replace(uid=""))
 
     def availability(self, main: Main, seconds: int) -> Availability | None:
-        """Return which pods have been ready for that many seconds; None while not watched."""
+        """None while the pods are not watched."""
         link = self.link
         if link is None or not link.counted:
             return None

@@ -79,7 +79,7 @@ class Tenants:
         return self.informer.synced
 
     def facts(self) -> dict[str, list[str]] | None:
-        """Return MemberCluster.status.namespaces; None while unknown."""
+        """None while unknown."""
         if not self.listed or self._only_given is None:
             return None
         if not self._only_given:

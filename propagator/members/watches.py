@@ -83,7 +83,6 @@ class Watches:
             self._drop(watched)
 
     def end_idle(self, idle: float) -> None:
-        """End watches of single namespaces that show nothing and are unused."""
         # Only this process creates objects of ours, and it tracks their kind first.
         before = self._clock.monotonic() - idle
         for watched, informer in list(self._informers.items()):
@@ -127,8 +126,7 @@ class Watches:
     ) -> list[Informer[ManagedObject]]:
         """Return the informers of a kind for a Workload of these namespaces.
 
-        Informers of other namespaces may show what it left there; one that is refused there is
-        skipped.
+        Informers of others may show what it left there; refused ones are skipped.
         """
         return [
             informer
