@@ -166,7 +166,6 @@ class Reporter:
         return [(name, workload.metadata.key) for name, workload in found if workload is not None]
 
     async def runs(self, workload: Workload) -> bool:
-        """Whether this process observes that all present shares run."""
         return await self._survey.runs(workload, self._outcomes.of(workload.uid))
 
     def clear(self) -> None:

@@ -69,10 +69,9 @@ def seconds_to_ready(workload: Workload, status: Mapping[str, Any], now: datetim
 def told(
     workload: Workload, listed: Mapping[str, conditions.Condition], now: datetime
 ) -> list[conditions.Condition]:
-    """Return the conditions, with Reconciling or Stalled unless Ready is True.
+    """Add Reconciling or Stalled to the conditions unless Ready is True.
 
-    The cause is a refusal of the present generation, by the controller or a member; without one,
-    units are on their way.
+    The cause is a refusal of the present generation; without one, units are on their way.
     """
     refusals = (listed.get(each, {}) for each in (*_DECIDED, WorkloadCondition.PROPAGATED.value))
     cause = next((each for each in refusals if _refuses(each, workload)), None)
