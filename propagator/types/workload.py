@@ -374,7 +374,7 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def unavailable(self) -> int:
-        """How many fewer ready replicas than wanted a move may cause."""
+        """The ready replicas below those wanted that a move may cause."""
         wanted = self.wanted or sum(self.placements.values())
         return self.spec.movement.unavailable(wanted, at_most_once=self.at_most_once)
 
