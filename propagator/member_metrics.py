@@ -32,7 +32,6 @@ LIFETIME = metrics.GaugeFunc(
 
 
 def begin(sessions: Callable[[], Iterable[MemberSession]], *, clock: Clock) -> None:
-    """Report these sessions from now on."""
     LAST_SEEN.set_function(lambda: _last_seen(sessions(), clock))
     EXPIRY.set_function(lambda: _expiry(sessions(), clock))
     LIFETIME.set_function(lambda: _lifetime(sessions()))

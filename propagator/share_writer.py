@@ -131,10 +131,7 @@ class ShareWriter:
     async def turn_back(
         self, session: MemberSession, workload: Workload, replicas: int
     ) -> float | None:
-        """Apply another revision to a leaving share, with its present replicas.
-
-        Return and raise as `apply` does.
-        """
+        """Apply another revision to a leaving share, with its present replicas; as `apply`."""
 
         async def write(
             session: MemberSession, workload: Workload, desired: DesiredShare
@@ -211,10 +208,7 @@ class ShareWriter:
             self._end(session, workload, _gated(session, workload, verdict))
 
     async def lower(self, session: MemberSession, workload: Workload, kept: Kept) -> float | None:
-        """Scale a departed share down as far as allowed; return as `apply` does.
-
-        Its other fields stay.
-        """
+        """Scale a departed share down as far as allowed; as `apply`. Its other fields stay."""
         desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
         try:
             why = await self._pruner.lower_main(
@@ -239,7 +233,7 @@ class ShareWriter:
     async def remove(
         self, session: MemberSession, workload: Workload, verdict: GateVerdict | None = None
     ) -> float | None:
-        """Remove all objects; return and raise as `apply` does.
+        """Remove all objects; return and raise as `apply`.
 
         The member acknowledges once it is clean. `verdict` is the gate's reason if the share is
         placed.
