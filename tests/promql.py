@@ -1,7 +1,10 @@
 """Evaluates as much of PromQL as the alert rules use, over samples that a test gives.
 
-A series has one value a minute, None where it was not scraped. Rates take the first and the last
-value of their range, without resets and extrapolation. What is not known here raises.
+A series has one value a minute, None where no scrape came, and NaN, which is Prometheus' stale
+marker, where a scrape failed or came without it. As in Prometheus 3, a value counts for five minutes
+unless a marker ends it, ranges are open on their left, and rates know resets and are extrapolated to
+the ends of their range. `tests/test_promql.py` holds this to Prometheus' own test data. What is not
+known here raises.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import promql_parser as promql
@@ -21,6 +25,8 @@ Series = Mapping[str, Sequence[float | None]]
 Vector = dict[Labels, float]
 
 NAME = "__name__"
+STALE = math.nan
+LOOKBACK_MINUTES = 5
 COMPARISONS = {">": operator.gt, "<": operator.lt, "==": operator.eq}
 ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "-": operator.sub,
@@ -48,7 +54,7 @@ def evaluated(node: Any, series: Series, at: int) -> Any:
         case promql.ParenExpr():
             return evaluated(node.expr, series, at)
         case promql.VectorSelector():
-            found = ((labels, values[at]) for labels, values in selected(node, series))
+            found = ((labels, latest(values, at)) for labels, values in selected(node, series))
             return {labels: value for labels, value in found if value is not None}
         case promql.AggregateExpr():
             return aggregated(node, evaluated(node.expr, series, at))
@@ -58,6 +64,14 @@ def evaluated(node: Any, series: Series, at: int) -> Any:
             left, right = (evaluated(each, series, at) for each in (node.lhs, node.rhs))
             return combined(str(node.op), left, right)
     raise NotImplementedError(type(node).__name__)
+
+
+def latest(values: Sequence[float | None], at: int) -> float | None:
+    """What an instant query at a minute sees of a series, or None where it sees nothing."""
+    for value in reversed(values[max(at - LOOKBACK_MINUTES + 1, 0) : at + 1]):
+        if value is not None:
+            return None if math.isnan(value) else value
+    return None
 
 
 def parsed(text: str) -> tuple[str, dict[str, str]]:
@@ -113,15 +127,35 @@ def called(node: Any, series: Series, at: int) -> Any:
 
 
 def increased(node: Any, series: Series, at: int, *, rate: bool) -> Vector:
+    """Seconds of a range are counted from its beginning."""
     span = int(node.range.total_seconds() // 60)
     found: Vector = {}
     for labels, values in selected(node.vector_selector, series):
-        window = [each for each in values[max(at - span, 0) : at + 1] if each is not None]
+        first = max(at - span + 1, 0)
+        window = [
+            (60.0 * (first + place - at + span), value)
+            for place, value in enumerate(values[first : at + 1])
+            if value is not None and not math.isnan(value)
+        ]
         if len(window) > 1:
-            seconds = (len(window) - 1) * 60
-            grown = window[-1] - window[0]
-            found[without(labels, NAME)] = grown / seconds if rate else grown
+            grown = extrapolated(window, span * 60.0)
+            found[without(labels, NAME)] = grown / (span * 60) if rate else grown
     return found
+
+
+def extrapolated(window: Sequence[tuple[float, float]], seconds: float) -> float:
+    """By how much a counter grew in a range of so many seconds, by its samples there."""
+    (first, start), (last, end) = window[0], window[-1]
+    resets = sum(old for (_, old), (_, new) in pairwise(window) if new < old)
+    grown = end - start + resets
+    sampled = last - first
+    apart = sampled / (len(window) - 1)
+    before, after = (
+        distance if distance < 1.1 * apart else apart / 2 for distance in (first, seconds - last)
+    )
+    if grown > 0:  # no counter was below zero
+        before = min(before, sampled * start / grown)
+    return grown * (sampled + before + after) / sampled
 
 
 def quantiles(quantile: float, vector: Vector) -> Vector:
