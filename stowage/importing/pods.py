@@ -34,7 +34,6 @@ _COUNTS: Mapping[str, Mapping[str, Fate]] = {
         "updateStrategy": inside({"rollingUpdate": inside({"partition": PARTITION})}),
     },
     "Job": {
-        "completions": lost("is asked of the Job in each cluster, and not of all of them together"),
         "backoffLimit": gone(_EACH),
         "podFailurePolicy": gone(_EACH),
     },
@@ -62,6 +61,10 @@ def look_at_counts(spec: DocumentPart, kind: str, *, divided: bool) -> None:
     walk(spec, _ANYWHERE.get(kind, {}))
     if divided:
         walk(spec, _COUNTS.get(kind, {}))
+        if kind == "Job" and spec.any("completionMode") == "Indexed":
+            spec.lost(
+                "completionMode", "an Indexed Job is not divided: it runs whole on one cluster"
+            )
 
 
 def look_at(template: DocumentPart) -> None:

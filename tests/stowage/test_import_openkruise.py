@@ -212,7 +212,7 @@ def test_targets_of_other_kinds(files: Files, api_version: str, kind: str, field
 @pytest.mark.parametrize(
     ("kind", "spec", "field"),
     [
-        ("batch/v1/Job", {"completions": 8, "parallelism": 4}, "spec.completions"),
+        ("batch/v1/Job", {"completions": 8, "completionMode": "Indexed"}, "spec.completionMode"),
         (
             "apps/v1/StatefulSet",
             {"updateStrategy": {"rollingUpdate": {"partition": 1}}},
@@ -227,6 +227,13 @@ def test_numbers_of_all_pods_that_hold_for_a_share_alone_are_a_loss(
     target = runs(api_version, name, **spec)
     [lost] = files.losses(spread(subset("a"), target=target), target)
     assert f" {field}: " in lost
+
+
+def test_completions_are_divided_with_the_units_and_no_loss(files: Files) -> None:
+    target = runs("batch/v1", "Job", completions=8, parallelism=4)
+    given = (spread(subset("a"), target=target), target)
+    assert files.imported(*given)["Workload/web"]["spec"]["template"]["spec"]["completions"] == 8
+    assert not any("completion" in note for note in files.notes(*given))
 
 
 def test_a_rolling_update_is_that_of_each_cluster(files: Files) -> None:

@@ -399,14 +399,15 @@ def test_numbers_of_all_pods_are_lost_where_a_gang_is_divided_as_well(
     policed = {"stowage.dev/workload-policy": "two-to-three"} if by == "label" else {}
     kosmos = {"workload-policy/kosmos.io": "two-to-three"} if by == "policy" else {}
     labels = {POD_GROUP_LABEL: "batch", **policed, **kosmos}
-    job = runs("batch/v1", "Job", template=pod(labels=labels), parallelism=4, completions=8)
+    counted = {"parallelism": 4, "completions": 8, "completionMode": "Indexed"}
+    job = runs("batch/v1", "Job", template=pod(labels=labels), **counted)
     divider = spread(subset("a"), target=job)
     if by == "own spread":
         divider["apiVersion"] = "stowage.dev/v1alpha1"
         ref = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "web"}
         divider["spec"]["targetRef"] = ref
     [lost] = files.losses(pod_group(), job, divider if "spread" in by else policy())
-    assert "spec.completions: is asked of the Job in each cluster" in lost
+    assert "spec.completionMode: an Indexed Job is not divided" in lost
 
 
 def test_what_another_object_of_the_files_makes_does_not_count_twice(files: Files) -> None:
