@@ -72,9 +72,9 @@ class AtMostOnce:
         return Waiting(replicas, tuple(name for name in others if by_cluster[name]))
 
     def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
-        """Return the other clusters that units leave, or where pods of units that left still end.
+        """Return the other clusters that units leave, or where some that left may still run.
 
-        A cluster is noted as one that may have objects until these pods are gone. A Workload that
+        A cluster is noted as one that may have objects until its pods are gone. A Workload that
         the hub has forgotten, as it was set back, runs on where this one has no share.
         """
         record, placed = record_of(workload), workload.placements
@@ -83,9 +83,28 @@ class AtMostOnce:
         if record.entries <= placed.keys():  # as mostly, also of a very wide Workload
             return sorted(forgotten | workload.leaving.keys() - {member})
         sent = record.names(self._registry.names) - placed.keys() - workload.leaving.keys()
-        serving = (s for name in sent if (s := self._registry.get(name)) and _serves(s))
-        ending = (session.name for session in serving if pods_of(session, main))
-        return sorted({*forgotten, *workload.leaving, *ending} - {member})
+        standing = (name for name in sent if self._may_stand(workload, main, name))
+        return sorted({*forgotten, *workload.leaving, *standing} - {member})
+
+    def _may_stand(self, workload: Workload, main: Main, name: str) -> bool:
+        """Whether something may run on a cluster that a Workload was sent to, and does not name.
+
+        No `leaving` tells of what a gang, or another scheduler, takes from there. Copies of a
+        duplicated Workload stand in for no others, so only pods that are seen to end count.
+        """
+        session = self._registry.get(name)
+        serves = session is not None and _serves(session)
+        if serves and pods_of(session, main):
+            return True
+        if workload.duplicated:
+            return False
+        if self._inventory.may_hold(workload, name):
+            return True
+        if session is None or not serves:
+            return False  # another registration of its cluster tells
+        ending = not main.profile.scales
+        found = main_object(main, owned(session, main.uid), ending=ending)
+        return found is not None or session.pod_counts(main) is None
 
     def _forgotten(self, workload: Workload, main: Main, name: str) -> ManagedObject | None:
         """Return what a cluster has of a Workload of that name that the hub does not know."""
@@ -169,7 +188,10 @@ class AtMostOnce:
 
     def _excess(self, workload: Workload, main: Main, name: str) -> int:
         """Return the units on a cluster beyond those that are placed there."""
-        cluster, leaves = self._clusters.get(("", name)), workload.leaving.get(name, 0)
+        placed = workload.placements.get(name, 0)
+        # Where no `leaving` tells how many leave, it may be all of them.
+        untold = 0 if placed else sum(workload.placements.values())
+        cluster, leaves = self._clusters.get(("", name)), workload.leaving.get(name, untold)
         if self._registry.gave_up(name) or (cluster is not None and cluster.given_up):
             return 0
         if cluster is None:
@@ -182,7 +204,6 @@ class AtMostOnce:
         # Of a kind without a number the object itself has to go: it may still start pods.
         ending = not main.profile.scales
         found = main_object(main, owned(session, main.uid), ending=ending)
-        placed = workload.placements.get(name, 0)
         # What it ran there under another name or of another kind counts as well.
         former = (each.replicas for _, each in formers(session, workload))
         before = sum(1 if replicas is None else replicas for replicas in former)

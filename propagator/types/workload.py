@@ -19,6 +19,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from crds.admission.placeholder import keeps_room
 from crds.fields.dependencies import Dependencies
+from crds.fields.placing import Distribution
 from crds.fields.publishing import Delivery
 from crds.fields.template import well_formed
 from crds.fields.why import ChangeCause
@@ -103,6 +104,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
 
     replicas: int | None = None
     scheduler_name: str = ""
+    distribution: str = ""
     target_namespace: str = ""
     target_deployment: msgspec.Raw = msgspec.Raw()
     target_service: msgspec.Raw = msgspec.Raw()
@@ -191,6 +193,11 @@ class Workload(Object, frozen=True, dict=True):
     def delivered(self) -> bool:
         """Whether the propagator applies the objects, instead of another tool."""
         return self.spec.delivery != Delivery.NONE
+
+    @property
+    def duplicated(self) -> bool:
+        """Whether each cluster has a copy, unless a policy or a spread divides it."""
+        return self.profile.everywhere or self.spec.distribution == Distribution.DUPLICATED
 
     @property
     def ended(self) -> bool:
@@ -557,6 +564,7 @@ def kept(workload: Workload) -> Workload:
     own = structs.replace(
         spec,
         scheduler_name=shared(spec.scheduler_name),
+        distribution=shared(spec.distribution),
         adoption=shared(spec.adoption),
         drift=shared(spec.drift),
         on_delete=shared(spec.on_delete),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from machinery.api.resources import USUAL
 from machinery.types.metadata import Key
@@ -60,10 +61,16 @@ class Fleet:
         )
         workloads: Any = SimpleNamespace(by_uid=lambda _uid: self.workload)
         inventory: Any = SimpleNamespace(
+            may_hold=lambda _workload, name: self.may_hold(name),
             knows=lambda session, _workload: self.members[session.name].listed,
             asked=lambda session, _workload: self.members[session.name].listed,
         )
         return AtMostOnce(context, workloads=workloads, inventory=inventory)
+
+    def may_hold(self, name: str) -> bool:
+        member = self.members[name]
+        there = name not in self.missing | self.given_up
+        return there and not (member.serves and member.listed)
 
     def cluster(self, key: Key) -> Any:
         if key[1] in self.missing:
@@ -310,6 +317,34 @@ def test_pods_that_end_are_waited_for_though_the_share_is_named_no_more(
     fleet = Fleet({"old": Member(pods=pods), "new": Member()})
     waiting = fleet.once().waiting(moving(leaving=0, new=3), "new")
     assert (3 if waiting is None else waiting.replicas) == gets
+
+
+@pytest.mark.proves("A32")
+@pytest.mark.parametrize(
+    ("old", "gets"),
+    [
+        (Member(), 3),
+        (Member(replicas=2), 1),
+        (Member(serves=False), 0),
+        (Member(listed=False), 0),
+        (Member(pods=None), 0),
+        (Member(serves=False, tainted=True), 3),
+    ],
+    ids=["gone", "an object", "away", "not listed", "pods not seen", "out of service"],
+)
+def test_what_left_without_a_word_may_run_until_it_is_seen_to_be_gone(
+    old: Member, gets: int
+) -> None:
+    """As a gang's: right after its start a propagator has not heard of all members."""
+    fleet, workload = Fleet({"old": old, "new": Member()}), moving(leaving=0, new=3)
+    waiting = fleet.once().waiting(workload, "new")
+    assert (3 if waiting is None else waiting.replicas) == gets
+    assert fleet.once().waiting(moving(leaving=0, sent="", new=3), "new") is None
+    spec = structs.replace(workload.spec, distribution="Duplicated")
+    copies = structs.replace(workload, spec=spec)
+    assert fleet.once().waiting(copies, "new") is None, "it stands in for no other"
+    fleet.given_up.add("old")
+    assert old.serves or fleet.once().waiting(workload, "new") is None
 
 
 @pytest.mark.proves("M51")
