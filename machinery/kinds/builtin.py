@@ -114,7 +114,7 @@ CRON_JOB: Final = Profile(
 
 _EXIST: Final = {
     "": (
-        *("ConfigMap", "Secret", "ServiceAccount", "Service", "Endpoints", "Namespace"),
+        *("ConfigMap", "Secret", "Service", "Endpoints", "Namespace"),
         *("PersistentVolumeClaim", "PodTemplate", "LimitRange", "ResourceQuota"),
     ),
     "rbac.authorization.k8s.io": ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
@@ -135,10 +135,16 @@ _EXIST: Final = {
 }
 """Kinds without a readiness: they are ready when they exist, in any version."""
 
+_EXISTS: Final = Ready(observed_generation="", exists=True)
+SERVICE_ACCOUNT: Final = Profile(
+    group="", kind="ServiceAccount", ready=_EXISTS, joined="imagePullSecrets"
+)
+
 PROFILES: Final = (
     *(DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB),
+    SERVICE_ACCOUNT,
     *(
-        Profile(group=group, kind=kind, ready=Ready(observed_generation="", exists=True))
+        Profile(group=group, kind=kind, ready=_EXISTS)
         for group, kinds in _EXIST.items()
         for kind in kinds
     ),

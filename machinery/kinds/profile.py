@@ -119,6 +119,8 @@ class Profile(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     service: str = ""
     """The name of the Service that governs its pods."""
     immutable: tuple[str, ...] = ()
+    joined: str = ""
+    """A list of references to which a member's own controllers add, and that is applied whole."""
     longest_name: int = 253
 
     @property

@@ -42,7 +42,7 @@ from propagator.apply.ownership import (
     owned_by_all,
 )
 from propagator.apply.refusals import differs, rejected
-from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, beside
+from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, beside, with_added
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.decision_spans import sending
 from propagator.drift.fields import (
@@ -171,9 +171,11 @@ class PieceWriter:
                 _wait_for_end(site, live)
                 site = site.beside(live)
                 reports = workload.spec.drift == Drift.REPORT
-                if site.piece.fixed and (reports or not self._stands(site, workload, live)):
+                keeps = site.piece.fixed or site.piece.joined
+                if keeps and (reports or not self._stands(site, workload, live)):
                     found = await _get(site)
-                    site = replace(site, piece=as_made(site.piece, live, found))
+                    piece = with_added(as_made(site.piece, live, found), found)
+                    site = replace(site, piece=piece)
                 if reports:
                     site = await self._leaving(site, workload, live)
             if live is None or not self._stands(site, workload, live):

@@ -58,6 +58,8 @@ ANNOTATION_MADE = "stowage.dev/made-of"
 """The digest of the immutable parts in the Workload."""
 ANNOTATION_SUSPEND = "stowage.dev/suspend"
 """The suspension that the Workload last asked for."""
+ANNOTATION_LISTED = "stowage.dev/listed"
+"""The names in a list to which a member's own controllers add."""
 
 ORDINALS = "spec.ordinals.start"
 """The path of the first ordinal in earlier releases, whatever the group of a StatefulSet."""
@@ -74,6 +76,20 @@ _SERVERS_OWN = (
     "ownerReferences",
     "finalizers",
 )
+_MEMBERS_OWN = (
+    "deployment.kubernetes.io/revision",
+    "deployment.kubernetes.io/desired-replicas",
+    "deployment.kubernetes.io/max-replicas",
+    "deprecated.daemonset.template.generation",
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "pv.kubernetes.io/bind-completed",
+    "pv.kubernetes.io/bound-by-controller",
+    "volume.kubernetes.io/selected-node",
+    "volume.kubernetes.io/storage-provisioner",
+    "volume.beta.kubernetes.io/storage-provisioner",
+)
+"""Annotations of an object that controllers of its own cluster write, and kubectl; a template that
+was printed there has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +110,8 @@ class Piece:
     """The subset whose patch is merged into its pod template."""
     fixed: tuple[str, ...] = ()
     """Paths that an existing object keeps as created."""
+    joined: str = ""
+    """The path of a list in which an existing object keeps what the member has added."""
     ended: bool = False
     """Whether the share has ended. The object then keeps its `fixed` paths."""
 
@@ -390,6 +408,8 @@ def _piece(
         meta["annotations"][ANNOTATION_MADE] = made
     if (suspend := value_at(body, profile.suspended)) is not None:
         meta["annotations"][ANNOTATION_SUSPEND] = str(suspend).lower()
+    if profile.joined and value_at(body, profile.joined):
+        meta["annotations"][ANNOTATION_LISTED] = ",".join(sorted(_names_in(body, profile.joined)))
     if workload.orphans:
         meta["annotations"][ORPHAN_PREFIX + workload.uid] = "true"
     return Piece(
@@ -403,6 +423,7 @@ def _piece(
         main=main,
         template_digest=template_digest,
         fixed=profile.immutable if made else (),
+        joined=profile.joined,
     )
 
 
@@ -436,15 +457,40 @@ def as_made(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piec
     return replace(piece, body=body)
 
 
+def with_added(piece: Piece, found: Mapping[str, Any]) -> Piece:
+    """Return the piece with what the member has added to its list of references.
+
+    An apply takes the place of the whole list, and the member's controllers would add it again.
+    """
+    if not piece.joined:
+        return piece
+    before = value_at(found, "metadata.annotations") or {}
+    ours = {*before.get(ANNOTATION_LISTED, "").split(","), *_names_in(piece.body, piece.joined)}
+    listed = value_at(found, piece.joined) or ()
+    added = [each for each in listed if value_at(each, "name") not in ours]
+    own = value_at(piece.body, piece.joined) or ()
+    if not added or not (own or ANNOTATION_LISTED in before):
+        return piece
+    return replace(piece, body=_with(piece.body, steps(piece.joined), [*own, *added]))
+
+
+def _names_in(body: Mapping[str, Any], path: str) -> set[str]:
+    listed = value_at(body, path)
+    return {str(value_at(each, "name")) for each in (listed if isinstance(listed, list) else ())}
+
+
 def _digest(body: Mapping[str, Any]) -> str:
     encoded = msgspec.json.encode(body, order="deterministic")
     return hashlib.blake2b(encoded, digest_size=16).hexdigest()
 
 
 def _bare(body: dict[str, Any]) -> dict[str, Any]:
+    """Strip what only a server, or the cluster that it stood on, writes, and what marks it ours."""
     body.pop("status", None)
     strip(body)
     meta = body["metadata"] = body.get("metadata") or {}
     for key in _SERVERS_OWN:
         meta.pop(key, None)
+    if isinstance(said := meta.get("annotations"), dict):
+        meta["annotations"] = {k: v for k, v in said.items() if k not in _MEMBERS_OWN}
     return body

@@ -9,7 +9,7 @@ import pytest
 
 from machinery.api.resources import Resource
 from machinery.kinds.paths import InvalidTemplate
-from propagator.apply.render import ForeignClass, beside, render
+from propagator.apply.render import ForeignClass, Piece, beside, render, with_added
 from propagator.members.objects import ManagedObject, managed
 from propagator.types.hub_objects import HubSecret
 from propagator.types.workload import Workload, workload_of
@@ -280,3 +280,57 @@ def test_what_would_scale_the_main_object_on_a_member_is_not_rendered(
         return
     with pytest.raises(InvalidTemplate, match=r"Autoscaler web: it scales Deployment web, whose"):
         render(workload, member=member_facts(), **about)
+
+
+@pytest.mark.proves("J17")
+def test_annotations_that_a_cluster_gave_its_objects_go_to_no_other() -> None:
+    workload = made()
+    printed = workload.template
+    printed["metadata"]["annotations"] = {
+        "deployment.kubernetes.io/revision": "7",
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "team": "a",
+    }
+    asked = workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "demo", "uid": "u-1"},
+            "spec": {"targetDeployment": printed},
+        }
+    )
+    (piece,) = render(asked, replicas=4, first_ordinal=0, secrets=[], member=member_facts())
+    said = piece.body["metadata"]["annotations"]
+    assert [key for key in said if "stowage.dev" not in key] == ["team"]
+
+
+@pytest.mark.proves("J17")
+def test_what_a_member_adds_to_the_pull_secrets_of_an_account_stays() -> None:
+    def account(*names: str) -> Piece:
+        secrets = [{"name": each} for each in names]
+        body = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "runner"},
+            **({"imagePullSecrets": secrets} if names else {}),
+        }
+        return render(
+            made(manifests=[body]), replicas=4, first_ordinal=0, secrets=[], member=member_facts()
+        )[0]
+
+    def pulls(body: Any) -> list[str]:
+        return [each["name"] for each in body.get("imagePullSecrets", ())]
+
+    before = account("regcred", "old")
+    there = {**before.body, "imagePullSecrets": [{"name": "dockercfg"}, {"name": "regcred"}]}
+    assert pulls(with_added(before, there).body) == ["regcred", "old", "dockercfg"]
+    assert pulls(
+        with_added(
+            account("regcred"),
+            {**there, "imagePullSecrets": [{"name": "dockercfg"}, {"name": "old"}]},
+        ).body
+    ) == ["regcred", "dockercfg"]
+    assert pulls(with_added(account(), there).body) == ["dockercfg"]
+    assert with_added(before, before.body) is before
+    never = account()
+    assert with_added(never, {"imagePullSecrets": [{"name": "dockercfg"}]}) is never
+    nobodys = {"metadata": {}, "imagePullSecrets": [{"name": "dockercfg"}]}
+    assert pulls(with_added(before, nobodys).body) == ["regcred", "old", "dockercfg"]
