@@ -269,8 +269,7 @@ def _not_ready(
     ]
     if not silent:
         return WorkloadReadyReason.REPLICAS_NOT_READY, ""
-    kind = f"{profile.kind.lower()}.{profile.group}"
-    advice = f"ready of a WorkloadKind {kind} says when it is ready"
+    advice = "a condition Ready in its status, by its own controller, says when it is ready"
     return WorkloadReadyReason.READINESS_UNKNOWN, f"{_joined(silent)}; {advice}"
 
 
