@@ -64,7 +64,7 @@ def leaving_of(
     grown = sum(max(n - standing.get(cluster, 0), 0) for cluster, n in placements.items())
     moved = grown + sum(each.replicas for each in before.values())
     once = info.moving.at_most_once(info.replicas)
-    gone = _gone(workload, info, before) if once else {}
+    gone = _gone(workload, info, before, placements) if once else {}
     stay = moved if once else min(_missing(workload, info, placements), moved)
     if stay and info.whole:
         moved = stay = sum(excess.values())  # a copy moves as a whole
@@ -92,15 +92,24 @@ def _missing(workload: Workload, info: WorkloadInfo, placements: Mapping[str, in
 
 
 def _gone(
-    workload: Workload, info: WorkloadInfo, before: Mapping[str, LeavingShare]
+    workload: Workload,
+    info: WorkloadInfo,
+    before: Mapping[str, LeavingShare],
+    placements: Mapping[str, int],
 ) -> dict[str, int]:
     """Return the leaving replicas that their clusters report gone."""
     states = {share.name: share.state for share in workload.status.clusters}
     found = {}
     for cluster, each in before.items():
-        seen = info.counted and states.get(cluster) != ShareState.UNREACHABLE.value
+        state = states.get(cluster)
+        # A share of which all leaves may have no pod for a moment, as a Job between two of them: a
+        # report from before it was to leave does not tell that its object is gone.
+        tells = state == ShareState.LEAVING.value or cluster in placements
+        seen = info.counted and tells and state != ShareState.UNREACHABLE.value
         stands = info.moving.surplus.get(cluster, 0) if seen else each.replicas
-        found[cluster] = max(each.replicas - stands, 0) if cluster in states else each.replicas
+        # The propagator tells of one that does a part of the work until `leaving` names it no more.
+        told = state is not None or each.completions > 0
+        found[cluster] = max(each.replicas - stands, 0) if told else each.replicas
     return found
 
 

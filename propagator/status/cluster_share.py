@@ -191,11 +191,13 @@ def share_of(
         "message": message[:MESSAGE_LIMIT],
         "reason": _reason(seen, word, before),
     }
-    if seen.contact is Contact.SERVING and seen.pods is not None:
-        entry["current"] = _current(seen.pods, entry)
+    if seen.contact is Contact.SERVING:
+        pods = seen.pods.current if seen.pods is not None else 0
+        if seen.pods is not None:
+            entry["current"] = _current(seen.pods, entry)
         if seen.leaving and seen.main is not None and not profile.scales and not profile.whole:
             # Its object may still start pods: it leaves with that.
-            entry["current"] = max(entry["current"], seen.pods.current, 1)
+            entry["current"] = max(entry["current"], pods, 1)
     entry = {key: value for key, value in entry.items() if value is not None}
     old = readiness.outdated if readiness is not None else entry["ready"] - entry["updated"]
     told, lasting = _unless_only_mark_changed(entry, before), readiness.lasting if readiness else 0
@@ -264,7 +266,9 @@ def _word(seen: ObservedShare, before: Mapping[str, Any], said: int) -> Word:
         return Word.AWAY
     connecting = seen.contact is Contact.CONNECTING
     state = before.get("state")
-    if connecting and state == ShareState.UNREACHABLE.value:
+    # What was told before it was to leave does not tell what of it is gone.
+    old = seen.leaving and state is not None and state != ShareState.LEAVING.value
+    if connecting and (old or state == ShareState.UNREACHABLE.value):
         return Word.STANDS
     if seen.leaving or (not connecting and seen.outcome is not None):
         return Word.KNOWN
@@ -349,7 +353,7 @@ def _state(
     reported = str(before.get("state", ""))
     if word is Word.STANDS and (readiness is None or reported in _WAITS):
         return ShareState(reported), str(before.get("message", ""))
-    if seen.leaving:
+    if seen.leaving and (readiness is not None or reported):
         return ShareState.LEAVING, _why_there(seen)
     if readiness is None:
         begun = ShareState.CREATING if reported in _BEGUN else ShareState.PENDING

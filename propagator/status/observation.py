@@ -70,7 +70,7 @@ class Survey:
         # Completions stay until the controller has counted them.
         works = {share.cluster for share in workload.status.leaving if share.completions}
         async for name in in_slices(sorted({*workload.placements, *holders, *sent, *works})):
-            if self._only_kept(workload, name):
+            if name not in works and self._only_kept(workload, name):
                 continue
             spoken_of = name in workload.placements or name in holders or name in works
             may_have = spoken_of or self._inventory.may_hold(workload, name)

@@ -191,6 +191,26 @@ async def test_completions_are_divided_and_what_is_left_goes_on_elsewhere() -> N
         assert (found["completed"], found.get("leaving")) == (2, [])
 
 
+@pytest.mark.proves("A20", "KD19")
+@pytest.mark.parametrize("state", ["Running", "Creating", "Pending", "Unreachable", ""])
+async def test_a_job_between_two_pods_is_not_taken_for_gone_before_its_member_says_it_leaves(
+    state: str,
+) -> None:
+    stage = Stage()
+    divided(stage, "m1", "m2", completions=8, replicas=2)
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("bill") == {"m1": 1, "m2": 1})
+        before = {"m1": {"completed": 2, "state": state}} if state else {}
+        shows(stage, m2={"scheduled": 1}, **before)
+        stage.cluster("m3")
+        taint(stage, "m1", DRAIN)
+        await stage.until(lambda: stage.placed("bill") == {"m2": 1, "m3": 1})
+        await stage.calm(15)
+        assert parts(stage) == {"m2": 4, "m3": None}
+        shows(stage, m1={"completed": 3, "state": "Leaving"}, m2={"scheduled": 1})
+        await stage.until(lambda: parts(stage) == {"m2": 4, "m3": 1})
+
+
 @pytest.mark.proves("KD20")
 async def test_a_share_stays_where_each_cluster_has_its_part() -> None:
     stage = Stage()

@@ -387,6 +387,22 @@ async def test_a_cluster_that_only_kept_something_is_told_when_the_workload_ends
     assert [each.name async for each in survey.seen(moved, {})] == told
 
 
+@pytest.mark.proves("KD19")
+@pytest.mark.parametrize("contact", Contact)
+async def test_a_cluster_that_only_kept_something_is_told_while_it_is_open_what_it_has_done(
+    contact: Contact,
+):
+    survey = Survey(ground_of(contact), inventory=nothing_held(known=False), revisions=NO_ROLLOUT)
+    moved = workload(
+        placements=[{"cluster": "m2", "replicas": 1}],
+        clusters=[{"name": "m2", "state": "Running", "replicas": 1}],
+        kept=[{"cluster": "m1", "kind": "PersistentVolumeClaim", "namespace": "shop", "name": "c"}],
+        leaving=[{"cluster": "m1", "replicas": 1, "completions": 3}],
+        footprint={"clusters": "m1,m2"},
+    )
+    assert [each.name async for each in survey.seen(moved, {})] == ["m1", "m2"]
+
+
 @pytest.mark.proves("G24", "R5")
 @pytest.mark.parametrize("contact", Contact)
 async def test_a_cluster_that_has_shown_its_end_is_no_longer_spoken_of(contact: Contact):

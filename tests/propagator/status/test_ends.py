@@ -117,6 +117,20 @@ def test_what_a_share_that_leaves_has_done_is_told_until_its_object_is_gone_and_
     assert leaving(gone, pods=none)["completed"] == 2
 
 
+@pytest.mark.proves("KD19")
+def test_what_is_not_seen_since_it_is_to_leave_is_not_said_to_leave() -> None:
+    desired = DesiredShare("u1", 1, 0, placed=False)
+    connecting = ObservedShare(name="m1", desired=desired, leaving=True, contact=Contact.CONNECTING)
+    for before, state in (({"state": "Creating"}, "Creating"), ({}, "Pending")):
+        assert share_of(connecting, JOB, before, said=0).entry["state"] == state
+    told = {"state": "Leaving", "current": 1}
+    entry = share_of(connecting, JOB, told, said=0).entry
+    assert (entry["state"], entry["current"]) == ("Leaving", 1)
+    pods = {"pods": None, "main": job(succeeded=1)}
+    seen = ObservedShare(name="m1", desired=desired, leaving=True, contact=Contact.SERVING, **pods)
+    assert share_of(seen, JOB, {}, said=0).entry["current"] == 1
+
+
 @pytest.mark.proves("KD17")
 def test_what_is_suspended_waits_and_is_not_stalled() -> None:
     status = told(("m1", None, job(suspend=True)))
