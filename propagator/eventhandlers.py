@@ -115,8 +115,9 @@ class EventHandlers:
             concerned = self._clusters_of(before) | self._clusters_of(known)
             return concerned | self._inventory.holders(known.uid)
         patched = _with_new_patch(before, known) | before.with_other_revision(known)
-        # Now that its end is stored, the object may be forgotten.
+        # Now that its end is stored, the object may be forgotten; and go, now that its work is.
         patched |= known.ends.keys() - before.ends.keys()
+        patched |= {c for c in known.leaving if known.known_done(c) != before.known_done(c)}
         if _standing_in(known) != _standing_in(before):
             patched |= self._reporter.keeping(known)
         if running(known) and not running(before):

@@ -476,6 +476,7 @@ class ShareWriter:
             decided=self._workloads.decided(workload),
             orphan=workload.orphans or gone,
             left=workload.left(session.name),
+            done=workload.known_done(session.name),
             keep=keep,
             also=also,
             only=held.lets_go,

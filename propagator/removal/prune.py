@@ -31,14 +31,23 @@ from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
 from propagator.members.watches import Found
 from propagator.removal.remover import Remover, newest
-from propagator.removal.rule import Stays, granted
+from propagator.removal.rule import Grant, Stays, granted
 from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
-_YOUNGER = (
-    "stays for now: it was written for a younger version of the Workload than the hub has, so "
-    "the hub was set back; an edit of the Workload decides"
-)
+_SAID: Mapping[Grant | Stays, tuple[PropagatedReason, str]] = {
+    Stays.YOUNGER: (
+        PropagatedReason.CONFLICT,
+        (
+            "stays for now: it was written for a younger version of the Workload than the hub has, "
+            "so the hub was set back; an edit of the Workload decides"
+        ),
+    ),
+    Stays.UNTOLD: (
+        PropagatedReason.PROPAGATING,
+        "stays until the hub knows how much of its work it has done",
+    ),
+}
 
 Chosen = Callable[[ManagedObject], bool]
 
@@ -82,15 +91,16 @@ class Pruner:
         decided: float = math.inf,
         orphan: bool | None = None,
         left: bool = False,
+        done: int | None = None,
         keep: Sequence[Piece] = (),
         also: Sequence[tuple[Resource, ManagedObject]] = (),
         only: Chosen = lambda _: True,
     ) -> PruneResult:
         """Remove what a Workload owns on the member, except `keep`; return what is still there.
 
-        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan` and `left` are
-        those of `rule.granted`. `also` are objects of the Workload that no informer shows. Raises
-        TransportError.
+        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan`, `left` and
+        `done` are those of `rule.granted`. `also` are objects of the Workload that no informer
+        shows. Raises TransportError.
         """
         stays = False
         kept = await _places(session, keep)
@@ -112,6 +122,7 @@ class Pruner:
                 registered=self._registered,
                 orphan=orphan,
                 left=left,
+                done=done,
             )
             if not isinstance(rule(found), Stays):
                 if unheld is None:
@@ -122,10 +133,9 @@ class Pruner:
             async with self._records.lock(place):
                 # Judged again: a worker may have written the object while the lock was waited for.
                 grant = rule(newest(session, place, found))
-                if grant is Stays.YOUNGER:
-                    refused[place] = Refused(
-                        PropagatedReason.CONFLICT, f"{session.name}: {place} {_YOUNGER}"
-                    )
+                if said := _SAID.get(grant):
+                    reason, why = said
+                    refused[place] = Refused(reason, f"{session.name}: {place} {why}")
                     continue
                 if isinstance(grant, Stays):
                     stays = True

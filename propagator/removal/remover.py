@@ -125,7 +125,11 @@ async def _step(removal: _Removal) -> str:
     place = removal.place
     try:
         answer = await removal.client.delete(
-            place.resource, place.name, namespace=place.namespace, uid=removal.grant.object_uid
+            place.resource,
+            place.name,
+            namespace=place.namespace,
+            uid=removal.grant.object_uid,
+            resource_version=removal.grant.version or None,
         )
     except Conflict:  # most likely another object has the name by now
         return await _read(removal)
@@ -163,6 +167,8 @@ def _outcome(removal: _Removal, answer: Mapping[str, Any]) -> str:
     if now.metadata.uid != removal.found.metadata.uid:
         return _gone(removal)
     removal.session.track(place.resource, place.namespace).upsert(now)
+    if not now.metadata.deleting:
+        return f"{removal.session.name}: {place} has changed meanwhile"
     finalizers = ", ".join(now.metadata.finalizers[:5]) or "its member's own controllers"
     return f"{removal.session.name}: {place} is being deleted, and waits for {finalizers}"
 

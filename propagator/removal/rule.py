@@ -42,6 +42,8 @@ class Stays(Enum):
     """The object was written through another registration, or into another cluster."""
     YOUNGER = "younger"
     """The object was written for a younger decision than the hub has: the hub was set back."""
+    UNTOLD = "untold"
+    """The object has done more of its work than the hub knows: others would do that again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Grant:
     """The object stays without an owner: our marks are taken off."""
     orphan: bool = False
     """What the Workload leaves behind needs the object, whoever owns it as well."""
+    version: str = ""
+    """The only version that may go, where the object may do more of its work; empty for any."""
 
 
 def granted(
@@ -67,6 +71,7 @@ def granted(
     registered: Callable[[str], bool],
     orphan: bool | None = None,
     left: bool = False,
+    done: int | None = None,
 ) -> Grant | Stays:
     """Return what a session with that mark may do to an object of the Workload `owner`, a UID.
 
@@ -74,7 +79,8 @@ def granted(
     resourceVersion of the hub that is no younger than the decision. `registered` says whether the
     hub has a MemberCluster of a UID. `orphan` says whether an ended Workload leaves its objects on
     the members; None: the hub does not know it any more, and the object tells. `left`: its share
-    has left this member for others, so that what is here would run twice.
+    has left this member for others, so that what is here would run twice. `done` is how much of its
+    work the hub knows to be done there; None: that is no matter.
     """
     if not mark.registration:
         return Stays.ANOTHERS  # the session does not know its MemberCluster's UID yet
@@ -93,7 +99,11 @@ def granted(
         return Stays.KEPT
     if hub_version_of(found) > decided:
         return Stays.YOUNGER
-    return Grant(found.metadata.uid, owner, let_go=needed)
+    works = done is not None and found.judged.total is not None
+    if works and found.judged.done > (done or 0):
+        return Stays.UNTOLD
+    version = found.metadata.resource_version if works else ""
+    return Grant(found.metadata.uid, owner, let_go=needed, version=version)
 
 
 def keep_of(found: ManagedObject) -> str:

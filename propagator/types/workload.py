@@ -333,8 +333,21 @@ class Workload(Object, frozen=True, dict=True):
 
     def awaits_part(self, cluster: str) -> bool:
         """Whether the cluster has no completions yet because other shares still have open ones."""
-        open_ = bool(self.parts) or any(share.completions for share in self.status.leaving)
-        return open_ and cluster in self.placements and cluster not in self.parts
+        return self._divides_work and cluster in self.placements and cluster not in self.parts
+
+    def known_done(self, cluster: str) -> int | None:
+        """Return how much of its work a share that left is stored to have done.
+
+        None where that is no matter: what it has not done is nobody else's.
+        """
+        if cluster in self.placements or not self._divides_work:
+            return None
+        told = (each for each in self.status.clusters if each.get("name") == cluster)
+        return next((each.get("completed", 0) for each in told), 0)
+
+    @property
+    def _divides_work(self) -> bool:
+        return bool(self.parts) or any(share.completions for share in self.status.leaving)
 
     @property
     def placements(self) -> dict[str, int]:

@@ -16,7 +16,7 @@ from crds.names import (
     OWNER_PREFIX,
 )
 from machinery.api.resources import Resource
-from machinery.errors import ApiError, NotFound
+from machinery.errors import ApiError, Conflict, NotFound
 from machinery.runtime.store import Cache
 from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.ownership import parting
@@ -66,6 +66,9 @@ class Member(Cache[ManagedObject]):
 
     async def delete(self, *_: object, **how: Any) -> dict[str, Any]:
         self.sent.append(f"DELETE {how['uid']}")
+        version = self.lies["metadata"]["resourceVersion"] if self.lies is not None else None
+        if how["resource_version"] not in (None, version):
+            raise Conflict(code=409, reason="Conflict", message="the precondition failed")
         if self.fault is not None:
             raise self.fault
         if self.lies is None:
@@ -126,6 +129,18 @@ async def test_what_waits_for_a_finalizer_is_asked_once_and_looked_at_ever_more_
     await clock.advance(60)
     assert await ask(remover, member, conf("u")) == ""
     assert len(member) == 0
+
+
+@pytest.mark.proves("KD19")
+async def test_what_has_done_more_since_it_was_granted_stays(remover: Remover):
+    member = Member(conf("u"))
+    assert member.lies is not None
+    member.lies = conf("u", version="2")
+    session, lying = cast("MemberSession", member), managed(CONFIGMAPS, conf("u"))
+    early, late = (Grant("o-1", "u", let_go=False, version=each) for each in "12")
+    assert "has changed meanwhile" in await remover.remove(session, PLACE, lying, early)
+    assert await remover.remove(session, PLACE, lying, late) == ""
+    assert member.sent == ["DELETE o-1", "GET", "DELETE o-1"]
 
 
 @pytest.mark.proves("R4")

@@ -20,8 +20,9 @@ from crds.names import (
     ORPHAN_PREFIX,
     OWNER_PREFIX,
 )
+from machinery.api.resources import Resource
 from machinery.types.metadata import Meta
-from propagator.members.objects import ManagedObject, Mark
+from propagator.members.objects import ManagedObject, Mark, managed
 from propagator.removal.brake import FEW, SHARE, reason_to_hold
 from propagator.removal.rule import Grant, Stays, granted
 from tests.examples import examples
@@ -42,6 +43,30 @@ def found(kind: str, mark: Mark, keep: str, version: int = 0) -> ManagedObject:
     if version:
         annotations[ANNOTATION_HUB_VERSION] = str(version)
     return ManagedObject(metadata=Meta(name="a", uid="o", annotations=annotations), kind=kind)
+
+
+@pytest.mark.proves("KD19")
+@pytest.mark.parametrize(("done", "known", "goes"), [(3, 2, False), (3, 3, True), (3, None, True)])
+def test_a_job_whose_work_others_go_on_with_goes_once_the_hub_knows_what_it_has_done(
+    *, done: int, known: int | None, goes: bool
+) -> None:
+    jobs, mark = Resource("batch", "v1", "jobs", "Job"), Mark("r1", "c1")
+    meta = {"name": "bill", "uid": "o", "resourceVersion": "7"}
+    body = {"metadata": meta, "spec": {"completions": 5}, "status": {"succeeded": done}}
+    grant = granted(
+        managed(jobs, body),
+        "w",
+        mark=mark,
+        ended=False,
+        decided=math.inf,
+        registered=lambda _: False,
+        done=known,
+    )
+    assert isinstance(grant, Grant) == goes
+    if isinstance(grant, Grant):
+        assert grant.version == ("" if known is None else "7")
+    else:
+        assert grant is Stays.UNTOLD
 
 
 @given(
