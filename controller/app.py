@@ -178,6 +178,7 @@ class Controller:
             reviewed=self._admission.reviewed,
             ledgers=[ledger for each in self._features for ledger in each.ledgers],
             fields=runtime.telling(self._profiles),
+            now=clock.now,
         )
         self._handle.begin(self.cache, self._config)
         self.workloads.add_handler(self.cache.workload_changed)

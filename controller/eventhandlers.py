@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,7 @@ from controller.cache.away import AwayClusters
 from controller.cache.ledger import Ledger, RoomHolder
 from controller.cache.placements import PlacementIndex
 from controller.cache.renames import Renames
+from controller.cache.seenwaits import SeenWaits
 from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action
 from controller.framework.interface import Fields, QueueSort
 from controller.model.objects import MemberCluster, Workload
@@ -37,6 +39,7 @@ LOOK_STEP = 200
 """Workloads per turn of the event loop."""
 RESYNC_PAUSE = 0.05
 """Seconds between two steps of a resync."""
+_EVER = datetime.min.replace(tzinfo=UTC)
 
 
 def known(workload: Workload) -> Workload:
@@ -137,6 +140,7 @@ class SchedulerCache:
         reviewed: whether admission has passed this version of a Workload.
         ledgers: those of the features.
         fields: returns the plugins' status fields.
+        now: the wall clock; without one what waits is read as the statuses say it.
     """
 
     def __init__(
@@ -147,8 +151,10 @@ class SchedulerCache:
         reviewed: Callable[[Meta], bool],
         ledgers: Iterable[Ledger] = (),
         fields: Fields = lambda *_: {},
+        now: Callable[[], datetime] = lambda: _EVER,
     ) -> None:
         self._fields = fields
+        self._waits = SeenWaits(now)
         ledgers = tuple(ledgers)
         self.index = PlacementIndex(ledgers)
         self._schedulers = frozenset(schedulers)
@@ -181,8 +187,11 @@ class SchedulerCache:
         return self._builder.snapshot()
 
     def named(self, workload: Workload) -> Workload:
-        """Return the Workload with current cluster names."""
-        return self._renames.of(workload)
+        """Return the Workload as decisions read it.
+
+        With the names that its clusters have now, and with what waits since this term has seen it.
+        """
+        return self._waits.of(self._renames.of(workload))
 
     def info(self, key: Key) -> WorkloadInfo | None:
         """Return a Workload as the last decision saw it, or None."""
@@ -221,6 +230,7 @@ class SchedulerCache:
     async def begin(self, queue: SchedulingQueue, workloads: Collection[Workload]) -> None:
         """Queue every Workload that needs a decision. Call before the first decision."""
         self._listed = True
+        self._waits.clear()
         async for workload in in_slices(workloads, size=LOOK_STEP):
             self._find_away(workload)
         for ranks in self._needing_decision(workloads):
@@ -442,6 +452,7 @@ class SchedulerCache:
         self._unannounced.pop(key, None)
         held, left = self._assumed.get(key), self.away.holds(key, ())
         self._assumed.drop(key)
+        self._waits.forget(key)
         self._forget_away((*left, *(held.placements if held is not None else ())))
         self._feed.forget(key)
 

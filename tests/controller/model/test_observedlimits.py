@@ -252,29 +252,55 @@ def test_from_any_start_it_comes_to_rest_and_takes_nothing_back_that_runs(
         assert sum(loop.workload.placements.values()) + (status.pending or 0) == replicas
 
 
-@pytest.mark.parametrize("grows", [True, False])
-async def test_a_cluster_that_grows_in_time_keeps_its_units(*, grows: bool) -> None:
-    """Decided by the clock, as nothing happens when the patience ends."""
+def waiting(stage: Stage, runs: int, *, old: timedelta = timedelta()) -> None:
+    """Of the six units of a Workload on the first cluster so many run, the others wait."""
+    entry: dict[str, Any] = {"name": "a", "replicas": 6, "scheduled": runs}
+    if runs < 6:
+        since = timestamp(stage.clock.now() - old)
+        entry |= {"unschedulable": 6 - runs, "unschedulableSince": since}
+    stage.hub.edit(WORKLOADS, "demo", {"status": {"clusters": [entry]}}, status=True)
+
+
+def stage_of_two() -> Stage:
+    """Six units fit on the first cluster and two on the second, which has room for two more."""
     stage = Stage()
     stage.cluster("a", cpu="12")
     stage.cluster("b", cpu="4")
+    stage.workload("demo", replicas=8, cpu="1", distribution="Divided")
+    return stage
 
-    def reported(runs: int) -> None:
-        """Of the six units on the first cluster."""
-        entry: dict[str, Any] = {"name": "a", "replicas": 6, "scheduled": runs}
-        if runs < 6:
-            since = timestamp(stage.clock.now())
-            entry |= {"unschedulable": 6 - runs, "unschedulableSince": since}
-        stage.hub.edit(WORKLOADS, "demo", {"status": {"clusters": [entry]}}, status=True)
 
+@pytest.mark.parametrize("old", [timedelta(), timedelta(minutes=10)])
+@pytest.mark.parametrize("grows", [True, False])
+async def test_a_cluster_that_grows_in_time_keeps_its_units(*, grows: bool, old: timedelta) -> None:
+    """Decided by the clock, as nothing happens when the patience ends.
+
+    A hub that was set back tells since when units waited then: what waited may run by now.
+    """
+    stage = stage_of_two()
     async with stage.leading():
-        stage.workload("demo", replicas=8, cpu="1", distribution="Divided")
         await stage.until(lambda: stage.placed("demo") == {"a": 6, "b": 2})
-        reported(3)
+        waiting(stage, 3, old=old)
         await stage.calm(PATIENCE.total_seconds() - 10)
         assert stage.placed("demo") == {"a": 6, "b": 2}
         if grows:
-            reported(6)
+            waiting(stage, 6)
         await stage.calm(20)
         assert stage.placed("demo") == ({"a": 6, "b": 2} if grows else {"a": 3, "b": 4})
         assert ("limits" in stage.hub.read(WORKLOADS, "demo")["status"]) != grows
+
+
+async def test_the_patience_begins_anew_with_a_term_and_not_with_a_report() -> None:
+    stage, patience = stage_of_two(), PATIENCE.total_seconds()
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("demo") == {"a": 6, "b": 2})
+        waiting(stage, 3)
+        await stage.calm(patience - 10)
+    async with stage.leading():
+        await stage.calm(patience - 10)
+        assert stage.placed("demo") == {"a": 6, "b": 2}
+        waiting(stage, 4)  # another one of them waits longest by now
+        await stage.calm(5)
+        waiting(stage, 4, old=timedelta(minutes=10))
+        await stage.calm(patience)
+        assert stage.placed("demo") == {"a": 4, "b": 4}
