@@ -57,19 +57,22 @@ class Work:
     ) -> Work:
         """Return the work after a decision with these shares and these leaving ones.
 
-        A share without a part gets one, unless the rest of a leaving share is still unknown.
-        Pending replicas keep theirs.
+        A share without a part gets one, unless the rest of a leaving share is still unknown. One
+        that comes back to a cluster that it was leaving goes on with its own part, as its object may
+        still stand. Pending replicas keep theirs.
         """
         left = {each.cluster: self._part(each.cluster) for each in leaving}
         stay = {c: part for c, part in self.parts.items() if c in shares and c not in left}
         went = (self.parts.keys() | self.leaving.keys()) - stay.keys() - left.keys()
-        done = sum(min(self.done.get(c, 0), self._part(c)) for c in went)
-        left = {cluster: part for cluster, part in left.items() if part}
-        now = replace(self, parts=stay, leaving=left, completed=self.completed + done)
-        new = {c: n for c, n in shares.items() if c not in stay and n}
+        done = {c: min(self.done.get(c, 0), self._part(c)) for c in went}
+        back = {c: self._part(c) - done[c] for c in went if shares.get(c)}
+        left, parts = {c: part for c, part in left.items() if part}, {**stay, **back}
+        completed = self.completed + sum(done.values())
+        now = replace(self, parts=parts, leaving=left, completed=completed)
+        new = {c: n for c, n in shares.items() if c not in parts and n}
         if self.total is None or not new or left:
             return now
-        return replace(now, parts={**stay, **_divided(now.missing, new, pending)})
+        return replace(now, parts={**parts, **_divided(now.missing, new, pending)})
 
     def _part(self, cluster: str) -> int:
         return self.leaving.get(cluster, self.parts.get(cluster, 0))

@@ -35,6 +35,15 @@ def test_what_a_share_has_not_done_goes_on_elsewhere_once_it_is_known() -> None:
     assert back.parts == {"m1": 3, "m2": 3, "m3": 2}
 
 
+@pytest.mark.proves("KD19")
+def test_what_comes_back_goes_on_with_its_own_part_as_its_job_may_stand_yet() -> None:
+    before = Work(10, {"m3": 2}, {"m1": 5, "m2": 3}, done={"m1": 2, "m2": 1})
+    back = before.after({"m1": 1, "m3": 1, "m4": 1}, [LeavingShare("m2", 1)], 0)
+    assert (back.parts, back.leaving, back.completed) == ({"m1": 3, "m3": 2}, {"m2": 3}, 2)
+    gone = back.after({"m1": 1, "m3": 1, "m4": 1}, (), 0)
+    assert (gone.parts, gone.completed) == ({"m1": 3, "m3": 2, "m4": 2}, 3)
+
+
 @pytest.mark.proves("KD18")
 @pytest.mark.parametrize("total", [0, 1, 3, 17, 1000])
 @pytest.mark.parametrize("pending", [0, 2])
