@@ -141,11 +141,12 @@ class AtMostOnce:
     def _not_heard(self, workload: Workload, member: str) -> str:
         """Return a cluster with a share that may hold an object not seen yet; empty for none.
 
-        What it has of a Workload of that name that the hub has forgotten keeps its ordinals.
+        What it has of a Workload of that name that the hub has forgotten keeps its ordinals. One
+        that is being connected to tells them in a moment; one that is away may never.
         """
         others = (self._registry.get(name) for name in workload.placements if name != member)
-        serving = (session for session in others if session is not None and _serves(session))
-        return next((s.name for s in serving if not self._inventory.asked(s, workload)), "")
+        telling = (s for s in others if s is not None and s.contact is not Contact.AWAY)
+        return next((s.name for s in telling if not self._inventory.asked(s, workload)), "")
 
     def _starts(self, workload: Workload, main: Main, member: str) -> dict[str, int]:
         """Return the first ordinals of the objects that other members have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +32,7 @@ class Member:
     """Of its object; None: there is none."""
     pods: int | None = 0
     serves: bool = True
+    connecting: bool = False
     tainted: bool = False
     listed: bool = True
     ends: bool = False
@@ -85,9 +86,10 @@ class Fleet:
             named=lambda _key: self.owned(member),
         )
         counts = None if member.pods is None else SimpleNamespace(current=member.pods)
+        contact = Contact.SERVING if member.serves else Contact.AWAY
         return SimpleNamespace(
             name=name,
-            contact=Contact.SERVING if member.serves else Contact.AWAY,
+            contact=Contact.CONNECTING if member.connecting else contact,
             link=SimpleNamespace(watches=watches),
             pod_counts=lambda _main: counts,
             owners={"u": ("shop", "web")},
@@ -277,7 +279,13 @@ def test_an_object_that_is_taken_over_keeps_ordinals_that_no_other_cluster_gets(
     fleet.members["old"].listed = False
     with pytest.raises(Refused, match="waits until old has told which ordinals it has"):
         once.first_ordinal(fleet.session("new"), both)
-    fleet.members["old"].listed = True
+    fleet.members["old"].connecting = True  # by other credentials, as those on a hub of before
+    with pytest.raises(Refused, match="waits until old has told which ordinals it has"):
+        once.first_ordinal(fleet.session("new"), both)
+    fleet.members["old"] = replace(fleet.members["old"], connecting=False, serves=False)
+    fleet.members["old"].replicas = None
+    assert once.first_ordinal(fleet.session("new"), both) == 0, "it may be away for long"
+    fleet.members["old"] = replace(fleet.members["old"], replicas=2, serves=True, listed=True)
     if forgotten:  # it is no share of this one, and is swept
         assert once.first_ordinal(fleet.session("new"), placed("new")) == 0
 
