@@ -269,9 +269,11 @@ def _serves(session: MemberSession) -> bool:
 def _in_place(session: MemberSession, workload: Workload, main: Main) -> ManagedObject | None:
     """Return the main object on a member, also one that a share there takes over.
 
-    That one is of a Workload of its name that the hub has forgotten; its ordinals stay.
+    That one is of a Workload of its name that the hub has forgotten; its ordinals stay. It is taken
+    over last: what its pods need is this Workload's before.
     """
-    objects = owned(session, main.uid)
-    if not objects and session.link is not None and session.name in workload.placements:
-        objects = session.link.watches.named(workload.metadata.key)
-    return main_object(main, objects, ending=True)
+    found = main_object(main, owned(session, main.uid), ending=True)
+    if found is None and session.link is not None and session.name in workload.placements:
+        named = session.link.watches.named(workload.metadata.key)
+        found = main_object(main, named, ending=True)
+    return found

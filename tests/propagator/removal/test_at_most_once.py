@@ -39,6 +39,8 @@ class Member:
     """Whether its object is being deleted."""
     forgotten: bool = False
     """Whether its object is that of a Workload of the same name from before."""
+    begun: bool = False
+    """Whether what the pods of that object need is taken over already."""
 
 
 @dataclass
@@ -82,7 +84,7 @@ class Fleet:
     def session(self, name: str) -> Any:
         member = self.members[name]
         watches = SimpleNamespace(
-            owned=lambda _uid: [] if member.forgotten else self.owned(member),
+            owned=lambda _uid: self.begun(member) if member.forgotten else self.owned(member),
             named=lambda _key: self.owned(member),
         )
         counts = None if member.pods is None else SimpleNamespace(current=member.pods)
@@ -94,6 +96,11 @@ class Fleet:
             pod_counts=lambda _main: counts,
             owners={"u": ("shop", "web")},
         )
+
+    def begun(self, member: Member) -> list[Any]:
+        config = KINDS["ConfigMap"]
+        meta = {"namespace": "shop", "name": "conf", "uid": "c"}
+        return [(config, managed(config, {"metadata": meta}))] if member.begun else []
 
     def owned(self, member: Member) -> list[Any]:
         if member.replicas is None:
@@ -257,11 +264,12 @@ def test_what_is_not_listed_may_be_there_unless_the_member_has_confirmed_its_end
 
 
 @pytest.mark.proves("KD52")
-@pytest.mark.parametrize("forgotten", [False, True])
+@pytest.mark.parametrize(("forgotten", "begun"), [(False, False), (True, False), (True, True)])
 def test_an_object_that_is_taken_over_keeps_ordinals_that_no_other_cluster_gets(
-    *, forgotten: bool
+    *, forgotten: bool, begun: bool
 ) -> None:
-    fleet = Fleet({"old": Member(replicas=2, forgotten=forgotten), "new": Member()})
+    old = Member(replicas=2, forgotten=forgotten, begun=begun)
+    fleet = Fleet({"old": old, "new": Member()})
     template = {**deployment("web"), "kind": "StatefulSet"}
 
     def placed(*clusters: str) -> Workload:
