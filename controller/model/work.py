@@ -58,7 +58,7 @@ class Work:
         """Return the work after a decision with these shares and these leaving ones.
 
         A share without a part gets one, unless the rest of a leaving share is still unknown. One
-        that comes back to a cluster that it was leaving goes on with its own part, as its object may
+        that comes back to a cluster that it was leaving goes on with its own part: its object may
         still stand. Pending replicas keep theirs.
         """
         left = {each.cluster: self._part(each.cluster) for each in leaving}
