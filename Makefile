@@ -40,7 +40,7 @@ test: lint
 	$(RUN) pytest $(BESIDE)=5 -m "not long and not perf"
 endif
 
-# What waits for real time-outs, repeated kills and long chaos, and each property with ten times the
+# What waits for real time-outs, repeated kills and long chaos, and each property with twenty times the
 # examples, drawn anew. Chaos has the machine to itself, as beside others a member is slow for seconds,
 # which is one that is away. So have the tests that judge a clock, processor time or memory.
 test-all: test

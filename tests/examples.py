@@ -1,4 +1,4 @@
-"""How much is tried: of each property a tenth of its examples in every run, all in a long one.
+"""How much is tried: of each property a twentieth of its examples in every run, all in a long one.
 
 The profile decides: `pytest --hypothesis-profile=long`, which `make test-all` asks for. A short
 run draws the same every time, so that it fails for what was changed and not by chance; a long one
@@ -13,9 +13,9 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 SHORT, LONG = "short", "long"
-SHARE = 10
+SHARE = 20
 """A short run tries one in so many."""
-LEAST = 10
+LEAST = 5
 
 _NEVER = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 """How long it takes to draw something says more of the machine than of the property."""

@@ -30,6 +30,8 @@ from machinery.types.memory_budget import BudgetShare
 
 Body = dict[str, Any]
 Fault = Callable[[str, str, Any], Awaitable[None]]
+BOOKMARK_SECONDS = 3.0
+"""Seconds of the clock between two bookmarks; each wakes every watch of the hub."""
 _PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
@@ -73,6 +75,7 @@ class MemoryHub(Verbs):
         self._log: dict[str, list[_News]] = defaultdict(list)
         self._news: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._held: set[str] = set()
+        self._marked = -BOOKMARK_SECONDS
         for at, manifest in _admission() if admission else ():
             self._store(at, _copied(manifest))
 
@@ -90,7 +93,12 @@ class MemoryHub(Verbs):
 
     def all(self, res: Resource) -> list[Body]:
         """Every object of that resource."""
-        return _copied(self._list(res.path(None), {})["items"])
+        return _copied(self.stored(res))
+
+    def stored(self, res: Resource) -> list[Body]:
+        """Every object of that resource, to be read only: the hub's own, not copies."""
+        items: list[Body] = self._list(res.path(None), {})["items"]
+        return items
 
     def edit(
         self,
@@ -121,7 +129,10 @@ class MemoryHub(Verbs):
         return release
 
     def bookmark(self) -> None:
-        """Let every watch know that it is up to date, as a server does about once a minute."""
+        """Let every watch know that it is up to date, unless it was told within BOOKMARK_SECONDS."""
+        if self.clock.monotonic() < self._marked + BOOKMARK_SECONDS:
+            return
+        self._marked = self.clock.monotonic()
         for collection, log in list(self._log.items()):
             self._version += 1
             at = {"metadata": {"resourceVersion": str(self._version)}}

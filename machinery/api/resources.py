@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote
 
 from machinery.errors import BadRequest
@@ -67,6 +68,7 @@ def group_path(group: str, version: str) -> str:
     return f"/apis/{segment(group)}/{segment(version)}" if group else f"/api/{segment(version)}"
 
 
+@lru_cache(maxsize=4096)
 def segment(name: str) -> str:
     """Return a name as one part of a path. Raises BadRequest if it cannot be one.
 

@@ -63,7 +63,7 @@ async def _settle() -> None:
     loop = asyncio.get_running_loop()
     for turn in range(30):
         await asyncio.sleep(0)
-        if turn >= 3 and not loop._ready:
+        if turn >= 1 and not loop._ready:
             return
 
 

@@ -21,6 +21,7 @@ def test_the_files_are_what_the_models_generate(capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.long
 def test_a_difference_is_shown_and_fails(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "crds"
     for name in (*crds.FILES, generate.STRUCTS):

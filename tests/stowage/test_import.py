@@ -438,6 +438,7 @@ def test_no_wrong_type_anywhere_is_more_than_an_error(files: Files, wrong: Any) 
             assert fine, (path, result.exception)
 
 
+@pytest.mark.long
 def test_no_field_goes_without_a_trace(files: Files) -> None:
     """Whatever one changes in an input shows: in the output, in the notes, or as an error."""
     silent = [".".join(map(str, path)) for one, path in _leaves() if not _shows(files, one, path)]

@@ -144,6 +144,7 @@ def test_up_creates_the_hub_first_and_each_cluster_once(engine, api, here):
     assert order.index("Members ready") > order.index("Clusters ready")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 def test_members_are_registered_by_what_the_hubs_pods_reach(engine, api, here):
     _up(here)
@@ -175,6 +176,7 @@ def test_a_container_without_an_address_is_a_fault(engine, here):
         _up(here)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("on_hub", "server"),
     [(True, "https://{node}:6443"), (False, "https://127.0.0.1:{port}")],
@@ -192,6 +194,7 @@ def test_where_containers_have_no_address_of_this_machine(
     assert parse_kubeconfig(text.encode()).server == wanted
 
 
+@pytest.mark.long
 def test_a_second_up_starts_what_stopped_and_creates_what_is_new(engine, api, here, monkeypatch):
     _up(here)
     before = engine.clusters
@@ -208,6 +211,7 @@ def test_a_second_up_starts_what_stopped_and_creates_what_is_new(engine, api, he
     assert [call[4] for call in engine.calls("kind", "create")] == _named(here, "member-3")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("api")
 def test_up_waits_until_each_cluster_answers(engine, here, monkeypatch):
     _up(here, members=1)
@@ -229,6 +233,7 @@ def test_up_waits_until_each_cluster_answers(engine, here, monkeypatch):
     assert len(engine.calls("kubectl", f"--kubeconfig={here}/hub.kubeconfig")) == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("api")
 def test_processes_of_this_machine_give_way_to_the_hubs(here):
     _up(here, run=False, image=None)
@@ -242,6 +247,7 @@ def test_processes_of_this_machine_give_way_to_the_hubs(here):
     assert "processes" not in _state(here)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("api")
 def test_one_that_fails_is_named_and_alone_made_again(engine, here):
     (failing,) = _named(here, "member-1")
@@ -287,6 +293,7 @@ def _interrupted(engine, here, how):
     return said
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("api")
 @pytest.mark.proves("Y3")
 def test_an_up_that_is_interrupted_leaves_no_half_made_cluster(engine, here):
@@ -296,6 +303,7 @@ def test_an_up_that_is_interrupted_leaves_no_half_made_cluster(engine, here):
     assert f"`stowage playground down --dir {here}` removes it" in said
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("api")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills with the parent")
 def test_a_cluster_whose_creation_was_killed_is_made_anew(engine, here):
@@ -309,6 +317,7 @@ def test_a_cluster_whose_creation_was_killed_is_made_anew(engine, here):
     assert not list(here.glob("*.unfinished"))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("api")
 def test_down_after_a_killed_up_leaves_nothing(engine, here):
     _interrupted(engine, here, signal.SIGKILL)
@@ -347,6 +356,7 @@ def test_down_without_the_engine_can_be_said_again(engine, here):
     assert not here.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("line", "command", "first"),
     [
@@ -464,6 +474,7 @@ def test_auto_is_kind_where_the_image_can_be_fetched(engine, here):
     assert engine.calls("docker", "pull") == [["docker", "pull", "--quiet", NODE_IMAGE]]
 
 
+@pytest.mark.long
 def test_a_playground_that_stands_is_not_given_up_for_another(engine, api, here):
     """With the engine gone, `auto` must not build a second playground beside the first."""
     _up(here)
@@ -579,6 +590,7 @@ def test_the_cause_is_told_and_not_the_end_of_a_stack(engine, here):
     assert "runtime" not in commands.cause(KUBEADM.partition("could not")[2])
 
 
+@pytest.mark.long
 @pytest.mark.proves("Y10")
 @pytest.mark.usefixtures("api")
 def test_another_image_of_the_nodes(engine, here, stowage):

@@ -169,6 +169,7 @@ def test_a_gang_that_runs_and_has_pending_units_says_what_helps_these(write: Wri
     assert groups(write("none.yaml", workload("other", replicas=0)), fleet) == {}
 
 
+@pytest.mark.long
 def test_of_a_gang_of_very_many_workloads_the_first_are_shown(write: Write) -> None:
     fleet = write("fleet.yaml", cluster("a", cpu=500))
     many = [member(f"w{n:03}", 1, "1") for n in range(60)]

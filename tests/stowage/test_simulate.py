@@ -107,6 +107,7 @@ def test_a_loss_in_words(fleet: Path) -> None:
     assert rows[-1].startswith("Steps: 2 at maxMoving 10% (1 unit). Brake: stays open (1 of 3")
 
 
+@pytest.mark.long
 @pytest.mark.proves("M67")
 @pytest.mark.parametrize("key", ["stowage.dev/cluster", ZONE])
 def test_each_has_a_row_for_each_value_that_is_the_run_of_it_alone(fleet: Path, key: str) -> None:

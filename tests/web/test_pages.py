@@ -77,6 +77,7 @@ def test_the_printed_key_opens_the_page_once(serve: Serve) -> None:
     assert page.ask("/", Host="evil.example").status == 421
 
 
+@pytest.mark.long
 @pytest.mark.proves("V3", "V17", "V25", "V27")
 def test_every_page_and_every_link_answers(fleet: Page) -> None:
     found = crawl(fleet)

@@ -27,6 +27,7 @@ from tests.controller.features.workloadquota.quota import (
 from tests.controller.memory import Stage
 
 
+@pytest.mark.long
 @pytest.mark.proves("K24", "L5")
 @pytest.mark.parametrize("wait", [1, 3, 6, 10])
 async def test_shares_that_land_late_exceed_no_quota_though_the_verdict_is_what_it_was(

@@ -92,6 +92,7 @@ def test_room_is_never_promised_that_the_worst_case_takes_away(seed: int) -> Non
     assert promised(nodes, flying, asks) <= worst(nodes, flying, asks)
 
 
+@pytest.mark.long
 @pytest.mark.proves("R14")
 def test_and_most_of_what_is_left_is_promised(capsys: pytest.CaptureFixture[str]) -> None:
     dice = random.Random(14)

@@ -274,6 +274,7 @@ def free(cpu: str) -> dict[str, Any]:
     return {"nodeGroups": [{"count": 1, "free": {**ROOMY, "cpu": cpu}}]}
 
 
+@pytest.mark.long
 async def test_many_shares_that_land_at_once_land_in_slices() -> None:
     many = 20 * SLICE
     made = world()

@@ -168,6 +168,7 @@ def test_a_cluster_more_for_what_runs_everywhere() -> None:
     assert (hub.changes[-1].cause, hub.changes[-1].name) == ("ClusterAdded", "b")
 
 
+@pytest.mark.long
 def test_a_thousand_shares_stay_within_their_bounds() -> None:
     members = [cluster(f"member-with-a-long-name-{n:04}") for n in range(300)]
     hub = divided(*members, replicas=900)

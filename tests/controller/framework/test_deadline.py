@@ -384,6 +384,7 @@ class Slow:
     own_status = hint = status_fields
 
 
+@pytest.mark.long
 def test_where_it_is_asked_for_thousands_in_a_row_it_is_given_a_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -53,6 +53,7 @@ def planned() -> str:
     return re.sub(r'"time": ".*?"', "", printed)
 
 
+@pytest.mark.long
 @pytest.mark.proves("E1", "E13")
 def test_plugins_of_other_names_decide_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = planned()

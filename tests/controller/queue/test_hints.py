@@ -555,6 +555,7 @@ async def _holds(plot: Plot, change: Happens) -> None:
         assert OURS in await scene.ready(), told
 
 
+@pytest.mark.long
 @pytest.mark.proves("C25")
 @FEW_AND_MANY
 def test_what_changes_its_reason_wakes_it_or_is_noted(number: int) -> None:

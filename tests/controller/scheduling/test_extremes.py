@@ -249,6 +249,7 @@ def absurd() -> Snapshot:
     return snapshot(*(member(f"c-{n:05}", groups, capacity=offers) for n in range(10_000)))
 
 
+@pytest.mark.long
 @pytest.mark.proves("S2")
 @pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
 def test_sums_over_ten_thousand_absurd_clusters_do_not_wrap(

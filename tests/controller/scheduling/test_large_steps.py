@@ -58,6 +58,7 @@ class Scene:
             looking.cancel()
 
 
+@pytest.mark.long
 async def test_a_term_begins_with_all_that_are_not_settled_step_by_step() -> None:
     scene = Scene(placed=False)
     scene.world.lead(scene.queue)
@@ -69,6 +70,7 @@ async def test_a_term_begins_with_all_that_are_not_settled_step_by_step() -> Non
     assert 0 < scene.most <= LOOK_STEP
 
 
+@pytest.mark.long
 async def test_all_who_lose_a_cluster_are_offered_step_by_step() -> None:
     scene = Scene(placed=True)
     scene.world.lead(scene.queue)
@@ -83,6 +85,7 @@ async def test_all_who_lose_a_cluster_are_offered_step_by_step() -> None:
     assert scene.most <= STEP
 
 
+@pytest.mark.long
 async def test_all_that_a_feature_has_looked_at_are_offered_step_by_step() -> None:
     scene = Scene(placed=True)
     scene.world.lead(scene.queue)
@@ -98,6 +101,7 @@ async def test_all_that_a_feature_has_looked_at_are_offered_step_by_step() -> No
     assert scene.most <= STEP
 
 
+@pytest.mark.long
 async def test_who_is_gone_by_his_step_is_not_offered() -> None:
     scene = Scene(placed=True)
     scene.world.lead(scene.queue)
@@ -161,6 +165,7 @@ def running_on_a(placed: Workload) -> Workload:
     return msgspec.structs.replace(placed, status=status)
 
 
+@pytest.mark.long
 def test_the_last_look_at_a_set_in_a_world_that_does_not_rest_decides_each_of_it_once(
     passes: list[int],
 ) -> None:
@@ -177,6 +182,7 @@ def test_the_last_look_at_a_set_in_a_world_that_does_not_rest_decides_each_of_it
     assert len(units) <= passes[-1] <= len(units) + 1
 
 
+@pytest.mark.long
 def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_rest(
     passes: list[int],
 ) -> None:
@@ -193,6 +199,7 @@ def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_rest(
     assert sum(passes) >= 3 * len(units)
 
 
+@pytest.mark.long
 def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_report_nothing_new(
     passes: list[int],
 ) -> None:

@@ -310,6 +310,7 @@ def test_a_hook_may_look_at_one_cluster_otherwise() -> None:
     assert fits(before) == {"a": 1, "b": 2}
 
 
+@pytest.mark.long
 def test_a_label_that_changes_all_the_time_does_not_grow_the_vocabulary_for_ever() -> None:
     made = builder([cluster("a", {"beat": "0"}), cluster("b", {"beat": "0"})])
     for beat in range(2000):

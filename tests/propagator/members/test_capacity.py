@@ -244,6 +244,7 @@ def test_groups_are_few_and_never_overstate(each, kinds):
         assert all(claim <= actual for claim, actual in zip(said, real, strict=False))
 
 
+@pytest.mark.long
 def test_a_cluster_of_a_thousand_nodes_still_tells_most_of_its_room():
     chance = random.Random(4)
     ledger = CapacityLedger()
@@ -264,6 +265,7 @@ def test_a_cluster_of_a_thousand_nodes_still_tells_most_of_its_room():
         assert least * free <= said <= free
 
 
+@pytest.mark.long
 def test_one_small_pod_changes_nothing_that_a_large_cluster_publishes():
     chance = random.Random(4)
     ledger = CapacityLedger()

@@ -148,15 +148,14 @@ class Members:
         self.stage.hub.bookmark()
         if self.renewing:
             self._renew()
-        for workload in self.stage.hub.all(WORKLOADS):
+        for workload in self.stage.hub.stored(WORKLOADS):
             self._bring(workload)
-        for cluster in self.stage.hub.all(MEMBER_CLUSTERS):
+        for cluster in self.stage.hub.stored(MEMBER_CLUSTERS):
             if (name := cluster["metadata"]["name"]) not in self.away:
-                self._room(name)
+                self._room(name, cluster["status"])
 
-    def _room(self, name: str) -> None:
+    def _room(self, name: str, stored: dict[str, Any]) -> None:
         """Report what is free beside the units; each asks for one cpu."""
-        stored = self.stage.hub.read(MEMBER_CLUSTERS, name)["status"]
         (group,) = stored["nodeGroups"]
         units = sum(s[name].units for s in self.shares.values() if name in s)
         whole = int(stored["capacity"]["allocatable"]["cpu"])
@@ -182,10 +181,9 @@ class Members:
 
     def _fenced(self) -> list[str]:
         """Members of which a person says that nothing runs there."""
-        stored = self.stage.hub.all(MEMBER_CLUSTERS)
         return [
             each["metadata"]["name"]
-            for each in stored
+            for each in self.stage.hub.stored(MEMBER_CLUSTERS)
             if any(t["key"] == TAINT_OUT_OF_SERVICE for t in each["spec"].get("taints", ()))
         ]
 

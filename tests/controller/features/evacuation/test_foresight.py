@@ -114,6 +114,7 @@ async def test_a_simulated_loss_is_the_loss_that_follows() -> None:
         assert {each.priority for each in found.workloads if each.stuck} == {0}
 
 
+@pytest.mark.long
 @pytest.mark.proves("M27", "M65")
 async def test_a_dry_run_of_a_drain_is_the_drain_that_follows() -> None:
     async with busy() as (stage, _):

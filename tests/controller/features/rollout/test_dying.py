@@ -66,6 +66,7 @@ async def dies(fleet: RolloutFleet, number: int, *, landed: bool) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.proves("T21")
 @pytest.mark.parametrize(
     "landed", [False, pytest.param(True, marks=pytest.mark.long)], ids=["before", "after"]

@@ -542,6 +542,7 @@ async def test_what_another_instance_has_stored_meanwhile_is_not_tidied_up() -> 
     assert fleet.kept() == {stable, "c" * 16, fleet.revision}
 
 
+@pytest.mark.long
 @pytest.mark.proves("A10")
 async def test_a_wall_clock_that_is_wrong_ends_no_soak_and_no_deadline() -> None:
     wave = {**CANARY, "soakSeconds": 600}

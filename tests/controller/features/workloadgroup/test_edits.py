@@ -122,6 +122,7 @@ async def test_who_leaves_a_gang_that_is_taken_away_is_released_where_it_went(
         assert stage.released("other") == {"one"}
 
 
+@pytest.mark.long
 @pytest.mark.proves("G1", "G5", "G16")
 @pytest.mark.parametrize(
     ("at", "least", "one", "two", "gate"),

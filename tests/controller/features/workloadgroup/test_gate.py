@@ -904,6 +904,7 @@ def test_a_group_of_the_release_before_is_read_and_written_anew(gang: Gang):
 # --- how large it may be ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.proves("N9")
 def test_a_change_of_one_workload_writes_its_decision_alone():
     gang = Gang(*(Stored(f"w{n}", 1, placements={"m1": 1}) for n in range(301)), least=300)

@@ -357,6 +357,7 @@ async def test_a_restart_in_which_nothing_happened_writes_nothing(stage: Gangs):
         assert stage.writes() == writes
 
 
+@pytest.mark.long
 @pytest.mark.proves("G19", "G24")
 @pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(

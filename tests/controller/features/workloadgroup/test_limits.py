@@ -110,6 +110,7 @@ async def test_members_that_are_woken_together_make_one_pass(stage: Stage) -> No
         assert 1 <= len(crew.judged) - before <= 2
 
 
+@pytest.mark.long
 async def test_members_that_a_fault_leaves_undecided_have_turns_of_their_own(stage: Stage) -> None:
     crew = Crew([f"w{n}" for n in range(20)], least=1, fails_at="judge")
     for name in crew.names:
@@ -167,6 +168,7 @@ async def test_amounts_that_make_no_sense_are_told_and_harm_nobody_else(
         assert gangs.writes() <= 3
 
 
+@pytest.mark.long
 @pytest.mark.proves("G1", "G19")
 @pytest.mark.parametrize(
     "status",

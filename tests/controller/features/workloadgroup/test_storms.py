@@ -72,6 +72,7 @@ def room_of(free: dict[str, str]) -> dict[str, Any]:
     return {"nodeGroups": groups, "capacity": {"nodes": 1, "allocatable": free, "requested": {}}}
 
 
+@pytest.mark.long
 @pytest.mark.proves("L7", "G12")
 async def test_one_after_the_other_the_members_of_a_large_gang_cost_a_few_writes_each(
     gangs: Gangs,

@@ -58,6 +58,7 @@ def test_a_clock_that_is_set_back_keeps_nobody_out_for_longer():
     assert keeping.left("greedy", later, PATIENCE) == 0
 
 
+@pytest.mark.long
 def test_who_makes_gang_after_gang_keeps_others_out_for_a_quarter_of_the_time():
     """One that is large and old enough is always there: its own namespace waits all the time."""
     yard, step = Yard(room("c", "10")), 360

@@ -555,12 +555,14 @@ def test_turns_use_more_room_than_other_rules(capsys):
     assert ours.use > none.use
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("patience", [1, 10, 60])
 def test_nobody_starves_though_gangs_run_for_longer_than_a_turn(patience):
     arrivals = traffic(1500, capacity=CAPACITY, every=11, large=0.01, seed=patience)
     assert not late(arrivals, run(InModel(CAPACITY, patience), arrivals), patience)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [60, pytest.param(150, marks=pytest.mark.long)])
 def test_the_model_of_the_traffic_starts_everybody_when_the_controller_does(number):
     """Gangs of eight units at most, which never hold room: nine of ten is another number of ten."""

@@ -122,6 +122,7 @@ async def test_a_restart_forgets_nobody(stage: Gangs) -> None:
         assert units(stage, "small") == 0
 
 
+@pytest.mark.long
 async def test_everybody_runs_though_gangs_hold_room_and_leaders_change(stage: Gangs) -> None:
     """Gangs of all sizes on forty cpu; each that has its units ends after a while."""
     rng, coming = random.Random(7), [f"g{i}" for i in range(12)]

@@ -85,6 +85,7 @@ async def test_what_comes_in_the_first_moments_of_the_wait_completes_it(stage: G
         await stage.until(lambda: stage.placed("one") == {"a": 9, "b": 1}, seconds=3)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G16")
 async def test_room_that_comes_while_it_is_decided_anew_completes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -342,6 +342,7 @@ class TestFiveThousandClusters:
 
     ROOM = 16 * (1667 + 2 * 1667 + 3 * 1666)
 
+    @pytest.mark.long
     @pytest.mark.proves("D3", "E30")
     @pytest.mark.parametrize("replicas", [0, 1, 7_777, BIG])
     def test_by_weights(self, thousands: Snapshot, replicas: int) -> None:
@@ -354,6 +355,7 @@ class TestFiveThousandClusters:
         assert decision.message == f"{replicas} of {replicas} units have a cluster"
         self._can_say_why(decision)
 
+    @pytest.mark.long
     @pytest.mark.proves("D3", "E30")
     @pytest.mark.parametrize("packing", ["Proportional", "Fewest"])
     @pytest.mark.parametrize("replicas", [0, 1, 7_777, BIG, 2 * BIG])
@@ -370,6 +372,7 @@ class TestFiveThousandClusters:
             )
         self._can_say_why(decision)
 
+    @pytest.mark.long
     @pytest.mark.proves("K2", "K11", "K12", "E30")
     @pytest.mark.parametrize("method", ["Fill", "Balance"])
     @pytest.mark.parametrize("kind", ["Required", "Preferred"])

@@ -189,6 +189,7 @@ async def test_schedulers_of_two_names_hold_one_quota() -> None:
         await stage.until(lambda: taken(stage) == 2, seconds=30)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N4")
 @pytest.mark.parametrize("slow", ["workloads", "reservations"])
 async def test_a_reservation_and_a_workload_of_two_schedulers_hold_one_quota(slow: str) -> None:

@@ -24,6 +24,7 @@ from tests.controller.make import ZONE
 from tests.controller.memory import Stage
 
 
+@pytest.mark.long
 @pytest.mark.proves("K24", "L5", "L17")
 @pytest.mark.parametrize("answered", [True, False], ids=["slow", "lost answer"])
 async def test_a_write_of_25_s_exceeds_no_quota(answered: bool) -> None:

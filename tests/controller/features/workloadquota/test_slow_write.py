@@ -37,6 +37,7 @@ async def test_a_second_scheduler_stays_within_a_quota_however_slow_the_first_on
         assert stage.placed("w1" if lands else "w2") == {"h1": QUOTA}
 
 
+@pytest.mark.long
 @pytest.mark.proves("K14", "K24")
 @pytest.mark.parametrize("meanwhile", [0, 1])
 @pytest.mark.parametrize("kind", ["WorkloadPolicy", "WorkloadQuota"])

@@ -187,6 +187,7 @@ async def test_a_stale_informer_loses_no_decrement() -> None:
         assert numbers(stage)["normal"] == (77, 23)
 
 
+@pytest.mark.long
 @pytest.mark.proves("W28", "W29")
 async def test_units_without_a_node_move_on_and_their_subset_is_left_alone_for_a_while() -> None:
     stage = arranged(scheduleStrategy=adaptive(30, blind=True))

@@ -129,6 +129,7 @@ async def storm(stage: Stage, names: list[str]) -> None:
         await stage.calm(1.5)
 
 
+@pytest.mark.long
 @pytest.mark.proves("W20")
 async def test_one_spread_is_written_once_at_a_time_and_others_meanwhile() -> None:
     under_way: Counter[str] = Counter()
