@@ -6,8 +6,8 @@ weights, by weight, and each domain of an earlier count keeps a cluster through 
 Where the best ones have too little room for all replicas, or cannot keep to a later count, all
 counts are looked at together: as few of the best ones give way to roomier ones as must
 (`controller.planner.domains`). So replicas are pending only where no choice of domains could hold
-them, or where counts cross in more ways than one decision may take the time to try: then the best
-choice that was found counts, and `Choice.untried` says so.
+them, or where more than two counts, or counts that cross, allow more choices than were tried: then
+the best that was found counts, and `Choice.untried` says so.
 
 - Room is the number of replicas that a cluster can take within all other bounds; 0 where its
   weight is 0. Of clusters that share a quota, or the cap of a subset, the roomiest are assumed to
@@ -38,7 +38,7 @@ from controller.planner.webster import MAX_REPLICAS, Ints, Mask, sums
 
 UNTRIED = (
     "spreadConstraints allow more choices of domains than were tried: another may hold more units; "
-    "fewer constraints, or keys whose domains lie within each other, are tried through"
+    "one constraint, or two with keys whose domains lie within each other, are tried through"
 )
 
 NAMED = 3

@@ -6,12 +6,13 @@ a level with more of those than its most allows just these.
 
 - `in_turn` takes the best domains level by level: fast, and what a reader of the ranking expects.
   It may miss a choice that there is.
-- `largest_capacity` looks at all levels together. None means that no choice keeps to all bounds;
-  otherwise no choice that keeps to them has more of the room that is needed: of one level by
-  itself, of two that nest (each domain of one lies in one domain of the other) by a table, of
-  others by a search (`controller.planner.crossing`). Where its budget of steps does not suffice,
-  `Effort.short` says so, and the answer is the best choice that was found, which keeps to the
-  bounds all the same.
+- `largest_capacity` looks at all levels together. Of one level, and of two that nest (each domain
+  of one lies in one domain of the other), no choice that keeps to all bounds has more of the room
+  that is needed, and None means that no choice keeps to them. For other levels the best choice is
+  as hard to find as any covering: those are tried that look good, and the best of them is changed
+  level by level as long as that helps. Where another choice might have more room, or the budget of
+  steps does not suffice, `Effort.short` is set, and the answer is the best choice that was found,
+  which keeps to the bounds all the same.
 
 The best domain is kept if any choice with it has the room that is needed, then the next one, and so
 on: only as many of the best give way to roomier ones as must. After `LOOKS` domains that were tried
@@ -28,11 +29,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.planner.crossing import Crossing
 from controller.planner.levels import (
     Effort,
     Leaves,
     Level,
+    distinct,
     first_of_each,
     met,
     nested,
@@ -41,7 +42,7 @@ from controller.planner.levels import (
     tight,
     work,
 )
-from controller.planner.webster import Ints, Mask
+from controller.planner.webster import Ints, Mask, sums
 
 __all__ = ["Effort", "Level", "in_turn", "largest_capacity", "met", "one_level", "two_levels"]
 
@@ -115,18 +116,7 @@ def largest_capacity(
         found = _nested(fine, held, room, need, effort)
         if found is not None or not effort.short:
             return found
-    return Crossing(bounds, held, room, need, effort).chosen(
-        lambda inside, taken, free: _closing(inside, taken, free, need, effort)
-    )
-
-
-def _closing(
-    levels: Sequence[Level], held: Mask, room: Ints, need: int, effort: Effort
-) -> Mask | None:
-    if len(levels) == 1:
-        return _alone(levels[0], held, room, need, effort)
-    # Two levels nest; the coarser one comes first.
-    return _nested(levels, held, room, need, effort)
+    return _Crossing(bounds, held, room, need, effort).chosen()
 
 
 def _nested(
@@ -266,3 +256,124 @@ def _leaves(levels: Sequence[Level], held: Mask, room: Ints) -> Leaves:
     taken = np.bincount(fine.domain, weights=held, minlength=fine.size) > 0
     parent = parents(levels[0], fine) if len(levels) > 1 else np.zeros_like(total)
     return Leaves(total, taken, parent)
+
+
+class _Crossing:
+    """A choice between levels of which at least two cross, or more than two nest.
+
+    Args: as for `largest_capacity`; the levels in the order in which they narrow the choice.
+    """
+
+    def __init__(
+        self, levels: Sequence[Level], held: Mask, room: Ints, need: int, effort: Effort
+    ) -> None:
+        self.levels, self.held, self.room, self.need = levels, held, room, need
+        self.effort = effort
+        self.best: Mask | None = None
+        self.value = -1
+
+    def chosen(self) -> Mask | None:
+        """Return the best choice that was tried; None where none of these keeps to the bounds."""
+        if not (self._start() or self._improve()):
+            most = min(_most(level, self.room) for level in self.levels)
+            self.effort.short |= self.value < min(self.need, most)
+        return self.best
+
+    def _start(self) -> bool:
+        """Choose level by level, by rank as far as that will do, then by room; in several orders.
+
+        Returns whether the room suffices, or the steps do not.
+        """
+        number = len(self.levels)
+        turns = [([*range(number)], roomy) for roomy in range(number + 1)]
+        turns += [([*range(n, number), *range(n)], number) for n in range(1, number)]
+        turns += [([*range(number)][::-1], number)]
+        every = np.ones(len(self.held), dtype=np.bool_)
+        return any(self._ends(every, line, roomy) for line, roomy in turns)
+
+    def _improve(self) -> bool:
+        """Choose one level after the other again by room, until that changes nothing."""
+        value = None
+        while self.best is not None and self.value != value:
+            value = self.value
+            for at, level in enumerate(self.levels):
+                used = [e.among(self.best)[e.domain] for e in self.levels if e is not level]
+                if self._ends(np.logical_and.reduce(used), [at], 1):
+                    return True
+        return False
+
+    def _ends(self, rows: Mask, line: Sequence[int], roomy: int) -> bool:
+        """Choose these levels of the rows, the last `roomy` by room; see `_start`."""
+        for place, at in enumerate(line, start=roomy - len(line)):
+            picked = self._picked(at, rows, by_room=place >= 0)
+            if picked is None:
+                return True
+            rows = rows & picked[self.levels[at].domain]
+        value = min(int(self.room[rows].sum()), self.need)
+        kept = all(each.least <= each.count(rows) <= each.most for each in self.levels)
+        if kept and value > self.value:
+            self.best, self.value = rows, value
+        return self.value == self.need
+
+    def _picked(self, at: int, rows: Mask, *, by_room: bool) -> Mask | None:
+        """Return as many domains as the level may use; None where the steps do not suffice."""
+        level = self.levels[at]
+        if not self.effort.columns(4 + len(self.levels), len(rows) + level.size):
+            return None
+        inside = np.flatnonzero(rows)
+        domain = level.domain[inside]
+        rank = totals = sums(domain, self.room[inside], level.size)
+        if int(np.count_nonzero(totals)) <= level.most:
+            return totals > 0
+        if not by_room:
+            rank = np.zeros_like(totals)
+            rank[domain[::-1]] = np.arange(1, len(domain) + 1)
+        kept = level.among(self.held)
+        picked = _first(kept, rank, level.most)
+        lacking = [
+            each
+            for each in self.levels
+            if each is not level and each.count(rows & picked[level.domain]) < each.least
+        ]
+        return self._covering(level, kept, inside, rank, lacking) if lacking else picked
+
+    def _covering(
+        self, level: Level, kept: Mask, inside: Ints, rank: Ints, lacking: Sequence[Level]
+    ) -> Mask | None:
+        """Take first the domains with most of those that the other levels lack, then by rank."""
+        picked, domain = kept.copy(), level.domain[inside]
+        inner = [each.domain[inside] for each in lacking]
+        covered = [each.among(self.held) for each in lacking]
+        pairs = [distinct(domain * each.size + of) for each, of in zip(lacking, inner, strict=True)]
+        while int(np.count_nonzero(picked)) < level.most:
+            if not self.effort.columns(4 * len(lacking), len(inside) + level.size):
+                return None
+            gain = np.zeros(level.size)
+            for each, pair, seen in zip(lacking, pairs, covered, strict=True):
+                missing = max(each.least - int(np.count_nonzero(seen)), 0)
+                fresh = pair[~seen[pair % each.size]]
+                counts = np.bincount(fresh // each.size, minlength=level.size)
+                gain += np.minimum(counts, missing)
+            gain[picked] = 0
+            if not gain.max():
+                break
+            best = np.flatnonzero(gain == gain.max())
+            added = best[rank[best].argmax()]
+            picked[added] = True
+            for of, seen in zip(inner, covered, strict=True):
+                seen[of[domain == added]] = True
+        return _first(picked, rank, level.most)
+
+
+def _most(level: Level, room: Ints) -> int:
+    """Return the room of the roomiest domains that a level may use, whatever the others say."""
+    return int(np.sort(sums(level.domain, room, level.size))[-level.most :].sum())
+
+
+def _first(picked: Mask, rank: Ints, most: int) -> Mask:
+    """Return these domains, and the first ones of a rank above 0 up to `most`."""
+    line = np.argsort(-np.where(picked, 0, rank), kind="stable")
+    more = line[: max(most - int(np.count_nonzero(picked)), 0)]
+    both = picked.copy()
+    both[more[rank[more] > 0]] = True
+    return both
