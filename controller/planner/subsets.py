@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 
@@ -26,11 +25,6 @@ from controller.planner.webster import MAX_REPLICAS, Ints, Mask, first_come, sum
 
 _STEP = 100
 """The distance between neighbouring deletion costs."""
-
-_Path: TypeAlias = list[tuple[int, int]]
-"""Subsets, each with a cluster whose replica it gives up; the last one takes a replica that is left
-there.
-"""
 
 
 @dataclass(frozen=True)
@@ -221,46 +215,40 @@ def _sorted(inside: Mask, cap: Ints, replicas: Ints, kept: Callable[[int, Ints],
     for at in range(len(cap)):
         counted[at] = kept(at, np.where(inside[at], left, 0))
         left -= counted[at]
-        while (lacking := int(cap[at] - counted[at].sum())) > 0:
-            path = _path(at, inside, counted, left)
-            if path is None:
+        while (lacking := int(cap[at] - counted[at].sum())) and (
+            spare := inside[:at] & (left > 0)
+        ).any():
+            if not _gained(at, lacking, inside, counted, left, spare, {at}):
                 break
-            _pass_on(at, path, lacking, counted, left)
     return counted
 
 
-def _pass_on(at: int, path: _Path, lacking: int, counted: Ints, left: Ints) -> None:
-    """Fill a subset with replicas of earlier ones, which take others in their stead; in place."""
-    *through, (last, row) = path
-    moved = min([lacking, int(left[row]), *(int(counted[giver, r]) for giver, r in through)])
-    to = at
-    for giver, where in through:
-        counted[giver, where] -= moved
-        counted[to, where] += moved
-        to = giver
-    counted[last, row] += moved
-    left[row] -= moved
+def _gained(
+    to: int, most: int, inside: Mask, counted: Ints, left: Ints, spare: Mask, seen: set[int]
+) -> int:
+    """Let a subset take `spare` replicas, or those of an earlier subset that takes others instead.
 
-
-def _path(at: int, inside: Mask, counted: Ints, left: Ints) -> _Path | None:
-    """Return the shortest way through subsets to a replica that is left over; None without one."""
-    spare = inside[:at] & (left > 0)
-    ends: list[bool] = np.logical_or.reduce(spare, axis=1).tolist()
-    if not any(ends):
-        return None
-    gives = counted[:at] > 0
-    came: dict[int, _Path] = {at: []}
-    line = [at]
-    for to in line:
-        shared = gives & inside[to]
-        for giver in np.flatnonzero(shared.any(axis=1)).tolist():
-            if giver in came:
-                continue
-            came[giver] = [*came[to], (giver, int(shared[giver].argmax()))]
-            line.append(giver)
-            if ends[giver]:
-                return [*came[giver], (giver, int(spare[giver].argmax()))]
-    return None
+    Returns how many it has got, `most` at the most; 0 where no subset can take any in their stead.
+    """
+    before = len(spare)
+    if to < before and spare[to].any():
+        row = int(spare[to].argmax())
+        moved = min(most, int(left[row]))
+        left[row] -= moved
+        counted[to, row] += moved
+        return moved
+    shared = inside[to] & (counted[:before] > 0)
+    for giver in np.flatnonzero(shared.any(axis=1)).tolist():
+        if giver in seen:
+            continue
+        seen.add(giver)
+        row = int(shared[giver].argmax())
+        wanted = min(most, int(counted[giver, row]))
+        if moved := _gained(giver, wanted, inside, counted, left, spare, seen):
+            counted[giver, row] -= moved
+            counted[to, row] += moved
+            return moved
+    return 0
 
 
 def _dense(*keys: Ints) -> Ints:

@@ -78,7 +78,7 @@ class Nest:
 def first_come(wanted: Ints, replicas: int) -> Ints:
     """Serve each entry in order as much as it wants, until none is left; shape as `wanted`."""
     before = np.cumsum(wanted) - wanted
-    served: Ints = np.clip(replicas - before, 0, wanted)
+    served: Ints = np.minimum(np.maximum(replicas - before, 0), wanted)
     return served
 
 
