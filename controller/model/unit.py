@@ -274,6 +274,11 @@ class WorkloadInfo:
             present = {name: n for name, n in present.items() if name not in self.ended}
         return replace(self, present=present)
 
+    def arriving(self, placements: Mapping[str, int]) -> dict[str, int]:
+        """Return the replicas that clusters would have beside their present ones, where any."""
+        had = self.present
+        return {c: n - had.get(c, 0) for c, n in placements.items() if n > had.get(c, 0)}
+
     def most(self, placements: Mapping[str, int]) -> dict[str, int]:
         """Return the more replicas of `present` and of these placements, by cluster."""
         before = self.present

@@ -197,7 +197,7 @@ class ReservationOwners:
 
     def _claims(self, info: WorkloadInfo, placements: Placements) -> tuple[ReservedShare, ...]:
         said = split.claimed(info.reservations)
-        new = split.arriving(info, placements) if len(self._index) else {}
+        new = info.arriving(placements) if len(self._index) else {}
         entering = self._entering(info, placements, said, new) if new else ()
         return split.claimed([*said, *entering]) if entering else said
 
@@ -281,7 +281,7 @@ class ReservationOwners:
     def _put_inside(self, info: WorkloadInfo, placements: Placements) -> Touched:
         """Count a Workload where it is inside; return the changed reservations and clusters."""
         before = self._inside_of(info.key)
-        new = len(self._index) and split.arriving(info, placements)
+        new = len(self._index) and info.arriving(placements)
         if not info.reservations and before is None and not new:
             return {}  # as most Workloads are
         claims = self._claims(info, placements)

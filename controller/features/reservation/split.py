@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from controller.model.load import Load
-from controller.model.unit import WorkloadInfo
 from crds.fields.shares import MOST_RESERVED_SHARES
 from machinery.types.api import ReservedShare
 from machinery.types.bounds import MOST_UNITS
@@ -129,10 +128,3 @@ def fits(shares: Iterable[ReservedShare], placements: Mapping[str, int]) -> bool
     for share in shares:
         free[share.cluster] = free.get(share.cluster, 0) - share.replicas
     return all(n >= 0 for n in free.values())
-
-
-def arriving(info: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
-    """Return the replicas that a cluster did not have before, where there are any."""
-    return {
-        c: n - info.present.get(c, 0) for c, n in placements.items() if n > info.present.get(c, 0)
-    }

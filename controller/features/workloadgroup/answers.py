@@ -19,7 +19,6 @@ from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import GroupMemory
 from controller.framework.runtime.services import Book, Route
 from controller.framework.waiting import WaitingWorkload
-from controller.model.unit import WorkloadInfo
 from crds.groups.gate import GateState, decision_of
 from machinery.clock import timestamp
 from machinery.types.metadata import Key
@@ -76,7 +75,7 @@ class GroupHandlers:
         ledger, held = self.ledger(), defaultdict[Key, Counter[Key]](Counter)
         for each in self.held():
             if (key := ledger.group_of(each.workload)) is not None:
-                held[key][each.workload.key] = _more(each.workload, each.placements)
+                held[key][each.workload.key] = sum(each.workload.arriving(each.placements).values())
         return held
 
     def _missing(self, key: Key) -> str:
@@ -120,11 +119,6 @@ class GroupHandlers:
             "lastFailureTime": memory.last_failure(key) or group.last_failure or None,
             "message": group.fault or memory.why(key),
         }
-
-
-def _more(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
-    """Return the replicas that placements add to the Workload's present ones."""
-    return sum(max(n - info.present.get(name, 0), 0) for name, n in placements.items())
 
 
 def _rank(key: Key, member: Member) -> tuple[bool, Key]:

@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from controller.features.workloadgroup.compiled import CompiledGroup, named
+from controller.features.workloadgroup.fairness import KEPT
 from controller.features.workloadgroup.ledger import Member
 from controller.features.workloadgroup.reach import (
     MOST_CLASSES,
@@ -29,10 +30,10 @@ from controller.features.workloadgroup.reach import (
     Filters,
     Reach,
     classes,
+    free,
     of_default_profile,
     usable,
 )
-from controller.features.workloadgroup.rivals import KEPT
 from controller.features.workloadgroup.topology import HOMELESS, OUTSIDE, UNLABELLED
 from controller.framework.explains import either
 from controller.framework.gathering import Trial
@@ -40,7 +41,7 @@ from controller.framework.room import room
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.inflight import NO_FLIGHTS
-from controller.snapshot.saturating import sums, times
+from controller.snapshot.saturating import sums
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 from machinery.clock import timestamp
@@ -140,9 +141,9 @@ def _short_in_sum(
             for each in found
         )
         # Amounts on their way are not subtracted: some may lie where no replica of the gang could.
-        free = _total(_free(resource, snapshot), there)
-        if _cost(sizes, least) > free:
-            short[resource] = _cost(sizes, need) - free
+        has = _total(free(resource, snapshot), there)
+        if _cost(sizes, least) > has:
+            short[resource] = _cost(sizes, need) - has
     return short
 
 
@@ -196,16 +197,10 @@ def _short_of_amounts(
     short = {}
     for resource, amount in sorted(wanted.items()):
         has = sum(each.assigned * each.workload.request.get(resource, 0) for each in members)
-        free = np.maximum(_free(resource, snapshot) - snapshot.coming(resource), 0)
-        if (missing := amount - has - _total(free, there)) > 0:
+        left = np.maximum(free(resource, snapshot) - snapshot.coming(resource), 0)
+        if (missing := amount - has - _total(left, there)) > 0:
             short[resource] = missing
     return short
-
-
-def _free(resource: str, snapshot: Snapshot) -> Ints:
-    """Return the free amount of a resource on each cluster, shape (n,)."""
-    groups = snapshot.groups
-    return sums(groups.cluster, times(groups.room(resource), groups.count), len(snapshot))
 
 
 def _total(amounts: Ints, there: Mask) -> int:

@@ -40,7 +40,7 @@ class WorkloadGroups(Feature):
     def __init__(self) -> None:
         self.ledger = Groups()
         self.ledgers = (self.ledger,)
-        self.memory = GroupMemory(told=self._held)
+        self.memory = GroupMemory(self._queue, self._held)
         self.plugins = {NAME: Coscheduling}
         self.watch(WORKLOAD_GROUPS, WorkloadGroup, self.group_changed, gone=self._gone)
         self.watch(WORKLOADS, Workload, self.workload_changed)
@@ -72,7 +72,6 @@ class WorkloadGroups(Feature):
             self.memory.forget(group.key)
         elif before.generation != group.generation:
             self.memory.clear_denied(group.key)
-        self._let_pass()
         self._complete(group.key)
         if before is None or _other(before) != _other(group):
             self.controller.wake(group.key)
@@ -114,7 +113,6 @@ class WorkloadGroups(Feature):
         if key is None:
             return
         self.memory.clear_denied(key)
-        self._let_pass()
         # A Workload that joins is decided anyway, and all others with it: waking each of n members
         # for each that joins would take n squared decisions. After one has left, the others may be
         # too few.
@@ -123,15 +121,15 @@ class WorkloadGroups(Feature):
     def _waits_no_more(self, key: Key) -> None:
         """End the turn of a gang that is complete, or that its Workloads cannot complete."""
         # A gang completed by another scheduler's write is not decided here, so nothing else would
-        # end its turn. The check runs at each change of a Workload; few are of a gang that others
-        # wait for.
+        # end its turn.
         group = self.ledger.get(key)
-        if group is None or not self.memory.turns.matters(key):
+        if group is None:
             return
-        wanted = self.ledger.desired(key, len(self.handle.snapshot()))
-        if wanted < group.min_member or self.ledger.started(key):
+        few = self.ledger.desired(key) < group.min_member
+        if few:  # the snapshot is only made where it matters
+            few = self.ledger.desired(key, len(self.handle.snapshot())) < group.min_member
+        if few or self.ledger.started(key):
             self.memory.turns.over(key)
-            self._let_pass()
 
     def _complete(self, key: Key) -> None:
         """Release held members of a group that other schedulers may have completed."""
@@ -144,14 +142,10 @@ class WorkloadGroups(Feature):
         self.ledger.drop_group(key)
         self.memory.forget(key)
         self.controller.forget(key)
-        self.handle.look(tuple(self.ledger.members(key)))
-        self._let_pass()
+        self._queue(key)
 
-    def _let_pass(self) -> None:
-        """Queue the groups that stood behind one that is changed or gone, denied or not."""
-        for key in self.memory.turns.news():
-            self.memory.lift(key)
-            self.handle.look(tuple(self.ledger.members(key)))
+    def _queue(self, key: Key) -> None:
+        self.handle.look(tuple(self.ledger.members(key)))
 
 
 def _other(group: CompiledGroup) -> tuple[str, int, bool]:

@@ -78,29 +78,6 @@ class _Roll:
                 del self.clusters[cluster]
 
 
-class Taken:
-    """The replicas of members on each cluster, by load, without groups that have ended.
-
-    `version` changes with each change.
-    """
-
-    def __init__(self) -> None:
-        self.by_cluster: dict[str, dict[Load, int]] = {}
-        self.version = 0
-
-    def count(self, member: Member, sign: int) -> None:
-        """Add a member's replicas, or subtract them with `sign` -1."""
-        self.version += bool(member.placements)
-        load = member.workload.load
-        for cluster, replicas in member.placements.items():
-            there = self.by_cluster.setdefault(cluster, {})
-            there[load] = there.get(load, 0) + sign * replicas
-            if not there[load]:
-                del there[load]
-            if not there:
-                del self.by_cluster[cluster]
-
-
 _ENDED: Final = frozenset({GroupPhase.FINISHED.value, GroupPhase.FAILED.value})
 _NOBODY: Final = _Roll()
 
@@ -114,15 +91,24 @@ class Groups:
         self._of: dict[Key, Key] = {}
         self._versions = 0
         self._ended: set[Key] = set()
-        self.taken = Taken()
+        self.taken: dict[str, dict[Load, int]] = {}
+        """The replicas of members on each cluster, by load, without groups that have ended."""
+
+    @property
+    def changes(self) -> int:
+        """Return a number that changes with each group and what Workloads ask for in it."""
+        return self._versions
 
     def put_group(self, group: CompiledGroup) -> None:
+        before = self._groups.get(group.key)
         self._groups[group.key] = group
+        self._versions += before is None or _is(before) != _is(group)
         self._end(group.key, ended=group.phase in _ENDED)
 
     def drop_group(self, key: Key) -> None:
         """Forget a group; an unknown one is ignored. Its members stay members."""
         self._groups.pop(key, None)
+        self._versions += 1
         self._end(key, ended=False)
 
     def _end(self, key: Key, *, ended: bool) -> None:
@@ -130,7 +116,7 @@ class Groups:
         if ended == (key in self._ended):
             return
         for member in self.members(key).values():
-            self.taken.count(member, -1 if ended else 1)
+            self._take(member, -1 if ended else 1)
         (self._ended.add if ended else self._ended.discard)(key)
 
     def get(self, key: Key) -> CompiledGroup | None:
@@ -233,7 +219,17 @@ class Groups:
     def _count(self, key: Key, roll: _Roll, member: Member, sign: int) -> None:
         roll.count(member, sign)
         if key not in self._ended:
-            self.taken.count(member, sign)
+            self._take(member, sign)
+
+    def _take(self, member: Member, sign: int) -> None:
+        load = member.workload.load
+        for cluster, replicas in member.placements.items():
+            there = self.taken.setdefault(cluster, {})
+            there[load] = there.get(load, 0) + sign * replicas
+            if not there[load]:
+                del there[load]
+            if not there:
+                del self.taken[cluster]
 
     def _changed(self, roll: _Roll) -> None:
         self._versions += 1
@@ -247,6 +243,7 @@ class _GroupOverlay(Groups):
         super().__init__()
         self._base = base
         self._groups = base._groups  # noqa: SLF001 - its own kind
+        self._versions = base._versions  # noqa: SLF001
         self.taken = base.taken  # read between passes only
         self._placed = dict(placed)
         self._made: dict[Key, _Roll] = {}
@@ -271,6 +268,11 @@ class _GroupOverlay(Groups):
             for member in roll.members.values():
                 roll.count(member, 1)
         return self._made[key]
+
+
+def _is(group: CompiledGroup) -> tuple[str, int, bool]:
+    """Return what a group's place among those that wait depends on."""
+    return (group.uid, group.generation, group.ran)
 
 
 def _asks(info: WorkloadInfo) -> tuple[str, str]:

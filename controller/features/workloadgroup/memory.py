@@ -8,11 +8,10 @@ the next try).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
-from controller.features.workloadgroup.turns import Turns
+from controller.features.workloadgroup.fairness import Findings, Turns
 from controller.framework.status import SUCCESS, Status
 from machinery.types.metadata import Key
 
@@ -22,29 +21,16 @@ an event has woken it, and a wait that began again with each event would never e
 """
 
 
-class Findings(NamedTuple):
-    """The state that a refusal was found on; a change of any part voids the refusal.
-
-    The clusters' epoch, the group's uid and generation, and the version of its members.
-    """
-
-    epoch: int
-    uid: str
-    generation: int
-    members: int
-
-
 @dataclass(frozen=True, slots=True)
 class Denial:
     """A refusal that keeps a group from being tried for `seconds`.
 
     `status` is that of its members: a member refused meanwhile gets the same one, so that no
-    status is written twice. `why` is what it says of the group, where that is not named.
+    status is written twice. Its `args` say the same of the group, where that is not named.
     """
 
     since: datetime
     seconds: int
-    why: str
     seen: Findings
     status: Status = SUCCESS
 
@@ -67,17 +53,28 @@ class _RememberedGroup:
     failure: str = ""
 
 
-@dataclass(slots=True)
-class GroupMemory:
-    """The memory by group. One for a process, and one for each dry run."""
+def _nothing(_: Key) -> None:
+    pass
 
-    epoch: int = 0
-    """Changes with each change of a cluster that might help a gang."""
-    told: Callable[[Key], None] | None = None
-    """Called when replicas of a group are held: a change of an object need not tell of that."""
-    turns: Turns = field(default_factory=Turns)
-    """Which gang gives way for which."""
-    _groups: dict[Key, _RememberedGroup] = field(default_factory=dict)
+
+class GroupMemory:
+    """The memory by group. One for a process, and one for each dry run.
+
+    Args:
+        queue: queues the Workloads of a group, for which another one has made way.
+        told: called when replicas of a group are held again: no change of an object tells of that.
+    """
+
+    def __init__(
+        self, queue: Callable[[Key], None] = _nothing, told: Callable[[Key], None] = _nothing
+    ) -> None:
+        self.epoch = 0
+        """Changes with each change of a cluster that might help a gang."""
+        self.turns = Turns(self._wake)
+        """Which gang gives way for which."""
+        self._queue = queue
+        self._told = told
+        self._groups: dict[Key, _RememberedGroup] = {}
 
     def deny(self, key: Key, denial: Denial) -> None:
         """Keep a group from being tried until the denial is over.
@@ -101,7 +98,7 @@ class GroupMemory:
     def why(self, key: Key) -> str:
         """Return the reason of the last refusal, whether or not it holds; empty without one."""
         group = self._groups.get(key)
-        return "" if group is None or group.denial is None else group.denial.why
+        return "" if group is None or group.denial is None else "; ".join(group.denial.status.args)
 
     def ask(self, key: Key) -> None:
         """Record that a member was refused, so that one comes back when the denial is over."""
@@ -154,8 +151,7 @@ class GroupMemory:
         """Record that the same decision holds the replicas again, as if without a break."""
         if (group := self._groups.get(key)) is not None:
             group.loose = None
-            if self.told is not None:
-                self.told(key)
+            self._told(key)
 
     def held_since(self, key: Key, now: datetime | None = None) -> datetime | None:
         """Return when the wait began, or None; with `now`, one given back too long ago is over."""
@@ -192,14 +188,8 @@ class GroupMemory:
 
     def clear_denied(self, key: Key) -> None:
         """Let a changed group be tried at once."""
-        if (group := self._groups.get(key)) is not None:
-            group.denial = None
+        self._lift(key)
         self.turns.over(key)
-
-    def lift(self, key: Key) -> None:
-        """Let a group be tried at once, as another one has made way for it."""
-        if (group := self._groups.get(key)) is not None:
-            group.denial = None
 
     def cluster_changed(self) -> None:
         """Void every denial."""
@@ -212,6 +202,15 @@ class GroupMemory:
     def clear(self) -> None:
         self._groups.clear()
         self.turns.clear()
+
+    def _wake(self, key: Key) -> None:
+        """Let a group be tried at once, as another one has made way for it."""
+        self._lift(key)
+        self._queue(key)
+
+    def _lift(self, key: Key) -> None:
+        if (group := self._groups.get(key)) is not None:
+            group.denial = None
 
     def _of(self, key: Key) -> _RememberedGroup:
         return self._groups.setdefault(key, _RememberedGroup())

@@ -1,27 +1,49 @@
 """The plugin Coscheduling: a gang is placed as one, held for its last few replicas, or not placed.
 
-`controller.features.workloadgroup.together` decides on whole gangs. This module holds the plugin
-points of the passes that this takes, and answers members that come alone: before their group can be
-tried, and, once its quorum has clusters, as further replicas. A Workload without a group is never
-touched.
+All members of a gang that can be decided are decided in one pass
+(`controller.framework.gathering`). With the quorum everything that fits is placed; where at most a
+tenth of it is missing, the replicas are held as waiting Workloads for as long as the group says;
+else nothing is placed, and the gang is denied for a moment, which a new member, an edit of the
+group or a cluster that changes ends at once.
+
+Members of another scheduler, held members, and members that are refused themselves take no part:
+their shares count, and replicas that they lack do not come. A member that comes alone is answered
+by itself: before its group can be tried, and, once its quorum has clusters, as further replicas. A
+caller that does not lead changes nothing but the notes of refused members. A Workload without a
+group is never touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from controller.cache.placements import PlacementIndex
 from controller.features.workloadgroup import estimate
 from controller.features.workloadgroup.answers import GroupHandlers
-from controller.features.workloadgroup.compiled import in_words
-from controller.features.workloadgroup.ledger import Groups
-from controller.features.workloadgroup.rivals import PATIENCE_SECONDS
-from controller.features.workloadgroup.together import NAME, SLACK, GroupAttempt, Together
-from controller.features.workloadgroup.topology import Within, refuge, standing
+from controller.features.workloadgroup.compiled import CompiledGroup, in_words
+from controller.features.workloadgroup.fairness import (
+    PATIENCE_SECONDS,
+    Findings,
+    GangHold,
+    GangTry,
+    words,
+)
+from controller.features.workloadgroup.ledger import Groups, Member
+from controller.features.workloadgroup.memory import Denial, GroupMemory
+from controller.features.workloadgroup.reach import Filters, filters_of
+from controller.features.workloadgroup.topology import (
+    Within,
+    attempts_of,
+    no_domain,
+    refuge,
+    standing,
+)
 from controller.framework.events import (
     MEMBER_CLUSTER,
     WORKLOAD,
@@ -31,38 +53,46 @@ from controller.framework.events import (
     on,
 )
 from controller.framework.explains import Shortage
-from controller.framework.gathering import Attempt, Gathering
+from controller.framework.gathering import (
+    PLACE,
+    Attempt,
+    Gathering,
+    GroupDecision,
+    Trial,
+    TrialResult,
+    Withdrawn,
+)
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask, Unplaced
+from controller.framework.runtime import framework as runtime
 from controller.framework.runtime.arguments import Args
-from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.handle import Handle, switched_off
 from controller.framework.runtime.services import Route
-from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
-from controller.framework.waiting import WaitingWorkload
+from controller.framework.status import SUCCESS, Code, Refusal, Status, unschedulable
+from controller.framework.waiting import WaitingWorkload, WaitingWorkloads
+from controller.model.load import Loads, added
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.why import ChangeCause
-from crds.groups.gate import GateState
+from crds.groups.gate import GateState, within
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
 from machinery.api.resources import WORKLOAD_GROUPS
+from machinery.clock import microtime, timestamp
 from machinery.types.bounds import name_in_words
 from machinery.types.metadata import Key
 
-__all__ = ["NAME", "Coscheduling", "CoschedulingArgs"]
-
+NAME = "Coscheduling"
 DENIED_SECONDS = 3
+SLACK = timedelta(seconds=0.5)
+"""The time-out runs on another clock than the one that tells times."""
+_DENIED, _WAITING = ScheduledReason.GROUP_DENIED, ScheduledReason.WAITING_FOR_GROUP
+_WITHDRAWN = ScheduledReason.GROUP_WITHDRAWN
+_PASSING = frozenset({_DENIED, _WITHDRAWN, ScheduledReason.SCHEDULE_TIMEOUT})
+"""Reasons that end by themselves."""
 _MANY = 2**20
 """More clusters than there will ever be, to ask whether replicas could be enough at all."""
-_PASSING = frozenset(
-    {
-        ScheduledReason.GROUP_DENIED,
-        ScheduledReason.GROUP_WITHDRAWN,
-        ScheduledReason.SCHEDULE_TIMEOUT,
-    }
-)
-"""Reasons that end by themselves."""
 _SOON = 1.0
 """The least seconds until another check, for a denial that ended between two answers."""
 
@@ -78,16 +108,328 @@ class CoschedulingArgs(Args):
     patience_seconds: Annotated[int, Field(strict=True, ge=0, le=10**6)] = PATIENCE_SECONDS
 
 
-class Coscheduling(Together):
+class Coscheduling:
     """Gangs at QueueSort, PreFilter, Filter, PostFilter, Reserve, Permit and PostBind.
 
-    In a process the feature gives every instance the same `memory`.
+    It decides whole gangs, too (`controller.framework.gathering.GroupScheduling`). In a process the
+    feature gives every instance the same `memory`.
     """
 
+    name = NAME
     ignored_during_execution = True
 
     def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
-        super().__init__(handle=handle, denied=args.denied_seconds, patience=args.patience_seconds)
+        self.denied_seconds = args.denied_seconds
+        self.patience_seconds = args.patience_seconds
+        self.memory = GroupMemory(self._queue)
+        self._handle = handle
+        self._waiting: WaitingWorkloads | None = None
+        self._passed: tuple[Key, Findings, datetime] | None = None
+        self._estimates = handle.metrics.counter(
+            "stowage_group_estimates", "Estimates of what a WorkloadGroup lacks, one an attempt"
+        )
+
+    def use_waiting_workloads(self, waiting: WaitingWorkloads) -> None:
+        """Keep the map in which decisions with held replicas wait."""
+        self._waiting = waiting
+
+    def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
+        """Sort by priority descending, age of the group or else of the Workload, and its name.
+
+        A group that could not be placed counts from its failure on, so that it keeps no other
+        waiting.
+        """
+        key = Groups.group_of(info)
+        group = None if key is None else self._groups().get(key)
+        if group is None:
+            since, own = info.created, info.key
+        else:
+            failed = max(_bare(self.memory.last_failure(group.key)), _bare(group.last_failure))
+            since, own = failed or group.created, group.key
+        return (-info.priority, _bare(since), "/".join(own), info.key)
+
+    # --- one pass for all -------------------------------------------------------------------------
+
+    def gathering(
+        self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
+    ) -> Gathering | None:
+        """Return all members that this process decides and that are not held; None for no attempt.
+
+        A member that comes during a denial is refused by itself, with the message of the denial.
+        """
+        if not info.groups:
+            return None
+        groups, key = bound.ledger(Groups), Groups.group_of(info)
+        group = None if key is None else groups.get(key)
+        if group is None or group.fault:
+            return None
+        status = self._held_back(group, groups, len(snapshot), now)
+        if status is None and groups.started(group.key):
+            return None
+        denial = self.memory.denied(group.key, now)
+        if status is not None and denial is not None and status is denial.status:
+            return Gathering(key=group.key, members=(info.key,), refusal=status)
+        if status is not None and not _has_to_give(info, group, groups):
+            return None
+        members = self._members(info, groups.members(group.key))
+        withdrawn = {} if status is None else _withdrawn(group, members)
+        if status is not None and not withdrawn:
+            return None
+        order = sorted(members, key=lambda k: (-members[k].workload.priority, k))
+        about = self._try(group, members[order[0]].workload, snapshot, groups, now)
+        if status is None:
+            status = self._lacks(group, groups, snapshot, bound, now)
+            withdrawn = withdrawn if status is None else _withdrawn(group, members)
+        else:
+            about = replace(about, tries=False)
+        return Gathering(
+            key=group.key, members=tuple(order), refusal=status, withdrawn=withdrawn, about=about
+        )
+
+    def attempts(
+        self,
+        gathering: Gathering,
+        infos: Sequence[WorkloadInfo],
+        snapshot: Snapshot,
+        bound: PlacementIndex,
+    ) -> Iterator[Attempt]:
+        """Yield attempts in one domain, in few, or anywhere, off clusters kept for others."""
+        gang: GangTry = gathering.about
+        kept = None if gang.behind is None else gang.behind.kept(snapshot)
+        for each in attempts_of(gang.group, infos, snapshot, bound.ledger(Groups), kept):
+            yield replace(each, told=(each.told, gang.behind))
+
+    def judge(
+        self,
+        gathering: Gathering,
+        tried: Sequence[Trial],
+        _snapshot: Snapshot,
+        bound: PlacementIndex,
+        now: datetime,
+    ) -> GroupDecision:
+        """Count the found replicas and those of members that took no part against the quorum."""
+        gang: GangTry = gathering.about
+        group, groups = gang.group, bound.ledger(Groups)
+        members = groups.members(group.key)
+        mine = {t.workload.key: members[t.workload.key] for t in tried if t.workload.key in members}
+        before, new = _replicas(members, tried)
+        found = groups.assigned(group.key) - before + new
+        if found >= group.min_member:
+            return PLACE
+        left_out = [key for key in gathering.members if key not in mine]
+        if not estimate.keeps_waiting(group, found):
+            text, why = estimate.rejected(group, found, tried, left_out, self._denial(group))
+            return _refused(group, mine, _denied(text, why))
+        since = self.memory.held_since(group.key, now) or now
+        until = since + timedelta(seconds=group.timeout)
+        if until - now <= SLACK or self.memory.in_vain(group.key, found, gang.seen):
+            return _refused(group, mine, self._timed_out(group))
+        if (other := self.memory.turns.for_whom(gang, tried, self._holds())) is not None:
+            why = f"{words(other, group.namespace)}: "
+            why += f"{found} of {group.min_member} units would wait"
+            return _refused(group, mine, _denied(f"{group} {why}", why))
+        text = estimate.waits(group, found, until)
+        if new <= before and self._held(members):  # the others keep their hold
+            return GroupDecision(TrialResult.REFUSE, unschedulable(NAME, text, reason=_WAITING))
+        seconds = (until - now).total_seconds()
+        status = Status(Code.WAIT, (text,), NAME, _WAITING, seconds)
+        return GroupDecision(TrialResult.WAIT, status, late=f"{group} {estimate.timed_out(group)}")
+
+    def concluded(
+        self, gathering: Gathering, verdict: GroupDecision, tried: Sequence[Trial], now: datetime
+    ) -> None:
+        """Remember the decision, answer held members, and ask later gangs to give way."""
+        gang: GangTry | None = gathering.about
+        key, reason = gathering.key, verdict.status.reason
+        if gang is None:
+            self.memory.ask(key)
+            return
+        text, outcome = "; ".join(verdict.status.reasons), verdict.outcome
+        if reason is ScheduledReason.SCHEDULE_TIMEOUT and self.memory.held_since(key) is not None:
+            self.memory.too_long(key, gang.seen)
+        if outcome is TrialResult.WAIT:
+            groups = self._groups()
+            before, new = _replicas(groups.members(key), tried)
+            self.memory.hold(key, now, groups.assigned(key) - before + new)
+        elif outcome is TrialResult.PLACE or reason is not _WAITING:
+            self.memory.not_held(key)
+            self._answer(key, "" if outcome is TrialResult.PLACE else text)
+        if outcome is TrialResult.REFUSE and gang.tries and reason is not _WAITING:
+            self._deny(gang.group, gang.seen, verdict.status, now)
+        if outcome is TrialResult.REFUSE and reason is _WAITING and tried:
+            return  # the others keep their hold, so the turns stay as they are
+        gang = replace(gang, now=now)
+        for other in self.memory.turns.concluded(gang, outcome, tried, self._holds()):
+            self._answer(other, words(key, other[0]))
+
+    def complete(self, key: Key) -> None:
+        """Release held members once the quorum has clusters, whichever scheduler placed it."""
+        # The feature calls this at each change of a group or of one of its Workloads; most hold
+        # nothing.
+        if self.memory.held_since(key) is None:
+            return
+        groups = self._groups()
+        if groups.started(key):
+            self.memory.not_held(key)
+            self.memory.turns.given_back(key)
+            self._answer(key, "")
+
+    # --- what is remembered -----------------------------------------------------------------------
+
+    def _deny(
+        self,
+        group: CompiledGroup,
+        seen: Findings,
+        status: Status,
+        now: datetime,
+    ) -> None:
+        self.memory.fail(group.key, microtime(now))
+        self.memory.deny(group.key, Denial(now, self.denied_seconds, seen, status))
+
+    def _timed_out(self, group: CompiledGroup) -> Status:
+        why = estimate.timed_out(group)
+        return _denied(f"{group} {why}", why, ScheduledReason.SCHEDULE_TIMEOUT)
+
+    def _denial(self, group: CompiledGroup) -> str:
+        return f"{group} is denied for {self.denied_seconds} s: "
+
+    def _answer(self, key: Key, objection: str) -> None:
+        """Allow held members to be written, or reject them with an objection."""
+        for each in self._held(self._groups().members(key)):
+            assert self._waiting is not None  # noqa: S101 - no member is held without one
+            if objection:
+                self._waiting.reject(each, NAME, objection)
+            else:
+                self._waiting.allow(each, NAME)
+
+    def _queue(self, key: Key) -> None:
+        # The first member may be another scheduler's, or not decidable; the first that comes serves
+        # all.
+        self._handle.look(tuple(self._groups().members(key)))
+
+    def _waiting_members(self) -> Iterable[WaitingWorkload]:
+        waiting = () if self._waiting is None else self._waiting.iterate()
+        return (each for each in waiting if NAME in each.plugins)
+
+    def _holds(self) -> list[GangHold]:
+        """Return the room that gangs hold, from their waiting decisions."""
+        found = defaultdict[Key, list[WaitingWorkload]](list)
+        for each in self._waiting_members():
+            if (key := Groups.group_of(each.workload)) is not None:
+                found[key].append(each)
+        return [
+            GangHold(key, self.rank(_first(e.workload for e in held)), added(map(_taken, held)))
+            for key, held in found.items()
+        ]
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    def _groups(self) -> Groups:
+        return self._handle.index().ledger(Groups)
+
+    def _seen(self, group: CompiledGroup, groups: Groups) -> Findings:
+        return Findings(self.memory.epoch, group.uid, group.generation, groups.version(group.key))
+
+    def _try(
+        self,
+        group: CompiledGroup,
+        first: WorkloadInfo,
+        snapshot: Snapshot,
+        groups: Groups,
+        now: datetime,
+    ) -> GangTry:
+        gang = GangTry(
+            group=group,
+            infos=[member.workload for member in groups.members(group.key).values()],
+            order=self.rank(first),
+            snapshot=snapshot,
+            ledger=groups,
+            now=now,
+            seen=self._seen(group, groups),
+            patience=self.patience_seconds,
+            filters=self._filters,
+        )
+        return replace(gang, behind=self.memory.turns.behind(gang))
+
+    def _held_back(
+        self, group: CompiledGroup, groups: Groups, clusters: int, now: datetime
+    ) -> Status | None:
+        """Return why no attempt is made now; None also where no quorum is needed any more."""
+        key = group.key
+        if not self._handle.controls(NAME):
+            text = f"{group} releases no units: {switched_off(NAME)}"
+            return unschedulable(NAME, text, reason=_DENIED)
+        if (number := len(groups.members(key))) > MOST_WORKLOADS:
+            text = f"{group} has {number} Workloads, {MOST_WORKLOADS} at most: make several groups"
+            invalid = ScheduledReason.INVALID_GROUP
+            return unschedulable(NAME, text, reason=invalid, detail=estimate.TOO_MANY)
+        if group.gate == GateState.CLOSED:
+            text = f"{group} is taken away from all clusters, as units failed before its quorum ran"
+            return unschedulable(NAME, text, reason=_WITHDRAWN)
+        if groups.started(key):
+            return None
+        if (replicas := groups.desired(key, clusters)) < group.min_member:
+            few = ScheduledReason.GROUP_INCOMPLETE
+            return unschedulable(NAME, group.too_few(replicas), reason=few)
+        if (retry := group.rests_until(now)) is not None:
+            text = f"{group} failed before its quorum ran: it is tried again at {timestamp(retry)}"
+            return unschedulable(NAME, text, reason=_WITHDRAWN)
+        denial = self.memory.denied(key, now, self._seen(group, groups))
+        return None if denial is None else denial.status
+
+    def _members(self, info: WorkloadInfo, members: Mapping[Key, Member]) -> dict[Key, Member]:
+        """Return the members of our schedulers that are not held, and the given one in any case."""
+        profiles, waiting = self._handle.configuration.profiles, self._waiting
+        found = {
+            key: member
+            for key, member in members.items()
+            if (not profiles or member.workload.scheduler_name in profiles)
+            and (waiting is None or waiting.get(key) is None)
+        }
+        return {**found, info.key: members.get(info.key) or Member.of(info, info.present)}
+
+    @property
+    def _filters(self) -> Filters:
+        return filters_of(self._handle.configuration.profiles)
+
+    def _held(self, members: Iterable[Key]) -> list[Key]:
+        return [key for key in members if self._is_held(key)]
+
+    def _is_held(self, key: Key) -> bool:
+        return self._waiting is not None and self._waiting.get(key) is not None
+
+    def _lacks(
+        self,
+        group: CompiledGroup,
+        groups: Groups,
+        snapshot: Snapshot,
+        bound: PlacementIndex,
+        now: datetime,
+    ) -> Status | None:
+        """Return why an attempt would be in vain, by columns alone."""
+        attempt = (group.key, self._seen(group, groups), now)
+        if attempt == self._passed:  # made again, as the cache has changed meanwhile
+            return None
+        members = groups.members(group.key).values()
+        self._estimates.inc()
+        nowhere = no_domain(group, snapshot)
+        why = nowhere or estimate.gap(group, members, snapshot, self._filters)
+        if not why or self._patched(members, bound, now):
+            self._passed = attempt
+            return None
+        detail = "" if nowhere else estimate.GAP
+        return _denied(self._denial(group) + why, why, detail=detail)
+
+    def _patched(self, members: Iterable[Member], bound: PlacementIndex, now: datetime) -> bool:
+        """Return whether another rule divides a member's replicas: they may ask for less then."""
+        profiles = self._handle.configuration.profiles
+        for info in (member.workload for member in members if member.open):
+            profile = profiles.get(info.scheduler_name)
+            if profile is not None and runtime.settled(profile, info, now, bound).divided:
+                return True
+        return False
+
+    # --- each member by itself --------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[EventHint]:
         """Return events of the group, of siblings that help, and of open clusters."""
@@ -108,10 +450,6 @@ class Coscheduling(Together):
 
     def cure(self, shortage: Shortage, refusal: Refusal, _rows: Mask) -> str:
         return estimate.cure(shortage.workload, shortage.reason, refusal.code)
-
-    def _waiting_members(self) -> Iterable[WaitingWorkload]:
-        waiting = () if self._waiting is None else self._waiting.iterate()
-        return (each for each in waiting if NAME in each.plugins)
 
     def pre_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
@@ -149,11 +487,11 @@ class Coscheduling(Together):
         if not info.groups:
             return NOTHING_REFUSED
         attempt = state.data.get(NAME)
-        if isinstance(attempt, Attempt) and isinstance(attempt.told, GroupAttempt):
-            within, behind = attempt.told.within, attempt.told.behind
+        if isinstance(attempt, Attempt):
+            domains, behind = attempt.told
         else:
-            within, behind = self._stands(state, info, snapshot, bound), None
-        refused = [] if within is None else within.outside(snapshot)
+            domains, behind = self._stands(state, info, snapshot, bound), None
+        refused = [] if domains is None else domains.outside(snapshot)
         kept = [] if behind is None else [behind.outside(snapshot, info.namespace)]
         return FilterMask([*refused, *kept])
 
@@ -175,7 +513,6 @@ class Coscheduling(Together):
         """Hold replicas again that were given back for a decision which then changed nothing."""
         if (key := Groups.group_of(info)) is not None:
             self.memory.hold_on(key)
-            self.memory.turns.hold_on(key, info.key)
         return SUCCESS
 
     def unreserve(
@@ -185,8 +522,7 @@ class Coscheduling(Together):
         groups, now = self._groups(), self._handle.clock.now()
         if (key := Groups.group_of(info)) is None:
             return
-        self.memory.turns.given_back(key, info.key, self._is_held)
-        self._look_at_news()
+        self.memory.turns.given_back(key)
         group, since = groups.get(key), self.memory.held_since(key, now)
         if since is None:
             return
@@ -237,7 +573,6 @@ class Coscheduling(Together):
         if (key := Groups.group_of(info)) is None:
             return None
         looks = [self.memory.turns.again(key, now)]
-        self._look_at_news()
         group, denial = self._groups().get(key), self.memory.denied(key, now)
         retry = group.rests_until(now) if group is not None else None
         ends = [denial.until if denial is not None else now, retry]
@@ -298,3 +633,67 @@ def _ambiguous(info: WorkloadInfo) -> Status:
 def _not_found(key: Key) -> Status:
     text = f"WorkloadGroup not found: create {in_words(key)}, or take the label away"
     return unschedulable(NAME, text, reason=ScheduledReason.GROUP_NOT_FOUND)
+
+
+def _bare(moment: str) -> str:
+    """Return a time that compares as text: with a fraction of a second it is later than without."""
+    return moment.rstrip("Z")
+
+
+def _first(infos: Iterable[WorkloadInfo]) -> WorkloadInfo:
+    """Return the member that stands for its gang in the queue's order."""
+    return min(infos, key=lambda info: (-info.priority, info.key))
+
+
+def _taken(each: WaitingWorkload) -> Loads:
+    """Return the room that a waiting decision holds: its new replicas."""
+    info = each.workload
+    return {cluster: {info.load: n} for cluster, n in info.arriving(each.placements).items()}
+
+
+def _replicas(members: Mapping[Key, Member], tried: Sequence[Trial]) -> tuple[int, int]:
+    """Return the replicas of the tried members before, and after the attempt."""
+    had = (members[each.workload.key] for each in tried if each.workload.key in members)
+    return sum(member.assigned for member in had), sum(each.assigned for each in tried)
+
+
+def _denied(text: str, why: str, reason: ScheduledReason = _DENIED, *, detail: str = "") -> Status:
+    """Return a refusal of the gang; `why` is what its text says of the group."""
+    return unschedulable(NAME, text, reason=reason, detail=detail, args=(why,))
+
+
+def _refused(group: CompiledGroup, tried: Mapping[Key, Member], status: Status) -> GroupDecision:
+    return GroupDecision(TrialResult.REFUSE, status, _withdrawn(group, tried))
+
+
+def _has_to_give(info: WorkloadInfo, group: CompiledGroup, groups: Groups) -> bool:
+    """Return whether a refusal may take anything back."""
+    # Nearly every refusal takes nothing back, and each of very many members is refused by itself,
+    # so the members are not collected for this.
+    unknown = info.present and info.key not in groups.members(group.key)
+    return bool(unknown or _withdrawn(group, groups.placed(group.key)))
+
+
+def _withdrawn(group: CompiledGroup, members: Mapping[Key, Member]) -> Withdrawn:
+    """Return the members whose placements are taken back, and the earlier replicas that they keep.
+
+    A closed gate takes back the placements that it had released; without a gate, placements since
+    then are taken back. A Workload with replicas on clusters without a release ran before the group
+    existed, and keeps them; one without replicas there gives up its place.
+    """
+    found = {}
+    for key, member in members.items():
+        info = member.workload
+        if member.placements and _gives_back(group, info):
+            kept = within(info.present, group.retained.get(info.uid, {}))
+            if kept != {cluster: n for cluster, n in info.present.items() if n > 0}:
+                found[key] = kept
+    return found
+
+
+def _gives_back(group: CompiledGroup, info: WorkloadInfo) -> bool:
+    if group.gate == GateState.CLOSED:  # a quorum that has run stays, whichever writer closed it
+        return not group.ran and (group.takes_back(info.uid) or not info.runs)
+    if group.gate == GateState.OPEN:
+        return info.uid not in group.released and not info.runs
+    return info.uid in group.retained or not info.runs

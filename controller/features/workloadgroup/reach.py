@@ -185,51 +185,55 @@ def _wanted(each: Class, snapshot: Snapshot) -> int:
     return each.wanted * len(snapshot) if each.workload.everywhere else each.wanted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingGroup:
-    """A gang that is not placed: its members, and the number of replicas that its quorum lacks."""
+def fitting(
+    group: CompiledGroup,
+    infos: Sequence[WorkloadInfo],
+    snapshot: Snapshot,
+    need: int,
+    given: Mapping[str, Ints],
+    filters: Filters = of_default_profile,
+) -> Mask:
+    """Return the clusters that could take a gang's quorum with these amounts back, shape (n,).
 
-    group: CompiledGroup
-    infos: Sequence[WorkloadInfo]
-    snapshot: Snapshot
-    need: int
-    filters: Filters = of_default_profile
+    The mask is empty where the `need` replicas that the quorum lacks would not fit even so.
+    """
+    none = np.zeros(len(snapshot), dtype=np.bool_)
+    if not len(snapshot) or not _amounts_fit(group, snapshot, given):
+        return none
+    reach = Reach.of(infos, snapshot, given=given, filters=filters)
+    domain, outside = _domains(group, snapshot)
+    size = int(domain.max()) + 1
+    enough = (reach.places_in(domain, size) >= need)[domain] & ~outside
+    mask: Mask = enough & np.any([none, *reach.able], axis=0)
+    return mask
 
-    def fitting(self, given: Mapping[str, Ints]) -> Mask:
-        """Return the clusters that could take the quorum with these amounts back, shape (n,).
 
-        The mask is empty where the quorum would not fit even so.
-        """
-        snapshot, none = self.snapshot, np.zeros(len(self.snapshot), dtype=np.bool_)
-        if not len(snapshot) or not self._amounts_fit(given):
-            return none
-        reach = Reach.of(self.infos, snapshot, given=given, filters=self.filters)
-        domain, outside = self._domains()
-        size = int(domain.max()) + 1
-        enough = (reach.places_in(domain, size) >= self.need)[domain] & ~outside
-        mask: Mask = enough & np.any([none, *reach.able], axis=0)
-        return mask
-
-    def _amounts_fit(self, given: Mapping[str, Ints]) -> bool:
-        """Return whether the clusters have spec.minResources together."""
-        snapshot, all_ = self.snapshot, np.zeros(len(self.snapshot), dtype=np.int64)
-        if snapshot.virtual.any():
-            return True
-        groups, none = snapshot.groups, np.zeros(len(snapshot), dtype=np.int64)
-        for resource, amount in self.group.min_resources.items():
-            free = sums(groups.cluster, times(groups.room(resource), groups.count), len(snapshot))
-            left = np.maximum(free - snapshot.coming(resource), 0)
-            if int(sums(all_, plus(left, given.get(resource, none)), 1)[0]) < amount:
-                return False
+def _amounts_fit(group: CompiledGroup, snapshot: Snapshot, given: Mapping[str, Ints]) -> bool:
+    """Return whether the clusters have spec.minResources together."""
+    if snapshot.virtual.any():
         return True
+    none = np.zeros(len(snapshot), dtype=np.int64)
+    for resource, amount in group.min_resources.items():
+        left = np.maximum(free(resource, snapshot) - snapshot.coming(resource), 0)
+        if int(sums(none, plus(left, given.get(resource, none)), 1)[0]) < amount:
+            return False
+    return True
 
-    def _domains(self) -> tuple[Ints, Mask]:
-        """Return a number for the domain of each cluster, and which clusters are in none."""
-        group, snapshot = self.group, self.snapshot
-        if not (group.topology_key and group.topology_required):
-            return np.zeros(len(snapshot), dtype=np.int64), np.zeros(len(snapshot), dtype=np.bool_)
-        codes = snapshot.column(group.topology_key).codes.astype(np.int64)
-        return codes, codes == ABSENT
+
+def _domains(group: CompiledGroup, snapshot: Snapshot) -> tuple[Ints, Mask]:
+    """Return a number for the domain of each cluster, and which clusters are in none."""
+    if not (group.topology_key and group.topology_required):
+        return np.zeros(len(snapshot), dtype=np.int64), np.zeros(len(snapshot), dtype=np.bool_)
+    codes = snapshot.column(group.topology_key).codes.astype(np.int64)
+    return codes, codes == ABSENT
+
+
+def free(resource: str, snapshot: Snapshot, lets_in: Mask | None = None) -> Ints:
+    """Return the free amount of a resource on each cluster, shape (n,), in these node groups."""
+    groups = snapshot.groups
+    amounts = times(groups.room(resource), groups.count)
+    amounts = amounts if lets_in is None else np.where(lets_in, amounts, 0)
+    return sums(groups.cluster, amounts, len(snapshot))
 
 
 def amounts(taken: Mapping[str, Mapping[Load, int]], snapshot: Snapshot) -> dict[str, Ints]:
@@ -288,12 +292,11 @@ class _Room:
 
     def _freed(self, request: Mapping[str, int], place: Place, given: Mapping[str, Ints]) -> Ints:
         """Return the replicas that fit into the free amounts of all nodes together, and `given`."""
-        groups, size = self.snapshot.groups, len(self.snapshot)
-        fits, none = np.full(size, UNLIMITED, dtype=np.int64), np.zeros(size, dtype=np.int64)
-        lets_in = groups.open_to(place)
+        fits = np.full(len(self.snapshot), UNLIMITED, dtype=np.int64)
+        lets_in, none = self.snapshot.groups.open_to(place), np.zeros_like(fits)
         for resource, amount in request.items():
-            free = np.where(lets_in, times(groups.room(resource), groups.count), 0)
-            left = np.maximum(sums(groups.cluster, free, size) - self.snapshot.coming(resource), 0)
+            has = free(resource, self.snapshot, lets_in)
+            left = np.maximum(has - self.snapshot.coming(resource), 0)
             fits = np.minimum(fits, plus(left, given.get(resource, none)) // amount)
         fits[self.snapshot.virtual] = UNLIMITED
         return fits

@@ -18,9 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from controller.features.workloadgroup.compiled import CompiledGroup
-from controller.features.workloadgroup.ledger import Taken
-from controller.features.workloadgroup.rivals import Behind, Order
-from controller.features.workloadgroup.turns import Turns
+from controller.features.workloadgroup.fairness import Behind, Order, Turns
 from controller.framework.gathering import TrialResult
 from controller.snapshot.snapshot import Snapshot
 from machinery.types.metadata import Key
@@ -158,7 +156,8 @@ class Books:
 
     groups: dict[Key, CompiledGroup] = field(default_factory=dict)
     placed: dict[Key, int] = field(default_factory=dict)
-    taken: Taken = field(default_factory=Taken)
+    taken: dict[str, Any] = field(default_factory=dict)
+    changes: int = 0
 
     def get(self, key: Key) -> CompiledGroup | None:
         return self.groups.get(key)
@@ -170,20 +169,6 @@ class Books:
         return self.placed.get(key, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Would:
-    """A waiting gang as `Turns` reads it: it fits once all gangs have given their room back.
-
-    With units of one cpu over one fleet nothing else can be in the way.
-    """
-
-    group: CompiledGroup
-    able: bool
-
-    def fitting(self, _given: Mapping[str, Any]) -> Any:
-        return np.array([self.able])
-
-
 class InModel:
     """Room is a number; whose turn it is `Turns` says, and the queue's order is that of the rows."""
 
@@ -193,7 +178,7 @@ class InModel:
         self.patience = patience
         self.fifo = fifo
         self.books = Books()
-        self.turns = Turns()
+        self.turns = Turns(lambda _: None)
         self.snapshot: Snapshot = make.snapshot(room("c", str(capacity)))
         self.failed: dict[str, datetime] = {}
         self.waits: dict[str, Arrival] = {}
@@ -208,20 +193,21 @@ class InModel:
             generation=1,
             min_member=arrival.units,
         )
+        self.books.changes += 1
         self.waits[arrival.name] = arrival
 
     def ends(self, arrival: Arrival, now: int) -> None:
         del now
         self.free += self.books.placed.pop(arrival.key)
         del self.books.groups[arrival.key]
+        self.books.changes += 1
         self._count()
         self.turns.over(arrival.key)
 
     def _count(self) -> None:
         """Count room as one unit of the right size."""
-        self.books.taken.version += 1
         used = self.capacity - self.free
-        self.books.taken.by_cluster = {"c": {self.load: used}} if used else {}
+        self.books.taken = {"c": {self.load: used}} if used else {}
 
     def order(self, waiting: Sequence[Arrival]) -> list[Arrival]:
         if self.fifo:
@@ -254,21 +240,24 @@ class InModel:
 
 
 class InModelAsked:
-    """The part of an `Asked` that `Turns` reads, by one number."""
+    """The part of a `GangTry` that `Turns` reads, by one number."""
 
-    failing = False
+    failing, tries = False, True
 
     def __init__(self, model: InModel, arrival: Arrival, now: datetime) -> None:
         self.model, self.arrival, self.now = model, arrival, now
         self.key, self.order = arrival.key, (arrival.at, arrival.name)
         self.snapshot, self.ledger, self.patience = model.snapshot, model.books, model.patience
         self.group = model.books.groups[arrival.key]
-        self.waiting = Would(self.group, arrival.units <= model.capacity)
         self.behind: Behind | None = None
 
     @property
     def started(self) -> bool:
         return self.arrival.key in self.model.books.placed
+
+    def fitting(self, _given: Any) -> Any:
+        """It fits once all gangs have given their room back: units of one cpu over one fleet."""
+        return np.array([self.arrival.units <= self.model.capacity])
 
     def place(self) -> Order:
         return (0, self.arrival.created, self.key)

@@ -16,10 +16,12 @@ from controller.features.workloadgroup.answers import (
     GroupHandlers,
 )
 from controller.features.workloadgroup.compiled import CompiledGroup
+from controller.features.workloadgroup.fairness import Findings
 from controller.features.workloadgroup.ledger import Groups
-from controller.features.workloadgroup.memory import Denial, Findings, GroupMemory
+from controller.features.workloadgroup.memory import Denial, GroupMemory
 from controller.framework.interface import CycleState
 from controller.framework.runtime.services import PAGE
+from controller.framework.status import unschedulable
 from controller.framework.waiting import WaitingWorkload
 from controller.model.unit import WorkloadInfo
 from crds.groups.gate import decision_of
@@ -138,9 +140,8 @@ async def test_what_runs_on_every_cluster_is_wanted_as_often_as_its_status_says(
 async def test_one_that_is_denied_says_until_when_and_why() -> None:
     here = Here()
     here.group()
-    denial = Denial(
-        NOW - timedelta(seconds=1), 3, "resource gap: cpu 3 more", Findings(0, "g", 1, 0)
-    )
+    status = unschedulable("Coscheduling", "", args=("resource gap: cpu 3 more",))
+    denial = Denial(NOW - timedelta(seconds=1), 3, Findings(0, "g", 1, 0), status)
     here.memory.deny(("shop", "batch"), denial)
     told = await here.gang()
     assert told["deniedUntil"] == "2026-05-01T12:00:02Z"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.features.workloadgroup.estimate import GAP, TOO_MANY, cure
-from controller.features.workloadgroup.rivals import KEPT
+from controller.features.workloadgroup.fairness import KEPT
 from controller.features.workloadgroup.topology import HOMELESS, OUTSIDE, UNLABELLED
 from crds.names import GROUP_LABELS
 from crds.workload import ScheduledReason

@@ -574,7 +574,7 @@ async def test_of_too_many_workloads_the_first_stay_released(
     for module in (
         "controller.features.workloadgroup.gate.controller",
         "controller.features.workloadgroup.gate.status",
-        "controller.features.workloadgroup.together",
+        "controller.features.workloadgroup.plugin",
     ):
         monkeypatch.setattr(f"{module}.MOST_WORKLOADS", 3)
     stage.cluster("m3", cpu="100")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.features.workloadgroup.rivals import SHARE, TURN, Keeping
+from controller.features.workloadgroup.fairness import SHARE, TURN, Keeping
 from crds.names import LABEL_GROUP
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from tests.controller import make

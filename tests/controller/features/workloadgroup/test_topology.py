@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.features.workloadgroup import topology
-from controller.features.workloadgroup.reach import PendingGroup, Reach, amounts
+from controller.features.workloadgroup.reach import Reach, amounts, fitting
 from controller.features.workloadgroup.topology import (
     Within,
     attempts_of,
@@ -155,9 +155,8 @@ def test_whoever_fits_without_the_others_fits_by_what_they_give_back(clusters, g
         for i, (*_, coming) in enumerate(clusters)
     }
     gone = group("batch", quorum, topology_key=ZONE if bound else "")
-    waiting = PendingGroup(group=gone, infos=units, snapshot=where, need=quorum)
     if max(able) >= quorum:
-        assert waiting.fitting(amounts(taken, where)).any()
+        assert fitting(gone, units, where, quorum, amounts(taken, where)).any()
 
 
 def test_preferred_takes_as_few_domains_as_will_do():

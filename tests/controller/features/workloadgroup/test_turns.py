@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.features.workloadgroup.rivals import TURN, turn
+from controller.features.workloadgroup.fairness import TURN, turn
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
 from controller.scheduling.sets import Batch

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from controller.features.workloadgroup.fairness import Findings
 from controller.features.workloadgroup.feature import WorkloadGroups
-from controller.features.workloadgroup.memory import Denial, Findings, GroupMemory
+from controller.features.workloadgroup.memory import Denial, GroupMemory
 from controller.features.workloadgroup.objects import WorkloadGroup
 from crds.workload import ScheduledReason
 from tests.controller import make
@@ -185,7 +186,7 @@ def test_who_comes_back_for_a_short_denial_is_told_though_a_longer_one_went_befo
     memory, key = GroupMemory(), (NS, "small")
 
     def due(seconds: int, who: str) -> bool:
-        memory.deny(key, Denial(make.NOW, seconds, "", Findings(0, "uid", 1, 1)))
+        memory.deny(key, Denial(make.NOW, seconds, Findings(0, "uid", 1, 1)))
         memory.ask(key)
         until = memory.denied(key, make.NOW)
         assert until is not None

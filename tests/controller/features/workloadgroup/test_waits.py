@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller import scheduler
-from controller.features.workloadgroup.together import Together
+from controller.features.workloadgroup.plugin import Coscheduling
 from controller.scheduler import Scheduler
 from controller.scheduling import gathered, steps
 from controller.scheduling.sets import Batch
@@ -97,14 +97,14 @@ async def test_room_that_comes_while_it_is_decided_anew_completes_it(
     stage.hub.put(WORKLOAD_GROUPS, _group(minMember=60, scheduleTimeoutSeconds=60))
     for name in whole:
         stage.workload(name, replicas=1, labels={LABEL_GROUP: "crew"}, distribution="Divided")
-    attempts = Together.attempts
+    attempts = Coscheduling.attempts
 
-    def attempted(self: Together, *about: Any) -> Any:
+    def attempted(self: Coscheduling, *about: Any) -> Any:
         if coming:
             stage.cluster(coming.pop(), cpu="3")
         return attempts(self, *about)
 
-    monkeypatch.setattr(Together, "attempts", attempted)
+    monkeypatch.setattr(Coscheduling, "attempts", attempted)
     async with stage.led():
         await stage.until(lambda: "held" in stage.says(whole[-1])[2])
         await stage.calm(3)
@@ -139,9 +139,9 @@ async def test_it_is_held_on_where_the_world_does_not_rest_to_decide_it_anew(
 ) -> None:
     monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
     stage.cluster("small", cpu="100m")
-    made, attempts = list[int](), Together.attempts
+    made, attempts = list[int](), Coscheduling.attempts
 
-    def attempted(self: Together, *about: Any) -> Any:
+    def attempted(self: Coscheduling, *about: Any) -> Any:
         made.append(len(made))
         stage.hub.edit(MEMBER_CLUSTERS, "small", {"metadata": {"labels": {"n": f"{len(made)}"}}})
         return attempts(self, *about)
@@ -155,14 +155,14 @@ async def test_it_is_held_on_where_the_world_does_not_rest_to_decide_it_anew(
         said = stage.says("one")
         stage.workload("stranger", replicas=2, distribution="Divided", created=30)
         await stage.calm(2)
-        monkeypatch.setattr(Together, "attempts", attempted)
+        monkeypatch.setattr(Coscheduling, "attempts", attempted)
         monkeypatch.setattr(gathered, "_still", elsewhere)
         stage.cluster("tiny", cpu="100m")
         await stage.calm(3)
         assert 3 < len(made) < 30, "it is decided anew, and not without a pause"
         assert (stage.placed("stranger"), stage.says("one")) == ({}, said)
         assert int(controller.cache.snapshot().flights.replicas.sum()) == 9
-        monkeypatch.setattr(Together, "attempts", attempts)
+        monkeypatch.setattr(Coscheduling, "attempts", attempts)
         stage.cluster("b", cpu="1")
         await stage.until(lambda: stage.placed("one") == {"a": 9, "b": 1}, seconds=3)
 
@@ -262,14 +262,14 @@ async def test_a_world_that_never_rests_has_it_decided_no_more_often_than_its_pa
     monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
     stage.hub.edit(WORKLOAD_GROUPS, "crew", {"spec": {"scheduleTimeoutSeconds": 60}})
     stage.cluster("small", cpu="100m")
-    made, attempts = list[float](), Together.attempts
+    made, attempts = list[float](), Coscheduling.attempts
 
-    def attempted(self: Together, *about: Any) -> Any:
+    def attempted(self: Coscheduling, *about: Any) -> Any:
         made.append(stage.clock.monotonic())
         stage.hub.edit(MEMBER_CLUSTERS, "small", {"metadata": {"labels": {"n": f"{len(made)}"}}})
         return attempts(self, *about)
 
-    monkeypatch.setattr(Together, "attempts", attempted)
+    monkeypatch.setattr(Coscheduling, "attempts", attempted)
     async with stage.led():
         await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
         await stage.calm(50)
