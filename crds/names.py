@@ -77,7 +77,8 @@ more, so that what they left on the members counts no longer (`status.left`)."""
 
 ANNOTATION_COUNTED = f"{GROUP}/counted"
 """On a MemberCluster: the UID of the member's kube-system, once all kinds of objects there have
-been searched for ours. It goes with the MemberCluster, and the next one is searched again."""
+been searched for ours. It goes with the MemberCluster, and the next one is searched again; so is
+each member of a hub that was set back, whatever it notes."""
 
 ANNOTATION_MEMBER = f"{GROUP}/member"
 """On every object that the propagator writes to a member: by which registration, in which cluster.

@@ -82,6 +82,11 @@ class ServerHistory:
     def __init__(self) -> None:
         self.number = 0
 
+    @property
+    def ended(self) -> bool:
+        """Whether the server has been seen to go back since this process began."""
+        return self.number > 0
+
     def end(self, known: int) -> None:
         if known == self.number:
             self.number += 1

@@ -3,7 +3,9 @@
 This finds objects of deleted Workloads, which `orphans` sweeps. The usual kinds are listed at each
 connect and once more later, because a request of a dead process may arrive late. Every other kind
 is listed once per registration, noted on the MemberCluster with the UID of the member's
-kube-system.
+kube-system. The note of a hub that was set back is not believed: it is older than what was written
+to the member since. That is known to a process that saw the hub go back, and from a Lease on the
+member that is later than the hub.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ class Census:
         self._clusters = context.clusters
         self._clock = context.clock
         self._due: WeakKeyDictionary[Link, float] = WeakKeyDictionary()
+        self._history = context.hub.history.number  # of `_due`
         self._queue: WorkQueue[str] = WorkQueue(name="census", clock=context.clock)
         self._backoff: KeyedBackoff[str] = KeyedBackoff(
             clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
@@ -72,6 +75,11 @@ class Census:
         return link in self._due
 
     async def run(self) -> None:
+        if self._history != self._hub.history.number:  # a hub that was set back ends the term
+            self._history = self._hub.history.number
+            self._due.clear()
+            for member in self._registry.names():
+                self._queue.add(member)
         await work(self._queue, self._reconcile, workers=_WORKERS, log=LOG)
 
     def _member_changed(self, member: str, key: Key | None) -> None:
@@ -110,17 +118,18 @@ class Census:
         if link in self._due:
             self._due[link] = math.inf
         else:
-            await self._search_others(session, link.client, cluster)
+            await self._search_others(session, link, cluster)
             self._due[link] = self._clock.monotonic() + LATE_SECONDS
 
     async def _search_others(
-        self, session: MemberSession, client: Verbs, cluster: MemberCluster
+        self, session: MemberSession, link: Link, cluster: MemberCluster
     ) -> None:
-        which = await cluster_id(client) or _UNKNOWN
-        if cluster.metadata.annotations.get(ANNOTATION_COUNTED) == which:
+        which = await cluster_id(link.client) or _UNKNOWN
+        set_back = self._hub.history.ended or link.hub_went_back
+        if cluster.metadata.annotations.get(ANNOTATION_COUNTED) == which and not set_back:
             return
-        async for resource in _kinds(client):
-            if await _any(client, resource):
+        async for resource in _kinds(link.client):
+            if await _any(link.client, resource):
                 session.track(resource)
         await self._mark_searched(cluster, which)
 

@@ -194,6 +194,14 @@ class Link:
         return self._nodes.trusted and self._pods.trusted
 
     @property
+    def hub_went_back(self) -> bool:
+        """Whether the Lease on the member was later than the hub, which may have forgotten kinds.
+
+        So it is for as long as no process has taken the Lease since the hub was set back.
+        """
+        return self._lease.was_later
+
+    @property
     def obstacle(self) -> str:
         """Empty if nodes and pods can be read, or if that is not known yet."""
         for informer in (self._nodes, self._pods):

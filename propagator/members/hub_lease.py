@@ -128,6 +128,8 @@ class HubLease:
         self._seen = ("", "")
         self._seen_at = -math.inf
         self._refusal: MemberHealth | None = None
+        self.was_later = False
+        """Whether the Lease held a later moment of this hub than the hub has seen."""
 
     async def check(self) -> MemberHealth | None:
         """Renew the Lease if it is due, in a term; return why the member is not served, or None.
@@ -176,7 +178,7 @@ class HubLease:
         found = await self._read()
         self._refusal = None if found is None else self._judge(found, ours)
         if self._refusal is not None:
-            self._until = -math.inf
+            self._until, self.was_later = -math.inf, True
             return False
         if found is not None and not self._same_hub(found, ours) and not self._free(found):
             return True

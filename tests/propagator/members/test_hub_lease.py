@@ -161,6 +161,7 @@ async def test_who_has_not_seen_the_last_renewal_is_another(
     await original.lease.check()
     verdict = await another.lease.check()
     assert (verdict is not None) is refused
+    assert another.lease.was_later is refused
     if verdict is not None:
         assert verdict.reason is ReadyReason.HELD_BY_ANOTHER_HUB
         assert "https://hub" in verdict.message
