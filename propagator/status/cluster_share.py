@@ -391,9 +391,11 @@ def _why_there(seen: ObservedShare) -> str:
     outcome = seen.outcome
     if outcome is not None and outcome.reason is not None and outcome.message and not outcome.moves:
         return outcome.message
-    if outcome is not None and outcome.blocked is not None:
-        return outcome.blocked.message
-    return LEAVING if seen.elsewhere else STAYING
+    kept = LEAVING if seen.elsewhere else STAYING
+    if outcome is None or outcome.blocked is None:
+        return kept
+    why = outcome.blocked.message
+    return f"{kept}: {why}" if outcome.blocked.reason is BlockedReason.NOT_READY_ELSEWHERE else why
 
 
 def _held(seen: ObservedShare) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from crds.fields.shares import ClusterShare, ShareState
+from crds.fields.shares import BlockedReason, ClusterShare, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS, Resource
@@ -30,6 +30,7 @@ from propagator.status.aggregation import status_of
 from propagator.status.cluster_share import ObservedShare, ReportedShare, Word, share_of
 from propagator.status.observation import STRANGERS, Survey
 from propagator.types.cluster import MemberCluster, MemberClusterSpec
+from propagator.types.movement import Blocked
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 
@@ -292,6 +293,29 @@ def test_why_a_share_does_not_go_on_is_told_in_one_word():
     assert (share.entry["state"], share.entry["reason"]) == ("Unreachable", "ClusterUnreachable")
     share, _ = told(seen(outcome=Outcome(DesiredShare("u1", 1, 3)), main=main()), share.entry)
     assert "reason" not in share.entry
+
+
+@pytest.mark.proves("M20")
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        (
+            BlockedReason.NOT_READY_ELSEWHERE,
+            "kept until the other clusters are ready: 2 of 5 are ready on other clusters",
+        ),
+        (BlockedReason.DISRUPTION_BUDGET, "disruption budget shop/web allows 0"),
+    ],
+)
+def test_a_share_that_left_the_placements_says_that_it_stays_and_why(
+    reason: BlockedReason, message: str
+):
+    blocked = Blocked(reason, message.rpartition(": ")[2])
+    desired = DesiredShare("u1", 1, 0)
+    kept = Outcome(desired, PropagatedReason.PROPAGATING, "m1: 3 beyond 0", 3, blocked)
+    leaves = replace(seen(outcome=kept, main=main()), leaving=True)
+    share, status = told(leaves, RAN)
+    assert (share.entry["state"], share.entry["message"]) == ("Leaving", message)
+    assert propagated(status)["reason"] == "Propagating"
 
 
 @pytest.mark.proves("R5")
