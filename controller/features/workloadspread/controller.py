@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
+from controller.cache.seenwaits import SeenWaits
 from controller.claims.claims import WRITE_SECONDS
 from controller.features.workloadspread.adaptive import rescheduled
 from controller.features.workloadspread.compiled import CompiledSpread
@@ -84,6 +87,7 @@ class SpreadController(StatusWriter[WorkloadSpread]):
         self._spreads = spreads
         self._handle = handle
         self._mark_seconds = mark_seconds
+        self._waits = SeenWaits(self._clock.now)
         self._commits: dict[Key, _Commit] = {}
         self._withdrawn: set[Key] = set()
         self._stranded: set[Key] = set()
@@ -127,6 +131,7 @@ class SpreadController(StatusWriter[WorkloadSpread]):
         if spread is None:
             return
         if old is None or new is None:
+            self._waits.forget(known.metadata.key)
             self.look_at_spreads_of([known.metadata.key])
         else:
             self.add(spread.key, after=CALM_SECONDS)
@@ -174,7 +179,7 @@ class SpreadController(StatusWriter[WorkloadSpread]):
         verdict = verdict_of(spread, self._spreads.of(spread.target), workload)
         if stored is None or not verdict.counts:
             return ()
-        target = _target(workload, self._commits.get(spread.key), certain=False)
+        target = self._target(workload, self._commits.get(spread.key), certain=False)
         return self._look(spread, target, stored, self._clock.now()).statuses
 
     def draft(self, stored: WorkloadSpread) -> Result | None:
@@ -188,7 +193,7 @@ class SpreadController(StatusWriter[WorkloadSpread]):
         workload = self._workloads.get(spread.target)
         verdict = verdict_of(spread, self._spreads.of(spread.target), workload)
         certain = key in self._withdrawn
-        target = _target(workload, commit, certain=certain)
+        target = self._target(workload, commit, certain=certain)
         look = self._look(spread, target, stored, now) if verdict.counts else NOTHING
         self._mind(spread, look)
         due = look.next_look
@@ -217,6 +222,25 @@ class SpreadController(StatusWriter[WorkloadSpread]):
     def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
         """Refuse the commit, even without a draft, so that no decision waits for ever."""
         self._fail(key, False if error is None else error)
+
+    def _target(
+        self, workload: Workload | None, commit: _Commit | None, *, certain: bool
+    ) -> SpreadTarget:
+        """Return the Workload as it is, or as it is about to be.
+
+        What waits for a node does so no longer than this term has seen it.
+        """
+        if workload is None:
+            return SpreadTarget(0, {}, {}, certain=True)
+        total, status = workload.info.replicas, workload.status
+        reports = {each.name: each for each in status.clusters}
+        for name, since in self._waits.of(workload).info.waits.items():
+            reports[name] = msgspec.structs.replace(reports[name], unschedulable_since=since)
+        if commit is None:
+            decided = stored_time(status.decision.time)
+            return SpreadTarget(total, workload.placements, reports, decided, certain=certain)
+        leaving = None if commit.written else commit.before
+        return SpreadTarget(total, commit.after, reports, leaving=leaving, certain=True)
 
     def _look(
         self, spread: CompiledSpread, target: SpreadTarget, stored: WorkloadSpread, now: datetime
@@ -274,19 +298,6 @@ class SpreadController(StatusWriter[WorkloadSpread]):
         stored = self._stored.get(spread.key)
         if event is not None and stored is not None:
             self.emit(stored.metadata, event)
-
-
-def _target(workload: Workload | None, commit: _Commit | None, *, certain: bool) -> SpreadTarget:
-    """Return the Workload as it is, or as it is about to be."""
-    if workload is None:
-        return SpreadTarget(0, {}, {}, certain=True)
-    total, status = workload.info.replicas, workload.status
-    reports = {each.name: each for each in status.clusters}
-    if commit is None:
-        decided = stored_time(status.decision.time)
-        return SpreadTarget(total, workload.placements, reports, decided, certain=certain)
-    leaving = None if commit.written else commit.before
-    return SpreadTarget(total, commit.after, reports, leaving=leaving, certain=True)
 
 
 def _over(commit: _Commit, workload: Workload) -> bool:

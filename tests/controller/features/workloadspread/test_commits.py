@@ -224,6 +224,24 @@ async def test_units_without_a_node_move_on_and_their_subset_is_left_alone_for_a
 
 
 @pytest.mark.proves("W28")
+async def test_what_a_term_reads_of_units_without_a_node_is_not_older_than_its_look() -> None:
+    """A hub that was set back, or that nobody could write to, tells of what may be over."""
+    stage = arranged(scheduleStrategy=adaptive(30, blind=True))
+    stage.workload("demo", replicas=80, cpu="1m")
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("demo") == {"n": 80})
+    stuck(stage, "n", 20)
+    await stage.clock.advance(120)
+    async with stage.leading(identity="two"):
+        await stage.calm(20)
+        assert schedulable(stage) == "Sufficient"
+        assert stage.placed("demo") == {"n": 80}
+        await stage.calm(15)
+        assert schedulable(stage) == "PodUnschedulable"
+        assert stage.placed("demo") == {"n": 60, "e": 20}
+
+
+@pytest.mark.proves("W28")
 async def test_units_that_find_no_place_elsewhere_stay_where_they_wait() -> None:
     stage = arranged(scheduleStrategy=adaptive(5, blind=True))
     stage.workload("demo", replicas=80, cpu="1m")
