@@ -100,8 +100,10 @@ class SweepBrake:
         self._identity = context.identity
         self._behind = False
         """Whether the hub's versions have not passed yet what this process has seen."""
-        self._judged: set[str] | None = None
-        """The members that were counted since the hub was set back; None where it never was."""
+        self._set_back = False
+        """Whether this process has seen the hub go back."""
+        self._judged = set[str]()
+        """The members that were counted since then, or since this process began."""
         self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
         self._counts: WeakKeyDictionary[Link, _Count] = WeakKeyDictionary()
         self._let_go: dict[str, dict[str, float]] = {}  # monotonic time, by member and UID
@@ -183,8 +185,7 @@ class SweepBrake:
         going = count.left.keys() - confirmed
         if not going:
             session.hold_sweep(NOTHING_HELD)
-            if self._judged is not None:
-                self._judged.add(session.name)
+            self._judged.add(session.name)
             return count
         gone = self._recent(session.name) - count.left.keys() - confirmed
         reason = reason_to_hold(
@@ -232,7 +233,8 @@ class SweepBrake:
         """Whether this process, or an object there, has seen a later version than the hub has.
 
         Also on the first count of a member after that: what it has of Workloads that the hub lost
-        is held from then on, while later sweeps are not.
+        is held from then on, while later sweeps are not. A process that began later learns from the
+        Lease on the member that the hub went back.
         """
         hub, there = await self._identity.uid(), 0
         for informer in link.watches:
@@ -245,7 +247,7 @@ class SweepBrake:
         if now is None:
             return self._behind
         if seen > now and not self._behind:
-            self._judged = set()
+            self._set_back, self._judged = True, set()
             for name in self._registry.names():
                 self._queue.add(name)
             LOG.warning(
@@ -255,9 +257,8 @@ class SweepBrake:
                 seen,
             )
         self._behind = seen > now
-        first = self._judged is not None and member not in self._judged
-        if self._judged is not None:
-            self._judged.add(member)
+        first = (self._set_back or link.hub_went_back) and member not in self._judged
+        self._judged.add(member)
         # What a member says counts for that member alone, so that `_behind` stays as it is.
         return self._behind or first or there > now
 
@@ -296,8 +297,7 @@ class SweepBrake:
             if self._registry.get(member) is None:
                 self._let_go.pop(member, None)
                 self._declined.pop(member, None)
-                if self._judged is not None:
-                    self._judged.discard(member)
+                self._judged.discard(member)
             self._queue.add(member)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:

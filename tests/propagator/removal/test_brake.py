@@ -290,7 +290,7 @@ async def test_a_hub_that_goes_on_while_it_is_asked_was_not_set_back(
     objects = [written(lies)]
     hub = GrowingHub(objects)
     brake, _ = _brake(hub)
-    link = cast("Any", SimpleNamespace(watches=[SimpleNamespace(values=lambda: objects)]))
+    link = _connection(SimpleNamespace(values=lambda: objects))
     hub.newest = seen
     if seen > 100:
         hub.version = _set_back  # type: ignore[method-assign]
@@ -300,7 +300,8 @@ async def test_a_hub_that_goes_on_while_it_is_asked_was_not_set_back(
 def _brake(hub: Any) -> tuple[SweepBrake, list[str]]:
     """A brake that knows the hub alone, and the members that it calls for a count."""
     brake, called = object.__new__(SweepBrake), list[str]()
-    brake._behind, brake._judged, brake._identity, brake._workloads = False, None, hub, hub
+    brake._behind, brake._set_back, brake._judged = False, False, set()
+    brake._identity = brake._workloads = hub
     brake._registry = cast("Any", SimpleNamespace(names=lambda: ["m1", "m2"]))
     brake._queue = cast("Any", SimpleNamespace(add=called.append))
     return brake, called
@@ -310,7 +311,7 @@ def _brake(hub: Any) -> tuple[SweepBrake, list[str]]:
 async def test_a_restore_is_over_when_versions_have_passed_it_and_each_member_was_counted():
     hub = GrowingHub([])
     brake, called = _brake(hub)
-    link = cast("Any", SimpleNamespace(watches=[]))
+    link = _connection()
     now = 100
 
     async def version() -> int:
@@ -328,6 +329,19 @@ async def test_a_restore_is_over_when_versions_have_passed_it_and_each_member_wa
     hub.newest = now = 300
     assert not await brake._hub_went_back("m1", link)
     assert await brake._hub_went_back("m2", link)
+
+
+@pytest.mark.proves("N11")
+async def test_a_process_that_has_not_seen_the_hub_go_back_holds_what_it_finds_first():
+    """The hub has passed the versions of before, but not the Lease on the member."""
+    brake, _ = _brake(GrowingHub([]))
+    assert await brake._hub_went_back("m1", _connection(hub_went_back=True))
+    assert not await brake._hub_went_back("m1", _connection(hub_went_back=True))
+    assert not await brake._hub_went_back("m2", _connection())
+
+
+def _connection(*watches: Any, hub_went_back: bool = False) -> Any:
+    return SimpleNamespace(watches=watches, hub_went_back=hub_went_back)
 
 
 async def _set_back() -> int:
