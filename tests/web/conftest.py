@@ -26,7 +26,9 @@ from playwright.sync_api import Page as Tab
 from stowage.console.progress import Lines
 from stowage.simulation.plan import Where
 from stowage.toolchain import chromium
+from stowage.web import app
 from stowage.web.app import UiSettings, run
+from tests.patience import PATIENCE
 
 expect.set_options(timeout=30_000)
 """A busy machine takes its time; what must come sooner says so itself."""
@@ -144,7 +146,9 @@ def in_thread(
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The page keeps its state in a folder of the tests, and gives a busy machine time to compute."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app, "SECONDS", PATIENCE * app.SECONDS)
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 

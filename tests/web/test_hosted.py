@@ -23,7 +23,7 @@ from machinery.api.resources import (
 from machinery.config.kubeconfig import Connection
 from stowage.setup import ui
 from stowage.simulation.plan import Where
-from stowage.web import app, hosted
+from stowage.web import hosted
 from stowage.web.hosted import HostedSettings
 from tests.inforce import until_may
 from tests.patience import hold_on
@@ -123,10 +123,8 @@ def page(account: Connection) -> Iterator[Page]:
     def serving(opened: Callable[[str], None]) -> Any:
         return hosted.run(settings, listening=lambda port: opened(f"http://127.0.0.1:{port}/"))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(app, "SECONDS", 45.0)  # what is slow here is a busy machine
-        with in_thread(serving) as made:
-            yield made
+    with in_thread(serving) as made:
+        yield made
 
 
 def token_of(hub: Hub, name: str, *rights: str) -> str:

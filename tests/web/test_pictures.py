@@ -19,7 +19,6 @@ import pytest
 
 from machinery.clock import SystemClock
 from stowage.simulation.plan import Where
-from stowage.web import app
 from stowage.web.app import UiSettings
 from tests.web import showcase
 from tests.web.conftest import ROOT, Page, Window, served
@@ -58,8 +57,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     def now(_: SystemClock) -> datetime:
         return showcase.NOW
 
-    patient = mock.patch.object(app, "SECONDS", 120)  # what a busy machine may take
-    with mock.patch.object(SystemClock, "now", now), patient:
+    with mock.patch.object(SystemClock, "now", now):
         settings = UiSettings(where=Where("shop", (showcase.FILE,)), browser=False)
         with contextlib.chdir(folder), served(settings) as page:  # the page names the file
             page.open()

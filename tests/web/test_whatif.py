@@ -25,7 +25,7 @@ from stowage.web import app, worker
 from stowage.web.app import UiSettings
 from stowage.web.worker import DecisionRequest
 from stowage.web.workers import Workers
-from tests.patience import PATIENCE, hold_on
+from tests.patience import hold_on
 from tests.web import fleets
 from tests.web.conftest import Answer, Page, Serve, Window, served
 
@@ -54,12 +54,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def page(file: str) -> Iterator[Page]:
-    """With a deadline of its own: the page's is too short for a busy machine."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(app, "SECONDS", PATIENCE * 30.0)
-        with served(UiSettings(where=Where("default", (file,)), browser=False)) as made:
-            made.open()
-            yield made
+    with served(UiSettings(where=Where("default", (file,)), browser=False)) as made:
+        made.open()
+        yield made
 
 
 @pytest.mark.long
