@@ -3,7 +3,9 @@
 "use strict";
 
 const LATE = 3000; // ms without a connection, until the page says so
+const FRESH = 1000; // ms for which the server gives a table again though objects have changed
 const CALM = 5000; // ms between two changes of what a screen reader reads out
+const PATIENT = 30000; // ms for an answer
 const AGED = 15000; // ms after which ages and leases are read again
 const main = document.getElementById("main");
 const status = document.getElementById("live");
@@ -37,8 +39,13 @@ function concerns(kinds) {
 
 function soon() {
   // a page that shows everything is long, and hears of every change
-  const least = names.includes("*") ? 2000 : 0;
+  const least = names.includes("*") ? 2000 : FRESH;
   if (!paused && due === null) due = window.setTimeout(refresh, least + Math.random() * 1000);
+}
+
+// No other change need come that would have the page asked for again.
+function again() {
+  if (!paused && due === null) due = window.setTimeout(refresh, LATE);
 }
 
 async function refresh() {
@@ -46,16 +53,19 @@ async function refresh() {
   if (busy) return soon();
   busy = true;
   try {
-    const answer = await fetch(window.location.href, { headers: { Accept: "text/html" } });
+    const answer = await fetch(window.location.href, {
+      headers: { Accept: "text/html" },
+      signal: AbortSignal.timeout(PATIENT),
+    });
     if (answer.status === 401) return say("Not connected: open the address of stowage ui", true);
-    if (!answer.ok && answer.status !== 404) return;
+    if (!answer.ok && answer.status !== 404) return again();
     const text = html.createHTML(await answer.text());
     const page = new DOMParser().parseFromString(text, "text/html");
     take(main, page.getElementById("main"));
     take(document.getElementById("foot"), page.getElementById("foot"));
     document.title = page.title;
   } catch {
-    // the stream's own error tells it
+    again(); // the stream's own error tells it
   } finally {
     busy = false;
   }
@@ -65,7 +75,7 @@ async function refresh() {
 function take(old, now) {
   if (!old || !now) return;
   if (old.hasAttribute("aria-live")) {
-    if (Date.now() - (spoken.get(old) || 0) < CALM) return;
+    if (Date.now() - (spoken.get(old) || 0) < CALM) return again();
     spoken.set(old, Date.now());
   }
   for (const { name } of [...old.attributes]) {
