@@ -102,6 +102,7 @@ class Renames:
             ready=self._named(moving.ready),
             away=frozenset(self._now.get(name, name) for name in moving.away),
             surplus=self._named(moving.surplus),
+            kept=self._named(moving.kept),
         )
 
     def _named(self, by_cluster: Mapping[str, V]) -> dict[str, V]:

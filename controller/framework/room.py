@@ -106,7 +106,7 @@ def room(
     placed: Callable[[Place], Place] = lambda place: place,
     variants: Sequence[Variant] = (),
 ) -> Ints:
-    """Return the replicas that fit on each cluster, including present ones, shape (n,).
+    """Return the replicas that fit on each cluster, including present and kept ones, shape (n,).
 
     `only` counts one resource. Replicas that exclude each other are bounded by the nodes that
     `placed` returns. Caps do not count, see `room_of`.
@@ -127,6 +127,9 @@ def room(
     present = {snapshot.row[c]: n for c, n in info.present.items() if c in snapshot.row}
     for row, replicas in present.items():
         fits[row] += replicas
+    for name, replicas in info.moving.kept.items():
+        if name in snapshot.row:
+            fits[snapshot.row[name]] += replicas
     if any(map(hostports.is_apart, info.request)) or any(
         hostports.is_apart(r) for each in variants for r in each.request
     ):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from controller.model.objects import ClusterShare, Workload
-from crds.fields.shares import ShareState
+from crds.fields.shares import BlockedReason, ShareState
 from machinery.clock import stored_time
 from machinery.types.api import DisplacedShare, LeavingShare, Movement
 from machinery.types.bounds import MOST_UNITS, between
@@ -36,6 +36,8 @@ class MovingState:
             replicas leave.
         away: the clusters of shares that do not answer; only while replicas leave.
         surplus: replicas that a cluster reports beyond its placement, by cluster.
+        kept: those of the surplus that stay until others are ready. Their room is the Workload's
+            own: otherwise replicas that wait for room would wait for it for ever.
     """
 
     spec: Movement = field(default_factory=Movement)
@@ -46,6 +48,7 @@ class MovingState:
     ready: Mapping[str, int] = field(default_factory=dict)
     away: frozenset[str] = frozenset()
     surplus: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
 
     def surge(self, desired: int) -> int:
         """Return how many replicas beyond `desired` may exist during a move."""
@@ -89,6 +92,7 @@ class MovingState:
 
 
 UNREACHABLE = ShareState.UNREACHABLE.value
+NOT_READY_ELSEWHERE = BlockedReason.NOT_READY_ELSEWHERE.value
 AT_REST = MovingState()
 AT_REST_ONCE = MovingState(once=True)
 
@@ -101,6 +105,7 @@ def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) 
     if not (leaving or displaced or surplus or status.rebalanced or spec.movement != AT_REST.spec):
         return AT_REST_ONCE if once else AT_REST
     shares = status.clusters if leaving else ()
+    blocked = {each.name for each in status.clusters if _waits_for_others(each)}
     return MovingState(
         spec.movement,
         once,
@@ -110,7 +115,12 @@ def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) 
         ready_by_cluster(shares, spec.movement),
         frozenset(each.name for each in shares if each.state == UNREACHABLE),
         surplus,
+        {name: replicas for name, replicas in surplus.items() if name in blocked},
     )
+
+
+def _waits_for_others(share: ClusterShare) -> bool:
+    return share.blocked is not None and share.blocked.reason == NOT_READY_ELSEWHERE
 
 
 def lacking(placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str, int]:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.model.unit import workload_info
+from controller.model.objects import Workload
+from controller.model.unit import WorkloadInfo, workload_info
 from tests.controller import make
 
 
@@ -46,18 +47,42 @@ def test_a_deployment_that_recreates_its_pods_runs_at_most_once() -> None:
     assert info.moving.at_most_once(5)
 
 
+def reporting(workload: Workload, *shares: dict[str, Any]) -> WorkloadInfo:
+    status = {**msgspec.to_builtins(workload.status), "clusters": shares}
+    return workload_info(
+        msgspec.structs.replace(workload, status=msgspec.convert(status, type(workload.status)))
+    )
+
+
 def test_what_a_lost_cluster_reported_is_no_surplus() -> None:
-    workload = make.workload(present={"a": 1, "b": 1})
-    shares = [
+    state = reporting(
+        make.workload(present={"a": 1, "b": 1}),
         {"name": "a", "scheduled": 3, "state": "Unreachable"},
         {"name": "b", "scheduled": 2, "unschedulable": 1, "state": "Running"},
-    ]
-    status = msgspec.convert(
-        {**msgspec.to_builtins(workload.status), "clusters": shares}, type(workload.status)
-    )
-    state = workload_info(msgspec.structs.replace(workload, status=status)).moving
+    ).moving
     assert dict(state.surplus) == {"b": 2}
     assert state.under_way() == 2
+
+
+@pytest.mark.proves("M12")
+@pytest.mark.parametrize(
+    ("blocked", "placed"),
+    [
+        ({"reason": "NotReadyElsewhere"}, {"a": 4, "b": 1}),
+        ({"reason": "DisruptionBudget"}, {"b": 1}),
+        (None, {"b": 1}),
+    ],
+)
+def test_replicas_that_wait_for_room_have_that_of_those_that_stay_until_they_are_ready(
+    blocked: dict[str, Any] | None, placed: dict[str, int]
+) -> None:
+    full: dict[str, Any] = {"groups": [{"count": 1, "free": {"cpu": "0", "memory": "0"}}]}
+    workload = make.workload(replicas=5, distribution="Divided", present={"b": 1})
+    share = {"name": "a", "scheduled": 4, "state": "Leaving", "blocked": blocked}
+    decision = make.decided(
+        reporting(workload, share), make.cluster("a", **full), make.cluster("b", **full)
+    )
+    assert dict(decision.placements) == placed
 
 
 def test_a_workload_at_rest_shares_one_state() -> None:
