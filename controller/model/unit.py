@@ -260,6 +260,11 @@ class WorkloadInfo:
         return bool(self.ended) and not self.everywhere and not self.replicas
 
     @property
+    def ended_replicas(self) -> int:
+        """The replicas of ended shares; 0 where each cluster has all of them."""
+        return 0 if self.everywhere else sum(self.ended.values())
+
+    @property
     def whole(self) -> bool:
         """Whether all replicas go to one cluster."""
         return self.distribution == "Single" and not self.everywhere and not self.split
@@ -319,6 +324,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     bound = bool(bindings) and not indivisible
     divided = counted and (spec.distribution == Distribution.DIVIDED or bound)
     total = completions_in(profile, body)
+    groups = groups_named(meta.labels, podtemplate.labels_of(template), labels)
     leaves_data = spec.movement.data == MovedData.LEAVE
     return WorkloadInfo(
         namespace=meta.namespace,
@@ -362,7 +368,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
         first_ordinal=first_ordinal(profile, body),
-        groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),
+        groups=groups,
         delivered=spec.delivery != Delivery.NONE,
         claims=0 if leaves_data else len(claims_in(profile, body)),
         **_of_status(
@@ -376,6 +382,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
             each=_each(spec, profile, split=bound),
             ends=bool(run) and not indivisible,
             total=total,
+            gang=bool(groups),
         ),
         ranges=known_in(workload, first_ordinal(profile, body)) if profile.ordered else _NOTHING,
     )
@@ -398,6 +405,7 @@ def restated(held: Workload, meta: Meta, status: WorkloadStatus) -> Workload:
         each=info.everywhere,
         ends=info.work is not None,
         total=info.work.total if info.work is not None else None,
+        gang=bool(info.groups),
     )
     if info.profile.ordered:
         fields["ranges"] = known_in(later, info.first_ordinal)
@@ -429,6 +437,7 @@ def _of_status(
     each: bool,
     ends: bool,
     total: int | None,
+    gang: bool,
 ) -> dict[str, Any]:
     """Return the fields that the status gives, and the version.
 
@@ -440,7 +449,7 @@ def _of_status(
     ended = _ended(status, stored, run) if run else _NOTHING
     present = {name: n for name, n in stored.items() if name not in ended} if ended else stored
     left = asked if each else _left(asked, ended)
-    work = work_of(workload, total, ended) if ends and not each else None
+    work = work_of(workload, total, ended, gang=gang) if ends and not each else None
     return dict(  # noqa: C408 - names of fields, and no texts
         present=present,
         ended=ended,

@@ -26,7 +26,8 @@ class Work:
         completed: the work done by shares that have left.
         done: the work that each cluster reports as done.
         begun: the clusters on which pods have started.
-        well: whether a share has succeeded.
+        well: whether a share has succeeded, so that no further replica need start. Never in a gang:
+            its replicas start together.
     """
 
     total: int | None
@@ -92,7 +93,7 @@ def _divided(total: int, shares: Mapping[str, int], pending: int) -> dict[str, i
     return found
 
 
-def work_of(workload: Workload, total: int | None, ended: Mapping[str, int]) -> Work:
+def work_of(workload: Workload, total: int | None, ended: Mapping[str, int], *, gang: bool) -> Work:
     status = workload.status
     shares = status.clusters
     parts = {s.cluster: s.completions for s in status.placements if s.completions is not None}
@@ -104,5 +105,5 @@ def work_of(workload: Workload, total: int | None, ended: Mapping[str, int]) -> 
         status.completed,
         {share.name: share.completed for share in shares if share.completed},
         frozenset(s.name for s in shares if s.scheduled or s.ready),
-        ShareResult.SUCCEEDED in results.values(),
+        not gang and ShareResult.SUCCEEDED in results.values(),
     )

@@ -92,7 +92,7 @@ def gap(
     `members` are all that could have replicas, with their present shares; `filters` are those of
     their profiles.
     """
-    assigned = sum(member.assigned for member in members)
+    assigned = sum(member.assigned + member.workload.ended_replicas for member in members)
     need = group.min_member - assigned
     infos = [member.workload for member in members if member.open or member.workload.everywhere]
     if need <= 0 or not infos:

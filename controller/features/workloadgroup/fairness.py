@@ -183,7 +183,7 @@ class GangTry:
         """Return the place in line; None where the gang is not complete, or has no times."""
         wanted, clusters = 0, len(self.snapshot)
         for info in sorted(self.infos, key=lambda info: info.created):
-            wanted += info.replicas * (clusters if info.everywhere else 1)
+            wanted += info.replicas * (clusters if info.everywhere else 1) + info.ended_replicas
             if wanted >= self.group.min_member:
                 here, there = stored_time(self.group.created), stored_time(info.created)
                 first = -max(info.priority for info in self.infos)

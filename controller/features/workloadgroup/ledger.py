@@ -49,7 +49,10 @@ class Member:
 
 @dataclass(slots=True)
 class _Roll:
-    """The members of one group. `version` changes whenever a member asks for something else."""
+    """The members of one group. `version` changes whenever a member asks for something else.
+
+    Replicas that have ended count as `assigned` and as `desired`: they had their turn in the gang.
+    """
 
     members: dict[Key, Member] = field(default_factory=dict)
     placed: dict[Key, Member] = field(default_factory=dict)
@@ -61,9 +64,10 @@ class _Roll:
     version: int = 0
 
     def count(self, member: Member, sign: int) -> None:
-        self.assigned += sign * member.assigned
+        ended = member.workload.ended_replicas
+        self.assigned += sign * (member.assigned + ended)
         self.stored += sign * member.stored
-        self.desired += sign * member.workload.replicas
+        self.desired += sign * (member.workload.replicas + ended)
         if member.workload.everywhere:
             self.everywhere += sign * member.workload.replicas
         if member.placements and sign > 0:
@@ -165,7 +169,7 @@ class Groups:
         return self._roll(key).placed
 
     def assigned(self, key: Key) -> int:
-        """Return the replicas of the group with a cluster: written, being written, or held."""
+        """Return the group's replicas with a cluster: written, being written, held, or ended."""
         return self._roll(key).assigned
 
     def started(self, key: Key) -> bool:

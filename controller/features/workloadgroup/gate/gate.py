@@ -65,12 +65,13 @@ class Standing:
     """A member as it is stored.
 
     `placed` says that it has placements, also empty ones; `shares` are their replicas by cluster,
-    `units` the sum of these, and `decision` their digest. `ours` says that this controller decides
-    it. `running`, `succeeded` and `failed` are what its clusters report of these replicas; `there`
-    are the clusters on which some of them may stand, `seen` the pods of them by cluster; `stands`
-    says that any cluster at all reports pods. `trouble` says in words what keeps one of its
-    clusters from running them. `stuck` replicas have a cluster on which they find no node, the last
-    of them since `stuck_since`. `reason` and `message` are those of its last decision.
+    `replicas` the sum of these, and `decision` their digest. What has `ended` keeps its share.
+    `ours` says that this controller decides it. `running`, `succeeded` and `failed` are what its
+    clusters report of these replicas; `there` are the clusters on which some of them may stand,
+    `seen` the pods of them by cluster; `stands` says that any cluster at all reports pods.
+    `trouble` says in words what keeps one of its clusters from running them. `stuck` replicas have
+    a cluster on which they find no node, the last of them since `stuck_since`. `reason` and
+    `message` are those of its last decision.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Standing:
     placed: bool = False
     replicas: int = 0
     shares: Mapping[str, int] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
     decision: str = ""
     ours: bool = True
     running: int = 0
@@ -181,6 +183,7 @@ def standing_of(workload: Workload, *, ours: bool) -> Standing:
         placed=bool(placements),
         replicas=sum(replicas.values()),
         shares=replicas,
+        ended=frozenset(workload.info.ended) if workload.info is not None else frozenset(),
         decision=decision_of(placements) if placements else "",
         ours=ours and not workload.fault,
         there=frozenset(share.name for share in shares if share.state != ShareState.PENDING.value),
@@ -360,7 +363,7 @@ def _has_to_leave(group: CompiledGroup, member: Standing) -> bool:
     beyond = _beyond(group, member)
     if not group.takes_back(member.uid):
         # One of ours that never ran anywhere gives up its place.
-        return member.ours and bool(member.replicas) and not member.stands
+        return member.ours and bool(member.shares.keys() - member.ended) and not member.stands
     kept = group.retained.get(member.uid, {})
     return bool(beyond) if member.ours else any(c in member.there and c not in kept for c in beyond)
 
@@ -371,7 +374,9 @@ def _beyond(group: CompiledGroup, member: Standing) -> list[str]:
         return []
     kept = group.retained.get(member.uid, {})
     return [
-        cluster for cluster, replicas in member.shares.items() if replicas > kept.get(cluster, 0)
+        cluster
+        for cluster, replicas in member.shares.items()
+        if replicas > kept.get(cluster, 0) and cluster not in member.ended
     ]
 
 

@@ -29,6 +29,7 @@ from controller.features.workloadgroup.gate.status import (
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.model.objects import Workload
 from crds.groups.workloadgroup import WorkloadGroupStatus
+from crds.names import LABEL_GROUP
 from tests.controller import make
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -48,6 +49,7 @@ class Stored:
     conditions: list[dict[str, Any]] = field(default_factory=list)
     distribution: str = "Single"
     limits: dict[str, int] = field(default_factory=dict)
+    kind: str = "Deployment"
 
     def workload(self) -> Workload:
         """As the informer keeps it."""
@@ -56,6 +58,8 @@ class Stored:
             replicas=self.replicas,
             present=self.placements,
             distribution=self.distribution,
+            kind=self.kind,
+            labels={LABEL_GROUP: "batch"},
         )
         status = msgspec.convert(
             {

@@ -1132,3 +1132,26 @@ def test_what_ran_before_is_retained_for_as_long_as_it_stands() -> None:
     stands = replace(edited, there=frozenset({"m1", "m2"}))
     assert gates._ran_before(group, stands) == {"m1": 2, "m2": 2}
     assert gates._ran_before(group, edited) == {"m2": 2}, "m1 has nothing of it any more"
+
+
+@pytest.mark.proves("G12", "KD23")
+def test_a_share_that_ended_before_the_quorum_ran_holds_no_gate_closed_and_counts():
+    queue = Stored("worker", replicas=5, distribution="Divided", kind="Job")
+    gang = Gang(Stored("driver", replicas=1), queue)
+    gang.place(driver={"m1": 1}, worker={"m1": 1, "m2": 2}).look()
+    end = {"result": "Succeeded", "time": "2026-01-02T03:04:05Z"}
+    ended = {"name": "m2", "replicas": 2, "state": "Complete", "succeeded": 2, "ended": end}
+    queue.clusters = [ended, {"name": "m1", "replicas": 1, "state": "Failed"}]
+    info = queue.workload().info
+    assert (info.replicas, info.ended_replicas) == (3, 2)  # each replica of a gang has its turn
+    gang.look()
+    assert gang.status["gate"] == "Closed"
+    gang.place(driver={}, worker={"m2": 2})
+    queue.clusters = [ended]
+    gang.look()
+    assert "gate" not in gang.status
+    gang.now += timedelta(hours=1)
+    gang.place(driver={"m1": 1}, worker={"m2": 2, "m3": 1})
+    queue.clusters = [ended]
+    gang.look()
+    assert gang.status["gate"] == "Open"

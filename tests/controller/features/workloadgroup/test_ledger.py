@@ -46,7 +46,8 @@ def unit_of(
 ) -> WorkloadInfo:
     duplicated = "Duplicated" if kind == "everywhere" else "Divided"
     made = member(name, replicas, namespace=space, labels=how, distribution=duplicated).info
-    return replace(made, booked=kind == "booked")
+    ended = {"m4": 2} if kind == "ended" else {}
+    return replace(made, booked=kind == "booked", ended=ended)
 
 
 units = st.builds(
@@ -55,7 +56,7 @@ units = st.builds(
     namespaces,
     labels,
     st.integers(0, 5),
-    st.sampled_from(["plain", "plain", "everywhere", "booked"]),
+    st.sampled_from(["plain", "plain", "everywhere", "booked", "ended"]),
 )
 
 
@@ -67,14 +68,15 @@ def recounted(known: Known, key: Key) -> dict[str, Any]:
         if info.namespace == key[0] and info.groups == (key[1],) and not info.booked
     }
     everywhere = sum(info.replicas for info, _ in own.values() if info.everywhere)
-    desired = sum(info.replicas for info, _ in own.values())
+    ended = sum(sum(info.ended.values()) for info, _ in own.values())
+    desired = sum(info.replicas for info, _ in own.values()) + ended
     clusters: dict[str, int] = {}
     for _, placed in own.values():
         for cluster, n in placed.items():
             clusters[cluster] = clusters.get(cluster, 0) + n
     return {
         "members": {k: (info.replicas, placed) for k, (info, placed) in own.items()},
-        "assigned": sum(clusters.values()),
+        "assigned": sum(clusters.values()) + ended,
         "desired": desired,
         "on 7": desired + 6 * everywhere,
         "clusters": clusters,
