@@ -5,7 +5,7 @@ Part of the `WorkloadInfo`; all Workloads at rest share one empty value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -36,8 +36,8 @@ class MovingState:
             replicas leave.
         away: the clusters of shares that do not answer; only while replicas leave.
         surplus: replicas that a cluster reports beyond its placement, by cluster.
-        kept: those of the surplus that stay until others are ready. Their room is the Workload's
-            own: otherwise replicas that wait for room would wait for it for ever.
+        kept: those of the surplus that stay until others are ready, or placed. Their room is the
+            Workload's own: otherwise replicas that wait for room would wait for it for ever.
     """
 
     spec: Movement = field(default_factory=Movement)
@@ -91,7 +91,7 @@ class MovingState:
         return due is not None and due <= now
 
 
-UNREACHABLE = ShareState.UNREACHABLE.value
+UNREACHABLE, LEAVING = ShareState.UNREACHABLE.value, ShareState.LEAVING.value
 NOT_READY_ELSEWHERE = BlockedReason.NOT_READY_ELSEWHERE.value
 AT_REST = MovingState()
 AT_REST_ONCE = MovingState(once=True)
@@ -105,7 +105,7 @@ def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) 
     if not (leaving or displaced or surplus or status.rebalanced or spec.movement != AT_REST.spec):
         return AT_REST_ONCE if once else AT_REST
     shares = status.clusters if leaving else ()
-    blocked = {each.name for each in status.clusters if _waits_for_others(each)}
+    kept = {each.name for each in status.clusters if _waits_for_others(each, leaving)}
     return MovingState(
         spec.movement,
         once,
@@ -115,12 +115,15 @@ def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) 
         ready_by_cluster(shares, spec.movement),
         frozenset(each.name for each in shares if each.state == UNREACHABLE),
         surplus,
-        {name: replicas for name, replicas in surplus.items() if name in blocked},
+        {name: replicas for name, replicas in surplus.items() if name in kept},
     )
 
 
-def _waits_for_others(share: ClusterShare) -> bool:
-    return share.blocked is not None and share.blocked.reason == NOT_READY_ELSEWHERE
+def _waits_for_others(share: ClusterShare, leaving: Collection[str]) -> bool:
+    """Whether a share stays for want of others, rather than for those of a move under way."""
+    if share.blocked is not None:
+        return share.blocked.reason == NOT_READY_ELSEWHERE
+    return share.state == LEAVING and share.name not in leaving
 
 
 def lacking(placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str, int]:

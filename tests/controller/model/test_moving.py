@@ -66,21 +66,23 @@ def test_what_a_lost_cluster_reported_is_no_surplus() -> None:
 
 @pytest.mark.proves("M12")
 @pytest.mark.parametrize(
-    ("blocked", "placed"),
+    ("share", "placed"),
     [
-        ({"reason": "NotReadyElsewhere"}, {"a": 4, "b": 1}),
-        ({"reason": "DisruptionBudget"}, {"b": 1}),
-        (None, {"b": 1}),
+        ({"state": "Leaving"}, {"a": 4, "b": 1}),
+        ({"state": "Leaving", "blocked": {"reason": "NotReadyElsewhere"}}, {"a": 4, "b": 1}),
+        ({"state": "Leaving", "blocked": {"reason": "DisruptionBudget"}}, {"b": 1}),
+        ({"state": "Unreachable"}, {"b": 1}),
     ],
 )
 def test_replicas_that_wait_for_room_have_that_of_those_that_stay_until_they_are_ready(
-    blocked: dict[str, Any] | None, placed: dict[str, int]
+    share: dict[str, Any], placed: dict[str, int]
 ) -> None:
     full: dict[str, Any] = {"groups": [{"count": 1, "free": {"cpu": "0", "memory": "0"}}]}
     workload = make.workload(replicas=5, distribution="Divided", present={"b": 1})
-    share = {"name": "a", "scheduled": 4, "state": "Leaving", "blocked": blocked}
     decision = make.decided(
-        reporting(workload, share), make.cluster("a", **full), make.cluster("b", **full)
+        reporting(workload, {"name": "a", "scheduled": 4, **share}),
+        make.cluster("a", **full),
+        make.cluster("b", **full),
     )
     assert dict(decision.placements) == placed
 
