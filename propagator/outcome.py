@@ -40,7 +40,7 @@ class DesiredShare:
         placed = cluster in workload.placements
         patch = workload.overrides.of(cluster).digest if placed else ""
         revision = workload.revision_of(cluster)
-        part = workload.parts.get(cluster)
+        part = workload.part_of(cluster)
         generation = workload.metadata.generation
         return cls(workload.uid, generation, replicas, placed, patch, revision, part)
 

@@ -477,6 +477,7 @@ class ShareWriter:
             orphan=workload.orphans or gone,
             left=workload.left(session.name),
             done=workload.known_done(session.name),
+            part=workload.part_of(session.name),
             keep=keep,
             also=also,
             only=held.lets_go,

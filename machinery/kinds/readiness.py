@@ -199,6 +199,16 @@ def of_same_template(before: Judged, now: Judged) -> Judged:
     )
 
 
+def done_of(judged: Judged, part: int | None) -> int:
+    """Return how much of a part of the work is done; None for all the work of the object.
+
+    An object that stands while its part is cut to what was left of it has done the rest before.
+    """
+    total = judged.total
+    before = max(total - part, 0) if total is not None and part is not None else 0
+    return max(judged.done - before, 0)
+
+
 def counts_of(judged: Judged | None, asked: int) -> Readiness:
     """Return the counts of a share of `asked` replicas; without numbers all or none are ready."""
     if judged is None:

@@ -92,14 +92,15 @@ class Pruner:
         orphan: bool | None = None,
         left: bool = False,
         done: int | None = None,
+        part: int | None = None,
         keep: Sequence[Piece] = (),
         also: Sequence[tuple[Resource, ManagedObject]] = (),
         only: Chosen = lambda _: True,
     ) -> PruneResult:
         """Remove what a Workload owns on the member, except `keep`; return what is still there.
 
-        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan`, `left` and
-        `done` are those of `rule.granted`. `also` are objects of the Workload that no informer
+        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan`, `left`, `done`
+        and `part` are those of `rule.granted`. `also` are objects of the Workload that no informer
         shows. Raises TransportError.
         """
         stays = False
@@ -123,6 +124,7 @@ class Pruner:
                 orphan=orphan,
                 left=left,
                 done=done,
+                part=part,
             )
             if not isinstance(rule(found), Stays):
                 if unheld is None:

@@ -19,6 +19,7 @@ from enum import Enum
 
 from crds.fields.labels import KEEPS
 from crds.names import ANNOTATION_KEEP
+from machinery.kinds.readiness import done_of
 from propagator.members.objects import (
     ManagedObject,
     Mark,
@@ -72,6 +73,7 @@ def granted(
     orphan: bool | None = None,
     left: bool = False,
     done: int | None = None,
+    part: int | None = None,
 ) -> Grant | Stays:
     """Return what a session with that mark may do to an object of the Workload `owner`, a UID.
 
@@ -79,8 +81,8 @@ def granted(
     resourceVersion of the hub that is no younger than the decision. `registered` says whether the
     hub has a MemberCluster of a UID. `orphan` says whether an ended Workload leaves its objects on
     the members; None: the hub does not know it any more, and the object tells. `left`: its share
-    has left this member for others, so that what is here would run twice. `done` is how much of its
-    work the hub knows to be done there; None: that is no matter.
+    has left this member for others, so that what is here would run twice. `done` is how much of
+    `part` the hub knows to be done there; None: that is no matter.
     """
     if not mark.registration:
         return Stays.ANOTHERS  # the session does not know its MemberCluster's UID yet
@@ -100,7 +102,7 @@ def granted(
     if hub_version_of(found) > decided:
         return Stays.YOUNGER
     works = done is not None and found.judged.total is not None
-    if works and found.judged.done > (done or 0):
+    if works and done_of(found.judged, part) > (done or 0):
         return Stays.UNTOLD
     version = found.metadata.resource_version if works else ""
     return Grant(found.metadata.uid, owner, let_go=needed, version=version)

@@ -15,7 +15,14 @@ from crds.fields.shares import BlockedReason, ShareState
 from crds.workload import PropagatedReason
 from machinery.clock import timestamp
 from machinery.kinds.profile import Profile
-from machinery.kinds.readiness import Judged, Readiness, Result, available_in, counts_of
+from machinery.kinds.readiness import (
+    Judged,
+    Readiness,
+    Result,
+    available_in,
+    counts_of,
+    done_of,
+)
 from propagator.members.available_pods import Availability
 from propagator.members.health import Contact, PodCounts
 from propagator.members.objects import ManagedObject
@@ -225,7 +232,7 @@ def _of_ended(
         "finished": readiness.finished,
         "succeeded": readiness.succeeded or None,
         "failed": readiness.failed or None,
-        "completed": (judged.done or None) if judged is not None else None,
+        "completed": done_of(judged, seen.desired.completions) or None,
         "available": readiness.ready if seen.ready_seconds else None,
         **counts,
         "scheduled": (pods.scheduled or 0) if pods is not None else 0,
@@ -317,7 +324,7 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
 def _completed(seen: ObservedShare) -> int | None:
     """Also of a deleted object."""
     judged = seen.main.judged if seen.main is not None else seen.last
-    return (judged.done or None) if judged is not None else None
+    return (done_of(judged, seen.desired.completions) or None) if judged is not None else None
 
 
 def _available(

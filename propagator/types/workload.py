@@ -331,6 +331,12 @@ class Workload(Object, frozen=True, dict=True):
         given = ((share.cluster, share.completions) for share in self.status.placements)
         return {cluster: part for cluster, part in given if part is not None}
 
+    def part_of(self, cluster: str) -> int | None:
+        """Return the completions that are left to a share, also to one that leaves."""
+        left = (s.completions for s in self.status.leaving if s.cluster == cluster)
+        part = self.parts.get(cluster)
+        return next(left, None) or None if part is None else part
+
     def awaits_part(self, cluster: str) -> bool:
         """Whether the cluster has no completions yet because other shares still have open ones."""
         return self._divides_work and cluster in self.placements and cluster not in self.parts

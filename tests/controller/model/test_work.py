@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from controller.model.work import Work
+from machinery.kinds.readiness import Judged, done_of
 from machinery.types.api import LeavingShare
 
 SHARES = {"m1": 2, "m2": 1, "m3": 1}
@@ -52,6 +56,19 @@ def test_all_of_it_is_somebodys(total: int, pending: int) -> None:
     work = Work(total).after(shares, (), pending)
     assert sum(work.parts.values()) + work.missing == total
     assert pending or not work.missing
+
+
+@pytest.mark.proves("KD18")
+def test_what_comes_back_twice_before_its_object_has_gone_is_counted_once() -> None:
+    work, a = Work(10, {"a": 6, "b": 4}), Judged(total=6)
+    for done in (2, 5):
+        a = msgspec.structs.replace(a, done=done)
+        work = replace(work, done={"a": done_of(a, work.parts["a"])})
+        work = work.after({"b": 1}, [LeavingShare("a", 1)], 0)
+        work = work.after({"a": 1, "b": 1}, (), 0)
+        assert work.completed == done
+        assert work.parts == {"a": 6 - done, "b": 4}
+        assert done_of(a, work.parts["a"]) == 0  # of what is left
 
 
 @pytest.mark.proves("KD23")
