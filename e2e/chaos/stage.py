@@ -43,8 +43,12 @@ _CONFIGURATION = """\
 apiVersion: stowage.dev/v1alpha1
 kind: SchedulerConfiguration
 movement: {notReadyTolerationSeconds: 10, dwellSeconds: 2, maxMoving: 50%}
+profiles:
+- pluginConfig:
+  - {name: Coscheduling, args: {patienceSeconds: 0}}
 """
-"""Members that do not answer are left within the time that faults stand."""
+"""Members that do not answer are left within the time that faults stand. No gang has a turn: on a
+slow machine one would wait long enough, and keep room that another one is judged by."""
 _BEGIN_SECONDS = 60.0
 """The longest wait for a process that begins to listen."""
 _tokens = itertools.count(1)
