@@ -133,7 +133,8 @@ def owned_by_all(
 ) -> Mapping[str, Any]:
     """Return the body of an apply with all owners and their newest version.
 
-    `unchanged`: the apply fails if `live` is outdated.
+    `unchanged`: the apply fails if `live` is outdated. That of a shared piece always does: it would
+    bring a former owner back, or leave a new one out.
     """
     if others and hub_version_of(live) > (version_number(version) or 0):
         version = live.metadata.annotations[ANNOTATION_HUB_VERSION]
@@ -144,7 +145,7 @@ def owned_by_all(
     }
     # The UID prevents an apply to an object that replaced `live`.
     only = {"uid": live.metadata.uid}
-    if unchanged:
+    if unchanged or piece.shared:
         only["resourceVersion"] = live.metadata.resource_version
     return _body(piece, resource, annotations=annotations, **only)
 

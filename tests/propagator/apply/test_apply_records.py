@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from crds.names import OWNER_PREFIX
 from machinery.api.resources import Resource
 from propagator.apply.apply_records import (
     CONTESTED_ROUNDS,
@@ -18,6 +20,7 @@ from propagator.apply.apply_records import (
     Backoff,
     ObjectPlace,
 )
+from propagator.apply.ownership import owned_by_all
 from propagator.apply.render import Piece, render
 from propagator.members.objects import ManagedObject
 from propagator.shares import ShareTable
@@ -285,3 +288,14 @@ def test_a_record_ends_with_its_object_or_its_owners(
     for uid in ("u-1", "u-2"):
         shares.drop_workload(uid)
     assert (book._written, *map(book._places.of, ("u-1", "u-2"))) == ({}, {}, {})
+
+
+@pytest.mark.proves("C28")
+def test_an_apply_of_what_others_own_as_well_fails_where_that_has_changed() -> None:
+    """Else it would bring back an owner that has left meanwhile, whose object nobody removes then."""
+    own, other = piece_of(), {f"{OWNER_PREFIX}u-2": "shop/other"}
+    live = lying(own, resourceVersion="7")
+    for piece, version in ((own, None), (dataclasses.replace(own, shared=True), "7")):
+        body = owned_by_all(piece, other, DEPLOYMENTS, live, version="3")
+        assert body["metadata"].get("resourceVersion") == version
+        assert body["metadata"]["uid"] == "o-1"
