@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from crds.names import PROPAGATOR_LEASE, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, SECRETS, USUAL, WORKLOADS
+from machinery.runtime.informer import Informer
 from machinery.types.metadata import Object
 from propagator.app import Propagator
 from propagator.settings import PropagatorSettings
@@ -147,21 +148,27 @@ async def test_a_lease_that_went_back_has_everything_of_the_hub_listed_anew(
         await stage.create("one", targetDeployment=deployment("one"), resources=[{"name": "creds"}])
         await stage.place("one", m1=1)
         await stage.propagated("one")
-        assert stage.process.term is not None
-        informer = stage.process.term.workloads._watches[SECRETS.kind]._watches.get(stage.namespace)
         key = (stage.namespace, "creds")
-        shown = informer.get(key)
+
+        def informer() -> Informer[Any]:
+            assert stage.process.manager is not None
+            watches = stage.process.manager.workloads._watches[SECRETS.kind]._watches
+            found = watches.get(stage.namespace)
+            assert found is not None
+            return found
+
+        shown = informer().get(key)
         assert shown is not None
         hub.freeze()
         try:
             await until(lambda: stage.process.term is None)
             # As a Secret was in the history that was lost: nothing shows that it is no more.
-            informer.restore(changed(shown, resource_version="1"))
+            informer().restore(changed(shown, resource_version="1"))
             stage.hub.history.end(0)  # as the elector does
         finally:
             hub.thaw()
         await acts(stage.process)
-        await until(lambda: informer.get(key) == shown)
+        await until(lambda: informer().get(key) == shown)
         await stage.propagated("one")
 
 
