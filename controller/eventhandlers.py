@@ -349,10 +349,7 @@ class SchedulerCache:
         self._feed.workload(old, new)
         self._feed.landed(new.metadata.key, landed)
         edited = events.edited(old, new)
-        reported = old is None or (old.info.shown, old.info.waits) != (
-            new.info.shown,
-            new.info.waits,
-        )
+        reported = old is None or _reported(old.info) != _reported(new.info)
         if old is not None and not reported and self._moves(new.info):  # successors may be ready
             reported = old.status.clusters != new.status.clusters
         reported = reported or _lacks_ranges(new.info, new)
@@ -515,6 +512,11 @@ def _as_decided(
     meta = Meta(name=info.name, namespace=info.namespace, uid=info.uid)
     decided = info.with_present(placements)
     return msgspec.structs.replace(now or Workload(metadata=meta), info=decided)
+
+
+def _reported(info: WorkloadInfo) -> tuple[object, ...]:
+    """Return what its clusters report that may make another decision."""
+    return info.shown, info.waits, info.moving.kept
 
 
 def _is_assumed(held: AssumedPlacement, new: Workload) -> bool:

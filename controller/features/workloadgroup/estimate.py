@@ -32,6 +32,7 @@ from controller.features.workloadgroup.reach import (
     classes,
     free,
     of_default_profile,
+    staying,
     usable,
 )
 from controller.features.workloadgroup.topology import HOMELESS, OUTSIDE, UNLABELLED
@@ -95,7 +96,7 @@ def gap(
     assigned = sum(member.assigned + member.workload.ended_replicas for member in members)
     need = group.min_member - assigned
     infos = [member.workload for member in members if member.open or member.workload.everywhere]
-    if need <= 0 or not infos:
+    if need <= 0 or not infos or staying(infos, snapshot).any():
         return ""
     snapshot, least = replace(snapshot, holds=NO_FLIGHTS, merged={}), need - group.min_member // 10
     found = [each for each in classes(infos) if each.wanted]

@@ -99,7 +99,7 @@ def classes(infos: Iterable[WorkloadInfo]) -> list[Class]:
     found: dict[Any, Class] = {}
     for info in infos:
         alike = (info.constraints, info.shape, info.kind, info.whole and info.replicas)
-        own = info.key if info.present else None
+        own = info.key if info.present or info.moving.kept else None
         more = max(info.replicas - sum(info.present.values()), 0)
         before = found.get((own, alike))
         first, members, wanted = (
@@ -152,7 +152,7 @@ class Reach:
         somewhere = np.any([np.zeros(len(snapshot), dtype=np.int64), *able], axis=0)
         wholes = [each.members if _goes_whole(each) else 0 for each in found[:MOST_CLASSES]]
         wholes += [0] * (len(able) - len(wholes))
-        any_units = np.where(somewhere, room.any_units(found), 0)
+        any_units = np.where(somewhere, room.any_units(found) + staying(infos, snapshot), 0)
         return Reach(able, any_units, np.array(wanted, dtype=np.int64), wholes)
 
     def places(self) -> int:
@@ -268,7 +268,7 @@ class _Room:
         if given is None or not info.counted:
             fits = room(info, self.snapshot)
         else:
-            fits = self._freed(info.request, info.place, given)
+            fits = self._freed(info.request, info.place, given) + staying([info], self.snapshot)
         if info.everywhere:
             fits = np.where(fits >= info.replicas, info.replicas * each.members, 0)
         elif _goes_whole(each):
@@ -300,6 +300,16 @@ class _Room:
             fits = np.minimum(fits, plus(left, given.get(resource, none)) // amount)
         fits[self.snapshot.virtual] = UNLIMITED
         return fits
+
+
+def staying(infos: Iterable[WorkloadInfo], snapshot: Snapshot) -> Ints:
+    """Return the replicas that stay until others are placed: their room is the gang's own."""
+    column = np.zeros(len(snapshot), dtype=np.int64)
+    for info in infos:
+        for name, replicas in info.moving.kept.items():
+            if name in snapshot.row:
+                column[snapshot.row[name]] += replicas
+    return column
 
 
 def _least(requests: Sequence[Mapping[str, int]]) -> dict[str, int]:

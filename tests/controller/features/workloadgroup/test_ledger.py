@@ -159,6 +159,7 @@ TestBooks = pytest.mark.proves("G2", "G5")(Books.TestCase)
             st.integers(1, 5),
             st.sampled_from(["Divided", "Divided", "Single", "Duplicated"]),
             st.booleans(),
+            st.integers(0, 3),
         ),
         min_size=1,
         max_size=4,
@@ -170,9 +171,10 @@ def test_no_estimate_refuses_what_a_pass_would_place_or_hold(
 ) -> None:
     made = Yard(*(room(f"c{i}", str(cpu), nodes=n) for i, (cpu, n) in enumerate(clusters)))
     asked = made.group(group(min_member=quorum))
-    for i, (replicas, cpu, how, tolerates) in enumerate(workloads):
+    for i, (replicas, cpu, how, tolerates, kept) in enumerate(workloads):
         rule_ = {"tolerations": [{"operator": "Exists"}]} if tolerates else {}
-        made.store(member(f"w{i}", replicas, cpu=str(cpu), distribution=how, **rule_))
+        shown = [{"name": "c0", "scheduled": kept, "state": "Leaving"}]
+        made.store(member(f"w{i}", replicas, cpu=str(cpu), distribution=how, shown=shown, **rule_))
     members, snapshot = made.groups.members((NS, "batch")), made.world.snapshot()
     short = gap(asked, members.values(), snapshot)
     tried = _untold(made)
@@ -180,6 +182,16 @@ def test_no_estimate_refuses_what_a_pass_would_place_or_hold(
         assert not short
     if short:
         assert short.startswith("resource gap: ")
+
+
+@pytest.mark.proves("M12")
+def test_a_gang_is_placed_again_on_the_room_that_its_own_replicas_keep() -> None:
+    made = Yard(room("a", "0"), room("b", "3"))
+    made.group(group(min_member=4))
+    made.store(member("w", 4, cpu="3"))
+    assert not made.batch("w").decisions[0].placements
+    made.store(member("w", 4, cpu="3", shown=[{"name": "a", "scheduled": 3, "state": "Leaving"}]))
+    assert dict(made.batch("w").decisions[0].placements) == {"a": 3, "b": 1}
 
 
 @pytest.mark.proves("B19")
