@@ -420,7 +420,7 @@ def job(uid: str, *, mode: str = "Single", end: str = "", completions: int = 8) 
     return {
         "metadata": {"uid": uid, "labels": {wishes.LABEL_MODE: mode}},
         "spec": {"completions": completions},
-        "status": {"conditions": conditions},
+        "status": {"conditions": conditions, "succeeded": completions if end == "Complete" else 0},
     }
 
 
@@ -466,8 +466,20 @@ def test_more_than_a_divided_job_was_asked_for_is_found(mode: str) -> None:
     assert not in_turn(*parts[:2])
     assert bool(in_turn(*parts)) is (mode == "Divided")
     again = job("j4", mode=mode)
-    assert in_turn(parts[0], ("member-1", again)), "each cluster's share has its own end"
+    assert bool(in_turn(parts[0], ("member-1", again))) is (mode == "Duplicated")
     assert not in_turn(parts[0], ("member-2", again))
+
+
+def test_work_of_a_divided_job_that_nobody_has_done_is_found() -> None:
+    book, part = JobBook(), job("j1", mode="Divided", completions=5)
+    part["status"]["succeeded"] = 2  # and it leaves
+    for member, each in (
+        ("member-1", part),
+        ("member-1", job("j2", mode="Divided", end="Complete", completions=3)),
+    ):
+        assert not list(book.seen(("u1", "w1-1-0"), member, each, now=1.0, forgot=-math.inf))
+    assert book.lacking(("u1", "w1-1-0"), forgot=-math.inf) == 3
+    assert book.lacking(("u1", "w1-1-0"), forgot=2.0) == 0, "the hub was set back"
 
 
 def pod(name: str, *, runs: str = "by-ordinal", uid: str = "p1", of: str = "u1") -> Whole:

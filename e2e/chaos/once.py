@@ -14,6 +14,7 @@ from typing import Any
 from crds.names import LABEL_MANAGED, LABEL_WORKLOAD_UID
 from e2e.chaos import judgement, wishes
 from e2e.chaos.judgement import Body, Whole
+from e2e.chaos.promises import Broken
 from e2e.chaos.stage import ChaosStage
 from machinery.api.resources import PODS, Resource
 from machinery.runtime.informer import Informer
@@ -30,10 +31,10 @@ Run = tuple[str, str]
 
 @dataclass
 class _Made:
-    """A Job object on a member; its completions count once it has ended well."""
+    """A Job object on a member, how it has ended, and the completions that it has done."""
 
     member: str
-    ended: bool = False
+    end: str = ""
     done: int = 0
 
 
@@ -43,6 +44,10 @@ class _Known:
     jobs: dict[str, _Made] = field(default_factory=dict)
     """By the UID of the Job."""
     excused: bool = False
+
+    @property
+    def done(self) -> int:
+        return sum(each.done for each in self.jobs.values())
 
 
 class JobBook:
@@ -55,35 +60,46 @@ class JobBook:
     def seen(self, run: Run, member: str, job: Body, *, now: float, forgot: float) -> Iterator[str]:
         """Note a state of a Job; yield what shows that it runs a second time.
 
-        A hub that was set back until `forgot` does not know the ends of runs from before.
+        A hub that was set back until `forgot` does not know the ends of runs from before. A member
+        whose part of divided work is done, and has left it, may get another part: what is done
+        twice shows in the completions.
         """
         labels, uid = job["metadata"]["labels"], job["metadata"]["uid"]
         known = self._runs.setdefault(run, _Known(now))
         excused = known.since < forgot
-        whole = labels.get(wishes.LABEL_MODE) == "Single"
+        mode = labels.get(wishes.LABEL_MODE)
         made = known.jobs.get(uid)
         if made is None:
             for before in known.jobs.values():
-                if excused or not before.ended:
+                if excused or not before.end or (mode == "Divided" and before.end == "Complete"):
                     continue
-                if before.member == member or (whole and not known.excused):
+                if before.member == member or (mode == "Single" and not known.excused):
                     yield f"{member}: Job {run[1]} is made again; it has ended on {before.member}"
             made = known.jobs[uid] = _Made(member)
-        if made.ended or not (how := _end(job)):
+        if made.end:
             return
-        self.ended += 1
-        made.ended, made.done = True, job["spec"]["completions"] if how == "Complete" else 0
-        done = sum(each.done for each in known.jobs.values())
-        total = wishes.COMPLETIONS
-        shared = labels.get(wishes.LABEL_MODE) != "Duplicated"
-        if shared and done > total and not excused and not known.excused:
-            yield f"Job {run[1]} has done {done} completions over all members, of {total}"
+        made.end, before = _end(job), made.done
+        if mode == "Divided":
+            made.done = max(before, job["status"].get("succeeded", 0))
+        elif made.end == "Complete":  # a whole Job that moves begins anew
+            made.done = job["spec"]["completions"]
+        self.ended += bool(made.end)
+        total, excused = wishes.COMPLETIONS, excused or known.excused or made.done == before
+        if known.done > total and mode != "Duplicated" and not excused:
+            yield f"Job {run[1]} has done {known.done} completions over all members, of {total}"
+
+    def lacking(self, run: Run, *, forgot: float) -> int:
+        """Return the completions that nobody has done of a run that is Complete."""
+        known = self._runs.get(run)
+        if known is None or known.excused or known.since < forgot:
+            return 0
+        return max(wishes.COMPLETIONS - known.done, 0)
 
     def given_up(self, members: Iterable[str]) -> None:
         """Excuse the runs that go on on these members: a person has given them up there."""
         away = {*members}
         for known in self._runs.values():
-            if any(each.member in away and not each.ended for each in known.jobs.values()):
+            if any(each.member in away and not each.end for each in known.jobs.values()):
                 known.excused = True
 
 
@@ -166,6 +182,18 @@ class OnceWatch:
     def look(self) -> None:
         """Note what runs on members that are given up just now."""
         self.book.given_up(given_up(self._faults, OUT_SECONDS))
+
+    async def whole(self) -> None:
+        """Raise Broken for a divided Job that is Complete though work of it was never done."""
+        for each in await self._stage.lists("hub", "wl"):
+            template = each["spec"].get("template") or {}
+            labels = template.get("metadata", {}).get("labels", {})
+            if template.get("kind") != "Job" or labels.get(wishes.LABEL_MODE) != "Divided":
+                continue
+            run = (each["metadata"]["uid"], template["metadata"]["name"])
+            complete = each.get("status", {}).get("state") == "Complete"
+            if complete and (less := self.book.lacking(run, forgot=self._faults.forgot)):
+                raise Broken(f"Job {run[1]} is Complete, and {less} completions are nobody's")
 
     def job_handler(self, member: str) -> Any:
         def changed(_old: Whole | None, new: Whole | None) -> None:

@@ -103,6 +103,7 @@ async def _run(
         await churn.finished(seconds=_SETTLE_SECONDS)
         tell(f"all is whole again; {len(churn.wanted)} Workloads are wanted")
         await promises.settled(stage, churn, seconds=_SETTLE_SECONDS)
+        await promises.until_held(watchman.once.whole, _SETTLE_SECONDS)
         tell("all is as wanted")
         await promises.quiet(stage)
         tell("and rests")
