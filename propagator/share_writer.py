@@ -478,6 +478,7 @@ class ShareWriter:
             left=workload.left(session.name),
             done=workload.known_done(session.name),
             part=workload.part_of(session.name),
+            untold=workload.untold(session.name),
             keep=keep,
             also=also,
             only=held.lets_go,

@@ -446,7 +446,7 @@ def _of_status(
     """
     status, decided = workload.status, _parts(workload.status.decision.hash)
     stored = workload.placements
-    ended = _ended(status, stored, run) if run else _NOTHING
+    ended = _ended(status, stored, run, asked=0 if divided or each else asked) if run else _NOTHING
     present = {name: n for name, n in stored.items() if name not in ended} if ended else stored
     left = asked if each else _left(asked, ended)
     work = work_of(workload, total, ended, gang=gang) if ends and not each else None
@@ -469,11 +469,18 @@ def _of_status(
     )
 
 
-def _ended(status: WorkloadStatus, stored: Mapping[str, int], run: str) -> dict[str, int]:
-    """Return the shares that have ended; one that left the placements meanwhile is none of them."""
+def _ended(
+    status: WorkloadStatus, stored: Mapping[str, int], run: str, *, asked: int
+) -> dict[str, int]:
+    """Return the shares that have ended.
+
+    One that left the placements meanwhile is none of them, unless it had all of the work: `asked`
+    replicas, 0 of a Workload of several shares. Its successor has not begun, and never does.
+    """
     found = ((share.name, share.ended) for share in status.clusters if share.ended is not None)
-    names = [name for name, end in found if end.object in ("", run) and name in stored]
-    return {name: stored[name] for name in names}
+    names = [name for name, end in found if end.object in ("", run)]
+    shares = {name: stored.get(name, asked) for name in names}
+    return {name: replicas for name, replicas in shares.items() if replicas or name in stored}
 
 
 def _left(asked: int, ended: Mapping[str, int]) -> int:

@@ -93,15 +93,16 @@ class Pruner:
         left: bool = False,
         done: int | None = None,
         part: int | None = None,
+        untold: bool = False,
         keep: Sequence[Piece] = (),
         also: Sequence[tuple[Resource, ManagedObject]] = (),
         only: Chosen = lambda _: True,
     ) -> PruneResult:
         """Remove what a Workload owns on the member, except `keep`; return what is still there.
 
-        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan`, `left`, `done`
-        and `part` are those of `rule.granted`. `also` are objects of the Workload that no informer
-        shows. Raises TransportError.
+        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan`, `left`, `done`,
+        `part` and `untold` are those of `rule.granted`. `also` are objects of the Workload that no
+        informer shows. Raises TransportError.
         """
         stays = False
         kept = await _places(session, keep)
@@ -125,6 +126,7 @@ class Pruner:
                 left=left,
                 done=done,
                 part=part,
+                untold=untold,
             )
             if not isinstance(rule(found), Stays):
                 if unheld is None:

@@ -44,7 +44,7 @@ class Stays(Enum):
     YOUNGER = "younger"
     """The object was written for a younger decision than the hub has: the hub was set back."""
     UNTOLD = "untold"
-    """The object has done more of its work than the hub knows: others would do that again."""
+    """The object has ended, or done more than the hub knows: others would do that again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ def granted(
     left: bool = False,
     done: int | None = None,
     part: int | None = None,
+    untold: bool = False,
 ) -> Grant | Stays:
     """Return what a session with that mark may do to an object of the Workload `owner`, a UID.
 
@@ -82,7 +83,8 @@ def granted(
     hub has a MemberCluster of a UID. `orphan` says whether an ended Workload leaves its objects on
     the members; None: the hub does not know it any more, and the object tells. `left`: its share
     has left this member for others, so that what is here would run twice. `done` is how much of
-    `part` the hub knows to be done there; None: that is no matter.
+    `part` the hub knows to be done there; None: that is no matter. `untold`: an end there counts
+    for all clusters, and the hub does not know it yet.
     """
     if not mark.registration:
         return Stays.ANOTHERS  # the session does not know its MemberCluster's UID yet
@@ -104,7 +106,9 @@ def granted(
     works = done is not None and found.judged.total is not None
     if works and done_of(found.judged, part) > (done or 0):
         return Stays.UNTOLD
-    version = found.metadata.resource_version if works else ""
+    if untold and found.judged.result is not None:
+        return Stays.UNTOLD
+    version = found.metadata.resource_version if works or untold else ""
     return Grant(found.metadata.uid, owner, let_go=needed, version=version)
 
 

@@ -69,6 +69,7 @@ class Survey:
         sent = record_of(workload).names(self._registry.names)
         # Completions stay until the controller has counted them.
         works = {share.cluster for share in workload.status.leaving if share.completions}
+        works |= workload.ends.keys() if workload.ends_whole else set()
         async for name in in_slices(sorted({*workload.placements, *holders, *sent, *works})):
             if name not in works and self._only_kept(workload, name):
                 continue
@@ -187,7 +188,8 @@ class Survey:
         session = self._registry.get(name)
         workload = self._revisions.known(workload, name)
         desired = DesiredShare.of(workload, name)
-        if name in workload.placements and (end := self._end(workload, session, name)) is not None:
+        counts = name in workload.placements or workload.ends_whole
+        if counts and (end := self._end(workload, session, name)) is not None:
             return self._ended(workload, session, name, end, outcome)
         contact = session.contact if session is not None else Contact.CONNECTING
         seconds = workload.spec.movement.ready_seconds

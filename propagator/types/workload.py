@@ -341,6 +341,17 @@ class Workload(Object, frozen=True, dict=True):
         """Whether the cluster has no completions yet because other shares still have open ones."""
         return self._divides_work and cluster in self.placements and cluster not in self.parts
 
+    @property
+    def ends_whole(self) -> bool:
+        """Whether its end on one cluster is the end of it, as of a Job that is not divided."""
+        divides = self._divides_work or self.spec.distribution == Distribution.DIVIDED
+        several = divides or self.duplicated or len(self.placements) > 1
+        return self.profile.ended is not None and not several
+
+    def untold(self, cluster: str) -> bool:
+        """Whether the end of a share counts for all clusters, and is not stored yet."""
+        return self.ends_whole and cluster not in self.ends
+
     def known_done(self, cluster: str) -> int | None:
         """Return how much of its work a share that left is stored to have done.
 

@@ -115,6 +115,24 @@ async def test_a_job_that_is_deleted_with_its_end_is_not_made_again(stage_on: Ma
         assert await stage.on("m1", "bill", kind=JOBS) is None
 
 
+@pytest.mark.proves("A1", "KD29")
+async def test_a_job_that_ends_as_it_leaves_is_not_made_elsewhere(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("bill", targetDeployment=None, template=job())
+        await stage.place("bill", m1=1)
+        await stage.propagated("bill")
+        await stage.stop()
+        await completes(stage, "bill")
+        leaving = {"cluster": "m1", "replicas": 1, "since": WHEN, "cause": "Drained"}
+        moved = {"placements": [{"cluster": "m2", "replicas": 1}], "leaving": [leaving]}
+        await stage.patch("bill", {"status": moved}, subresource="status")
+        stage.start()
+        told = await stage.fares("bill", "m1", "Complete")
+        assert told["ended"]["result"] == "Succeeded"
+        await settled(stage)
+        assert await stage.on("m2", "bill", kind=JOBS) is None
+
+
 @pytest.mark.proves("KD19")
 async def test_a_job_that_leaves_goes_once_the_hub_knows_what_it_has_done(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch

@@ -84,6 +84,26 @@ async def test_what_has_ended_moves_nowhere() -> None:
 
 
 @pytest.mark.proves("A1", "KD29")
+async def test_what_ends_while_it_leaves_has_ended_there() -> None:
+    stage = Stage()
+    for name in ("m1", "m2"):
+        stage.cluster(name)
+    put(stage)
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("bill") == {"m1": 1})
+        shows(stage, m1={"state": "Running", "scheduled": 1, "current": 1})
+        taint(stage, "m1", DRAIN)
+        await stage.until(lambda: stage.placed("bill") == {"m2": 1})
+        end = {"ended": END, "finished": 1, "succeeded": 1, "state": "Complete"}
+        shows(stage, m1=end, m2={"state": "Pending"})
+        await stage.until(lambda: stage.placed("bill") == {"m1": 1})
+        await stage.calm(900)
+        found = stage.hub.read(WORKLOADS, "bill")["status"]
+        assert found["leaving"] == []
+        assert (found["desired"], found["assigned"], found["pending"]) == (1, 1, 0)
+
+
+@pytest.mark.proves("A1", "KD29")
 async def test_a_job_that_has_ended_on_each_cluster_waits_for_none() -> None:
     stage = Stage()
     for name in ("m1", "m2"):

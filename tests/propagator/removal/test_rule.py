@@ -69,6 +69,31 @@ def test_a_job_whose_work_others_go_on_with_goes_once_the_hub_knows_what_it_has_
         assert grant is Stays.UNTOLD
 
 
+@pytest.mark.proves("KD29")
+@pytest.mark.parametrize(
+    ("ended", "untold", "goes"), [(True, True, False), (True, False, True), (False, True, True)]
+)
+def test_a_job_that_ended_while_it_leaves_goes_once_the_hub_knows_its_end(
+    *, ended: bool, untold: bool, goes: bool
+) -> None:
+    jobs, mark = Resource("batch", "v1", "jobs", "Job"), Mark("r1", "c1")
+    conditions = [{"type": "Complete", "status": "True"}] if ended else []
+    meta = {"name": "bill", "uid": "o", "resourceVersion": "7"}
+    found = managed(jobs, {"metadata": meta, "spec": {}, "status": {"conditions": conditions}})
+    grant = granted(
+        found,
+        "w",
+        mark=mark,
+        ended=False,
+        decided=math.inf,
+        registered=lambda _: False,
+        untold=untold,
+    )
+    assert isinstance(grant, Grant) == goes
+    # What ends between the look and the removal stays as well.
+    assert grant is Stays.UNTOLD or grant.version == ("7" if untold else "")
+
+
 @given(
     kind=kinds,
     theirs=marks,
