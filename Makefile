@@ -15,7 +15,7 @@ RUNS ?= 1
 
 # Tests that use servers wait half of the time: more workers than cores.
 BESIDE := --dist=loadgroup --no-loadscope-reorder --numprocesses
-CHECKS := mypy 'python -m crds.generate --check' 'python -m stowage.setup.monitoring --check' \
+CHECKS := mypy 'python -m crds.generate --check' 'python -m website.monitoring --check' \
   'python -m website.reference --check' 'ruff check' 'ruff format --check' lint-imports 'deptry .'
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE

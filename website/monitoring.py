@@ -1,6 +1,6 @@
 """Makes the Grafana dashboard, and a PrometheusRule of the rules, in `deploy/monitoring/`.
 
-Run `python -m stowage.setup.monitoring` after a change of either. A panel is a line of `PANELS`,
+Run `python -m website.monitoring` after a change of either. A panel is a line of `PANELS`,
 and the grid follows from their order. `--check` writes nothing and says which file differs.
 """
 
@@ -182,7 +182,7 @@ def rendered(folder: Path) -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None, *, folder: Path | None = None) -> int:
     """Write the files, or with `--check` name those that differ; 1 when one does."""
-    parser = argparse.ArgumentParser(prog="python -m stowage.setup.monitoring", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m website.monitoring", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, 1 on a difference")
     check, differ = parser.parse_args(arguments).check, False
     folder = folder or install.folder() / "monitoring"
