@@ -121,12 +121,9 @@ def explain(
     if url and (files or hub.fleet):
         raise click.UsageError("--controller knows nothing of files: leave -f and --fleet out")
     if files or hub.fleet:
-        from stowage.simulation import explain as one
-        from stowage.simulation import explain_group as gang
-        from stowage.simulation import gangs
+        from stowage.simulation import explain as deciding
 
-        show = gang.show if about.resource.kind == gangs.KIND else one.show
-        show(about, hub.where(), files=files, form=output, everything=everything)
+        deciding.show(about, hub.where(), files=files, form=output, everything=everything)
         return
     from stowage.report import explain as reading
 

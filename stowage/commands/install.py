@@ -76,7 +76,6 @@ def install(
     from stowage.console.progress import Lines
     from stowage.setup import install as parts
     from stowage.setup import tenants
-    from stowage.setup import ui as page
 
     if ui and crds_only:
         raise click.UsageError("--ui is a process, and --crds-only installs none")
@@ -89,7 +88,7 @@ def install(
         argocd=argocd,
     )
     if ui:
-        objects += page.manifests(namespace=hub.home, image=image)
+        objects += parts.page_manifests(namespace=hub.home, image=image)
     if dry_run:
         manifests(objects)
         if not crds_only:
@@ -102,7 +101,7 @@ def install(
     async def whole(client: Any) -> None:
         await parts.apply(client, objects, say=say)
         if ui:
-            await page.ensure_session_key(client, hub.home, say=say)
+            await parts.ensure_session_key(client, hub.home, say=say)
         if not crds_only:
             await tenants.settle(client, home=hub.home, all_namespaces=all_namespaces, say=say)
         if wait:
@@ -136,8 +135,8 @@ def _foretell(hub: HubOptions, image: str) -> None:
 
 def _foretold(hub: HubOptions, image: str) -> str:
     """Return what an install changes for what runs. Raises ConfigurationError, TransportError."""
-    from stowage.hub.connection import reader
-    from stowage.setup import upgrade
+    from stowage.hub import reader
+    from stowage.setup import install as parts
 
     with reader(hub.quick()) as api:
-        return upgrade.foretold(api, home=hub.home, image=image)
+        return parts.foretold(api, home=hub.home, image=image)

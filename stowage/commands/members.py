@@ -217,7 +217,7 @@ def sweep(
     set back: then MemberCluster says SweepHeld. Without CLUSTER: the Workloads that were deleted,
     and wait for a person as many were at once. Without --confirm and --orphan nothing is changed.
     """
-    from stowage.setup import deletions, sweep
+    from stowage.setup import sweep as sweeping
 
     if orphan is not None and (cluster or confirm is not None):
         raise click.UsageError("--orphan is for deleted Workloads: leave CLUSTER and --confirm out")
@@ -227,13 +227,13 @@ def sweep(
 
     async def run(hub: Any) -> None:
         if cluster is None and shown is None:
-            await deletions.show(hub, output)
+            await sweeping.show_deleted(hub, output)
         elif cluster is None:
-            await deletions.decide(hub, shown or "", orphan=orphan is not None)
+            await sweeping.decide_deleted(hub, shown or "", orphan=orphan is not None)
         elif shown is None:
-            await sweep.show(hub, cluster, output)
+            await sweeping.show(hub, cluster, output)
         else:
-            await sweep.confirm(hub, cluster, shown)
+            await sweeping.confirm(hub, cluster, shown)
 
     with_hub(hub.connection() if shown is None else hub.written(), run)
 

@@ -81,7 +81,7 @@ class HubOptions:
         Raises KubeconfigError, and ConfigurationError where a credential would go over plain http.
         """
         from machinery.config import hub_config
-        from stowage.hub.connection import guarded
+        from stowage.hub import guarded
 
         return guarded(hub_config.hub_connection(kubeconfig=self.kubeconfig, context=self.context))
 
@@ -94,7 +94,7 @@ class HubOptions:
 
     def quick(self) -> Connection:
         """Return the same, without slow imports, for commands that only read."""
-        from stowage.hub.connection import connection
+        from stowage.hub import connection
 
         return connection(self.kubeconfig, self.context)
 

@@ -19,7 +19,7 @@ from stowage.commands.options import (
 
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient
-    from stowage.report.rollout_edits import MakeEdit
+    from stowage.report.rollout import MakeEdit
 
 _WAIT = click.option(
     "--wait", is_flag=True, help="Show how it goes until it is complete, failed or paused."
@@ -60,17 +60,17 @@ def status(
     Exit code 0 when it is complete, and without --wait also on its way there; 1 when it has failed,
     is paused or rolled back, or on a time-out; 2 when the hub could not be asked.
     """
-    from stowage.report import rollout_follow
+    from stowage.report import rollout as rolling
 
     name = workload_name(reference, "rolled out")
     with looking():
         at = hub.connection() if wait else hub.quick()
         key = (hub.namespace or at.namespace, name)
         if wait:
-            watch = rollout_follow.RolloutWait(seconds=timeout)
-            well = with_hub(at, lambda client: rollout_follow.wait(client, key, output, watch))
+            watch = rolling.RolloutWait(seconds=timeout)
+            well = with_hub(at, lambda client: rolling.wait(client, key, output, watch))
         else:
-            well = rollout_follow.show(at, key, output)
+            well = rolling.show(at, key, output)
     command.exit(0 if well else 1)
 
 
@@ -82,9 +82,9 @@ def approve(wave: str, **where: Any) -> None:
 
     Needs the verb approve on the Workload, and patch as any edit does.
     """
-    from stowage.report import rollout_edits
+    from stowage.report import rollout as rolling
 
-    _carry_out(rollout_edits.approve(wave), **where)
+    _carry_out(rolling.approve(wave), **where)
 
 
 @rollout.command()
@@ -92,18 +92,18 @@ def approve(wave: str, **where: Any) -> None:
 def pause(**where: Any) -> None:
     """Have no further cluster begin; those that have begun end."""
     from crds.fields.rollout import RolloutPhase
-    from stowage.report import rollout_edits
+    from stowage.report import rollout as rolling
 
-    _carry_out(rollout_edits.pause, wanted=RolloutPhase.PAUSED, **where)
+    _carry_out(rolling.pause, wanted=RolloutPhase.PAUSED, **where)
 
 
 @rollout.command()
 @_arguments
 def resume(**where: Any) -> None:
     """Go on after a pause."""
-    from stowage.report import rollout_edits
+    from stowage.report import rollout as rolling
 
-    _carry_out(rollout_edits.resume, **where)
+    _carry_out(rolling.resume, **where)
 
 
 @rollout.command()
@@ -111,18 +111,18 @@ def resume(**where: Any) -> None:
 def abort(**where: Any) -> None:
     """Give the revision up: every cluster goes back to the stable one. The spec stays."""
     from crds.fields.rollout import RolloutPhase
-    from stowage.report import rollout_edits
+    from stowage.report import rollout as rolling
 
-    _carry_out(rollout_edits.abort, wanted=RolloutPhase.ROLLED_BACK, **where)
+    _carry_out(rolling.abort, wanted=RolloutPhase.ROLLED_BACK, **where)
 
 
 @rollout.command()
 @_arguments
 def retry(**where: Any) -> None:
     """Try the clusters again that have failed, or the revision that was given up by abort."""
-    from stowage.report import rollout_edits
+    from stowage.report import rollout as rolling
 
-    _carry_out(rollout_edits.retry, **where)
+    _carry_out(rolling.retry, **where)
 
 
 def _carry_out(
@@ -135,17 +135,17 @@ def _carry_out(
     wanted: str = "",
 ) -> None:
     """Make the edit; with --wait exit with 0 when it ends Complete or as wanted, else with 1."""
-    from stowage.report import rollout_follow
+    from stowage.report import rollout as rolling
 
     name = workload_name(reference, "rolled out")
     at = hub.written()
     key = (hub.namespace or at.namespace, name)
 
     async def run(client: ApiClient) -> bool:
-        written = await rollout_follow.write(client, key, make)
+        written = await rolling.write(client, key, make)
         if not wait:
             return True
-        watch = rollout_follow.RolloutWait(seconds=timeout, wanted=wanted, edit=written)
-        return await rollout_follow.wait(client, key, "table", watch)
+        watch = rolling.RolloutWait(seconds=timeout, wanted=wanted, edit=written)
+        return await rolling.wait(client, key, "table", watch)
 
     click.get_current_context().exit(0 if with_hub(at, run) else 1)

@@ -27,7 +27,7 @@ from machinery.errors import ConfigurationError, NotFound
 from machinery.types.metadata import Key, Object
 from stowage.fleet import admission, cluster_files
 from stowage.fleet.manifests import Document
-from stowage.hub.reader import ObjectReader
+from stowage.hub import ObjectReader
 
 Json = Mapping[str, Any]
 

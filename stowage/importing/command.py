@@ -19,7 +19,7 @@ from stowage.console.terminal import say
 from stowage.console.yamltext import dump
 from stowage.importing import companions
 from stowage.importing.conversion import Conversion, conversion
-from stowage.importing.notes import one_line
+from stowage.importing.fields import one_line
 from stowage.importing.reading import Source, read
 from stowage.importing.systems import koordinator, kosmos, openkruise, schedulerplugins
 

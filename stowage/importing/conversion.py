@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stowage.importing.notes import Notes
+from stowage.importing.fields import Notes
 from stowage.importing.reading import Bundle, Source
 from stowage.importing.workloads import BUILT_IN, Form, Workloads
 

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from machinery.errors import ConfigurationError, StowageError
 from stowage.console.progress import Progress
-from stowage.playground import inotify
 from stowage.playground.commands import Job, cause, run, watch
 from stowage.playground.pki import write_private
 from stowage.playground.processes import wait_until
@@ -53,7 +52,7 @@ def unusable(clusters: int, image: str, progress: Progress) -> str:
         build.ensure(_TOOLS, progress=progress)
     except StowageError as e:
         return f"kind could not be built ({cause(str(e))})"
-    if short := inotify.shortage(len(_listed()) + clusters):
+    if short := shortage(len(_listed()) + clusters):
         return short
     return _image_missing(image, progress)
 
@@ -69,7 +68,7 @@ def up(
     names = [hub, *members]
     there = _standing(directory, names)
     others = _listed() - {_name(directory, name) for name in names}
-    if short := inotify.shortage(len(others) + len(names)):
+    if short := shortage(len(others) + len(names)):
         raise ConfigurationError(short)
     # the hub alone first, because it makes the network; then all members at once
     for batch in ([hub], members):
@@ -236,3 +235,37 @@ def _address(container: str) -> str:
 
 def _kind(*arguments: str) -> str:
     return run([str(binaries.path("kind")), *arguments])
+
+
+KERNEL = Path("/proc/sys/fs/inotify")
+# What one node takes, rounded up. With the kernel's default of 128 instances the fifth fails.
+_A_NODE = {"max_user_instances": 32, "max_user_watches": 4096}
+# What kind's own page on known issues says to set: enough for a dozen nodes.
+_ROOMY = {"max_user_instances": 512, "max_user_watches": 524288}
+
+
+def shortage(nodes: int) -> str:
+    """Return the limits that are too low and the command that raises them; empty for none.
+
+    Always empty where the Docker engine runs on another machine, or in a virtual one with limits of
+    its own.
+    """
+    if not _engine_is_here():
+        return ""
+    return "; ".join(filter(None, (_short(name, each * nodes) for name, each in _A_NODE.items())))
+
+
+def _engine_is_here() -> bool:
+    host = os.environ.get("DOCKER_HOST", "")
+    return KERNEL.is_dir() and (not host or host.startswith("unix://"))
+
+
+def _short(name: str, needed: int) -> str:
+    limit = int((KERNEL / name).read_text())
+    if limit >= needed:
+        return ""
+    wanted = max(_ROOMY[name], needed)
+    return (
+        f"fs.inotify.{name} is {limit}, and {needed // _A_NODE[name]} nodes of kind on this host "
+        f"need {needed}: `sudo sysctl -w fs.inotify.{name}={wanted}`"
+    )

@@ -12,8 +12,7 @@ from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound
 from machinery.types.metadata import Meta
 from stowage.console import output, words
-from stowage.hub.connection import reader
-from stowage.hub.reader import ObjectReader
+from stowage.hub import ObjectReader, reader
 from stowage.kinds import Reference
 
 COLUMNS = ("workload", "cluster", "object", "path", "hub", "member", "by", "since", "state")

@@ -29,16 +29,14 @@ from machinery.types import conditions
 from stowage.console import output, words
 from stowage.console.terminal import say
 from stowage.console.words import count, inside
-from stowage.hub.connection import reader
-from stowage.hub.reader import ObjectReader
+from stowage.hub import ObjectReader, reader
 from stowage.kinds import Reference, titled
 from stowage.report import groups, rooms
 from stowage.report.groups import Belongs, Gang
 from stowage.report.history import stored
 
 if TYPE_CHECKING:
-    from stowage.simulation.explain import Explanation
-    from stowage.simulation.explain_group import GroupExplanation
+    from stowage.simulation.explain import Explanation, GroupExplanation
 
 _NO_FAILURE = (ConfigurationError, Forbidden)
 """Faults of the second part that end in a note: no right to read, or no decision to make."""
@@ -129,14 +127,11 @@ def _group(api: ObjectReader, namespace: str, about: Reference) -> tuple[dict[st
 def _now(
     asked: ExplainRequest,
 ) -> tuple[Explanation | GroupExplanation | None, StowageError | None]:
-    from stowage.simulation import explain, explain_group, plan  # noqa: PLC0415 - slow: they decide
+    from stowage.simulation import explain, plan  # noqa: PLC0415 - slow: they decide
 
     where = plan.Where(asked.namespace, (), asked.hub, asked.config_file, asked.plugins)
-    about = asked.about
     try:
-        if about.resource == WORKLOAD_GROUPS:
-            return explain_group.explained(about, where, asked.controller), None
-        return explain.explained(about, where, asked.controller), None
+        return explain.explained(asked.about, where, asked.controller), None
     except StowageError as e:
         return None, e
 

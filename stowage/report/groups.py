@@ -21,7 +21,7 @@ from machinery.types import conditions
 from machinery.types.bounds import NAME, clean
 from stowage.console import output, words
 from stowage.console.words import count, seconds, shares, time
-from stowage.hub.reader import ObjectReader
+from stowage.hub import ObjectReader
 from stowage.report import advice
 
 Json = Mapping[str, Any]

@@ -13,8 +13,7 @@ from machinery.api.resources import WORKLOAD_GROUPS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound
 from stowage.console import output, words
-from stowage.hub.connection import reader
-from stowage.hub.reader import ObjectReader
+from stowage.hub import ObjectReader, reader
 from stowage.kinds import Reference, titled
 
 NOTHING = "no change of placement is recorded: it has no place yet, or was placed before they were"

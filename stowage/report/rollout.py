@@ -7,20 +7,36 @@ failed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
-from crds.fields.rollout import BACK, MOST_NAMES, RolledOutReason, RolloutPhase
+import click
+
+from crds.fields.rollout import BACK, MOST_APPROVALS, MOST_NAMES, RolledOutReason, RolloutPhase
 from crds.names import short_revision
 from crds.workload import WorkloadCondition
-from machinery.errors import ConfigurationError
+from machinery.api.client import ApiClient
+from machinery.api.resources import WORKLOADS
+from machinery.clock import Clock, SystemClock, timestamp
+from machinery.config.kubeconfig import Connection
+from machinery.errors import (
+    ConfigurationError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from machinery.kinds.revisions import digest_of, revision_data
 from machinery.types import conditions
 from machinery.types.metadata import Key
 from stowage.console import output
+from stowage.console.terminal import say
 from stowage.console.words import seconds, time, transition
+from stowage.hub import edit, reader
+from stowage.kinds import Reference
 from stowage.simulation.waves import at_once, needs_approval, soak
 
 Json = Mapping[str, Any]
@@ -278,3 +294,270 @@ class RolloutProgress:
 def _named(names: Sequence[str]) -> str:
     more = f", … {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more if names else "-"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutEdit:
+    """What it says, and the merge patch of spec.rollout; empty where nothing is to be written."""
+
+    said: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+MakeEdit = Callable[[RolloutProgress], RolloutEdit]
+
+
+def approve(wave: str) -> MakeEdit:
+    """Return the edit that approves the wave of that name, or the one that waits if it is empty.
+
+    Its progress raises ConfigurationError where nothing waits, and for a wave that asks for none.
+    """
+
+    def edit(at: RolloutProgress) -> RolloutEdit:
+        _look_first(at)
+        waiting = at.wave if at.phase == RolloutPhase.AWAITING_APPROVAL else ""
+        named = wave or waiting
+        if at.complete or not named:
+            ahead = "" if at.complete else "; --wave approves one ahead"
+            raise at.refused(f"nothing waits for an approval: {at.headline}{ahead}")
+        _asks_for_one(at, named)
+        goes_on = _after(at, named, waits=named == waiting)
+        if at.approved(named):
+            return RolloutEdit(at.about(f"is approved already after {named}; {goes_on}"))
+        approvals = at.asked.get("approvals") or ()
+        # Those of other revisions count nothing, and go first where there is no more room.
+        kept = sorted(approvals, key=lambda each: bool(each["revision"] == at.revision))
+        kept.append({"revision": at.revision, "wave": named})
+        changes = {"approvals": kept[-MOST_APPROVALS:]}
+        return RolloutEdit(at.about(f"is approved after {named}; {goes_on}"), changes)
+
+    return edit
+
+
+def pause(at: RolloutProgress) -> RolloutEdit:
+    """Start no further cluster."""
+    after = "no further cluster begins until `stowage rollout resume`; those that have begun end"
+    if at.asked.get("paused"):
+        return RolloutEdit(f"{'/'.join(at.key)}: paused already; {after}")
+    return RolloutEdit(f"{'/'.join(at.key)}: paused; {after}", {"paused": True})
+
+
+def resume(at: RolloutProgress) -> RolloutEdit:
+    """Go on after a pause."""
+    if not at.asked.get("paused"):
+        return RolloutEdit(f"{'/'.join(at.key)}: not paused; {at.headline}")
+    said = f"{'/'.join(at.key)}: resumed; it goes on where it stood"
+    return RolloutEdit(said, {"paused": False})
+
+
+def abort(at: RolloutProgress) -> RolloutEdit:
+    """Go back to the stable revision.
+
+    Raises ConfigurationError where nothing is rolled out, and without a stable revision.
+    """
+    _look_first(at)
+    if at.complete:
+        raise at.refused(
+            f"nothing is rolled out: {short_revision(at.revision)} is on all clusters; apply the "
+            "template of before to go back"
+        )
+    if not at.stable:
+        raise at.refused("no revision was on all clusters yet, so there is none to go back to")
+    back = f"every cluster goes back to {short_revision(at.stable)}"
+    if at.asked.get("aborted") == at.revision:
+        return RolloutEdit(at.about(f"is given up already; {back}"))
+    if at.phase in (RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK):
+        return RolloutEdit(at.about(f"is rolled back already; {back}"))
+    after = "`stowage rollout retry` tries it again, an edit of the template begins anew"
+    return RolloutEdit(at.about(f"is given up; {back}. {after}"), {"aborted": at.revision})
+
+
+def retry(at: RolloutProgress) -> RolloutEdit:
+    """Try clusters again that failed, or the whole revision where it was given up by an abort.
+
+    Raises ConfigurationError where neither is so.
+    """
+    _look_first(at)
+    if at.asked.get("aborted") == at.revision:
+        changes = {"aborted": None, "retryAfter": _moment(at)}
+        return RolloutEdit(at.about("is tried again, from the first wave on"), changes)
+    if at.phase in (RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK):
+        raise at.refused(
+            f"{short_revision(at.revision)} was rolled back by onFailure, which tries no revision "
+            "twice; edit the template"
+        )
+    if not (at.failures or at.phase == RolloutPhase.FAILED):
+        raise at.refused(f"nothing has failed: {at.headline}")
+    again = "the clusters that failed begin anew, each with its whole deadline"
+    if _asked_already(at):
+        return RolloutEdit(at.about(f"is tried again already; {again}"))
+    return RolloutEdit(at.about(f"is tried again; {again}"), {"retryAfter": _moment(at)})
+
+
+def _look_first(at: RolloutProgress) -> None:
+    """Refuse what would be about a revision that nobody has seen the rollout of."""
+    if not at.seen:
+        raise at.refused(f"{UNSEEN}; look at `stowage rollout status` again in a moment")
+
+
+def _asks_for_one(at: RolloutProgress, wave: str) -> None:
+    if not at.spec_of(wave):
+        asking = [each["name"] for each in at.asked["waves"] if needs_approval(each)]
+        named = ", ".join(asking) or "none does"
+        raise at.refused(f"no wave {wave} asks for an approval; these do: {named}")
+    if not needs_approval(at.spec_of(wave)):
+        raise at.refused(f"wave {wave} asks for no approval (approval: true)")
+
+
+def _after(at: RolloutProgress, wave: str, *, waits: bool) -> str:
+    names = at.names
+    later = names[names.index(wave) + 1 :] if wave in names else []
+    if not later:
+        return "no wave follows it"
+    return f"{later[0]} begins {'now' if waits else f'when {wave} is over'}"
+
+
+def _moment(at: RolloutProgress) -> str:
+    """Return a moment behind each failure, though the failure was noted by another clock."""
+    failed = [known + timedelta(seconds=1) for each in at.failures if (known := time(each))]
+    return timestamp(max([at.now, *failed]))
+
+
+def _asked_already(at: RolloutProgress) -> bool:
+    asked = time(str(at.asked.get("retryAfter") or ""))
+    failed = [time(each) for each in at.failures]
+    return asked is not None and bool(failed) and all(f is None or f < asked for f in failed)
+
+
+LOOK_SECONDS = 1.0
+_PASSING = (Unreachable, ServerError, TooManyRequests)
+"""Faults of a hub that may answer at the next look."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenEdit:
+    """An edit that was made, and status.rollout from before it.
+
+    A status that is still the same tells nothing of the edit, until its condition names the
+    generation.
+    """
+
+    generation: int
+    before: Mapping[str, Any]
+
+    def unanswered(self, at: RolloutProgress) -> bool:
+        return at.told == self.before and at.observed < self.generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutWait:
+    """A wait for the end of a rollout.
+
+    Args:
+        seconds: for how long.
+        wanted: a phase in which it is over as well, and well, beside Complete; empty for none.
+        edit: the edit that the wait is for.
+    """
+
+    seconds: float
+    wanted: str = ""
+    edit: WrittenEdit | None = None
+
+    def well(self, at: RolloutProgress) -> bool:
+        return at.complete or (bool(self.wanted) and at.phase == self.wanted)
+
+    def over(self, at: RolloutProgress) -> bool:
+        old = self.edit is not None and self.edit.unanswered(at)
+        return at.complete or (not old and at.stopped)
+
+
+def show(hub: Connection, key: Key, form: str) -> bool:
+    """Print how far it has come; return whether it is complete, or on its way there.
+
+    Raises ConfigurationError for no such Workload and without spec.rollout, TransportError.
+    """
+    with reader(hub) as api:
+        try:
+            body = api.read(WORKLOADS, key[1], key[0], dict[str, Any])
+        except NotFound as e:
+            raise _missing(key) from e
+    at = RolloutProgress.of(body, SystemClock().now())
+    output.show(at.to_dict(), form, text=at.table())
+    return at.well
+
+
+async def wait(
+    hub: ApiClient, key: Key, form: str, asked: RolloutWait, *, clock: Clock | None = None
+) -> bool:
+    """Show how it goes until it is over; return whether it ended well, and in time.
+
+    A hub that does not answer is asked again until the time is over. Raises as `show` does.
+    """
+    clock = clock or SystemClock()
+    end, shown = clock.monotonic() + asked.seconds, ""
+    while True:
+        late = clock.monotonic() >= end
+        try:
+            body = await hub.get(WORKLOADS, key[1], namespace=key[0])
+        except NotFound as e:
+            raise _missing(key) from e
+        except _PASSING:
+            if late:
+                raise
+        else:
+            at = RolloutProgress.of(body, clock.now())
+            if late or asked.over(at):
+                output.show(at.to_dict(), form, text=_last(at, asked))
+                return asked.over(at) and asked.well(at)
+            if form == "table" and at.headline != shown:
+                shown = at.headline
+                _show(at)
+        await clock.sleep(LOOK_SECONDS)
+
+
+def _show(at: RolloutProgress) -> None:
+    """Print it anew on a terminal, elsewhere one line: a log has each step once."""
+    if sys.stdout.isatty():
+        click.clear()
+        say(f"{at.table()}\nCtrl-C leaves the rollout going on")
+    else:
+        say(at.about(at.headline))
+
+
+def _last(at: RolloutProgress, asked: RolloutWait) -> str:
+    if asked.over(at):
+        return at.table()
+    return f"{at.table()}\nnot complete within {asked.seconds:g} s; it goes on"
+
+
+async def write(
+    hub: ApiClient, key: Key, make: MakeEdit, *, clock: Clock | None = None
+) -> WrittenEdit:
+    """Make an edit of the Workload as stored, and say what it did.
+
+    Raises ConfigurationError for no such Workload, without spec.rollout, and where the edit is
+    refused; TransportError.
+    """
+    clock = clock or SystemClock()
+    said = ""
+    before: Mapping[str, Any] = {}
+
+    def patch_of(stored: dict[str, Any]) -> dict[str, Any]:
+        nonlocal said, before
+        # The controller compares times of an edit with its own, so the hub's clock counts.
+        now = clock.now() - timedelta(seconds=hub.server_time.ahead())
+        at = RolloutProgress.of(stored, now)
+        made = make(at)
+        said, before = made.said, at.told
+        return {"spec": {"rollout": made.changes}} if made.changes else {}
+
+    try:
+        found = await edit(hub, WORKLOADS, key[1], patch_of, namespace=key[0])
+    except NotFound as e:
+        raise _missing(key) from e
+    say(said)
+    return WrittenEdit(int(found["metadata"].get("generation", 0)), before)
+
+
+def _missing(key: Key) -> ConfigurationError:
+    return ConfigurationError(Reference(WORKLOADS, key[1]).missing(key[0]))

@@ -22,8 +22,7 @@ from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportE
 from stowage.console import output, words
 from stowage.console.terminal import say
 from stowage.console.words import count, seconds
-from stowage.hub.connection import reader
-from stowage.hub.reader import ObjectReader
+from stowage.hub import ObjectReader, reader
 from stowage.report import features, fleet
 from stowage.report.findings import Finding, ProcessSummary, Report
 

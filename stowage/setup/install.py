@@ -1,4 +1,4 @@
-"""The manifests that a hub needs, and their installation.
+"""The manifests that a hub needs, those of the web page too, and their installation.
 
 Kinds and admission policies come from `crds`, the rest from `deploy/`. Everything is applied by
 server-side apply in the order of the list, so a second run changes nothing.
@@ -6,7 +6,10 @@ server-side apply in the order of the list, so a second run changes nothing.
 
 from __future__ import annotations
 
+import base64
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,12 +19,15 @@ import yaml
 import crds
 from crds.names import API_VERSION
 from machinery.api.client import ApiClient
-from machinery.api.resources import CRDS, DEPLOYMENTS, NAMESPACES, WORKLOADS
+from machinery.api.resources import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS, WORKLOADS
 from machinery.clock import SystemClock
-from machinery.errors import ApiError, Invalid, StowageError
+from machinery.errors import AlreadyExists, ApiError, Invalid, NotFound, StowageError
+from machinery.kinds.table import profile_of_main
 from machinery.tasks import patiently
 from machinery.types import conditions
+from stowage.console import output
 from stowage.console.progress import Progress
+from stowage.hub import ObjectReader
 from stowage.setup import rollout
 
 ADMISSION = "admissionregistration.k8s.io/v1"
@@ -214,3 +220,87 @@ async def _until(check: Callable[[], Awaitable[bool]], what: str) -> None:
     clock = SystemClock()
     if await patiently(missing, seconds=ESTABLISHED_SECONDS, every=0.1, clock=clock):
         raise StowageError(f"after {ESTABLISHED_SECONDS:.0f} s still waiting for {what}")
+
+
+# --- the web page ---------------------------------------------------------------------------------
+
+SESSION_SECRET = "stowage-ui-session"  # noqa: S105 - a name
+KEY_BYTES = 48
+
+
+def page_manifests(*, namespace: str, image: str) -> list[dict[str, Any]]:
+    """Return what the web page needs beside `manifests`."""
+    return load("ui.yaml", namespace=namespace, image=image)
+
+
+async def ensure_session_key(
+    client: ApiClient, namespace: str, *, say: Callable[[str], object]
+) -> None:
+    """Make the Secret with a new key where there is none.
+
+    The key is never printed, and a second run leaves it, so that open sessions go on. To rotate it,
+    a person moves `current` to `previous` in the Secret.
+    """
+    key = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": SESSION_SECRET, "labels": {"app": "stowage-ui"}},
+        "type": "Opaque",
+        "data": {"current": key},
+    }
+    with suppress(AlreadyExists):
+        await client.create(SECRETS, body, namespace=namespace)
+        say(f"Secret {SESSION_SECRET} created")
+
+
+# --- what an install over another release changes -------------------------------------------------
+
+CONTROLLER = "stowage-controller"
+"""The Deployment whose image tells which release runs."""
+NAMED = 5
+"""The most Workloads of a kind that are named."""
+
+
+def _unknown_kinds(api: ObjectReader, *, home: str, image: str) -> dict[str, list[str]]:
+    """Return the Workloads of kinds without a profile, by kind; none where `image` runs already.
+
+    `home` is the namespace of our processes. Raises TransportError.
+    """
+    try:
+        running = api.read(DEPLOYMENTS, CONTROLLER, home, dict[str, Any])
+        containers = running["spec"]["template"]["spec"]["containers"]
+        if any(each.get("image") == image for each in containers):
+            return {}
+    except NotFound:
+        pass
+    found: dict[str, list[str]] = {}
+    try:
+        for each in api.each(WORKLOADS, dict[str, Any]):
+            profile = profile_of_main(each.get("spec") or {})
+            if not profile.known:
+                kind = f"{profile.kind}.{profile.group}" if profile.group else profile.kind
+                meta = each["metadata"]
+                found.setdefault(kind or "?", []).append(f"{meta['namespace']}/{meta['name']}")
+    except NotFound:
+        return {}  # a new hub
+    return found
+
+
+def foretold(api: ObjectReader, *, home: str, image: str) -> str:
+    """Return what an install changes for what runs, for people; empty where that is nothing.
+
+    Raises TransportError.
+    """
+    found = _unknown_kinds(api, home=home, image=image)
+    if not found:
+        return ""
+    rows = [
+        {"kind": kind, "number": len(names), "workloads": output.named(sorted(names), NAMED)}
+        for kind, names in sorted(found.items())
+    ]
+    return (
+        "This release has no profile of these kinds. Each of these Workloads is ready while its "
+        "condition Ready is True, leaves no cluster by itself unless spec.movement.maxSurge is "
+        f"written, and counts no room:\n{output.table(rows, ('kind', 'number', 'workloads'))}"
+    )

@@ -29,6 +29,7 @@ from propagator.credentials import credentials
 from propagator.credentials.accounts import MEMBER_ACCOUNT
 from propagator.credentials.credentials import PodSecurity, Rights, credentials_of
 from propagator.credentials.tokens import kubeconfig
+from stowage.hub import unknown_cluster
 from stowage.setup import member_side
 from stowage.setup.holders import holders
 from stowage.setup.install import apply_one, ensure_namespace
@@ -136,7 +137,7 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
     on_hub, where = _of("hub", say), plan.namespace
     removed = await member_side.remove(hub, SECRETS, plan.name, namespace=where, say=on_hub)
     if not (marked or removed):
-        raise ConfigurationError(f"the hub knows no cluster {plan.name}: see `kubectl get mc`")
+        raise unknown_cluster(plan.name)
     await _given_up(hub, plan.name)
     await member_side.remove(hub, MEMBER_CLUSTERS, plan.name, namespace=None, say=on_hub)
     if plan.member is None:

@@ -35,6 +35,7 @@ from machinery.overrides.variables import names_cluster
 from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console.output import show, table
+from stowage.hub import unknown_cluster
 from stowage.kinds import KINDS
 from stowage.setup.holders import Standing, standing
 from stowage.setup.member_side import Say
@@ -121,7 +122,7 @@ async def look(hub: ApiClient, plan: Rename) -> RenameState:
     before, after = clusters.get(plan.old), clusters.get(plan.new)
     begun = after is not None and plan.old in _former(after)
     if before is None and not begun:
-        raise ConfigurationError(f"the hub knows no cluster {plan.old}: see `kubectl get mc`")
+        raise unknown_cluster(plan.old)
     if after is not None and not begun:
         raise ConfigurationError(f"{plan.new} is the name of another cluster: choose another name")
     if before is not None:

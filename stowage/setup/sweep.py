@@ -1,8 +1,9 @@
-"""`stowage sweep`: objects of unknown Workloads on a member, and the leave to remove them.
+"""`stowage sweep`: what the propagator does not remove without a person, and the leave to do so.
 
-The propagator lists such Workloads in MemberCluster.status.sweepHeld and waits. A person confirms
-the UIDs of the listed ones, in an annotation that the propagator reads, and takes off when nothing
-of them is left. A Workload that comes to the list later is not covered.
+Of a cluster it is the objects of Workloads that the hub does not know: the propagator lists these
+Workloads in MemberCluster.status.sweepHeld, and a person confirms the listed UIDs in an annotation.
+Without a cluster it is the deleted Workloads, where many were deleted at once: a person lets them
+go, or has what they run left on the members. What is listed or deleted later is not covered.
 """
 
 from __future__ import annotations
@@ -12,23 +13,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crds.membercluster import MemberClusterCondition
-from crds.names import ANNOTATION_SWEEP
+from crds.names import ANNOTATION_DELETION, ANNOTATION_SWEEP, CONFIRMED
+from crds.workload import OnDelete, PropagatedReason, WorkloadCondition
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS
-from machinery.errors import ConfigurationError, NotFound
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.errors import ConfigurationError, Conflict, NotFound
 from machinery.types import conditions
 from stowage.console import output
 from stowage.console.terminal import say
+from stowage.hub import member_cluster
 
 _COLUMNS = ("namespace", "name", "objects", "claims", "uid")
+_DELETED = ("namespace", "name", "clusters", "units", "uid")
+_NOTHING = "no deleted Workload waits for a person"
 
 
 async def show(hub: ApiClient, name: str, form: str) -> None:
-    """Print the held Workloads. Raises ConfigurationError for no such cluster, TransportError."""
-    held = _held(await _cluster(hub, name))
-    output.show(
-        {"cluster": name, "digest": digest(held["workloads"]), **held}, form, text=_text(name, held)
-    )
+    """Print what a cluster holds. Raises ConfigurationError for no such cluster, TransportError."""
+    held = _held(await member_cluster(hub, name))
+    text = _table(name, held)
+    if which := digest(held["workloads"]):
+        text += f"\n\nto let exactly these go: stowage sweep {name} --confirm {which}"
+    output.show({"cluster": name, "digest": which, **held}, form, text=text)
 
 
 async def confirm(hub: ApiClient, name: str, shown: str) -> None:
@@ -36,18 +42,18 @@ async def confirm(hub: ApiClient, name: str, shown: str) -> None:
 
     Raises ConfigurationError where the list has another digest by now, and TransportError.
     """
-    cluster = await _cluster(hub, name)
-    held = _held(cluster)
+    found = await member_cluster(hub, name)
+    held = _held(found)
     say(_table(name, held))
     listed = held["workloads"]
-    if shown and shown != digest(held["workloads"]):
+    if shown and shown != digest(listed):
         raise ConfigurationError(
             f"{name}: this is not what was shown as {shown} any more, nothing is let go: look, and "
             "confirm again"
         )
     if not listed:
         return
-    meta = cluster["metadata"]
+    meta = found["metadata"]
     before = meta.get("annotations", {}).get(ANNOTATION_SWEEP, "")
     uids = sorted({*filter(None, before.split(",")), *(each["uid"] for each in listed)})
     # the UID makes the patch fail on another cluster of that name
@@ -57,13 +63,6 @@ async def confirm(hub: ApiClient, name: str, shown: str) -> None:
     if held["count"] > len(listed):
         more = held["count"] - len(listed)
         say(f"{name}: {more} more stay held: run it again when these are gone")
-
-
-async def _cluster(hub: ApiClient, name: str) -> dict[str, Any]:
-    try:
-        return await hub.get(MEMBER_CLUSTERS, name)
-    except NotFound as e:
-        raise ConfigurationError(f"the hub knows no cluster {name}: see `kubectl get mc`") from e
 
 
 def _held(cluster: dict[str, Any]) -> dict[str, Any]:
@@ -93,9 +92,66 @@ def _table(name: str, held: dict[str, Any]) -> str:
     return f"{name}: {held['message']}\n\n{output.table(rows, _COLUMNS)}{more}"
 
 
-def _text(name: str, held: dict[str, Any]) -> str:
-    told = _table(name, held)
-    if not held["workloads"]:
-        return told
-    which = digest(held["workloads"])
-    return f"{told}\n\nto let exactly these go: stowage sweep {name} --confirm {which}"
+async def show_deleted(hub: ApiClient, form: str) -> None:
+    """Print the deleted Workloads that wait. Raises TransportError."""
+    held = await _deleted(hub)
+    text = _deleted_table(held)
+    if which := digest(held):
+        text += f"\n\nto let exactly these go: stowage sweep --confirm {which}"
+        text += f"\nto leave what they run on the members: stowage sweep --orphan {which}"
+    output.show({"digest": which, "workloads": held}, form, text=text)
+
+
+async def decide_deleted(hub: ApiClient, shown: str, *, orphan: bool) -> None:
+    """Let the deleted Workloads go, or with `orphan` leave what they run on the members.
+
+    `shown` is the digest that the list must have, if not empty. Raises ConfigurationError where it
+    has another one by now, and TransportError.
+    """
+    held = await _deleted(hub)
+    say(_deleted_table(held))
+    if shown and shown != digest(held):
+        raise ConfigurationError(
+            f"this is not what was shown as {shown} any more, nothing is changed: look, and decide "
+            "again"
+        )
+    for each in held:
+        # The UID makes the patch fail on another Workload of that name.
+        metadata: dict[str, Any] = {"uid": each["uid"]}
+        if orphan:
+            patch = {"metadata": metadata, "spec": {"onDelete": OnDelete.ORPHAN.value}}
+        else:
+            patch = {"metadata": {**metadata, "annotations": {ANNOTATION_DELETION: CONFIRMED}}}
+        try:
+            await hub.merge_patch(WORKLOADS, each["name"], patch, namespace=each["namespace"])
+        except (NotFound, Conflict):
+            say(f"{each['namespace']}/{each['name']}: gone already")
+    if held:
+        what = "leaves what they run on the members" if orphan else "removes what they run"
+        say(f"the propagator {what}")
+
+
+async def _deleted(hub: ApiClient) -> list[dict[str, Any]]:
+    found = []
+    for each in (await hub.list(WORKLOADS))["items"]:
+        meta, status = each["metadata"], each.get("status") or {}
+        said = conditions.find(status, WorkloadCondition.PROPAGATED)
+        confirmed = (meta.get("annotations") or {}).get(ANNOTATION_DELETION) == CONFIRMED
+        left = each["spec"].get("onDelete") == OnDelete.ORPHAN
+        if said.get("reason") != PropagatedReason.DELETION_HELD or confirmed or left:
+            continue
+        placements = status.get("placements") or []
+        found.append(
+            {
+                "namespace": meta["namespace"],
+                "name": meta["name"],
+                "clusters": len(placements),
+                "units": sum(share["replicas"] for share in placements),
+                "uid": meta["uid"],
+            }
+        )
+    return sorted(found, key=lambda each: (each["namespace"], each["name"]))
+
+
+def _deleted_table(held: list[dict[str, Any]]) -> str:
+    return output.table(held, _DELETED) if held else _NOTHING

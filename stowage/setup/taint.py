@@ -19,7 +19,7 @@ from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import ConfigurationError, NotFound
 from machinery.types.taints import Taint
 from stowage.console.terminal import say
-from stowage.hub.writer import edit
+from stowage.hub import edit, unknown_cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ async def taint(hub: ApiClient, name: str, edits: Sequence[TaintEdit]) -> None:
     try:
         found = await edit(hub, MEMBER_CLUSTERS, name, patch)
     except NotFound as e:
-        raise ConfigurationError(f"the hub knows no cluster {name}: see `kubectl get mc`") from e
+        raise unknown_cluster(name) from e
     left = (found.get("spec") or {}).get("taints") or []
     texts = [each.text for each in msgspec.convert(left, list[Taint])]
     say(f"{name}: taints {', '.join(texts) or 'none'}")

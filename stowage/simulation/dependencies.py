@@ -23,7 +23,7 @@ from propagator.dependencies.named import named_by
 from propagator.types.hub_objects import HubObject, HubServiceAccount
 from propagator.types.workload import Workload, workload_of
 from stowage.console import output
-from stowage.hub.reader import Reader
+from stowage.hub import Reader
 
 FOUND, MISSING = "found", "missing on the hub"
 NAMED = 10

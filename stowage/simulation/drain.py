@@ -1,13 +1,14 @@
 """`stowage drain`: a cluster is cordoned and tainted, and what runs there goes elsewhere.
 
 The command writes the MemberCluster once and then only looks: the drain goes on without it, and
-`--undo` takes back in one write what it wrote. A cordon of somebody else stays.
+`--undo` takes back in one write what it wrote. A cordon of somebody else stays. One table shows the
+Workloads of the cluster, made of what the hub says, or of a simulation beforehand.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,23 +17,45 @@ import msgspec
 
 from controller.features.evacuation import foresight, taints
 from controller.model.objects import Workload
+from controller.model.placed import is_workload
+from crds.fields.movement import MovingReason
 from crds.membercluster import EvacuatingReason, MemberClusterCondition
 from crds.names import ANNOTATION_DRAINED, FORCED_DRAIN, TAINT_DRAIN
+from crds.workload import WorkloadCondition
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import Clock, SystemClock
-from machinery.errors import ConfigurationError, NotFound
+from machinery.errors import NotFound
 from machinery.types import conditions
+from machinery.types.bounds import clean
+from machinery.types.metadata import Key
+from machinery.types.taints import Taint
 from stowage.console import output
 from stowage.console.terminal import say
-from stowage.hub.writer import edit
-from stowage.simulation.drainage import Drainage, observed, simulated, standing
+from stowage.console.words import count, shares
+from stowage.hub import edit, member_cluster, unknown_cluster
+from stowage.kinds import titled
 from stowage.simulation.moves import Simulation
+from stowage.simulation.outcomes import outcomes
 from stowage.simulation.plan import Where
 
 LOOK_SECONDS = 1.0
 PATIENCE_SECONDS = 10.0
 """For so long nothing has to have changed while all that is left is blocked."""
+COLUMNS = ("workload", "units", "left", "to", "state")
+STAYS = "stay: tolerated"
+_BLOCKED = frozenset(
+    each.value
+    for each in (
+        MovingReason.NO_ROOM,
+        MovingReason.DISRUPTION_BUDGET,
+        MovingReason.AWAITING_FENCING,
+        MovingReason.BRAKED,
+        MovingReason.UNKNOWN_KIND,
+        MovingReason.HOLDS_DATA,
+    )
+)
+_DRAIN = Taint(TAINT_DRAIN, taints.NO_EXECUTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +84,7 @@ async def drain(hub: ApiClient, asked: Drain, *, clock: Clock | None = None) -> 
     end, quiet_since, shown = clock.monotonic() + asked.seconds, clock.monotonic(), now
     while True:
         await clock.sleep(LOOK_SECONDS)
-        cluster = await _cluster(hub, name)
+        cluster = await member_cluster(hub, name)
         before, now = now, observed(name, await _workloads(hub), first)
         if now != before:
             quiet_since = clock.monotonic()
@@ -107,7 +130,7 @@ def previewed(name: str, where: Where, *, clock: Clock) -> Drainage:
     configuration, present = where.configuration(), where.present()
     simulation = Simulation.settled(present, configuration, now=clock.now(), handle=where.handle)
     if name not in simulation.members:
-        raise _unknown(name)
+        raise unknown_cluster(name)
     before = dict(simulation.placed)
     simulation.change([foresight.drained(simulation.members[name])])
     simulation.play()
@@ -142,19 +165,8 @@ async def _write(
     try:
         found = await edit(hub, MEMBER_CLUSTERS, name, patch)
     except NotFound as e:
-        raise _unknown(name) from e
+        raise unknown_cluster(name) from e
     return int(found["metadata"].get("generation", 0))
-
-
-async def _cluster(hub: ApiClient, name: str) -> dict[str, Any]:
-    try:
-        return await hub.get(MEMBER_CLUSTERS, name)
-    except NotFound as e:
-        raise _unknown(name) from e
-
-
-def _unknown(name: str) -> ConfigurationError:
-    return ConfigurationError(f"the hub knows no cluster {name}: see `kubectl get mc`")
 
 
 async def _workloads(hub: ApiClient) -> list[Workload]:
@@ -165,3 +177,179 @@ def _drained(cluster: dict[str, Any], generation: int) -> bool:
     said = conditions.find(cluster.get("status") or {}, MemberClusterCondition.EVACUATING.value)
     current = int(said.get("observedGeneration") or 0) >= generation
     return current and said.get("reason") == EvacuatingReason.DRAINED.value
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedWorkload:
+    """One Workload of a cluster that is drained.
+
+    Args:
+        key: the Workload.
+        units: what it had there at first.
+        left: what of it still is there.
+        to: the units that came to other clusters since.
+        state: the reason of its condition Moving, and what it lacks.
+        stays: it tolerates the drain.
+        blocked: a person has to help, or others have to make room.
+        seen: the propagator still tells of the cluster, so objects of it may be there.
+    """
+
+    key: Key
+    units: int
+    left: int
+    to: Mapping[str, int]
+    state: str
+    stays: bool = False
+    blocked: bool = False
+    seen: bool = False
+
+    @property
+    def gone(self) -> bool:
+        return not (self.left or self.seen)
+
+    def row(self) -> dict[str, Any]:
+        cells = {"units": self.units, "left": self.left, "to": shares(self.to), "state": self.state}
+        return {"workload": titled(self.key), **cells}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "namespace": self.key[0],
+            "name": self.key[1],
+            "units": self.units,
+            "left": self.left,
+            "to": [{"cluster": name, "replicas": n} for name, n in sorted(self.to.items())],
+            "state": self.state,
+            "stays": self.stays,
+            "blocked": self.blocked,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Drainage:
+    """All Workloads of a cluster that is drained, by their names."""
+
+    cluster: str
+    workloads: Sequence[DrainedWorkload]
+
+    @property
+    def drained(self) -> bool:
+        return all(each.stays or each.gone for each in self.workloads)
+
+    @property
+    def blocked(self) -> list[DrainedWorkload]:
+        return [each for each in self.workloads if each.blocked]
+
+    @property
+    def held(self) -> bool:
+        """Whether something is left, and all of it is blocked."""
+        left = [each for each in self.workloads if not (each.stays or each.gone)]
+        return bool(left) and all(each.blocked for each in left)
+
+    def to_dict(self) -> dict[str, Any]:
+        listed = [each.to_dict() for each in self.workloads]
+        return {"cluster": self.cluster, "drained": self.drained, "workloads": listed}
+
+    def table(self) -> str:
+        """Return headline, a row for each Workload, and how many are blocked."""
+        stay = [each for each in self.workloads if each.stays]
+        leave = [each for each in self.workloads if not each.stays]
+        units, staying = sum(each.units for each in leave), sum(each.units for each in stay)
+        verb, stands = "leaves" if units == 1 else "leave", "stays" if staying == 1 else "stay"
+        head = f"{count(len(leave), 'Workload')}, {count(units, 'unit')} {verb}"
+        kept = f"{count(staying, 'unit')} {stands} (tolerated: {count(len(stay), 'Workload')})"
+        parts = [f"{self.cluster}: {head}" + (f"; {kept}" if stay else "")]
+        if self.workloads:
+            parts.append(output.table([each.row() for each in self.workloads], COLUMNS))
+        if self.blocked:
+            parts.append(f"blocked: {count(len(self.blocked), 'Workload')}")
+        return "\n".join(parts)
+
+
+def simulated(cluster: str, simulation: Simulation, before: Mapping[Key, Workload]) -> Drainage:
+    """Return what a simulated drain of a cluster came to; `before` are the Workloads at first."""
+    found = {each.key: each for each in outcomes(simulation)}
+    listed = []
+    for key, workload in sorted(before.items()):
+        units = workload.placements.get(cluster, 0)
+        if not (units and is_workload(key)):
+            continue
+        outcome = found.get(key)
+        left = units if outcome is None else outcome.after.get(cluster, 0)
+        to = {} if outcome is None else outcome.grown
+        stays = tolerates(workload)
+        blocked = bool(left) and not stays
+        state = STAYS if stays else MovingReason.SETTLED.value
+        if blocked and outcome is not None and outcome.data:
+            state = f"{MovingReason.HOLDS_DATA.value}: {clean(outcome.data_message)}"
+        elif blocked and outcome is not None:
+            state = f"{MovingReason.NO_ROOM.value}: {clean(outcome.lacks)}"
+        elif blocked:  # it is left to another scheduler
+            state = f"left to scheduler {workload.spec.scheduler_name}"
+        listed.append(DrainedWorkload(key, units, left, to, state, stays, blocked))
+    return Drainage(cluster, listed)
+
+
+def observed(
+    cluster: str, workloads: Iterable[Workload], first: Mapping[Key, Mapping[str, int]]
+) -> Drainage:
+    """Return how the drain of a cluster stands.
+
+    Args:
+        cluster: its name.
+        workloads: all Workloads as stored.
+        first: where the Workloads stood when it began (`standing`).
+    """
+    listed = []
+    for workload in sorted(workloads, key=lambda each: each.metadata.key):
+        key = workload.metadata.key
+        began, now = first.get(key, {}), standing(workload)
+        if cluster in ended_on(workload):
+            continue  # what has ended is made nowhere again, and is not moved
+        reported = [each for each in workload.status.clusters if each.name == cluster]
+        stands = [max(each.current, each.scheduled) for each in reported]
+        left = max(now.get(cluster, 0), *stands, 0)
+        units = max(began.get(cluster, 0), left)
+        # A share that is scaled to 0 runs nothing, and waits there for another number.
+        if not units and (not reported or cluster in workload.placements):
+            continue
+        to = {name: n - began.get(name, 0) for name, n in workload.placements.items()}
+        grown = {name: n for name, n in to.items() if n > 0 and name != cluster}
+        stays = tolerates(workload)
+        state, blocked = STAYS, False
+        if not stays:
+            gone = not (left or reported)
+            state, blocked = (MovingReason.SETTLED.value, False) if gone else _state(workload)
+        row = DrainedWorkload(key, units, left, grown, state, stays, blocked, bool(reported))
+        listed.append(row)
+    return Drainage(cluster, listed)
+
+
+def standing(workload: Workload) -> dict[str, int]:
+    """Return the units on each cluster, with those that leave it."""
+    found = workload.placements
+    for each in workload.status.leaving:
+        found[each.cluster] = found.get(each.cluster, 0) + each.replicas
+    return found
+
+
+def ended_on(workload: Workload) -> set[str]:
+    """Return the clusters on which its shares have ended."""
+    return {each.name for each in workload.status.clusters if each.ended is not None}
+
+
+def tolerates(workload: Workload) -> bool:
+    """Whether a drain leaves the Workload where it is, for ever."""
+    return taints.tolerated(_DRAIN, workload.spec.tolerations, 0) is None
+
+
+def _state(workload: Workload) -> tuple[str, bool]:
+    said = conditions.among(workload.status.conditions, WorkloadCondition.MOVING.value)
+    reason, message = str(said.get("reason", "")), str(said.get("message", ""))
+    if not reason or reason == MovingReason.SETTLED.value:
+        return "Waiting", False
+    if said.get("status") == "True":
+        return reason, False
+    return f"{reason}: {clean(message.partition(': ')[2] or message)}", reason in _BLOCKED

@@ -2,14 +2,15 @@
 
 The decision of now, with each cluster's verdict and score, is computed from files or from the hub's
 objects, or asked of a running controller where one is named; each way calls the same function.
-Differences to the status (the spec was edited since, the cluster changed) come first.
-`stowage.report` prints the reasons that the status keeps.
+Differences to the status (the spec was edited since, the cluster changed) come first. Of a gang the
+decision is always computed; a controller adds the units that it holds, and the time before which it
+does not try again. `stowage.report` prints the reasons that the status keeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -17,7 +18,10 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from controller.explain.record import record
+from controller.explain.remedies import remedies
+from controller.features.workloadgroup.ledger import Groups
 from controller.model.objects import Workload
+from controller.scheduling.decision import Decision
 from machinery.clock import SystemClock
 from machinery.config.address import loopback
 from machinery.config.kubeconfig import Connection
@@ -28,10 +32,11 @@ from stowage.console import output, words
 from stowage.console.terminal import say
 from stowage.fleet import inventory
 from stowage.fleet.inventory import PlanInputs
-from stowage.hub.connection import guarded, reader
-from stowage.hub.reader import Reader
+from stowage.hub import Reader, guarded, reader
 from stowage.kinds import Reference, headed, titled, told
-from stowage.simulation import plan
+from stowage.simulation import gangs, plan
+from stowage.simulation.gangs import KIND, GroupPlan
+from stowage.simulation.rehearsal import Rehearsal
 
 CONTROLLER_SECONDS = 5.0
 """A controller answers from memory in milliseconds; one that is silent for so long is absent."""
@@ -39,7 +44,11 @@ SHOWN = 20
 """Clusters in the table, unless all are asked for."""
 COLUMNS = ("cluster", "verdict", "score", "number", "why")
 
+NAMED = 3
+"""Members that would move, or whose pending units are explained beside a gang that runs."""
+
 Record = Mapping[str, Any]
+Live = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,59 @@ class Explanation:
         return "\n\n".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupExplanation:
+    """The plan of a gang; `live` is the answer of a controller, `moves` names members that move."""
+
+    group: GroupPlan
+    moves: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    live: Live = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        beside = {"notes": list(self.notes)} if self.notes else {}
+        controller = {"controller": dict(self.live)} if self.live else {}
+        return {**self.group.to_dict(), "remarks": list(self.remarks), **beside, **controller}
+
+    def text(self, *, everything: bool) -> str:
+        """Return the explanation of a plan."""
+        needs = "?" if self.group.least is None else self.group.least
+        of = words.count(self.group.desired, "unit")
+        head = f"{self.group.title}: {self.group.assigned} of {of} placed, {needs} needed"
+        lines = (f"{head} ({self.group.outcome})", *self.remarks)
+        return self._text("\n".join(lines), everything)
+
+    def beside(self, *, everything: bool) -> str:
+        """Return the explanation, to be printed below the recorded part."""
+        head = "Decided now, every unit would stay where it is:"
+        if self.moves:
+            head = f"Decided now, other shares for {output.named(self.moves, NAMED)}:"
+        elif self.group.outcome == gangs.WAITS and self.group.held:
+            units = words.count(self.group.held, "unit")
+            head = f"Decided now, {units} would be held until more of them fit:"
+        elif self.group.outcome != gangs.PLACED:
+            head = "Decided now, nothing more of it would be placed:"
+        return self._text("\n".join((*self._live(), *self.remarks, head)), everything)
+
+    def _text(self, head: str, everything: bool) -> str:
+        parts = [head]
+        if self.group.members:
+            parts.append(gangs.members(self.group, everything=everything))
+        why = [f"{self.group.reason}: {clean(self.group.message)}"] if self.group.reason else []
+        helps = [f"  {text}" for text in self.group.helps]
+        parts += ["\n".join((*why, *(["What would help:", *helps] if helps else [])))]
+        return "\n\n".join(filter(None, parts))
+
+    def _live(self) -> Iterator[str]:
+        if not self.live:
+            return
+        assigned, held = self.live["assigned"], self.live["waiting"]
+        yield f"The controller counts {words.count(assigned, 'unit')}, {held} of them held."
+        if until := self.live.get("deniedUntil"):
+            yield f"It does not try again before {until}: {self.live.get('message') or ''}"
+
+
 def show(
     about: Reference, where: plan.Where, *, files: Sequence[str], form: str, everything: bool
 ) -> None:
@@ -129,22 +191,31 @@ def _address(url: str) -> SplitResult:
     return address
 
 
-def planned(about: Reference, files: Sequence[str], where: plan.Where) -> Explanation:
+def planned(
+    about: Reference, files: Sequence[str], where: plan.Where
+) -> Explanation | GroupExplanation:
     """Return the decision of the plan. Raises ConfigurationError where the plan has none."""
     made, key = plan.make(files, where, clock=SystemClock()), about.key(where.namespace)
+    remarks = ("This is a plan: nothing is applied.",)
+    for group in made.groups if about.resource.kind == KIND else ():
+        if group.key == (where.namespace, about.name):
+            return GroupExplanation(group, remarks=remarks)
     for each in made.planned:
         if each.decision.workload.key == key:
-            found = plan.recorded(each.decision, each.kind)
-            return Explanation(found, ("This is a plan: nothing is applied.",))
+            return Explanation(plan.recorded(each.decision, each.kind), remarks)
     raise ConfigurationError(f"the plan of these files decides nothing of {titled(key)}")
 
 
-def explained(about: Reference, where: plan.Where, controller: Connection | None) -> Explanation:
-    """Return the controller's explanation if it is named and answers, otherwise a computed one.
+def explained(
+    about: Reference, where: plan.Where, controller: Connection | None
+) -> Explanation | GroupExplanation:
+    """Return the decision of now: the controller's if it is named and answers, else a computed one.
 
     A controller that does not answer is reported at once and in `notes`. Raises ConfigurationError,
     TransportError.
     """
+    if about.resource.kind == KIND:
+        return _explained_group(about, where, controller)
     notes: tuple[str, ...] = ()
     if where.hub is not None and controller is not None:
         try:
@@ -154,6 +225,20 @@ def explained(about: Reference, where: plan.Where, controller: Connection | None
             say(f"note: {notes[0]}", err=True)
     found = recomputed(about, where.present(), where)
     return replace(found, notes=notes)
+
+
+def _explained_group(
+    about: Reference, where: plan.Where, controller: Connection | None
+) -> GroupExplanation:
+    found = _recomputed_group(about, where)
+    if controller is None:
+        return found
+    path = f"/apis/v1/plugins/Coscheduling/gang/{where.namespace}/{about.name}"
+    try:
+        return replace(found, live=_asked(path, controller))
+    except _Unanswered as e:
+        say(f"note: {e}", err=True)
+        return replace(found, notes=(str(e),))
 
 
 def recomputed(about: Reference, present: PlanInputs, where: plan.Where) -> Explanation:
@@ -191,14 +276,14 @@ def ask(about: Reference, namespace: str, hub: Connection, controller: Connectio
             raise ConfigurationError(about.missing(namespace)) from e
     if workload is None:
         raise _Unanswered(f"{titled(about.key(namespace))} takes part in no decision any more")
-    found = told(_asked(about.key(namespace), controller), about.resource.kind)
+    path = "/".join(("/apis/v1/diagnosis", *about.key(namespace)))
+    found = told(_asked(path, controller), about.resource.kind)
     if found.get("uid") != workload.metadata.uid:
         raise _Unanswered(f"the controller at {controller.server} does not serve this hub")
     return Explanation(found, remarks(found, workload))
 
 
-def _asked(key: Key, controller: Connection) -> Record:
-    path = f"/apis/v1/diagnosis/{key[0]}/{key[1]}"
+def _asked(path: str, controller: Connection) -> Record:
     try:
         with Reader(controller, timeout=CONTROLLER_SECONDS) as api:
             record: Record = msgspec.json.decode(api.get(path), type=dict)
@@ -282,3 +367,48 @@ def _helpful(record: Record) -> str:
 
 def _listed(head: str, notes: Sequence[Record]) -> str:
     return "\n".join((head, *(f"  {note['text']}" for note in notes))) if notes else ""
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def _recomputed_group(about: Reference, where: plan.Where) -> GroupExplanation:
+    """Return the decision of now on each member. Raises ConfigurationError for a missing group."""
+    key, present = (where.namespace, about.name), where.present()
+    rehearsal = where.rehearsal(where.profiles(), present, now=SystemClock().now())
+    stored = present.objects.get((KIND, key))
+    if stored is None and not rehearsal.ledger(Groups).members(key):
+        raise ConfigurationError(about.missing(where.namespace))
+    decided = {each.workload.key: each for batch in _batches(rehearsal, key) for each in batch}
+    found = gangs.judged(rehearsal, key, stored, decided)
+    moves = [
+        f"{each.workload.name} ({words.change(each.workload.present, each.placements)})"
+        for each in decided.values()
+        if each.moves
+    ]
+    if found.outcome == gangs.PLACED:
+        found = replace(found, helps=[*_left_over(list(decided.values()))])
+    return GroupExplanation(found, moves)
+
+
+def _batches(rehearsal: Rehearsal, group: Key) -> Iterator[list[Decision]]:
+    """Return the decisions on the members: those of one batch together, the others alone."""
+    seen: set[Key] = set()
+    members = rehearsal.ledger(Groups).members(group)
+    for key in sorted(members):
+        batch = rehearsal.together(key) if key not in seen else None
+        if batch is None:
+            continue
+        if batch.conclusion is not None:
+            rehearsal.judged[batch.conclusion.gathering.key] = batch
+        own = [each for each in batch.decisions if each.workload.key in members]
+        seen.update(each.workload.key for each in own)
+        yield own
+
+
+def _left_over(decisions: Sequence[Decision]) -> Iterator[str]:
+    """Return what would help units that are pending beside a quorum that is met."""
+    short = [each for each in decisions if each.pending > 0]
+    for each in short[:NAMED]:
+        for note in remedies(each):
+            yield f"{each.workload.name}: {note.text}"

@@ -38,8 +38,7 @@ from stowage.console import output, words
 from stowage.console.terminal import say
 from stowage.fleet import inventory, manifests
 from stowage.fleet.inventory import PlanInputs
-from stowage.hub.connection import reader
-from stowage.hub.reader import Reader
+from stowage.hub import Reader, reader
 from stowage.kinds import titled, told
 from stowage.simulation import gangs
 from stowage.simulation.gangs import GroupPlan

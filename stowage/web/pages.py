@@ -39,7 +39,7 @@ from machinery.release import release
 from stowage.kinds import Reference
 from stowage.report import explain
 from stowage.simulation.plan import Where
-from stowage.web import assets, fleetview, render, source, whatif
+from stowage.web import fleetview, render, source, whatif
 from stowage.web.live import LiveFeed
 from stowage.web.narrowing import NarrowedSnapshot
 from stowage.web.render import HTML, fault, wants_json
@@ -371,10 +371,10 @@ def _columns(request: Request, data: fleetview.Columns) -> Response:
 
 
 async def _static(request: Request) -> Response:
-    found = assets.named().get(request.params["name"])
+    found = render.named().get(request.params["name"])
     if found is None:
         return Response(404, b'{"message": "there is no such file"}')
-    return Response(200, found.body, found.content_type, {"Cache-Control": assets.KEPT})
+    return Response(200, found.body, found.content_type, {"Cache-Control": render.KEPT})
 
 
 async def _healthy(_request: Request) -> Response:

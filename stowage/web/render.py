@@ -6,12 +6,15 @@ what they are and never sent.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -23,7 +26,6 @@ from controller.model.why import RuleNote, ShareSteps
 from machinery.http_messages import Request, Response
 from stowage.console import words
 from stowage.console.words import count
-from stowage.web import assets
 from stowage.web.fleetview import tone
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
@@ -57,7 +59,7 @@ def _environment() -> Environment:
         "yaml": _yaml,
         "amount": _amount,
     }
-    made.globals |= {"asset": assets.addresses().__getitem__, "link": link}
+    made.globals |= {"asset": addresses().__getitem__, "link": link}
     return made
 
 
@@ -140,3 +142,40 @@ def fault(
     values = {"heading": heading or TITLES[status], "message": message}
     body = page("fault.html", datetime.now(UTC), values)
     return Response(status, body, HTML, headers or {})
+
+
+FOLDER = Path(__file__).parent / "static"
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+KEPT = "public, max-age=31536000, immutable"
+"""Cache-Control of all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    body: bytes
+    content_type: str
+
+
+@cache
+def addresses() -> Mapping[str, str]:
+    """Return the address of each file by its own name: `stowage.css` is `/static/stowage.….css`."""
+    return {path.name: f"/static/{_named(path)}" for path in _files()}
+
+
+@cache
+def named() -> Mapping[str, Asset]:
+    """Return the files by the last part of their addresses."""
+    return {_named(path): Asset(path.read_bytes(), _TYPES[path.suffix]) for path in _files()}
+
+
+def _files() -> list[Path]:
+    return sorted(path for path in FOLDER.iterdir() if path.suffix in _TYPES)
+
+
+def _named(path: Path) -> str:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return f"{path.stem}.{digest}{path.suffix}"

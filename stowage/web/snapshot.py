@@ -2,7 +2,7 @@
 
 The page keeps 10,000 Workloads, so that an object is its metadata and the JSON of `spec` and
 `status`; whoever reads it decodes what it needs, and what was decoded is kept until the object
-changes. `HubSnapshot` answers as a hub does (`stowage.hub.reader.ObjectReader`), so the page
+changes. `HubSnapshot` answers as a hub does (`stowage.hub.ObjectReader`), so the page
 reports with the code, and in the words, of the command line.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, Resource
 from machinery.errors import Forbidden, NotFound
 from machinery.types.metadata import Key, Object
-from stowage.hub.reader import ObjectReader
+from stowage.hub import ObjectReader
 from stowage.kinds import KINDS as NAMED
 
 KINDS = (MEMBER_CLUSTERS, *(each.resource for each in NAMED))

@@ -114,12 +114,9 @@ def decided(request: DecisionRequest, present: PlanInputs) -> dict[str, Any]:
 
 def explained(text: str, where: Where) -> dict[str, Any]:
     """Return what would be decided now of `wl/NAME`, as `stowage explain -o json` prints it."""
-    from stowage.simulation import explain, explain_group, gangs  # noqa: PLC0415 - slow: they decide
+    from stowage.simulation import explain  # noqa: PLC0415 - slow: it decides
 
-    about = reference((text,))
-    if about.resource.kind == gangs.KIND:
-        return explain_group.explained(about, where, None).to_dict()
-    return explain.explained(about, where, None).to_dict()
+    return explain.explained(reference((text,)), where, None).to_dict()
 
 
 def namespaces(asked: WhatIf, default: str) -> list[str]:

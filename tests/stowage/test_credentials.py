@@ -11,7 +11,7 @@ import yaml
 
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError
-from stowage.hub.connection import guarded
+from stowage.hub import guarded
 
 pytestmark = pytest.mark.proves("S13")
 

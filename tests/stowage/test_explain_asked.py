@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 
 from machinery.errors import ConfigurationError, Forbidden, ServerError, TooManyRequests
 from stowage.cli import cli
-from stowage.hub.connection import connection
-from stowage.hub.reader import ATTEMPTS, LONGEST_WAIT_SECONDS, Reader
+from stowage.hub import ATTEMPTS, LONGEST_WAIT_SECONDS, Reader, connection
 from tests.stowage.plain_hub import Answer, serving
 from tests.stowage.test_plan import cluster, placed, workload
 

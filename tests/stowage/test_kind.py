@@ -20,7 +20,7 @@ import pytest
 from e2e import harness
 from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import StowageError
-from stowage.playground import commands, ground, inotify, kind, local, roles
+from stowage.playground import commands, ground, kind, local, roles
 from stowage.playground.processes import Process, wait_until
 from stowage.toolchain import binaries, build
 from tests.patience import PATIENCE
@@ -70,7 +70,7 @@ def limits(folder, monkeypatch, *, instances, watches):
     kernel.mkdir(exist_ok=True)
     (kernel / "max_user_instances").write_text(f"{instances}\n")
     (kernel / "max_user_watches").write_text(f"{watches}\n")
-    monkeypatch.setattr(inotify, "KERNEL", kernel)
+    monkeypatch.setattr(kind, "KERNEL", kernel)
     monkeypatch.delenv("DOCKER_HOST", raising=False)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import Unreachable
-from stowage.playground import ground, inotify, kind, local, roles
+from stowage.playground import ground, kind, local, roles
 from stowage.playground.processes import Process, wait_until
 from stowage.toolchain import binaries
 from tests.patience import PATIENCE
@@ -253,7 +253,7 @@ def docker(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     monkeypatch.setattr(kind.binaries, "path", lambda name: tools / name)
     monkeypatch.setattr(kind.build, "ensure", lambda *_, **__: None)
-    monkeypatch.setattr(inotify, "KERNEL", tmp_path / "another machine")
+    monkeypatch.setattr(kind, "KERNEL", tmp_path / "another machine")
     return calls
 
 

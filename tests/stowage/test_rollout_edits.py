@@ -11,9 +11,9 @@ import pytest
 from machinery.api.resources import WORKLOADS
 from machinery.clock import parse_timestamp, timestamp
 from machinery.errors import ConfigurationError, Conflict, Unreachable
-from stowage.hub import writer
-from stowage.report import rollout_edits, rollout_follow
-from stowage.report.rollout_edits import MakeEdit
+from stowage import hub as hubs
+from stowage.report import rollout as rolling
+from stowage.report.rollout import MakeEdit
 from tests.fakeclock import EagerClock
 from tests.memoryhub import MemoryHub
 from tests.stowage.rollouts import STABLE, revision, staged, template, told
@@ -37,8 +37,8 @@ class Hub(MemoryHub):
         found: dict[str, Any] = self.read(WORKLOADS, "web")["spec"]["rollout"]
         return found
 
-    async def make(self, make: MakeEdit) -> rollout_follow.WrittenEdit:
-        return await rollout_follow.write(self, KEY, make, clock=self.fake)  # type: ignore[arg-type]  # its verbs are those of the client
+    async def make(self, make: MakeEdit) -> rolling.WrittenEdit:
+        return await rolling.write(self, KEY, make, clock=self.fake)  # type: ignore[arg-type]  # its verbs are those of the client
 
     async def refused(self, make: MakeEdit) -> str:
         before = self.rollout
@@ -48,8 +48,8 @@ class Hub(MemoryHub):
         return str(refusal.value)
 
     async def wait(self, **how: Any) -> bool:
-        watch = rollout_follow.RolloutWait(**{"seconds": 100.0, **how})
-        return await rollout_follow.wait(self, KEY, "table", watch, clock=self.fake)  # type: ignore[arg-type]  # as above
+        watch = rolling.RolloutWait(**{"seconds": 100.0, **how})
+        return await rolling.wait(self, KEY, "table", watch, clock=self.fake)  # type: ignore[arg-type]  # as above
 
     def tell(self, phase: str, **more: Any) -> None:
         """As the controller tells of the present generation."""
@@ -73,7 +73,7 @@ async def test_approve_adds_the_wave_that_waits_once(at, capsys):
     hub = at("AwaitingApproval", approvals=[OTHER])
     own = revision(hub.read(WORKLOADS, "web"))
     for _ in range(2):
-        await hub.make(rollout_edits.approve(""))
+        await hub.make(rolling.approve(""))
     assert hub.rollout["approvals"] == [OTHER, {"revision": own, "wave": "eu"}]
     first, second = capsys.readouterr().out.splitlines()
     assert first == f"shop/web: {own[:4]} is approved after eu; rest begins now"
@@ -84,14 +84,14 @@ async def test_approve_adds_the_wave_that_waits_once(at, capsys):
 async def test_approve_ahead_by_name(at, capsys):
     hub = at("Progressing")
     assert "nothing waits for an approval: Progressing, wave 2 of 3" in await hub.refused(
-        rollout_edits.approve("")
+        rolling.approve("")
     )
-    await hub.make(rollout_edits.approve("eu"))
+    await hub.make(rolling.approve("eu"))
     assert [each["wave"] for each in hub.rollout["approvals"]] == ["eu"]
     assert "rest begins when eu is over" in capsys.readouterr().out
-    assert "wave canary asks for no approval" in await hub.refused(rollout_edits.approve("canary"))
+    assert "wave canary asks for no approval" in await hub.refused(rolling.approve("canary"))
     for unknown in ("rest", "us"):
-        said = await hub.refused(rollout_edits.approve(unknown))
+        said = await hub.refused(rolling.approve(unknown))
         assert f"no wave {unknown} asks for an approval; these do: eu" in said
 
 
@@ -101,17 +101,17 @@ async def test_a_full_list_loses_approvals_of_other_revisions_first(at):
     own = revision(hub.read(WORKLOADS, "web"))
     mine = [{"revision": own, "wave": name} for name in ("a", "b")]
     hub.edit(WORKLOADS, "web", {"spec": {"rollout": {"approvals": [*mine, *others]}}})
-    await hub.make(rollout_edits.approve(""))
+    await hub.make(rolling.approve(""))
     assert hub.rollout["approvals"] == [*others[1:], *mine, {"revision": own, "wave": "eu"}]
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        rollout_edits.approve(""),
-        rollout_edits.approve("eu"),
-        rollout_edits.abort,
-        rollout_edits.retry,
+        rolling.approve(""),
+        rolling.approve("eu"),
+        rolling.abort,
+        rolling.retry,
     ],
 )
 async def test_nothing_is_said_of_a_revision_that_the_controller_has_not_seen(at, make):
@@ -123,10 +123,10 @@ async def test_nothing_is_said_of_a_revision_that_the_controller_has_not_seen(at
 @pytest.mark.parametrize(
     "make",
     [
-        rollout_edits.approve(""),
-        rollout_edits.approve("eu"),
-        rollout_edits.abort,
-        rollout_edits.retry,
+        rolling.approve(""),
+        rolling.approve("eu"),
+        rolling.abort,
+        rolling.retry,
     ],
 )
 async def test_at_rest_there_is_nothing_to_decide(at, make):
@@ -136,13 +136,13 @@ async def test_at_rest_there_is_nothing_to_decide(at, make):
 async def test_pause_and_resume(at, capsys):
     hub = at()
     for make, paused in (
-        (rollout_edits.pause, True),
-        (rollout_edits.pause, True),
-        (rollout_edits.resume, False),
+        (rolling.pause, True),
+        (rolling.pause, True),
+        (rolling.resume, False),
     ):
         await hub.make(make)
         assert hub.rollout["paused"] is paused
-    await hub.make(rollout_edits.resume)
+    await hub.make(rolling.resume)
     said = capsys.readouterr().out.splitlines()
     assert [line.split(";")[0] for line in said] == [
         "shop/web: paused",
@@ -157,13 +157,13 @@ async def test_abort_names_the_revision_and_retry_takes_that_back(at, capsys):
     hub = at("Failed")
     own = revision(hub.read(WORKLOADS, "web"))
     for _ in range(2):
-        await hub.make(rollout_edits.abort)
+        await hub.make(rolling.abort)
     assert hub.rollout["aborted"] == own
     hub.tell("RolledBack")
-    await hub.make(rollout_edits.abort)
+    await hub.make(rolling.abort)
     assert len(hub.writes("/workloads/web")) == 1
     assert f"every cluster goes back to {STABLE[:4]}" in capsys.readouterr().out
-    await hub.make(rollout_edits.retry)
+    await hub.make(rolling.retry)
     assert "aborted" not in hub.rollout
     assert "is tried again, from the first wave on" in capsys.readouterr().out
 
@@ -171,13 +171,13 @@ async def test_abort_names_the_revision_and_retry_takes_that_back(at, capsys):
 async def test_abort_needs_a_stable_revision(at):
     hub = at()
     hub.edit(WORKLOADS, "web", {"status": {"rollout": {"stable": None}}}, status=True)
-    assert "there is none to go back to" in await hub.refused(rollout_edits.abort)
+    assert "there is none to go back to" in await hub.refused(rolling.abort)
 
 
 async def test_what_a_failure_rolled_back_is_not_tried_again(at, capsys):
     hub = at("RolledBack")
-    assert "tries no revision twice; edit the template" in await hub.refused(rollout_edits.retry)
-    await hub.make(rollout_edits.abort)
+    assert "tries no revision twice; edit the template" in await hub.refused(rolling.retry)
+    await hub.make(rolling.abort)
     assert "is rolled back already" in capsys.readouterr().out
     assert "aborted" not in hub.rollout
 
@@ -187,16 +187,16 @@ async def test_retry_is_later_than_each_failure_by_whichever_clock(at, capsys):
     failed = hub.fake.now() + timedelta(seconds=90)
     updates = [{"cluster": "m1", "failedTime": timestamp(failed), "startTime": timestamp(failed)}]
     hub.tell("Failed", updates=updates)
-    await hub.make(rollout_edits.retry)
+    await hub.make(rolling.retry)
     first = hub.rollout["retryAfter"]
     assert parse_timestamp(first) > failed
-    await hub.make(rollout_edits.retry)
+    await hub.make(rolling.retry)
     assert hub.rollout["retryAfter"] == first
     assert "is tried again already" in capsys.readouterr().out
     hub.tell("Progressing")
-    assert "nothing has failed: Progressing, wave 2 of 3" in await hub.refused(rollout_edits.retry)
+    assert "nothing has failed: Progressing, wave 2 of 3" in await hub.refused(rolling.retry)
     plain = at("Failed")
-    await plain.make(rollout_edits.retry)
+    await plain.make(rolling.retry)
     assert plain.rollout["retryAfter"] == timestamp(plain.fake.now())
 
 
@@ -210,7 +210,7 @@ async def test_a_conflict_is_read_again_and_what_came_meanwhile_stays(at):
             hub.edit(WORKLOADS, "web", {"spec": {"rollout": {"approvals": [OTHER]}}})
 
     hub.faults.append(somebody)
-    await hub.make(rollout_edits.approve(""))
+    await hub.make(rolling.approve(""))
     assert met
     assert [each["wave"] for each in hub.rollout["approvals"]] == ["canary", "eu"]
 
@@ -220,9 +220,9 @@ async def test_a_conflict_is_read_again_and_what_came_meanwhile_stays(at):
 
     hub.faults[:] = [always]
     with pytest.raises(Conflict):
-        await hub.make(rollout_edits.pause)
+        await hub.make(rolling.pause)
     tried = [each for each in hub.writes("/workloads/web") if "paused" in str(each[2])]
-    assert len(tried) == writer.TRIES
+    assert len(tried) == hubs.TRIES
 
 
 async def test_the_wait_outlasts_a_hub_that_is_away_and_ends_with_the_rollout(at, capsys):
@@ -253,13 +253,13 @@ async def test_the_wait_outlasts_a_hub_that_is_away_and_ends_with_the_rollout(at
 @pytest.mark.parametrize(
     ("before", "make", "wanted", "after", "well"),
     [
-        ("Failed", rollout_edits.retry, "", "Complete", True),
-        ("Failed", rollout_edits.retry, "", "Failed", False),
-        ("Paused", rollout_edits.resume, "", "Complete", True),
-        ("Progressing", rollout_edits.pause, "Paused", "Paused", True),
-        ("Progressing", rollout_edits.abort, "RolledBack", "RolledBack", True),
-        ("Progressing", rollout_edits.abort, "RolledBack", "Failed", False),
-        ("AwaitingApproval", rollout_edits.approve(""), "", "Paused", False),
+        ("Failed", rolling.retry, "", "Complete", True),
+        ("Failed", rolling.retry, "", "Failed", False),
+        ("Paused", rolling.resume, "", "Complete", True),
+        ("Progressing", rolling.pause, "Paused", "Paused", True),
+        ("Progressing", rolling.abort, "RolledBack", "RolledBack", True),
+        ("Progressing", rolling.abort, "RolledBack", "Failed", False),
+        ("AwaitingApproval", rolling.approve(""), "", "Paused", False),
     ],
 )
 async def test_a_wait_for_an_edit_believes_no_status_from_before_it(

@@ -18,8 +18,7 @@ from machinery.api.resources import WORKLOAD_POLICIES
 from machinery.config.hub_config import hub_connection
 from machinery.errors import NotFound
 from stowage.cli import cli
-from stowage.hub.connection import plain_connection
-from stowage.hub.reader import Reader
+from stowage.hub import Reader, plain_connection
 from stowage.report.fleet import Lease
 from tests.controller.live import World, deciding, world_on
 

@@ -19,7 +19,7 @@ from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden
 from stowage.playground import flags
 from stowage.playground.processes import Process
-from stowage.setup import ui
+from stowage.setup import install
 from stowage.simulation.plan import Where
 from stowage.toolchain import binaries
 from stowage.web import forwarding, hosted
@@ -93,7 +93,7 @@ def listens(port: int) -> bool:
 def pod(followed: Hub, page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A pod of `stowage-ui` that is ready, on a node of kwok."""
     kubectl = followed.cluster.kubectl
-    every = ui.manifests(namespace=SYSTEM, image="any")
+    every = install.page_manifests(namespace=SYSTEM, image="any")
     account = next(each for each in every if each["kind"] == "ServiceAccount")
     deployment = next(each for each in every if each["kind"] == "Deployment")
     template = deployment["spec"]["template"]

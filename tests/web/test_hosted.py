@@ -21,7 +21,7 @@ from machinery.api.resources import (
     WORKLOADS,
 )
 from machinery.config.kubeconfig import Connection
-from stowage.setup import ui
+from stowage.setup import install
 from stowage.simulation.plan import Where
 from stowage.web import hosted
 from stowage.web.hosted import HostedSettings
@@ -101,7 +101,7 @@ def account(filled: Hub) -> Connection:
     """The page's own account, with the rights of `deploy/ui.yaml`."""
     kubectl, admin = filled.cluster.kubectl, filled.cluster.connection()
     kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-    every = ui.manifests(namespace="stowage-system", image="any")
+    every = install.page_manifests(namespace="stowage-system", image="any")
     given = [each for each in every if each["kind"] in kinds]
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": given})
     kubectl("apply", "-f", "-", input=listed)

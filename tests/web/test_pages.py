@@ -25,7 +25,7 @@ from stowage.cli import cli
 from stowage.report import status
 from stowage.simulation import plan
 from stowage.simulation.plan import Where
-from stowage.web import assets, render, source
+from stowage.web import render, source
 from stowage.web.pages import POLICY
 from stowage.web.views import Views
 from tests.examples import examples
@@ -133,13 +133,13 @@ def test_files_need_no_network(monkeypatch: pytest.MonkeyPatch, serve: Serve) ->
 
 @pytest.mark.proves("V27")
 def test_a_changed_file_has_another_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(assets, "FOLDER", tmp_path)
+    monkeypatch.setattr(render, "FOLDER", tmp_path)
     names = []
     for text in ("a", "b", "a"):
         (tmp_path / "x.css").write_text(text)
-        assets.addresses.cache_clear()
-        names.append(assets.addresses()["x.css"])
-    assets.addresses.cache_clear()
+        render.addresses.cache_clear()
+        names.append(render.addresses()["x.css"])
+    render.addresses.cache_clear()
     assert names[0] == names[2] != names[1]
 
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from crds.names import GROUP
 from stowage.cli import cli
-from stowage.setup import ui
+from stowage.setup import install
 from stowage.web import hosted
 from stowage.web.hosted import CERTIFICATE_SECONDS
 from stowage.web.snapshot import KINDS
@@ -102,7 +102,7 @@ async def test_a_renewed_certificate_is_taken_in_its_place(tmp_path: Path) -> No
 
 @pytest.mark.proves("V18")
 def test_the_account_reads_each_kind_that_the_page_shows() -> None:
-    every = ui.manifests(namespace="stowage-system", image="any")
+    every = install.page_manifests(namespace="stowage-system", image="any")
     role = next(each for each in every if each["kind"] == "ClusterRole")
     kinds = next(each for each in role["rules"] if each["apiGroups"] == [GROUP])
     assert kinds["resources"] == sorted(each.plural for each in KINDS)

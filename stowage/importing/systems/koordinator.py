@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from crds.names import DEFAULT_SCHEDULER
-from stowage.importing import binding, pods
+from stowage.importing import pods, workloads
 from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import DocumentPart, Fate, keep, lost, walk
 from stowage.importing.reading import Source, dig
@@ -182,7 +182,7 @@ _FIELDS: dict[str, Fate] = {
 
 
 def _owner_workload(into: Conversion, made: Made) -> None:
-    binding.take_scheduler(into.notes, made, (SCHEDULER,))
+    workloads.take_scheduler(into.notes, made, (SCHEDULER,))
     part = DocumentPart(made.source.document, into.notes, made.template["spec"], "spec").part(
         "template"
     )

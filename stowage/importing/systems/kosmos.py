@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from crds.names import LABEL_POLICY, POLICY_ALIASES
-from stowage.importing import binding
+from stowage.importing import workloads
 from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import DocumentPart, keep, walk
 from stowage.importing.reading import Source
@@ -37,7 +37,7 @@ def convert(into: Conversion) -> None:
         policies[source.namespace, source.name] = into.add(source, _policy(into, source))
     for source in into.bundle.sources:
         if (source.group, source.kind) in _BOUND and (
-            name := binding.named(source, POLICY_ALIASES, "policies")
+            name := workloads.named(source, POLICY_ALIASES, "policies")
         ):
             policy = policies.get((source.namespace, name))
             _bind(into, source, name, policy)
@@ -134,20 +134,20 @@ def _bind(into: Conversion, source: Source, name: str, policy: dict[str, Any] | 
 def _take_labels(into: Conversion, made: Made, name: str, policy: dict[str, Any] | None) -> None:
     """Move the label to the Workload; it stays on the pods where a selector uses it."""
     selectors = (made.template["spec"].get("selector"), policy and policy["spec"]["labelSelector"])
-    binding.bind(into.notes, made, LABEL_POLICY, name, POLICY_ALIASES, selectors)
-    on_pods = binding.labels_of(made.source, "spec", "template")
+    workloads.bind(into.notes, made, LABEL_POLICY, name, POLICY_ALIASES, selectors)
+    on_pods = workloads.labels_of(made.source, "spec", "template")
     if not any(key in on_pods for key in POLICY_ALIASES):
         text = "binds the Workload; kosmos-scheduler reads this label from pods alone"
         into.notes.note(made.source.document, "metadata.labels", text)
 
 
 def _take_scheduler(into: Conversion, made: Made) -> None:
-    name = binding.take_scheduler(into.notes, made, (SCHEDULER,))
+    name = workloads.take_scheduler(into.notes, made, (SCHEDULER,))
     if name != SCHEDULER:
         text = (
             f"{name or 'the default scheduler'} does not read the policy in Kosmos; here it holds"
         )
-        into.notes.note(made.source.document, binding.POD_SCHEDULER, text)
+        into.notes.note(made.source.document, workloads.POD_SCHEDULER, text)
 
 
 def _stay_on_listed(into: Conversion, made: Made, policy: dict[str, Any]) -> None:

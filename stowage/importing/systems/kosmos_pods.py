@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from stowage.importing import pods
-from stowage.importing.notes import Notes
+from stowage.importing.fields import Notes
 from stowage.importing.reading import dig
 from stowage.importing.workloads import Made
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
 from crds.names import GROUP, GROUP_ALIASES, LABEL_CLUSTER, LABEL_GROUP
-from stowage.importing import binding, pods
+from stowage.importing import pods, workloads
 from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import DocumentPart, Fate, keep, lost, walk
 from stowage.importing.reading import Source, dig
@@ -128,7 +128,7 @@ def _said(part: DocumentPart, metadata: dict[str, Any]) -> None:
 
 def _look_at(into: Conversion, source: Source, beside: _Beside) -> None:
     if (source.group, source.kind) in into.workloads.forms or source in into.workloads.made:
-        if name := binding.named(source, GROUP_ALIASES, "PodGroups"):
+        if name := workloads.named(source, GROUP_ALIASES, "PodGroups"):
             _member(into, source, name, beside)
     else:
         _no_member(into, source)
@@ -179,8 +179,8 @@ def _member(into: Conversion, source: Source, name: str, beside: _Beside) -> Non
     made, notes = into.workloads.of(source), into.notes
     services = [key for key in GROUP_ALIASES if (source.namespace, key) in beside.services]
     selectors = (made.template["spec"].get("selector"), services)
-    binding.bind(notes, made, LABEL_GROUP, name, GROUP_ALIASES, selectors)
-    on_pods = binding.labels_of(source, "spec", "template")
+    workloads.bind(notes, made, LABEL_GROUP, name, GROUP_ALIASES, selectors)
+    on_pods = workloads.labels_of(source, "spec", "template")
     if not any(on_pods.get(key) for key in GROUP_ALIASES):
         text = "binds the Workload; scheduler-plugins reads this label from pods alone"
         notes.note(source.document, "metadata.labels", text)
@@ -192,10 +192,10 @@ def _member(into: Conversion, source: Source, name: str, beside: _Beside) -> Non
 
 def _scheduler(into: Conversion, made: Made) -> None:
     notes, document = into.notes, made.source.document
-    name = binding.take_scheduler(notes, made, SCHEDULERS)
+    name = workloads.take_scheduler(notes, made, SCHEDULERS)
     if name not in ("", "default-scheduler", *SCHEDULERS):
         text = f"{name} has to run on each member; the gang is decided on the hub, whatever it does"
-        notes.note(document, binding.POD_SCHEDULER, text)
+        notes.note(document, workloads.POD_SCHEDULER, text)
     for key in ("priorityClassName", "priority"):
         if dig(made.pod, "spec", key) is not None:
             text = "is for nodes inside of each member now; spec.priority of the Workload is for"

@@ -1,30 +1,37 @@
-"""Reads of an API server over the standard library, for commands that must answer at once.
+"""The hub for commands: its connection, reads, and edits on the version that was read.
 
-`machinery.api.client` keeps connections, request queues and watches for processes that run for
-months, and takes half a second to import. A command that lists three kinds needs one connection,
-one request after the other, with the same TLS, identity, errors and bounds. A busy server that says
-when to come back is asked again then, as kubectl does.
+Commands that must answer at once read over the standard library. `machinery.api.client` keeps
+connections, request queues and watches for processes that run for months, and takes half a second
+to import; the library of kubeconfigs takes most of a second. A command that lists three kinds needs
+one connection, one request after the other, with the same TLS, identity, errors and bounds.
 """
 
 from __future__ import annotations
 
 import http.client
+import os
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from machinery.api.credentials import client_context, identity, proxy
-from machinery.api.resources import Resource
+from machinery.api.resources import MEMBER_CLUSTERS, Resource
 from machinery.api.responses import decode, onward
 from machinery.api.status_errors import refusal
-from machinery.config.kubeconfig import Connection
+from machinery.config.address import loopback
+from machinery.config.kubeconfig import Connection, parse_kubeconfig
 from machinery.errors import (
     ConfigurationError,
+    Conflict,
+    KubeconfigError,
+    NotFound,
     ServerError,
     TLSVerificationFailed,
     TooManyRequests,
@@ -33,6 +40,10 @@ from machinery.errors import (
 )
 from machinery.types import bounds
 from machinery.types.bounds import TooMuch
+from stowage.console.terminal import say
+
+if TYPE_CHECKING:
+    from machinery.api.client import ApiClient
 
 JSON = "application/json"
 PAGE = 500
@@ -41,6 +52,80 @@ ATTEMPTS = 5
 """Tries of one request, if the server says when to try again."""
 LONGEST_WAIT_SECONDS = 10.0
 """A request that the server postpones for longer fails."""
+TRIES = 5
+"""Writes, while others write the same object."""
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
+
+Body = dict[str, Any]
+
+# --- the connection -------------------------------------------------------------------------------
+
+
+def connection(kubeconfig: str | None, context: str | None) -> Connection:
+    """Return how to reach the hub. Raises ConfigurationError."""
+    plain = plain_connection(kubeconfig=kubeconfig, context=context)
+    return guarded(plain or _other(kubeconfig, context))
+
+
+def guarded(connection: Connection) -> Connection:
+    """Return the connection, unless it would send a credential over plain http.
+
+    Raises ConfigurationError then. To an address of this machine the credential goes without TLS,
+    with a note: another user of the machine may own that port.
+    """
+    shown = connection.token or connection.token_source or connection.password
+    address = urlsplit(connection.server)
+    if not shown or address.scheme != "http":
+        return connection
+    if not loopback(address.hostname or ""):
+        raise ConfigurationError(
+            f"{connection.server} is plain http: the credential for it would be read on the way; "
+            "use https, or `kubectl port-forward` and an address of this machine"
+        )
+    say(f"note: {connection.server} gets the credential without TLS", err=True)
+    return connection
+
+
+def plain_connection(*, kubeconfig: str | None, context: str | None) -> Connection | None:
+    """Return the connection of the one file, found as `hub_connection` does; None if not plain.
+
+    Every fault is left to the library, which reports it.
+    """
+    listed = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    if os.pathsep in listed or any(os.environ.get(name) for name in _PROXIES):
+        return None
+    try:
+        file = Path(listed).expanduser()
+        return parse_kubeconfig(
+            file.read_bytes(), context=context, trusted=True, directory=file.parent
+        )
+    except (OSError, KubeconfigError):
+        return None
+
+
+def _other(kubeconfig: str | None, context: str | None) -> Connection:
+    import asyncio  # noqa: PLC0415 - only here
+
+    from machinery.config.hub_config import hub_connection  # noqa: PLC0415 - slow
+
+    found = hub_connection(kubeconfig=kubeconfig, context=context)
+    if found.token_source is None:
+        return found
+    return replace(found, token=asyncio.run(_token(found)), token_source=None)
+
+
+async def _token(found: Connection) -> str | None:
+    return await found.token_source() if found.token_source else None
+
+
+def reader(of: Connection) -> Reader:
+    """Return a reader of the hub. Raises ConfigurationError for a kubeconfig without a server."""
+    if not of.server:
+        raise ConfigurationError("the kubeconfig names no server")
+    return Reader(of)
+
+
+# --- reads ----------------------------------------------------------------------------------------
 
 
 class ObjectReader(Protocol):
@@ -171,3 +256,45 @@ def _way(proxy_url: str | None, host: str, port: int) -> tuple[str, int, dict[st
     if address.scheme != "http":
         raise ConfigurationError(f"a proxy that is reached by {address.scheme} is not supported")
     return address.hostname or "", address.port or 80, credentials
+
+
+# --- edits ----------------------------------------------------------------------------------------
+
+
+async def edit(
+    hub: ApiClient,
+    res: Resource,
+    name: str,
+    patch_of: Callable[[Body], Mapping[str, Any]],
+    *,
+    namespace: str | None = None,
+) -> Body:
+    """Return the object with the merge patch of what is stored; an empty patch writes nothing.
+
+    Raises Conflict where others write it again and again, and what `patch_of` raises.
+    """
+    for left in reversed(range(TRIES)):
+        stored = await hub.get(res, name, namespace=namespace)
+        patch = patch_of(stored)
+        if not patch:
+            return stored
+        read = {"resourceVersion": stored["metadata"]["resourceVersion"]}
+        patch = {**patch, "metadata": {**patch.get("metadata", {}), **read}}
+        try:
+            return await hub.merge_patch(res, name, patch, namespace=namespace)
+        except Conflict:
+            if not left:
+                raise
+    raise AssertionError("a last try returns or raises")
+
+
+async def member_cluster(hub: ApiClient, name: str) -> Body:
+    """Return a MemberCluster as stored. Raises ConfigurationError for no such cluster."""
+    try:
+        return await hub.get(MEMBER_CLUSTERS, name)
+    except NotFound as e:
+        raise unknown_cluster(name) from e
+
+
+def unknown_cluster(name: str) -> ConfigurationError:
+    return ConfigurationError(f"the hub knows no cluster {name}: see `kubectl get mc`")
