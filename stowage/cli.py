@@ -1,8 +1,8 @@
 """The command line: `stowage`, also `kubectl stowage`.
 
-Each command reads its options, imports what it needs (so that `--help` is quick) and calls one
-function. Foreseen faults end with one sentence and exit code 1, wrong usage with 2; `status` exits
-with 1 when something needs a person, so its faults exit with 2 as well.
+A command reads its options, imports what it needs, so that `--help` is quick, and calls one
+function. Foreseen faults exit with 1, wrong usage with 2. `status` exits with 1 when something
+needs a person, so its faults exit with 2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stowage.console.terminal import say
 
 
 def main() -> None:
-    """Run the command and exit: 0 done, 1 could not be done, 2 wrong usage."""
+    """Run the command. Exit codes: 0 done, 1 could not be done, 2 wrong usage."""
     garbage.loading()
     from machinery.errors import StowageError  # noqa: PLC0415 - --help needs none of it
 

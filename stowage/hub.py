@@ -1,9 +1,8 @@
 """The hub for commands: its connection, reads, and edits on the version that was read.
 
-Commands that must answer at once read over the standard library. `machinery.api.client` keeps
-connections, request queues and watches for processes that run for months, and takes half a second
-to import; the library of kubeconfigs takes most of a second. A command that lists three kinds needs
-one connection, one request after the other, with the same TLS, identity, errors and bounds.
+Commands that must answer at once read over the standard library, with the TLS, identity, errors and
+bounds of `machinery.api.client`: that client takes half a second to import, and the library of
+kubeconfigs most of a second.
 """
 
 from __future__ import annotations
@@ -62,16 +61,20 @@ Body = dict[str, Any]
 
 
 def connection(kubeconfig: str | None, context: str | None) -> Connection:
-    """Return how to reach the hub. Raises ConfigurationError."""
+    """Return how to reach the hub. Raises ConfigurationError.
+
+    The library reads a kubeconfig that is not plain. A token that changes is asked for once, as
+    these commands last a moment.
+    """
     plain = plain_connection(kubeconfig=kubeconfig, context=context)
     return guarded(plain or _other(kubeconfig, context))
 
 
 def guarded(connection: Connection) -> Connection:
-    """Return the connection, unless it would send a credential over plain http.
+    """Return the connection. Raises ConfigurationError for a credential over plain http.
 
-    Raises ConfigurationError then. To an address of this machine the credential goes without TLS,
-    with a note: another user of the machine may own that port.
+    To an address of this machine the credential goes without TLS, with a note: another user of the
+    machine may own that port.
     """
     shown = connection.token or connection.token_source or connection.password
     address = urlsplit(connection.server)
@@ -87,10 +90,7 @@ def guarded(connection: Connection) -> Connection:
 
 
 def plain_connection(*, kubeconfig: str | None, context: str | None) -> Connection | None:
-    """Return the connection of the one file, found as `hub_connection` does; None if not plain.
-
-    Every fault is left to the library, which reports it.
-    """
+    """Return the connection of one plain kubeconfig; None for any other, and for every fault."""
     listed = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     if os.pathsep in listed or any(os.environ.get(name) for name in _PROXIES):
         return None
@@ -129,19 +129,19 @@ def reader(of: Connection) -> Reader:
 
 
 class ObjectReader(Protocol):
-    """Objects of a hub, for who reports on them: asked of it one by one, or of a snapshot."""
+    """Objects of a hub: read from it one by one, or from a snapshot."""
 
     def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
-        """Return one object as a struct of type `as_`. Raises TransportError, NotFound of them."""
+        """Return one object as a struct of type `as_`. Raises TransportError, such as NotFound."""
         ...
 
     def each(self, res: Resource, as_: Any, namespace: str | None = None) -> Iterator[Any]:
-        """Yield all objects of a resource, of one namespace or all. Raises TransportError."""
+        """Yield the objects of one namespace, or all. Raises TransportError."""
         ...
 
 
 class _Https(http.client.HTTPSConnection):
-    """Verifies the server by the name that the kubeconfig gives, not by that of the URL."""
+    """Verifies the server by the name that the kubeconfig gives."""
 
     def __init__(
         self, host: str, port: int, *, name: str, context: ssl.SSLContext, timeout: float
@@ -189,7 +189,10 @@ class Reader:
         self._http.close()
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
-        """Return the body of a 2xx answer. Raises TransportError, TooMuch among its kinds."""
+        """Return the body of a 2xx answer. Raises TransportError, among them TooMuch.
+
+        A busy server that says when to come back is asked again then.
+        """
         where = f"{self._prefix}{path}" + (f"?{urlencode(params)}" if params else "")
         for _ in range(ATTEMPTS - 1):
             try:
@@ -248,7 +251,7 @@ class Reader:
 
 
 def _way(proxy_url: str | None, host: str, port: int) -> tuple[str, int, dict[str, str]]:
-    """Return host, port and headers of the first hop: the server itself, or its proxy."""
+    """Return host, port and headers of the first hop: the server, or its proxy."""
     if not proxy_url:
         return host, port, {}
     bare, credentials = proxy(proxy_url)
@@ -269,9 +272,10 @@ async def edit(
     *,
     namespace: str | None = None,
 ) -> Body:
-    """Return the object with the merge patch of what is stored; an empty patch writes nothing.
+    """Write the merge patch that `patch_of` makes of the stored object; return the object.
 
-    Raises Conflict where others write it again and again, and what `patch_of` raises.
+    The write succeeds only on the version that was read, else the object is read again. An empty
+    patch writes nothing. Raises Conflict after TRIES writes, and what `patch_of` raises.
     """
     for left in reversed(range(TRIES)):
         stored = await hub.get(res, name, namespace=namespace)

@@ -1,7 +1,7 @@
-"""The kinds that the command line knows by name, a line each: `KINDS`.
+"""The kinds that the command line knows by name: `KINDS`.
 
-Among placed objects a Workload's key holds its name alone, the key of another kind
-`<plural>/<name>`; people read and write the short name that kubectl has for the kind.
+The key of a Workload holds its name alone, that of another placed object `<plural>/<name>`. People
+read and write the short name of kubectl.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Kind:
 
     Args:
         short: as kubectl has it.
-        named: an object of it may be given to `explain` and `history`.
+        named: `explain` and `history` take its objects.
         selects: its objects name clusters, by names, labels or domains.
     """
 
@@ -88,13 +88,13 @@ def titled(key: Key) -> str:
 
 
 def told(record: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return a decision's record with the object's own name, and its kind."""
+    """Return a decision's record with the object's own name and its kind."""
     named = {"namespace": record["namespace"], "name": record["name"].rpartition("/")[2]}
     return {**named, "kind": kind, **{k: v for k, v in record.items() if k not in named}}
 
 
 def headed(record: Mapping[str, Any]) -> str:
-    """Return the title of the object of a record that `told` made."""
+    """Return the title of the object of such a record."""
     found = (kind.resource for kind in KINDS if kind.resource.kind == record["kind"])
     resource = next(found, WORKLOADS)
     return titled(Reference(resource, record["name"]).key(record["namespace"]))

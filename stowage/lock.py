@@ -1,4 +1,4 @@
-"""One command at a time in a folder: a kernel lock that ends with the process that held it."""
+"""One command at a time in a folder: a kernel lock that ends with its process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stowage.console.progress import Progress
 
 @contextmanager
 def alone(path: Path, progress: Progress, *, waiting: str) -> Iterator[None]:
-    """Hold the lock file `path`; if another process holds it, print `waiting` and wait."""
+    """Hold the lock file `path`; while another process holds it, print `waiting` and wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:

@@ -111,7 +111,7 @@ def install(
 
 
 def _refuse_unless(hub: HubOptions, image: str, *, yes: bool) -> None:
-    """Say what an install changes for what runs. Raises ConfigurationError without `yes` to it."""
+    """Print what an install changes for what runs. Raises ConfigurationError without `yes`."""
     from machinery.errors import ConfigurationError
 
     told = _foretold(hub, image)
@@ -122,7 +122,7 @@ def _refuse_unless(hub: HubOptions, image: str, *, yes: bool) -> None:
 
 
 def _foretell(hub: HubOptions, image: str) -> None:
-    """Say on standard error what an install would change for what runs, if a hub can be asked."""
+    """Print what an install changes for what runs on standard error, if a hub can be asked."""
     from machinery.errors import StowageError
 
     try:

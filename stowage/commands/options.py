@@ -60,7 +60,7 @@ _FLEET = click.option(
 class HubOptions:
     """The hub or the files that a command is about, and the profiles that decide.
 
-    A command offers some of these options; `namespace` is None where it was left out.
+    `namespace` is None where it was left out.
     """
 
     kubeconfig: str | None = None
@@ -72,28 +72,25 @@ class HubOptions:
 
     @property
     def home(self) -> str:
-        """Return where Stowage lives, for commands whose --namespace says that."""
+        """Return the namespace of Stowage, for commands whose --namespace says that."""
         return self.namespace or _STOWAGE
 
     def connection(self) -> Connection:
-        """Return how to reach the hub.
-
-        Raises KubeconfigError, and ConfigurationError where a credential would go over plain http.
-        """
+        """Return how to reach the hub. Raises ConfigurationError."""
         from machinery.config import hub_config
         from stowage.hub import guarded
 
         return guarded(hub_config.hub_connection(kubeconfig=self.kubeconfig, context=self.context))
 
     def written(self, *, called: str = "hub") -> Connection:
-        """Return the same, and name context and server, for commands that write there."""
+        """Return the connection, and print it, for commands that write."""
         found = self.connection()
         by = f"context {found.context}" if found.context else "the pod's service account"
         say(f"{called}: {found.server} ({by})", err=True)
         return found
 
     def quick(self) -> Connection:
-        """Return the same, without slow imports, for commands that only read."""
+        """Return the connection without slow imports, for commands that only read."""
         from stowage.hub import connection
 
         return connection(self.kubeconfig, self.context)
@@ -111,7 +108,7 @@ _FIELDS = frozenset(each.name for each in fields(HubOptions))
 
 
 def _handed_over(*options: Decorator) -> Decorator:
-    """Return a decorator that adds these options, and hands all of `HubOptions` over as `hub`."""
+    """Return a decorator that adds these options, and hands them over as `hub`."""
 
     def add(command: Command) -> Command:
         @wraps(command)
@@ -132,7 +129,7 @@ home_options = _handed_over(*_HUB, _HOME)
 
 
 def object_options(namespace: str) -> Decorator:
-    """Add the options that name the hub, and a namespace of objects with that help text."""
+    """Add the options of the hub, and a namespace of objects with that help text."""
     return _handed_over(*_HUB, click.option("-n", "--namespace", help=namespace))
 
 
@@ -147,7 +144,7 @@ fleet_options = _handed_over(
 
 
 def with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, Found]]) -> Found:
-    """Return what the coroutine returns that `use` makes of a client of that API server."""
+    """Run the coroutine that `use` makes of a client of that API server."""
     import asyncio
 
     from machinery.api.client import ApiClient
@@ -192,7 +189,7 @@ def workload_name(given: tuple[str, ...], what: str) -> str:
 
 
 class _NotLooked(click.ClickException):
-    """The hub could not be asked. Exits with 2, because 1 says that something needs a person."""
+    """The hub could not be asked: exits with 2, as 1 says that something needs a person."""
 
     exit_code = 2
 

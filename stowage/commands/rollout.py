@@ -134,7 +134,7 @@ def _carry_out(
     timeout: float,
     wanted: str = "",
 ) -> None:
-    """Make the edit; with --wait exit with 0 when it ends Complete or as wanted, else with 1."""
+    """Make the edit; with --wait exit with 0 if it ends Complete or as wanted, else with 1."""
     from stowage.report import rollout as rolling
 
     name = workload_name(reference, "rolled out")

@@ -1,7 +1,7 @@
-"""The output of a command: a table for people, JSON or YAML for programs, nothing unescaped.
+"""The output of a command: a table for people, JSON or YAML for programs.
 
 Names, messages and labels come from servers and files that others control, and a terminal obeys
-control sequences in them. JSON and YAML escape these; text passes `terminal.say`.
+control sequences in them. JSON and YAML escape these; text goes through `terminal.say`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from stowage.console.terminal import say
 
 GAP = "   "
 LEAST = 24
-"""Characters that the last column needs on a line; with less room it starts on the next line."""
+"""Characters that the last column needs; with less room it starts on the next line."""
 
 
 def show(data: Any, output: str, *, text: str) -> None:
-    """Print `data` as JSON or YAML, or `text` if `output` is neither."""
+    """Print `data` as JSON or YAML, or `text` for any other `output`."""
     if output == "json":
         click.echo(json.dumps(data, indent=2))
     elif output == "yaml":
@@ -35,7 +35,7 @@ def show(data: Any, output: str, *, text: str) -> None:
 
 
 def manifests(objects: Iterable[Mapping[str, Any]]) -> None:
-    """Print objects as one YAML stream, as `kubectl apply -f -` reads it."""
+    """Print objects as one YAML stream for `kubectl apply -f -`."""
     from stowage.console import yamltext  # noqa: PLC0415 - slow, and only a dry run needs it
 
     click.echo(yamltext.dump(objects, width=100), nl=False)
@@ -50,8 +50,8 @@ def table(
 ) -> str:
     """Return rows under upper-case headings, columns as wide as needed, as kubectl prints them.
 
-    On a terminal the last column is broken where the line ends, and goes on below itself; elsewhere
-    each row is one line, so that grep finds it whole.
+    A terminal's width breaks the last column. Elsewhere each row is one line, so that grep finds it
+    whole.
     """
     cells = [[column.upper() for column in columns]] if head else []
     cells += [[_cell(row.get(column)) for column in columns] for row in rows]
@@ -67,13 +67,13 @@ def left_out(rows: int) -> str:
 
 
 def named(names: Sequence[str], most: int) -> str:
-    """Return `a, b, c and 4 more`: at most so many names."""
+    """Return `a, b, c and 4 more`."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def width() -> int | None:
-    """Return the columns of the terminal; None where the output goes elsewhere."""
+    """Return the columns of the terminal; None without one."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -91,7 +91,7 @@ def _line(
 
 
 def wrapped(text: str, indent: int, room: int | None) -> str:
-    """Return the text indented by so many columns, broken at words where the line ends."""
+    """Return the text indented by so many columns, broken at words after `room` columns."""
     if room is None:
         return " " * indent + text
     return textwrap.fill(

@@ -1,7 +1,7 @@
-"""Progress of long work, on standard error.
+"""Progress of long work, on standard error: standard output has the result of the command.
 
-On a terminal one line is written over; elsewhere plain lines come, a new one only every few
-seconds, so that a build log stays readable. Standard output belongs to the result of the command.
+On a terminal one line is written over. Elsewhere a new line comes only every few seconds, so that a
+build log stays readable.
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ _TERMINAL_SECONDS = 0.1
 
 
 class Progress:
-    """The receiver of the progress of long work; this one prints nothing."""
+    """Receives the progress of long work; this one prints nothing."""
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
 
     def step(self, what: str, done: int, total: int = 0) -> None:
-        """Print that so much of `what` is done; a `total` of 0 is unknown.
-
-        With nothing done of an unknown total, only the elapsed time is printed.
-        """
+        """Print that so much of `what` is done; a `total` of 0 is unknown."""
 
 
 class Lines(Progress):
-    """Progress for people: see the module."""
+    """Prints progress."""
 
     def __init__(self, *, out: TextIO | None = None, clock: Clock | None = None) -> None:
         self._out = out or sys.stderr
@@ -48,7 +45,6 @@ class Lines(Progress):
         self._out.flush()
 
     def step(self, what: str, done: int, total: int = 0) -> None:
-        """Print the step, unless the last one is a moment ago and this is not the end."""
         now = self._clock.monotonic()
         if what != self._what:
             self._close()

@@ -1,7 +1,7 @@
-"""The only way of text to a terminal, with control characters made visible.
+"""The only way of text to a terminal: control characters are shown, never sent.
 
 Names, messages and labels come from servers and files that others control, and a terminal obeys
-control sequences in them: colours, titles, lines written over. All text of a command passes here.
+control sequences in them: colours, titles, lines written over.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from machinery.types.bounds import shown
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print the text, on standard error where it is not the result of the command."""
+    """Print the text, with `err` on standard error."""
     click.echo(shown(text), err=err)

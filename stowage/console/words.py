@@ -11,7 +11,7 @@ from controller.planner.reasons import worded
 from crds.names import short_revision
 
 SHOWN = 6
-"""Entries that one cell names; of more it gives the number."""
+"""Entries that one cell names."""
 
 
 def shares(placements: Mapping[str, int]) -> str:
@@ -22,7 +22,7 @@ def shares(placements: Mapping[str, int]) -> str:
 def change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
     """Return `member-a 3 → 2, member-c +1, member-d -4`; empty when nothing moves.
 
-    A plus marks a cluster that the Workload comes to, a minus one that it leaves.
+    A plus marks a new cluster, a minus one that is left.
     """
     moved = []
     for cluster in sorted({*before, *after}):
@@ -56,7 +56,7 @@ def ordinals(ranges: Iterable[Mapping[str, Any]]) -> str:
 
 
 def transition(stable: str, revision: str) -> str:
-    """Return `91ab → 6f2c`; `6f2c` where both are one, or there is no stable revision."""
+    """Return `91ab → 6f2c`, or `6f2c` without another stable revision."""
     new = short_revision(revision)
     return f"{short_revision(stable)} → {new}" if stable and stable != revision else new
 
@@ -67,12 +67,12 @@ def count(number: int, what: str) -> str:
 
 
 def hooks(told: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the changes by hooks, one a line: `hook Anywhere took clusterSelector away`."""
+    """Return a line for each change by a hook: `hook Anywhere took clusterSelector away`."""
     return [f"hook {each['plugin']} {each['text']}" for each in told]
 
 
 def time(text: str) -> datetime | None:
-    """Return the time that a status holds; None for an empty text or one that is no time."""
+    """Return the time in a status; None for a text that is no time."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -123,13 +123,13 @@ _CAUSES = {
 
 
 def cause(word: str, name: str) -> str:
-    """Return the words for the cause of a change; one of a later release by its own name."""
+    """Return the words for the cause of a change; an unknown one by its own name."""
     known = _CAUSES.get(word)
     return known.format(name=name) if known else f"{word} {name}".strip()
 
 
 def rules(because: Sequence[RuleNote]) -> str:
-    """Return the rules behind a number as one line; empty where none is recorded."""
+    """Return the rules behind a number as one line; empty for none."""
     return ", ".join(worded(each.rule, each.numbers, each.name) for each in because)
 
 
@@ -154,7 +154,7 @@ def counts(change: PlacementChange) -> str:
 
 
 def moment(text: str, now: datetime) -> str:
-    """Return the local time, with the day where that is not today; a text that is no time as is."""
+    """Return the local time, with the day unless it is today; a text that is no time as it is."""
     at = time(text)
     if at is None:
         return text
@@ -166,7 +166,7 @@ def moment(text: str, now: datetime) -> str:
 
 
 def age(text: str, now: datetime) -> str:
-    """Return the age as kubectl prints it: `5m`; `?` where it is not known."""
+    """Return the age as kubectl prints it: `5m`; `?` if unknown."""
     at = time(text)
     return "?" if at is None else seconds((now - at).total_seconds())
 

@@ -1,4 +1,4 @@
-"""YAML that every reader takes for what was meant: kubectl's and PyYAML's as well."""
+"""YAML that kubectl and PyYAML both read as it was meant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 
 class _DUMPER(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # found at run time
-    """Quotes texts that some reader of YAML takes for a number or a flag; writes no aliases."""
+    """Quotes texts that a reader may take for a number or a flag; writes no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -28,7 +28,7 @@ _DUMPER.add_representer(str, _text)
 
 
 def dump(bodies: Iterable[Any], *, width: int = 2**16) -> str:
-    """Return the objects as one YAML text, which reads back as the same objects."""
+    """Return the objects as one YAML text."""
     text: str = yaml.dump_all(
         bodies, Dumper=_DUMPER, sort_keys=False, width=width, default_flow_style=False
     )

@@ -1,1 +1,1 @@
-"""The objects that decisions are made of, from files or from a hub, and admitted as it would."""
+"""The objects that decisions are made of, from files or from a hub."""

@@ -1,8 +1,7 @@
 """Objects from files as the API server would store them after an apply.
 
-This module does the API server's own work in the same words: labels are brought into their one
-form, the scheduler and the method are defaulted, and an object that admission would refuse is an
-error with file, document and field.
+Labels get their one form, scheduler and method their defaults. An object that admission would
+refuse is an error with file, document and field, in the API server's words.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from stowage.fleet.manifests import Document
 Json = Mapping[str, Any]
 
 USERS = ("name", "namespace", "labels", "annotations")
-"""The metadata that a file may set; the hub sets the rest."""
+"""The metadata that a file may set."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedKind:
-    """A kind beside Workload; `placed` is set for one whose objects get clusters."""
+    """A kind beside Workload; `placed` is set if its objects get clusters."""
 
     resource: Resource
     type_: type[Object]
@@ -51,12 +50,12 @@ class AdmittedKind:
         return object_violations(self.resource.kind, body, before) if ours else []
 
     def defaults(self, body: Json) -> Json:
-        """Return the merge patch with the defaults of an object."""
+        """Return the merge patch with an object's defaults."""
         return object_defaults(self.resource.kind, body) if self.resource.group == GROUP else {}
 
 
 class Kinds:
-    """The kinds that files may hold beside MemberCluster and Workload: those of the features."""
+    """The kinds of the features: those that files may hold beside MemberCluster and Workload."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         types = {watch.resource: watch.type_ for each in features for watch in each.watches}
@@ -85,10 +84,9 @@ def admitted(
     before: Json | None = None,
     kind: AdmittedKind | None = None,
 ) -> dict[str, Any]:
-    """Return the object as it would be stored, new or over the one before, without a status.
+    """Return the object as it would be stored, new or over `before`, without a status.
 
-    The object is a Workload if `kind` is None. Raises ConfigurationError with everything that
-    admission would refuse.
+    It is a Workload if `kind` is None. Raises ConfigurationError with all that admission refuses.
     """
     body = _formed(document, namespace=namespace, created=created)
     if kind is None and before is not None:
@@ -101,7 +99,7 @@ def admitted(
 
 
 def key_of(document: Document, namespace: str) -> tuple[str, str]:
-    """Return (namespace, name); the object need not be admitted."""
+    """Return (namespace, name), also of an object that is not admitted."""
     metadata = document.body.get("metadata")
     own = metadata.get("namespace") if isinstance(metadata, dict) else None
     return (str(own or namespace), document.name)
@@ -151,7 +149,6 @@ def _applied(metadata: Json, name: str) -> bool:
 
 
 def _patch(body: dict[str, Any], patch: Json) -> None:
-    """Apply a JSON merge patch in place."""
     for key, value in patch.items():
         if value is None:
             body.pop(key, None)

@@ -1,7 +1,7 @@
-"""MemberClusters from files: as the hub prints them, or as rows without a kind.
+"""MemberClusters from files: as the hub prints them, or as rows of an inventory without a kind.
 
-A row is one cluster as inventories export it. An object that the schema would refuse is an error
-with file, document and field. Amounts may be numbers, which people write and the hub never prints.
+An object that the schema would refuse is an error with file, document and field. Amounts may also
+be numbers.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _PLAIN = {"cpu_milli": "cpu", "memory_bytes": "memory"}
 
 
 def _amounts(given: Any) -> dict[str, int]:
-    """Read sums over the nodes of a cluster, in quantities or plain numbers, in smallest units."""
+    """Return sums over the nodes of a cluster, in the smallest units."""
     if not isinstance(given, dict):
         raise _fault("amounts by resource are needed, such as {cpu: 24, memory: 96Gi, pods: 330}")
     found: dict[str, int] = {}
@@ -90,7 +90,7 @@ def _amounts(given: Any) -> dict[str, int]:
 
 
 def _known(resource: str) -> bool:
-    """Whether it is a resource of nodes: those of others have the name of their vendor."""
+    """Whether nodes have such a resource: those of others have the name of their vendor."""
     plain = ("cpu", "memory", "pods", "ephemeral-storage")
     return resource in plain or resource.startswith("hugepages-") or "/" in resource
 

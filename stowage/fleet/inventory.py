@@ -1,7 +1,6 @@
 """The objects that a plan starts from and those it applies, from files or from a hub.
 
-Objects of a hub have been admitted already and are only read; those of files go through
-`stowage.fleet.admission` first.
+The hub has admitted its objects; those of files go through `stowage.fleet.admission`.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ Json = Mapping[str, Any]
 class PlanInputs:
     """Clusters, Workloads, other objects, and notes for the user.
 
-    `objects` are those of all kinds that features read, by kind and key, placed kinds among them.
-    `stored` are the Workloads as JSON, by key, so that an edit in a file can be laid over them.
+    `objects` are those of all kinds that features read, by kind and key. `stored` are the Workloads
+    as JSON, so that an edit in a file can be laid over them.
     """
 
     clusters: list[MemberCluster] = field(default_factory=list)
@@ -65,10 +64,7 @@ class PlanRequest:
 
 
 def of_hub(api: ObjectReader) -> PlanInputs:
-    """Return the objects of the hub.
-
-    Raises ConfigurationError where the hub does not know our kinds.
-    """
+    """Return the objects of the hub. Raises ConfigurationError for a hub without our kinds."""
     found = PlanInputs()
     try:
         found.clusters = [*api.each(MEMBER_CLUSTERS, MemberCluster)]
@@ -89,7 +85,7 @@ def of_hub(api: ObjectReader) -> PlanInputs:
 def one(api: ObjectReader, resource: Resource, namespace: str, name: str) -> Workload | None:
     """Return one object of the hub as a Workload; None for one that takes part in no decision.
 
-    Raises NotFound where it does not exist.
+    Raises NotFound.
     """
     if resource == WORKLOADS:
         body = api.read(WORKLOADS, name, namespace, dict[str, Any])
@@ -131,12 +127,11 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> PlanInputs:
 def to_apply(
     documents: Sequence[Document], present: PlanInputs, *, namespace: str, now: datetime
 ) -> PlanRequest:
-    """Return the objects of the files, in their order, laid over `present`.
+    """Return the objects of the files, in their order, laid over `present`, which gets the others.
 
-    An object of another kind than Workload replaces the one in `present`. New objects are the
-    youngest of all, each younger than the one before it, because the queue sorts by age. A status
-    in a file is ignored, as an apply ignores it. Raises ConfigurationError for a wrong object, and
-    for one that the files hold twice.
+    New objects are the youngest of all, each younger than the one before it, because the queue
+    sorts by age. A status in a file is ignored, as an apply ignores it. Raises ConfigurationError
+    for a wrong object, and for one that the files hold twice.
     """
     found, once, others = PlanRequest(), _Once(), list[Document]()
     kinds = admission.Kinds(catalogue.features())
@@ -167,9 +162,9 @@ def to_apply(
 
 
 def _too_late(document: Document, before: Collection[Key], namespace: str) -> Iterator[str]:
-    """Yield a note if an object targets a Workload in `before`, the new ones ahead of it.
+    """Yield a note if an object targets one of the new Workloads `before` it.
 
-    A Workload that is placed does not move for an object that is applied later.
+    A placed Workload does not move for an object that is applied later.
     """
     spec = document.body.get("spec")
     target = spec.get("targetRef") if isinstance(spec, Mapping) else None
@@ -226,7 +221,6 @@ def _laid_over(
 def _add(
     found: PlanInputs, document: Document, namespace: str, kind: admission.AdmittedKind
 ) -> None:
-    """Add an object of a `--fleet` file, with its age and its status."""
     given = document.body.get("metadata") or {}
     created = str(given.get("creationTimestamp") or "")
     body = admission.admitted(document, namespace=namespace, created=created, kind=kind)
@@ -258,7 +252,7 @@ def _replace(
 
 
 def _decoded(document: Document, body: Json, kind: admission.AdmittedKind) -> Object:
-    """Return the object. Raises ConfigurationError, also if its feature could not place it."""
+    """Return the object. Raises ConfigurationError, also if its feature cannot read it."""
     found = document.decoded(body, kind.type_)
     if kind.placed is not None:
         try:

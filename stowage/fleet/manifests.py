@@ -1,7 +1,7 @@
 """Objects from files: YAML or JSON, many in one file, folders, standard input.
 
-Each object remembers its file and its number there, so that a later error names the place. The
-elements of lists, both `kind: List` and a plain array, count as objects.
+Each object remembers its file and its number there, so that an error names the place. The elements
+of lists count as objects, both of `kind: List` and of a plain array.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MOST_ALIASED = 4 * 2**20
 """Characters and nodes that the aliases of one document may stand for."""
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST_BYTES = 64 * 2**20
-"""The limit of one file, and of standard input."""
+"""The limit of one file."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object, and its place: the file, and its number in the file, from 1 on."""
+    """One object, its file, and its number in the file, from 1 on."""
 
     source: str
     number: int
@@ -49,14 +49,14 @@ class Document:
         return f"{self.source}, document {self.number}"
 
     def of(self, group: str, *kinds: str) -> bool:
-        """Return whether it is one of these kinds of an API group, or has no version."""
+        """Whether it is one of these kinds of an API group, or has no version."""
         version = str(self.body.get("apiVersion") or group)
         return self.kind in kinds and version.partition("/")[0] == group
 
     def decoded(self, body: Mapping[str, Any], kind: type[T]) -> T:
         """Return `body`, made from its own, as a struct. Raises ConfigurationError.
 
-        Nulls in the metadata, as some clients print them, count as absent.
+        Nulls in the metadata count as absent.
         """
         metadata = {key: value for key, value in body["metadata"].items() if value is not None}
         try:
@@ -75,7 +75,7 @@ class Document:
 def read(names: Sequence[str]) -> list[Document]:
     """Return the objects of files, of folders (their own files, by name) and of `-`, in order.
 
-    Raises ConfigurationError for a file that cannot be read or holds no object.
+    Raises ConfigurationError for a file that cannot be read.
     """
     return [document for name in names for document in _of(name)]
 
@@ -132,7 +132,6 @@ def parse(source: str, text: str) -> Iterator[Document]:
 
 
 def _elements(value: Any) -> Iterator[Any]:
-    """Yield the objects of one YAML document: the elements of a list, none of an empty one."""
     if value is None:
         return
     if isinstance(value, list):
@@ -145,7 +144,7 @@ def _elements(value: Any) -> Iterator[Any]:
 
 
 _NOT_READ = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
-"""What YAML 1.1 reads and kubectl takes for text. Of the second PyYAML makes nothing, and fails."""
+"""What YAML 1.1 reads and kubectl takes for text. PyYAML fails on the second."""
 
 
 class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # found at run time
@@ -165,14 +164,12 @@ class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     }
 
     def construct_document(self, node: Any) -> Any:
-        """Return the document. Raises ConstructorError for aliases that are too much."""
         if _expanded(node, {}) > sum(map(_own_size, _nodes(node))) + MOST_ALIASED:
             told = f"its aliases stand for more than {MOST_ALIASED // 2**20} MiB"
             raise yaml.constructor.ConstructorError(None, None, told, node.start_mark)
         return super().construct_document(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """Return the mapping. Raises ConstructorError for a key that stands in it twice."""
         once: set[str] = set()
         for key, _ in node.value:
             named = key.value if isinstance(key, yaml.ScalarNode) else ""
@@ -184,7 +181,6 @@ class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def _inner(node: Any) -> list[Any]:
-    """Return the nodes that stand in a node."""
     if isinstance(node, yaml.MappingNode):
         return [each for pair in node.value for each in pair]
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []

@@ -1,1 +1,1 @@
-"""The controller's decisions without a controller: of now, of files, and of moves foreseen."""
+"""The controller's decisions without a controller."""

@@ -1,7 +1,7 @@
-"""What Workloads bring along by `spec.dependencies: Follow`, in the words of plan and explain.
+"""What Workloads bring along by `spec.dependencies: Follow`.
 
-The names are those of the propagator's own render and finder, on each cluster; whether the hub has
-the objects is asked of it, as far as whoever asks may read them. No value is ever shown.
+The propagator's own render and finder give the names, on each cluster. The hub says which of the
+objects it has, as far as the user may read them. No value is shown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """An object that a Workload brings along; the state is empty where it is not known."""
+    """An object that a Workload brings along; the state is empty if unknown."""
 
     kind: str
     name: str
@@ -47,7 +47,7 @@ class Along:
 
 
 def line(found: Iterable[Along], *, on: Sequence[str] = ()) -> str:
-    """Return `brings along: …`, with the clusters where it does; empty without any object."""
+    """Return `brings along: …`, with clusters if given; empty without any object."""
     told = ", ".join(map(str, found))
     where = f" on {output.named(on, NAMED)}" if on else ""
     return f"brings along{where}: {told}" if told else ""
@@ -58,7 +58,7 @@ def of_plan(
 ) -> list[Along]:
     """Return what a Workload brings to these clusters, with what the hub says of each object.
 
-    `body` is the Workload as JSON, with status.overrides as its placements would have them; without
+    `body` is the Workload as JSON, with status.overrides as its placements would have them. Without
     `api` no state is known. Raises TransportError.
     """
     workload = _workload(body)
@@ -72,7 +72,7 @@ def of_plan(
 
 
 def recorded(body: Mapping[str, Any], clusters: Iterable[MemberCluster]) -> list[str]:
-    """Return a line for each distinct set of objects, with their states as they are recorded.
+    """Return a line for each distinct set of objects, with their recorded states.
 
     `body` is the stored Workload, `clusters` are those of its placements.
     """

@@ -1,7 +1,7 @@
 """`stowage plan --diff` and `explain --rendered`: the objects as they would be sent to a member.
 
-Both call the propagator's own render, without what it adds to know its objects again. Values of
-Secrets are never shown, only whether they differ.
+Both call the propagator's own render, without the marks that it adds. Values of Secrets are never
+shown, only whether they differ.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SECRET_FIELDS = ("data", "stringData")
 
 Json = Mapping[str, Any]
 Objects = dict[str, dict[str, Any]]
-"""The objects of a share, by kind and name."""
+"""By kind and name."""
 
 
 @dataclass(slots=True)
@@ -88,10 +88,7 @@ def text(body: Json, clusters: Sequence[MemberCluster]) -> str:
 
 
 def rendered(body: Json, cluster: MemberCluster) -> str:
-    """Return all objects of a Workload as they would be sent to a cluster, as YAML.
-
-    Raises ValueError where they do not fit there.
-    """
+    """Return all objects of a Workload on a cluster, as YAML. Raises ValueError for a misfit."""
     workload = _workload(body)
     try:
         override = workload.overrides.of(cluster.metadata.name)
@@ -102,7 +99,7 @@ def rendered(body: Json, cluster: MemberCluster) -> str:
 
 
 def show_plan(files: Sequence[str], where: Where) -> None:
-    """Print what differs between the clusters, of each Workload of the files; notes to stderr.
+    """Print what differs between the clusters, of each Workload of the files.
 
     Raises as `stowage.simulation.plan.make` does.
     """
@@ -117,10 +114,7 @@ def show_plan(files: Sequence[str], where: Where) -> None:
 
 
 def show(about: Reference, where: Where, cluster: str) -> None:
-    """Print the objects of a Workload on a cluster.
-
-    Raises ConfigurationError for one that there is not, and where they do not fit.
-    """
+    """Print the objects of a Workload on a cluster. Raises ConfigurationError, so for a misfit."""
     present = where.present()
     body = present.stored.get(about.key(where.namespace))
     if body is None:
@@ -140,7 +134,7 @@ def _workload(body: Json) -> Workload:
 
 
 def _groups(workload: Workload, clusters: Sequence[MemberCluster]) -> Iterator[_Alike]:
-    """Yield the distinct results, each rendered once for clusters that cannot differ."""
+    """Yield the distinct results; clusters that cannot differ are rendered once."""
     found: dict[Any, _Alike] = {}
     for cluster in sorted(clusters, key=lambda each: each.metadata.name):
         override = workload.overrides.of(cluster.metadata.name)
@@ -187,7 +181,7 @@ def _alike(
 
 
 def _objects(workload: Workload, cluster: MemberCluster | None, override: Override) -> Objects:
-    """Return the objects of a share; of the template as it is without a cluster.
+    """Return the objects of a share; without a cluster those of the plain template.
 
     Raises OverrideMisfit, PatchMisfit and InvalidTemplate.
     """
@@ -220,7 +214,7 @@ def _shown(piece: Piece) -> dict[str, Any]:
 
 
 def _unmark(value: Any) -> None:
-    """Remove the label of ours on pods, and labels and annotations that are left empty."""
+    """Remove our label on pods, and labels and annotations that are left empty."""
     if isinstance(value, list):
         for each in value:
             _unmark(each)
@@ -252,10 +246,7 @@ def _diff(before: Objects, after: Objects, cluster: str) -> Iterator[str]:
 
 
 def hidden(body: Json, before: Json) -> Json:
-    """Return an object; one of a Secret has words in place of its values.
-
-    They say which values are others than in `before`.
-    """
+    """Return an object; the values of a Secret are words that say which differ from `before`."""
     if body.get("kind") != "Secret":
         return body
     found = dict(body)

@@ -1,8 +1,8 @@
 """`stowage drain`: a cluster is cordoned and tainted, and what runs there goes elsewhere.
 
-The command writes the MemberCluster once and then only looks: the drain goes on without it, and
-`--undo` takes back in one write what it wrote. A cordon of somebody else stays. One table shows the
-Workloads of the cluster, made of what the hub says, or of a simulation beforehand.
+The command writes the MemberCluster once and then only looks. `--undo` takes back in one write what
+it wrote; a cordon of somebody else stays. The table of the cluster's Workloads is made of what the
+hub says, or of a simulation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from stowage.simulation.plan import Where
 
 LOOK_SECONDS = 1.0
 PATIENCE_SECONDS = 10.0
-"""For so long nothing has to have changed while all that is left is blocked."""
+"""The drain ends if nothing changed for so long and all that is left is blocked."""
 COLUMNS = ("workload", "units", "left", "to", "state")
 STAYS = "stay: tolerated"
 _BLOCKED = frozenset(
@@ -138,7 +138,6 @@ def previewed(name: str, where: Where, *, clock: Clock) -> Drainage:
 
 
 def drain_patch(stored: dict[str, Any], *, force: bool) -> dict[str, Any]:
-    """Return the merge patch that drains a cluster."""
     spec = stored.get("spec") or {}
     taint = {"key": TAINT_DRAIN, "effect": taints.NO_EXECUTE}
     taint |= {"value": FORCED_DRAIN} if force else {}
@@ -189,12 +188,12 @@ class DrainedWorkload:
     Args:
         key: the Workload.
         units: what it had there at first.
-        left: what of it still is there.
-        to: the units that came to other clusters since.
+        left: what is still there.
+        to: the units that came to other clusters since, by cluster.
         state: the reason of its condition Moving, and what it lacks.
         stays: it tolerates the drain.
         blocked: a person has to help, or others have to make room.
-        seen: the propagator still tells of the cluster, so objects of it may be there.
+        seen: the propagator still reports the cluster, so objects may be there.
     """
 
     key: Key
@@ -253,7 +252,6 @@ class Drainage:
         return {"cluster": self.cluster, "drained": self.drained, "workloads": listed}
 
     def table(self) -> str:
-        """Return headline, a row for each Workload, and how many are blocked."""
         stay = [each for each in self.workloads if each.stays]
         leave = [each for each in self.workloads if not each.stays]
         units, staying = sum(each.units for each in leave), sum(each.units for each in stay)
@@ -269,7 +267,7 @@ class Drainage:
 
 
 def simulated(cluster: str, simulation: Simulation, before: Mapping[Key, Workload]) -> Drainage:
-    """Return what a simulated drain of a cluster came to; `before` are the Workloads at first."""
+    """Return what a simulated drain came to; `before` are the Workloads at first."""
     found = {each.key: each for each in outcomes(simulation)}
     listed = []
     for key, workload in sorted(before.items()):
@@ -295,12 +293,9 @@ def simulated(cluster: str, simulation: Simulation, before: Mapping[Key, Workloa
 def observed(
     cluster: str, workloads: Iterable[Workload], first: Mapping[Key, Mapping[str, int]]
 ) -> Drainage:
-    """Return how the drain of a cluster stands.
+    """Return how a drain stands.
 
-    Args:
-        cluster: its name.
-        workloads: all Workloads as stored.
-        first: where the Workloads stood when it began (`standing`).
+    `workloads` are all Workloads as stored, `first` is where each stood when it began (`standing`).
     """
     listed = []
     for workload in sorted(workloads, key=lambda each: each.metadata.key):
@@ -336,12 +331,11 @@ def standing(workload: Workload) -> dict[str, int]:
 
 
 def ended_on(workload: Workload) -> set[str]:
-    """Return the clusters on which its shares have ended."""
     return {each.name for each in workload.status.clusters if each.ended is not None}
 
 
 def tolerates(workload: Workload) -> bool:
-    """Whether a drain leaves the Workload where it is, for ever."""
+    """Whether a drain leaves the Workload where it is."""
     return taints.tolerated(_DRAIN, workload.spec.tolerations, 0) is None
 
 

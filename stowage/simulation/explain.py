@@ -1,10 +1,9 @@
 """`stowage explain`: why each cluster was taken or not, why each number, and what helps.
 
 The decision of now, with each cluster's verdict and score, is computed from files or from the hub's
-objects, or asked of a running controller where one is named; each way calls the same function.
-Differences to the status (the spec was edited since, the cluster changed) come first. Of a gang the
-decision is always computed; a controller adds the units that it holds, and the time before which it
-does not try again. `stowage.report` prints the reasons that the status keeps.
+objects, or asked of a running controller; each way calls the same function. Differences to the
+status come first. Of a group the decision is always computed; a controller adds the units that it
+holds, and when it tries again. `stowage.report` prints the reasons that the status keeps.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from stowage.simulation.gangs import KIND, GroupPlan
 from stowage.simulation.rehearsal import Rehearsal
 
 CONTROLLER_SECONDS = 5.0
-"""A controller answers from memory in milliseconds; one that is silent for so long is absent."""
+"""A controller answers from memory in milliseconds: one that is silent for longer is absent."""
 SHOWN = 20
 """Clusters in the table, unless all are asked for."""
 COLUMNS = ("cluster", "verdict", "score", "number", "why")
 
 NAMED = 3
-"""Members that would move, or whose pending units are explained beside a gang that runs."""
+"""Members of a group that a line names."""
 
 Record = Mapping[str, Any]
 Live = Mapping[str, Any]
@@ -53,9 +52,9 @@ Live = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The record of a decision, and what to know before reading it.
+    """The record of a decision.
 
-    `notes` say how the record was made, if not as asked for; `remarks` say where it differs from
+    `notes` say how the record was made, if not as asked for. `remarks` say where it differs from
     the status.
     """
 
@@ -64,7 +63,6 @@ class Explanation:
     notes: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `-o json` prints: the record with `remarks`, and `notes` if there are any."""
         notes = {"notes": list(self.notes)} if self.notes else {}
         return {**self.record, "remarks": list(self.remarks), **notes}
 
@@ -98,7 +96,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class GroupExplanation:
-    """The plan of a gang; `live` is the answer of a controller, `moves` names members that move."""
+    """The plan of a group; `live` is what a controller answers, `moves` names those that move."""
 
     group: GroupPlan
     moves: Sequence[str] = ()
@@ -112,7 +110,6 @@ class GroupExplanation:
         return {**self.group.to_dict(), "remarks": list(self.remarks), **beside, **controller}
 
     def text(self, *, everything: bool) -> str:
-        """Return the explanation of a plan."""
         needs = "?" if self.group.least is None else self.group.least
         of = words.count(self.group.desired, "unit")
         head = f"{self.group.title}: {self.group.assigned} of {of} placed, {needs} needed"
@@ -194,7 +191,7 @@ def _address(url: str) -> SplitResult:
 def planned(
     about: Reference, files: Sequence[str], where: plan.Where
 ) -> Explanation | GroupExplanation:
-    """Return the decision of the plan. Raises ConfigurationError where the plan has none."""
+    """Return the decision of the plan. Raises ConfigurationError if the plan has none."""
     made, key = plan.make(files, where, clock=SystemClock()), about.key(where.namespace)
     remarks = ("This is a plan: nothing is applied.",)
     for group in made.groups if about.resource.kind == KIND else ():
@@ -293,7 +290,7 @@ def _asked(path: str, controller: Connection) -> Record:
 
 
 def remarks(record: Record, workload: Workload) -> list[str]:
-    """Return the differences between the record and the status, and since when there are any."""
+    """Return the differences between the record and the status."""
     status, info = workload.status, workload.info
     before = status.decision
     if not before.hash and not status.placements:
@@ -392,7 +389,7 @@ def _recomputed_group(about: Reference, where: plan.Where) -> GroupExplanation:
 
 
 def _batches(rehearsal: Rehearsal, group: Key) -> Iterator[list[Decision]]:
-    """Return the decisions on the members: those of one batch together, the others alone."""
+    """Yield the decisions on the members: those of one batch together, the others alone."""
     seen: set[Key] = set()
     members = rehearsal.ledger(Groups).members(group)
     for key in sorted(members):
@@ -407,7 +404,7 @@ def _batches(rehearsal: Rehearsal, group: Key) -> Iterator[list[Decision]]:
 
 
 def _left_over(decisions: Sequence[Decision]) -> Iterator[str]:
-    """Return what would help units that are pending beside a quorum that is met."""
+    """Yield what would help units that are pending beside a quorum that is met."""
     short = [each for each in decisions if each.pending > 0]
     for each in short[:NAMED]:
         for note in remedies(each):

@@ -1,10 +1,8 @@
 """WorkloadGroups in a plan: which start, wait or are refused, why, and what would help.
 
-Each group is a row below the Workloads. The outcome is read from the plugin's `Conclusion` on the
-last attempt and from the ledger that the controller counts in, so that a plan says of a gang what
-the controller would: members that another scheduler decides count like all others. A refusal comes
-with the units that are missing, their requests, the clusters where only room is lacking, and the
-number of units that fit now.
+The outcome is that of the plugin's `Conclusion` on the last attempt and of the controller's ledger,
+so members that another scheduler decides count like all others. A refusal names the units that are
+missing, their requests, the clusters where only room is lacking, and the units that fit now.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ def _listed(placements: Mapping[str, int]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """A group; `least` is its minMember, None where it does not exist, `held` the waiting units."""
+    """A group; `least` is its minMember, None without the object, `held` the waiting units."""
 
     key: Key
     least: int | None
@@ -110,7 +108,6 @@ class GroupPlan:
 
 
 def table(groups: Sequence[GroupPlan]) -> str:
-    """Return a row for each group, and below it the reason and the advice of a refusal."""
     head, *rows = output.table([_row(each) for each in groups], COLUMNS).splitlines()
     lines = [head]
     for row, each in zip(rows, groups, strict=True):
@@ -131,7 +128,6 @@ def _row(group: GroupPlan) -> dict[str, Any]:
 
 
 def reasons(group: GroupPlan) -> Iterator[str]:
-    """Yield the reason of a refusal and the advice."""
     if group.reason:
         yield f"{group.reason}: {clean(group.message)}"
     for text in group.helps:
@@ -176,9 +172,9 @@ _OF_GROUP = frozenset(
 )
 """Reasons that a member has from its group."""
 _WAITS = frozenset({ScheduledReason.WAITING_FOR_GROUP, ScheduledReason.GROUP_INCOMPLETE})
-"""Reasons of a group that a plan does not call refused."""
+"""Reasons of a group that waits; with any other it is refused."""
 HELPED = 5
-"""The advice names so many members with missing units."""
+"""Members with missing units that the advice names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +251,7 @@ def judged(
 
 
 def _stands(told: _Told) -> bool:
-    """Return whether its quorum has its clusters or has run, and its gate does not withdraw it."""
+    """Whether its quorum has its clusters or has run, and its gate does not withdraw it."""
     group = told.group
     if group is None or group.fault or (group.gate == GateState.CLOSED and not group.ran):
         return False
@@ -310,7 +306,7 @@ def _too_few(told: _Told) -> str:
 
 
 def _least(stored: Object | None) -> int | None:
-    """Return minMember; None where the group does not exist or cannot be read."""
+    """Return minMember; None for a group that does not exist or cannot be read."""
     if stored is None:
         return None
     spec = msgspec.to_builtins(stored).get("spec")
@@ -319,7 +315,6 @@ def _least(stored: Object | None) -> int | None:
 
 
 def _found(member: Member, tried: Trial | None, theirs: Collection[Key]) -> GangMember:
-    """Return a member with the shares that it would have."""
     info, placements = member.workload, member.placements
     if tried is None:
         desired = max(info.replicas, member.assigned)

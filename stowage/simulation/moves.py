@@ -1,9 +1,8 @@
 """Moves without a hub: the controller's decisions in a loop, with members that are ready at once.
 
-Each round decides every Workload that may move, in the order in which the controller lets them
-begin: so a round is one step of the fleet's budget. Then each decision counts as written, the
-members report all of its units as ready, and what has left a member is free there. Once nothing
-moves, time goes on to the next moment at which a toleration ends. Nothing is read or written.
+A round decides every Workload that may move, in the controller's order: it is one step of the
+fleet's budget. Then each decision counts as written, its units as ready, and what has left a member
+is free there. Once nothing moves, time goes on to the next end of a toleration.
 """
 
 from __future__ import annotations
@@ -140,8 +139,8 @@ _ATTRIBUTES: Mapping[str, str] = dict(
 class Simulation(Rehearsal):
     """The moves of a fleet from `now` on, by a configuration; `handle` is that of its plugins.
 
-    `play` goes on until nothing moves. `decisions` are the last ones of that run, `began` the step
-    in which each Workload moved first, `before` the placements that each of them had.
+    `play` goes on until nothing moves. Then `decisions` are the last ones, `began` the step in
+    which each Workload moved first, `before` its placements before that.
     """
 
     def __init__(
@@ -200,11 +199,11 @@ class Simulation(Rehearsal):
     def _forget(self) -> None:
         self._now = self._began_at
         self._later: dict[Key, datetime] = {}
-        """Workloads that nothing has leave before these moments."""
+        """When the first units of a Workload have to leave."""
         self.steps = 0
         self.decisions = {}
         self.explained: dict[Key, Decision] = {}
-        """The last decision on each Workload that moved any of it."""
+        """The last decision that moved units, of each Workload."""
         self.began: dict[Key, int] = {}
         self.before: dict[Key, Mapping[str, int]] = {}
 
@@ -237,7 +236,7 @@ class Simulation(Rehearsal):
         return 100 + 4 * (units + len(self._infos))
 
     def _first_due(self, info: WorkloadInfo) -> datetime | None:
-        """Return when the first units have to leave, where none has to and one will."""
+        """Return when the first units have to leave; None if some have to now, or none ever."""
         about = info, self._cache.snapshot(), self._cache.index, self._now
         try:
             said = moving.descheduling(self._profiles[info.scheduler_name], *about)
@@ -341,13 +340,12 @@ class Simulation(Rehearsal):
         return self._rooms[cluster]
 
     def _report(self) -> None:
-        """Have the members report the room that is left on them."""
         rooms, self._rooms = self._rooms, {}
         for room in rooms.values():
             self.see(room.reported())
 
     def _settle(self) -> None:
-        """Count what the members run and no report tells of, as those in files may not."""
+        """Count what the members run and no report tells of, as in files."""
         for workload in [*self.placed.values()]:
             told = {each.name for each in workload.status.clusters}
             if is_workload(workload.metadata.key) and not told.issuperset(workload.placements):
@@ -356,7 +354,7 @@ class Simulation(Rehearsal):
         self._report()
 
     def store(self, workload: Workload) -> None:
-        """Take another version of a Workload, or a new one."""
+        """Take a new version of a Workload."""
         key = workload.metadata.key
         before = self.placed.get(key)
         if before is not None:
@@ -368,7 +366,7 @@ class Simulation(Rehearsal):
         self._told(before, workload)
 
     def see(self, cluster: MemberCluster) -> None:
-        """Take another version of a cluster, or a new one."""
+        """Take a new version of a cluster."""
         name = cluster.metadata.name
         before = self.members.get(name)
         if before is not None:
@@ -379,23 +377,22 @@ class Simulation(Rehearsal):
         self._told(before, cluster)
 
     def change(self, clusters: Iterable[MemberCluster]) -> None:
-        """Take these versions of clusters, and what leaves each cluster because of them."""
+        """Take new versions of clusters, and what leaves each cluster because of them."""
         all_ = {**self.members, **{each.metadata.name: each for each in clusters}}
         for each in evacuated(all_.values(), self.movement, self._began_at):
             if self.members.get(each.metadata.name) != each:
                 self.see(each)
 
     def hear(self, before: Object | None, after: Object) -> None:
-        """Take another version of an object of a feature, or a new one."""
+        """Take a new version of an object of a feature."""
         self._told(before, after)
         self._take_placed(after)
 
     def snapshot(self) -> Snapshot:
-        """Return the clusters as the next decision sees them."""
         return self._cache.snapshot()
 
     def mark(self) -> None:
-        """Take the present state for the one that `restore` returns to."""
+        """Keep the present state for `restore`."""
         for kept in (self._kept, self._kept_infos, self._kept_members):
             kept.clear()
         self._undecided = {

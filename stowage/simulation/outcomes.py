@@ -16,12 +16,12 @@ from machinery.types.metadata import Key
 from stowage.simulation.moves import Simulation
 
 Usage = Mapping[str, Mapping[str, int]]
-"""Whole percents of what a cluster offers that are asked for, by cluster and resource."""
+"""Whole percents of a cluster's capacity that are requested, by cluster and resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOutcome:
-    """One Workload before and after. Units.
+    """One Workload before and after, in units.
 
     Args:
         key: the Workload.
@@ -34,7 +34,7 @@ class WorkloadOutcome:
         fenced: those that run at most once, on a lost cluster.
         data: those that stay with their claims where they should leave.
         data_message: which, and what would let them go, in words.
-        paper: those that a lost cluster keeps, as nothing has them leave.
+        paper: those that stay on a lost cluster without being told to leave.
         order: the step in which the first of them moved; 0 for none.
         why: the rules that made the shares that grew, in words.
     """
@@ -59,7 +59,6 @@ class WorkloadOutcome:
 
     @property
     def homeless(self) -> int:
-        """Units for which there is no place."""
         return self.pending + self.stuck
 
     @property
@@ -142,9 +141,8 @@ def _why(decision: Decision, before: Mapping[str, int]) -> str:
 class UnitCounts:
     """Units of all Workloads at one moment.
 
-    `placed` are those with a cluster that they may stay on; `waiting` have none; `fenced` run at
-    most once on a lost cluster, `data` stay with their claims where they should leave, and `paper`
-    are on a lost cluster that nothing has them leave.
+    `placed` have a cluster that they may stay on, `waiting` have none. The others are those of
+    `WorkloadOutcome`.
     """
 
     placed: int
@@ -164,7 +162,6 @@ class UnitCounts:
 
 
 def counted(simulation: Simulation) -> UnitCounts:
-    """Return the units as the Workloads have them now."""
     placed = waiting = 0
     for key, workload in simulation.placed.items():
         if is_workload(key):
@@ -174,7 +171,7 @@ def counted(simulation: Simulation) -> UnitCounts:
 
 
 def after(counts: UnitCounts, of: Iterable[WorkloadOutcome]) -> UnitCounts:
-    """Return the counts of now, with what the outcomes say of some of the placed ones."""
+    """Return the counts, with what the outcomes say of some of the placed units."""
     listed = list(of)
     stuck = sum(each.stuck for each in listed)
     return UnitCounts(
@@ -201,14 +198,14 @@ def usage(simulation: Simulation) -> Usage:
 
 
 def tightest(usage_: Usage, names: Collection[str]) -> tuple[str, str, int] | None:
-    """Return cluster, resource and percents of what is fullest among these clusters."""
+    """Return cluster, resource and percents of the fullest of these clusters."""
     all_ = ((n, name, resource) for name in names for resource, n in usage_.get(name, {}).items())
     most = max(all_, key=lambda each: (each[0], each[1:]), default=None)
     return None if most is None else (most[1], most[2], most[0])
 
 
 def braked(simulation: Simulation) -> str:
-    """Return why the brake holds lost clusters; empty where it does not."""
+    """Return why the brake holds lost clusters; empty if it does not."""
     for each in simulation.members.values():
         for said in each.status.conditions:
             if taints.lost(each) and said.reason == EvacuatingReason.BRAKED.value:
@@ -217,12 +214,10 @@ def braked(simulation: Simulation) -> str:
 
 
 def lost(simulation: Simulation) -> list[str]:
-    """Return the lost clusters."""
     return [name for name, each in simulation.members.items() if taints.lost(each)]
 
 
 def as_json(of: Iterable[WorkloadOutcome]) -> Iterator[dict[str, Any]]:
-    """Yield the outcomes as `-o json` has them."""
     for each in of:
         yield {
             "namespace": each.key[0],

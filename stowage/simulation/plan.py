@@ -1,8 +1,8 @@
 """`stowage plan`: the placements and their reasons, if these files were applied.
 
-Nothing is written anywhere. With clusters in files no hub is asked; otherwise the hub is read once.
-The decisions are those of the controller, made by its own code in its own order, so a plan that
-differs from what happens means that the hub changed in between.
+With clusters in files no hub is asked; otherwise the hub is read once. The controller's own code
+decides, in its own order, so a plan that differs from what happens means that the hub changed in
+between.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Planned:
 
     @property
     def later(self) -> list[str]:
-        """What of a move follows after this step, which is not its end."""
+        """What of a move follows after this step."""
         units = words.count(self.decision.moving.held, "unit")
         verb = "moves" if self.decision.moving.held == 1 else "move"
         text = f"first step of a move: {units} {verb} later; stowage simulate shows the end"
@@ -96,14 +96,13 @@ class Planned:
 def recorded(decision: Decision, kind: str) -> dict[str, Any]:
     """Return the record of a decision, with the Reservations that its units are inside.
 
-    `doesNotFit` has a sentence for each cluster on which they stay and no node can run them.
+    `doesNotFit` has a sentence for each cluster on which no node can run the units that stay.
     """
     misfits = {"doesNotFit": texts} if (texts := unfit(decision)) else {}
     return {**told(record(decision), kind), "reservations": inside(decision), **misfits}
 
 
 def unfit(decision: Decision) -> list[str]:
-    """Return why the units of clusters that they stay on find no node there."""
     return [
         eviction.note
         for cluster, eviction in sorted(decision.moving.evictions.items())
@@ -134,7 +133,6 @@ class Plan:
         }
 
     def table(self) -> str:
-        """Return the Workloads, and below them their groups."""
         parts = [self._workloads()] if self.planned or not self.groups else []
         return "\n\n".join((*parts, *([gangs.table(self.groups)] if self.groups else ())))
 
@@ -186,10 +184,7 @@ def _row(planned: Planned) -> dict[str, Any]:
 
 
 def show(files: Sequence[str], where: Where, form: str) -> None:
-    """Print the plan, and its notes to standard error.
-
-    Raises as `Where` and `make` do.
-    """
+    """Print the plan, and its notes to standard error. Raises as `Where` and `make` do."""
     made = make(files, where, clock=SystemClock())
     for note in made.notes:
         say(f"note: {note}", err=True)
@@ -221,10 +216,7 @@ class Where:
             return inventory.of_hub(api)
 
     def configuration(self) -> SchedulerConfiguration:
-        """Return the configuration of the file, or the default one, as the controller loads it.
-
-        Raises ConfigurationError.
-        """
+        """Return the configuration of the file, or the default one. Raises ConfigurationError."""
         registry = catalogue.registry().with_installed().with_modules(self.plugins)
         if self.config_file is not None:
             return config.load(self.config_file, registry, self.handle)
@@ -303,8 +295,6 @@ def _with_dependencies(
     present: PlanInputs,
     where: Where,
 ) -> list[Planned]:
-    """Return them with what they bring along. Raises TransportError."""
-
     def follows(each: Planned) -> bool:
         spec = bodies.get(each.decision.workload.key, {}).get("spec") or {}
         return bool(spec.get("dependencies") == Dependencies.FOLLOW.value)

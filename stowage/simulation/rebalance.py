@@ -1,7 +1,7 @@
 """`stowage rebalance`: Workloads are planned anew, once, and move to the shares of that plan.
 
 The request is a time in spec.movement.rebalanceAfter, so whoever may edit a Workload may ask, and
-asking again works. What moves is told by a simulation of it, before anything is written.
+asking again works. A simulation says what moves before anything is written.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ class Rebalance:
         return sum(key not in moved for key in self.asked)
 
     def table(self, *, verb: str) -> str:
-        """Return a row for each Workload that moves, and the sums."""
         parts = [output.table([_row(each) for each in self.moved], COLUMNS)] if self.moved else []
         what = f"{count(len(self.moved), 'Workload')} {verb} {self.moves} of "
         settled = "1 is as the plan wants it" if self._settled == 1 else ""
@@ -80,15 +79,11 @@ def _row(each: WorkloadOutcome) -> dict[str, Any]:
 
 
 def planned(where: Where, names: Sequence[str], *, everywhere: bool, clock: Clock) -> Rebalance:
-    """Return what would move if these Workloads, or all, were planned anew.
+    """Return what would move if these Workloads were planned anew.
 
-    Args:
-        where: the hub; without names its namespace is meant.
-        names: Workloads of that namespace.
-        everywhere: all namespaces.
-        clock: gives the time of the request.
-
-    Raises ConfigurationError for a name that does not exist, and as `Where` does.
+    Without `names` all Workloads of the namespace of `where` are meant, with `everywhere` those of
+    all namespaces. `clock` gives the time of the request. Raises ConfigurationError for a name that
+    does not exist, and as `Where` does.
     """
     configuration, present, now = where.configuration(), where.present(), clock.now()
     simulation = Simulation.settled(present, configuration, now=now, handle=where.handle)
@@ -123,10 +118,7 @@ def _asked(workload: Workload, now: datetime) -> Workload:
 
 
 async def request(hub: ApiClient, asked: Rebalance) -> None:
-    """Write the request on each of the Workloads. Raises TransportError.
-
-    A Workload that is deleted meanwhile is left out.
-    """
+    """Write the request on each Workload that still exists. Raises TransportError."""
     patch = {"spec": {"movement": {"rebalanceAfter": asked.time}}}
     for namespace, name in asked.asked:
         try:

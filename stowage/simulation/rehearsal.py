@@ -1,8 +1,7 @@
 """The controller's decisions without a controller: the same cache, queue order and `decide`.
 
-The live controller decides again when something changes (a back-end that arrives lets its front-end
-in, a smaller Workload leaves room); the simulator goes round until no share changes. Nothing is
-read or written; each decision counts as if it were.
+The live controller decides again when something changes; the rehearsal goes round until no share
+changes. Nothing is read or written; each decision counts as if it were.
 """
 
 from __future__ import annotations
@@ -104,7 +103,6 @@ class Rehearsal:
             self._infos[key] = self._cache.named(workload).info
 
     def _take_placed(self, stored: Object) -> None:
-        """Take an object of a kind whose objects are placed; any other is left alone."""
         if (found := self._read(stored)) is not None:
             self._take(found)
             for handler in told_of_placed(self._features):
@@ -136,7 +134,7 @@ class Rehearsal:
             turns = self._in_order(self._open())
 
     def once(self, key: Key) -> Decision | None:
-        """Return the decision of now on one Workload; None where no profile here decides it."""
+        """Return the decision of now on one Workload; None if no profile here decides it."""
         batch = self.together(key)
         return batch.of(key) if batch is not None else None
 
@@ -145,7 +143,7 @@ class Rehearsal:
         return self._decide(self._infos[key]) if key in self._infos else None
 
     def info(self, key: Key) -> WorkloadInfo | None:
-        """Return a Workload with its shares so far; None where no profile here decides it."""
+        """Return a Workload with its shares so far; None if no profile here decides it."""
         return self._infos.get(key)
 
     def ledger(self, kind: type[L]) -> L:

@@ -1,4 +1,4 @@
-"""`stowage simulate`: what the fleet would come to, without seconds, as readiness takes its own.
+"""`stowage simulate`: what the fleet would come to, in steps instead of seconds.
 
 The fleet is read once, from the hub or from files, and settled: what moves there already ends. Then
 all that is asked for happens at once, and the controller's own decisions follow.
@@ -50,8 +50,7 @@ class Scenario:
         add: files with MemberClusters.
         scale: the units of Workloads, by key.
         files: files that are applied.
-        each: a label key; each of its values is lost for itself, beside all the others. Empty for
-            none.
+        each: a label key; each of its values is lost in a run of its own. Empty for one run.
     """
 
     lose: Sequence[str] = ()
@@ -134,7 +133,6 @@ class SimulationResult:
         }
 
     def table(self) -> str:
-        """Return headline, counts, clusters, the Workloads in order, steps and brake."""
         total = self.counts[0].placed
         head = (
             f"{self.title}: {self.hit} of {words.count(total, 'unit')} of "
@@ -247,7 +245,7 @@ def show(scenario: Scenario, where: Where, form: str) -> bool:
 def assumed(where: Where) -> tuple[SchedulerConfiguration, str]:
     """Return the configuration, and a note on what of it is assumed.
 
-    A hub does not show the file of its controller: where none is named here, the defaults hold.
+    A hub does not show the file of its controller: without one the defaults hold.
     """
     configuration = where.configuration()
     seconds = configuration.movement.not_ready_toleration_seconds
@@ -290,7 +288,7 @@ def results(
 
 
 def _values(clusters: Iterable[MemberCluster], key: str) -> list[str]:
-    """Return the values of a label. Raises ConfigurationError where no cluster has it."""
+    """Return the values of a label. Raises ConfigurationError if no cluster has it."""
     found = sorted({value for each in clusters if (value := each.labels.get(key, ""))})
     if not found:
         raise ConfigurationError(f"--each {key}: no cluster has this label")
@@ -299,7 +297,7 @@ def _values(clusters: Iterable[MemberCluster], key: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What is another than in the fleet, before any cluster is lost."""
+    """What differs from the fleet, before any cluster is lost."""
 
     clusters: Mapping[str, MemberCluster]
     drained: frozenset[str]
@@ -343,7 +341,6 @@ class _Change:
         return _Change(clusters, frozenset(scenario.drain), list(workloads.values()), objects)
 
     def make(self, simulation: Simulation) -> None:
-        """Have it happen."""
         for before, after in self.objects:
             simulation.hear(before, after)
         simulation.change(self.clusters.values())

@@ -1,8 +1,4 @@
-"""The waves of a Workload's rollout: which clusters each has, and what an edit would go through.
-
-`stowage plan` lays them beside the shares, and `stowage rollout` tells by the same words how far
-they have come. Pure.
-"""
+"""The waves of a Workload's rollout: which clusters each has, and what an edit would go through."""
 
 from __future__ import annotations
 
@@ -49,7 +45,7 @@ class ForeseenWave:
 
 @dataclass(frozen=True, slots=True)
 class ForeseenRollout:
-    """What the revision of a spec goes through; without waves where `said` tells the reason."""
+    """What the revision of a spec goes through; without waves `said` tells the reason."""
 
     revision: str
     stable: str
@@ -75,12 +71,9 @@ class ForeseenRollout:
 def foreseen(
     body: Json, shares: Mapping[str, int], clusters: Sequence[MemberCluster]
 ) -> ForeseenRollout | None:
-    """Return what would become of a Workload's revision; None where nothing would be rolled out.
+    """Return what would become of a Workload's revision; None if nothing would be rolled out.
 
-    Args:
-        body: the Workload as it would be, with the status that it has.
-        shares: the units on each cluster.
-        clusters: the fleet.
+    `body` is the Workload as it would be, with its status; `shares` are the units on each cluster.
     """
     spec, status = body.get("spec") or {}, (body.get("status") or {}).get("rollout") or {}
     if not spec.get("rollout"):
@@ -130,14 +123,13 @@ def _staged(
 
 
 def _runs(body: Json) -> bool:
-    """Whether some replicas of a Workload are ready."""
     return any(each.get("ready") for each in (body.get("status") or {}).get("clusters") or ())
 
 
 def _waves(
     rollout: Json, shares: Mapping[str, int], clusters: Sequence[MemberCluster]
 ) -> Iterator[ForeseenWave]:
-    """Yield each wave with its clusters, by name; what no wave takes is the last one."""
+    """Yield each wave with its clusters, by name; the last one has what no wave takes."""
     labels = {each.metadata.name: each.labels for each in clusters}
     left = {name: shares[name] for name in sorted(shares)}
     for wave in rollout["waves"]:
@@ -150,7 +142,7 @@ def _waves(
 
 
 def at_once(wave: Json, clusters: int) -> int:
-    """Return how many clusters of a wave of so many may be updated at once."""
+    """Return how many of a wave's clusters may be updated at once."""
     return max(amount(wave.get("maxConcurrent", 1), clusters, up=True), 1)
 
 
@@ -163,10 +155,7 @@ def needs_approval(wave: Json) -> bool:
 
 
 def then(wave: Json, clusters: int = 1) -> str:
-    """Return what comes between a wave of so many clusters and the next one.
-
-    As `soaks 10m, waits for an approval`.
-    """
+    """Return what follows a wave of so many clusters: `soaks 10m, waits for an approval`."""
     found = [f"soaks {words.seconds(soak(wave))}"] if soak(wave) else []
     if found and not clusters:
         found = ["waits until it has a cluster that soaks"]
