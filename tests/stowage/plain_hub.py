@@ -3,17 +3,86 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 import yaml
 
+T = TypeVar("T", bound="PlainHub")
 Answer = tuple[int, dict[str, Any]]
+Json = dict[str, Any]
+_NAMES = {
+    "memberclusters": "clusters",
+    "workloadgroups": "groups",
+    "workloadquotas": "quotas",
+    "workloadspreads": "spreads",
+}
+"""The attribute of `PlainHub` by plural, where it is not the plural itself."""
+
+
+class PlainHub:
+    """The objects of a hub, which it lists in pages.
+
+    `faults` are the codes of what is refused: an object by its name, the list of a kind by its
+    plural, everything by an empty text. A `secret` hub shows its lists to nobody.
+    """
+
+    def __init__(self) -> None:
+        self.leases: list[Json] = []
+        self.clusters: list[Json] = []
+        self.workloads: list[Json] = []
+        self.spreads: list[Json] = []
+        self.reservations: list[Json] = []
+        self.groups: list[Json] = []
+        self.quotas: list[Json] = []
+        self.faults: dict[str, int] = {}
+        self.secret = False
+        self.asked: list[str] = []
+
+    def answer(self, path: str, query: dict[str, list[str]]) -> Answer:
+        self.asked.append(path)
+        namespace, kind, name = _parts(path)
+        if code := self.faults.get(name or kind) or self.faults.get(""):
+            reason = {403: "Forbidden", 404: "NotFound", 429: "TooManyRequests"}
+            told = {"reason": reason.get(code, "InternalError"), "message": f"no {name or kind}"}
+            return code, told
+        items = getattr(self, _NAMES.get(kind, kind), [])
+        if name:
+            found = next((each for each in items if each["metadata"]["name"] == name), None)
+            return (200, found) if found else (404, {"reason": "NotFound", "message": "none"})
+        if self.secret:
+            return 403, {"reason": "Forbidden", "message": "may not list"}
+        if namespace and kind != "leases":
+            items = [e for e in items if e["metadata"].get("namespace", namespace) == namespace]
+        start, size = int(query.get("continue", ["0"])[0]), int(query.get("limit", ["500"])[0])
+        onward = {"continue": str(start + size)} if start + size < len(items) else {}
+        return 200, {"items": items[start : start + size], "metadata": onward}
+
+
+def _parts(path: str) -> tuple[str, str, str]:
+    """Namespace, plural and name of a path; empty without one."""
+    found = re.fullmatch(r"(?:/apis?/.+/v\w+)?(?:/namespaces/([^/]+))?/([^/]+)(?:/(.+))?", path)
+    assert found is not None, path
+    return found[1] or "", found[2], found[3] or ""
+
+
+def hub_of(made: Callable[[], T]) -> Callable[[Path], Iterator[tuple[T, Path]]]:
+    """The fixture of such a hub, and of the kubeconfig that leads to it."""
+
+    @pytest.fixture
+    def hub(tmp_path: Path) -> Iterator[tuple[T, Path]]:
+        there = made()
+        with serving(there.answer, tmp_path) as file:
+            yield there, file
+
+    return hub
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stowage.cli import cli
-from tests.stowage.plain_hub import Answer, serving
+from tests.stowage.plain_hub import PlainHub, serving
 
 IMAGE = {"path": "spec.image", "hub": "nginx:1", "member": "nginx:2", "manager": "kubectl-edit"}
 KEY = {"path": "data.key"}
@@ -27,18 +27,9 @@ def workload(name: str, *drift: dict[str, Any], namespace: str = "shop") -> dict
 
 
 def asked(folder: Path, workloads: list[dict[str, Any]], *args: str) -> Result:
-    def answer(path: str, _: dict[str, list[str]]) -> Answer:
-        everything = "/apis/stowage.dev/v1alpha1/"
-        if path == f"{everything}workloads":
-            return 200, {"items": workloads, "metadata": {}}
-        namespace, name = path.split("/")[5], path.rpartition("/")[2]
-        inside = [each for each in workloads if each["metadata"]["namespace"] == namespace]
-        if path.endswith("/workloads"):
-            return 200, {"items": inside, "metadata": {}}
-        named = [each for each in inside if each["metadata"]["name"] == name]
-        return (200, named[0]) if named else (404, {"reason": "NotFound", "code": 404})
-
-    with serving(answer, folder) as kubeconfig:
+    there = PlainHub()
+    there.workloads = workloads
+    with serving(there.answer, folder) as kubeconfig:
         return CliRunner().invoke(cli, ["drift", "--kubeconfig", str(kubeconfig), *args])
 
 

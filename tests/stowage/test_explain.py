@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from random import Random
 from typing import Any
 
 import pytest
@@ -14,13 +13,11 @@ from stowage.cli import cli
 from stowage.kinds import reference
 from stowage.simulation import explain
 from tests.stowage.test_plan import (
-    BOUND,
     EXAMPLES,
     FLEET,
     Write,
     cluster,
     placed,
-    policy,
     workload,
 )
 from tests.stowage.test_plan import write as write  # noqa: PLC0414 - a fixture, taken over
@@ -109,17 +106,6 @@ def test_a_success_as_people_see_it() -> None:
     ]
 
 
-@pytest.mark.proves("E30")
-def test_the_record_is_what_the_plan_says(write: Write) -> None:
-    files = ("-f", write("w.yaml", workload("demo")), "--fleet", write("f.yaml", cluster("a")))
-    record = json.loads(run("wl/demo", "-n", "shop", *files, "-o", "json").stdout)
-    planned = json.loads(CliRunner().invoke(cli, ["plan", *files, "-o", "json"]).stdout)
-    (whole,) = planned["workloads"]
-    assert record.pop("remarks") == ["This is a plan: nothing is applied."]
-    assert whole.pop("present") == []
-    assert {**record, "time": ""} == {**whole, "time": ""}
-
-
 @pytest.mark.parametrize(
     ("words", "key"),
     [
@@ -196,32 +182,6 @@ class TestAgainstTheStatus:
         ]
 
 
-@pytest.mark.proves("E30", "K26")
-def test_a_quota_that_is_used_up(write: Write) -> None:
-    members = [cluster(name, labels={"zone": name}) for name in ("member", "host")]
-    asked = workload("demo", replicas=6, labels=BOUND)
-    file = write("w.yaml", asked, policy("demo", member=1, host=3))
-    lines = said("wl/demo", "-n", "shop", "-f", file, "--fleet", write("f.yaml", *members))
-    assert lines[0] == "shop/demo: 4 of 6 units placed, 2 pending (ReplicasReached)"
-    assert unscored(lines[4:6]) == [
-        ["host", "fits", "3", "domain host is at its quota of 3"],
-        ["member", "fits", "1", "domain member is at its quota of 1"],
-    ]
-    assert "  2 clusters: at the quota of the domain" in lines
-    assert lines[-1] == "  a larger quota in WorkloadPolicy demo for host or member"
-
-
-@pytest.mark.proves("E30", "K26")
-def test_a_domain_without_room(write: Write) -> None:
-    member = cluster("member-a", cpu=1, labels={"zone": "member"})
-    host = cluster("host-a", labels={"zone": "host"})
-    asked = workload("demo", replicas=5, labels=BOUND)
-    file = write("w.yaml", asked, policy("demo", member=4, host=1))
-    lines = said("wl/demo", "-n", "shop", "-f", file, "--fleet", write("f.yaml", member, host))
-    assert lines[0] == "shop/demo: 3 of 5 units placed, 2 pending (InsufficientCapacity)"
-    assert lines[-1] == "  2 more units need 500m cpu each on member-a (domain member)"
-
-
 def test_most_clusters_are_only_counted(write: Write) -> None:
     members = [cluster(f"c{n:02}", ready=n % 2 == 0) for n in range(50)]
     files = ("-f", write("w.yaml", workload("demo")), "--fleet", write("f.yaml", *members))
@@ -235,27 +195,6 @@ def test_holders_come_first(write: Write) -> None:
     there = workload("demo", status=placed(z=2))
     fleet = write("f.yaml", *(cluster(name) for name in "abz"), there)
     assert said("wl/demo", "-n", "shop", "--fleet", fleet)[4].startswith("z ")
-
-
-@pytest.mark.proves("P4")
-def test_choices_of_domains_that_were_not_tried_are_said(write: Write) -> None:
-    dice, keys = Random(7), [f"example.com/key-{number}" for number in range(6)]
-    fleet = [
-        cluster(f"m{n}", cpu=2, labels={key: f"v{dice.randrange(9)}" for key in keys})
-        for n in range(120)
-    ]
-    web = workload(
-        "web",
-        replicas=300,
-        cpu="1",
-        distribution="Divided",
-        spreadConstraints=[{"topologyKey": key, "maxDomains": 3} for key in keys],
-    )
-    given = (write("wl.yaml", web), "--fleet", write("fleet.yaml", *fleet))
-    text = "spreadConstraints allow more choices of domains than were tried"
-    assert any(text in line for line in said("wl/web", "-n", "shop", "-f", *given))
-    planned = CliRunner().invoke(cli, ["plan", "-f", *given])
-    assert text in planned.output
 
 
 def test_what_is_not_there(write: Write) -> None:

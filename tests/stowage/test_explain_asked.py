@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from click.testing import CliRunner, Result
 from machinery.errors import ConfigurationError, Forbidden, ServerError, TooManyRequests
 from stowage.cli import cli
 from stowage.hub import ATTEMPTS, LONGEST_WAIT_SECONDS, Reader, connection
-from tests.stowage.plain_hub import Answer, serving
+from tests.stowage.plain_hub import PlainHub, hub_of, serving
 from tests.stowage.test_plan import cluster, placed, workload
 
 NO_WORKLOAD = "http://127.0.0.1:9"
@@ -28,48 +27,18 @@ def as_stored(member: dict[str, Any]) -> dict[str, Any]:
     return {**member, "status": {**member["status"], "nodeGroups": groups, "capacity": capacity}}
 
 
-OTHERS = (
-    "workloadpolicies",
-    "workloadspreads",
-    "workloadgroups",
-    "workloadquotas",
-    "reservations",
-    "clusterdecisions",
-)
-
-
-class Hub:
-    """One cluster, one Workload on it; what `faults` names is answered by that code."""
+class Hub(PlainHub):
+    """Two clusters, and one Workload on the first of them."""
 
     def __init__(self) -> None:
-        self.faults: dict[str, int] = {}
+        super().__init__()
         kept = {"desired": 2, "assigned": 2, "reasons": [{"cluster": "a", "steps": [STEP]}]}
         there = workload("demo", schedulerName="stowage", status={**placed(a=2), **kept})
-        there["metadata"]["namespace"] = "shop"
-        self.lists = {
-            "workloads": [there],
-            "memberclusters": [as_stored(cluster(name)) for name in "ab"],
-            **{kind: [] for kind in OTHERS},
-        }
-
-    def answer(self, path: str, query: dict[str, list[str]]) -> Answer:
-        kind = path.rpartition("/")[2]
-        if kind in self.faults:
-            code = self.faults[kind]
-            reason = {403: "Forbidden", 429: "TooManyRequests"}.get(code, "InternalError")
-            return code, {"reason": reason, "message": f"no {kind}"}
-        if kind == "demo":
-            return 200, self.lists["workloads"][0]
-        if kind in self.lists:
-            return 200, {"items": self.lists[kind], "metadata": {}}
-        return 404, {"reason": "NotFound", "message": "not found"}
+        self.workloads = [there]
+        self.clusters = [as_stored(cluster(name)) for name in "ab"]
 
 
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[tuple[Hub, Path]]:
-    made = Hub()
-    with serving(made.answer, tmp_path) as file:
-        yield made, file
+hub = hub_of(Hub)
 
 
 def run(file: Path, *args: str) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,20 @@ from click.testing import CliRunner, Result
 from machinery.clock import timestamp
 from stowage.cli import cli
 from stowage.report import rooms
-from tests.stowage.plain_hub import Answer, serving
+from tests.stowage.plain_hub import PlainHub, hub_of
 
 pytestmark = pytest.mark.proves("E26")
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-class Hub:
+class Hub(PlainHub):
     """It has two objects, and shows nobody the rest of the fleet."""
 
     def __init__(self) -> None:
-        self.objects = {"launch": reservation(), "web": workload()}
-
-    def answer(self, path: str, query: dict[str, list[str]]) -> Answer:
-        name = path.rpartition("/")[2]
-        if name in self.objects:
-            return 200, self.objects[name]
-        return 403, {"reason": "Forbidden", "message": "may not list"}
+        super().__init__()
+        self.secret = True
+        self.reservations, self.workloads = [reservation()], [workload()]
 
 
 def reservation(**status: Any) -> dict[str, Any]:
@@ -79,11 +74,7 @@ def workload() -> dict[str, Any]:
     return {"metadata": {"name": "web", "namespace": "shop"}, "spec": {}, "status": status}
 
 
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[tuple[Hub, Path]]:
-    made = Hub()
-    with serving(made.answer, tmp_path) as file:
-        yield made, file
+hub = hub_of(Hub)
 
 
 def run(file: Path, *args: str) -> Result:
@@ -92,20 +83,9 @@ def run(file: Path, *args: str) -> Result:
     return result
 
 
-def test_a_workload_tells_whose_room_its_units_are_in(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    lines = run(file, "wl/web").stdout.splitlines()
-    assert lines[1] == "3 units inside rsv/launch, 1 unit inside stowage-system/rsv/pool"
-    told = json.loads(run(file, "wl/web", "-o", "json").stdout)["recorded"]
-    assert told["reservations"] == there.objects["web"]["status"]["reservations"]
-    del there.objects["web"]["status"]["reservations"]
-    assert "inside" not in run(file, "wl/web").stdout
-    assert json.loads(run(file, "wl/web", "-o", "json").stdout)["recorded"]["reservations"] == []
-
-
 def test_a_reservation_tells_what_it_holds_where_and_for_whom(hub: tuple[Hub, Path]) -> None:
     there, file = hub
-    there.objects["launch"]["metadata"]["creationTimestamp"] = timestamp(datetime.now(UTC))
+    there.reservations[0]["metadata"]["creationTimestamp"] = timestamp(datetime.now(UTC))
     lines = run(file, "rsv/launch").stdout.splitlines()
     assert lines[0] == "shop/rsv/launch: 4 of 4 units placed (Scheduled)"
     assert lines[2].startswith("Available, until ")
@@ -164,20 +144,8 @@ def test_what_is_over_keeps_nothing_free() -> None:
 
 def test_what_is_not_decided_yet(hub: tuple[Hub, Path]) -> None:
     there, file = hub
-    del there.objects["launch"]["status"]
+    del there.reservations[0]["status"]
     lines = run(file, "rsv/launch").stdout.splitlines()
     assert lines[0] == "shop/rsv/launch: not decided yet"
     assert lines[2].startswith("Undecided, over since")
     assert len(lines) == 3
-
-
-def test_very_many_clusters_and_owners_are_shown_in_part() -> None:
-    placements = [{"cluster": f"c{n:04}", "replicas": 1} for n in range(1000)]
-    owner = {"kind": "Workload", "namespace": "shop", "uid": "u", "cluster": "c0000"}
-    owners = [{**owner, "name": f"w{n}", "replicas": 1} for n in range(100)]
-    found = reservation(placements=placements, currentOwners=owners)
-    lines = text(found).splitlines()
-    assert lines[-1] == "… 980 more (--all shows them)"
-    assert len(lines) < 30
-    assert "shop/w0=1,shop/w1=1,shop/w2=1,… 97 more" in text(found)
-    assert len(text(found, everything=True).splitlines()) > 1000

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from stowage.cli import cli
 from stowage.console import words
-from tests.stowage.plain_hub import Answer, serving
+from tests.stowage.plain_hub import PlainHub, serving
 
 pytestmark = pytest.mark.proves("U1")
 TOLD: dict[str, Any] = {
@@ -41,23 +41,29 @@ ROLLOUT = {
 }
 
 
-def answer(path: str, query: dict[str, list[str]]) -> Answer:
+class Hub(PlainHub):
     """One Workload, and the rest of the fleet shown to nobody."""
-    if path.endswith("/demo"):
-        meta = {"name": "demo", "namespace": "shop"}
-        shares = [{"cluster": "a", "replicas": 2}]
-        status = {"desired": 2, "assigned": 2, "placements": shares, "plugins": TOLD}
-        status["leaving"] = LEAVING
-        status["conditions"] = [MOVING]
-        status["rollout"] = ROLLOUT
-        status["clusters"] = [{"name": "m00", "scheduled": 1, "current": 1}]
-        return 200, {"metadata": meta, "spec": {"movement": {"maxSurge": 2}}, "status": status}
-    return 403, {"reason": "Forbidden", "message": "may not list"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.secret = True
+        status = {
+            "desired": 2,
+            "assigned": 2,
+            "placements": [{"cluster": "a", "replicas": 2}],
+            "plugins": TOLD,
+            "leaving": LEAVING,
+            "conditions": [MOVING],
+            "rollout": ROLLOUT,
+            "clusters": [{"name": "m00", "scheduled": 1, "current": 1}],
+        }
+        meta, spec = {"name": "demo", "namespace": "shop"}, {"movement": {"maxSurge": 2}}
+        self.workloads = [{"metadata": meta, "spec": spec, "status": status}]
 
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Path]:
-    with serving(answer, tmp_path) as file:
+    with serving(Hub().answer, tmp_path) as file:
         yield file
 
 

@@ -75,26 +75,6 @@ async def test_one_that_lacks_room_is_told_alike_by_every_command(
     assert (planned["outcome"], planned["assigned"]) == ("placed", 3)
 
 
-@pytest.mark.proves("G3", "G15")
-async def test_one_that_is_released_is_told_with_what_is_pending_beside_it(world: World) -> None:
-    async with deciding(world) as controller:
-        await begin(world, least=3)
-        await member(world, "worker", replicas=5)
-        await says(world, lambda each: each["gate"] == "Open")
-        _, page = await ask(controller, f"{GANGS}/gangs")
-    [shown] = page["gangs"]
-    assert (shown["assigned"], shown["waiting"], shown["gate"]) == (3, 0, "Open")
-    assert "workloads" not in shown
-    about = (await run(world, "explain", "wg/batch")).stdout
-    assert "Gate open: 1 of 1 Workload released\n" in about
-    assert "a=3" in about
-    assert "worker: 2 more units need 3 cpu each on a" in about
-    member_of = (await run(world, "explain", "wl/worker")).stdout.splitlines()[1]
-    assert member_of.endswith("3 units have a cluster, 3 are needed, its units are released")
-    data = json.loads((await run(world, "explain", "wg/batch", "-o", "json")).stdout)
-    assert [each["released"] for each in data["recorded"]["workloads"]] == [True]
-
-
 @pytest.mark.proves("G6", "G16")
 async def test_what_is_held_is_told_from_the_hub_and_needs_nobody(world: World) -> None:
     await world.cluster("b", cpu="20")

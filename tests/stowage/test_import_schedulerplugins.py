@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from stowage.importing.command import converted
 from tests.stowage.importing import (
     POD_GROUP_LABEL,
     POD_GROUPS,
     Files,
-    bound,
-    clone_set,
     deployment,
     ganged,
     pod,
@@ -222,12 +218,6 @@ def test_kinds_that_run_pods_are_members_and_their_numbers_hold_on_one_cluster(
     assert not any(f" spec.{key}" in note for key in spec for note in files.notes(given))
 
 
-def test_a_clone_set_of_openkruise_is_a_member(files: Files) -> None:
-    given = clone_set(template=pod(labels={POD_GROUP_LABEL: "batch"}))
-    spec = files.imported(pod_group(), given, lossy=True)["Workload/web"]["spec"]
-    assert spec["targetDeployment"]["kind"] == "Deployment"
-
-
 def test_the_label_on_the_object_alone_makes_it_a_member_too(files: Files) -> None:
     given = deployment()
     given["metadata"]["labels"] = {POD_GROUP_LABEL: "batch", "team": "a"}
@@ -430,19 +420,6 @@ def test_what_another_object_of_the_files_makes_does_not_count_twice(files: File
     assert "kind: ReplicaSet" in alone.stdout
 
 
-def test_a_gang_may_have_a_policy_and_a_spread_as_well(files: Files) -> None:
-    both = bound()
-    both["spec"]["template"]["metadata"]["labels"][POD_GROUP_LABEL] = "batch"
-    found = files.imported(pod_group(), policy(), both)["Workload/web"]
-    assert found["metadata"]["labels"] == {
-        "stowage.dev/workload-policy": "two-to-three",
-        OURS: "batch",
-    }
-    spread_out = files.imported(pod_group(), spread(subset("a")), ganged())
-    assert "WorkloadSpread/web-spread" in spread_out
-    assert spread_out["Workload/web"]["metadata"]["labels"] == {OURS: "batch"}
-
-
 def test_a_custom_kind_that_a_spread_names_is_a_member(files: Files) -> None:
     """By the spread it is known where it keeps its number."""
     custom = runs("kubeflow.org/v1", "TFJob", replicas=4)
@@ -456,37 +433,6 @@ def test_two_workloads_of_one_name_are_an_error(files: Files) -> None:
     job = runs("batch/v1", "Job", template=pod(labels={POD_GROUP_LABEL: "batch"}), parallelism=2)
     refused = files.refusal(pod_group(), ganged(), job)
     assert "as Workload web it is refused: the name is that of the Deployment in " in refused
-
-
-def test_a_large_file_takes_as_long_as_its_parts(files: Files) -> None:
-    """Counted in calls: twice the objects are twice the work."""
-
-    def calls(number: int) -> int:
-        count, many = 0, []
-        for each in range(number):
-            own = {"name": f"web-{each}", "namespace": "shop"}
-            labels = {"app": f"web-{each}"}
-            made = ganged(envFrom=[{"configMapRef": {"name": own["name"]}}])
-            made["spec"]["template"]["metadata"]["labels"] |= labels
-            made["metadata"] |= own
-            settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": own}
-            service = {"apiVersion": "v1", "kind": "Service", "metadata": own}
-            many += [made, settings, {**service, "spec": {"selector": labels}}]
-        path = files.write(pod_group(), *many)
-
-        def counted(_frame: object, event: str, _argument: object) -> None:
-            nonlocal count
-            count += event == "call"
-
-        sys.setprofile(counted)
-        try:
-            converted([path], "shop")
-        finally:
-            sys.setprofile(None)
-        return count
-
-    calls(1)  # modules are imported, and patterns compiled
-    assert calls(80) < 2.2 * calls(40)
 
 
 @pytest.mark.proves("G3")

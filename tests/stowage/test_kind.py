@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 
 from e2e import harness
-from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import StowageError
-from stowage.playground import commands, ground, kind, local, roles
-from stowage.playground.processes import Process, wait_until
+from stowage.playground import commands, ground, kind, local
+from stowage.playground.processes import wait_until
 from stowage.toolchain import binaries, build
 from tests.patience import PATIENCE
 from tests.stowage.engine import NO_ENGINE, NODE_IMAGE, Engine, Hub
@@ -144,107 +143,11 @@ def test_up_creates_the_hub_first_and_each_cluster_once(engine, api, here):
     assert order.index("Members ready") > order.index("Clusters ready")
 
 
-@pytest.mark.long
-@pytest.mark.proves("D1")
-def test_members_are_registered_by_what_the_hubs_pods_reach(engine, api, here):
-    _up(here)
-    secrets = api.objects("Secret")
-    assert [each["metadata"]["name"] for each in secrets] == ["member-1", "member-2"]
-    for number, each in enumerate(secrets, start=1):
-        (name,) = _named(here, f"member-{number}")
-        labels = each["metadata"]["labels"]
-        assert labels["stowage.dev/register"] == "true"
-        assert labels["topology.kubernetes.io/zone"] == f"zone-{number}"
-        registered = parse_kubeconfig(each["stringData"]["kubeconfig"].encode())
-        own = parse_kubeconfig((here / f"member-{number}.kubeconfig").read_bytes())
-        last = (engine.folder / "clusters" / name).read_text()
-        assert registered.server == f"https://172.18.0.{last}:6443"
-        assert own.server.startswith("https://127.0.0.1:")
-        assert registered.ca == own.ca
-        assert registered.client_key == own.client_key
-    asked = {call[-1]: call[3] for call in engine.calls("docker", "inspect", "--format")}
-    assert set(asked) == {kind.container(here, n) for n in ("member-1", "member-2")}
-    # That of kind's network alone, whatever else the container is connected to.
-    template = '{{with index .NetworkSettings.Networks "kind"}}{{.IPAddress}}{{end}}'
-    assert set(asked.values()) == {template}
-
-
 @pytest.mark.usefixtures("api")
 def test_a_container_without_an_address_is_a_fault(engine, here):
     engine.fail({"docker inspect": (0, "")})
     with pytest.raises(StowageError, match="member-1-control-plane has no address in the network"):
         _up(here)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("on_hub", "server"),
-    [(True, "https://{node}:6443"), (False, "https://127.0.0.1:{port}")],
-)
-@pytest.mark.usefixtures("api")
-def test_where_containers_have_no_address_of_this_machine(
-    engine, here, monkeypatch, on_hub, server
-):
-    """A process on this machine then reaches a member only through the port that it publishes."""
-    _up(here, members=1)
-    monkeypatch.setattr(kind.sys, "platform", "darwin")
-    text = ground._registration(here, "member-1", "kind", on_hub=on_hub)
-    port = (engine.folder / "port").read_text()
-    wanted = server.format(node=kind.container(here, "member-1"), port=port)
-    assert parse_kubeconfig(text.encode()).server == wanted
-
-
-@pytest.mark.long
-def test_a_second_up_starts_what_stopped_and_creates_what_is_new(engine, api, here, monkeypatch):
-    _up(here)
-    before = engine.clusters
-    engine.forget()
-    monkeypatch.setattr(roles, "start", lambda *_: pytest.fail("started beside the hub's own"))
-    _up(here, image=None)
-    assert engine.calls("kind", "create") == engine.calls("kind", "delete") == []
-    assert engine.calls("kind", "load") == []
-    assert engine.clusters == before
-    assert len(api.objects("Secret")) == 2
-    started = [call[2] for call in engine.calls("docker", "start")]
-    assert sorted(started) == [kind.container(here, n) for n in ("hub", "member-1", "member-2")]
-    _up(here, members=3, image=None)
-    assert [call[4] for call in engine.calls("kind", "create")] == _named(here, "member-3")
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("api")
-def test_up_waits_until_each_cluster_answers(engine, here, monkeypatch):
-    _up(here, members=1)
-    asked = [call[1] for call in engine.calls("kubectl")]
-    assert asked == [f"--kubeconfig={here}/{name}.kubeconfig" for name in ("hub", "member-1")]
-    engine.fail({"member-1.kubeconfig --request-timeout=2s get": (1, "connection refused")})
-
-    def three_times(check, *, seconds, every):
-        return any(check() for _ in range(3))
-
-    monkeypatch.setattr(ground, "wait_until", three_times)
-    monkeypatch.setattr(ground, "_ANSWER_SECONDS", 3.0)
-    engine.forget()
-    node = kind.container(here, "member-1")
-    told = f"member-1 does not answer after 3 s: look with `docker logs {node}`"
-    with pytest.raises(StowageError, match=told):
-        _up(here, members=1)
-    assert len(engine.calls("kubectl", f"--kubeconfig={here}/member-1.kubeconfig")) == 3
-    assert len(engine.calls("kubectl", f"--kubeconfig={here}/hub.kubeconfig")) == 1
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("api")
-def test_processes_of_this_machine_give_way_to_the_hubs(here):
-    _up(here, run=False, image=None)
-    process = Process("controller", ["sleep", "600"], here / "logs" / "controller.log")
-    process.start(detached=False)
-    entry = {"process": process.to_json()}
-    state = {**_state(here), "processes": {"controller": entry}}
-    (here / ground.STATE).write_text(json.dumps(state))
-    _up(here)
-    assert not process.alive()
-    assert "processes" not in _state(here)
 
 
 @pytest.mark.long
@@ -303,29 +206,6 @@ def test_an_up_that_is_interrupted_leaves_no_half_made_cluster(engine, here):
     assert f"`stowage playground down --dir {here}` removes it" in said
 
 
-@pytest.mark.long
-@pytest.mark.usefixtures("api")
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills with the parent")
-def test_a_cluster_whose_creation_was_killed_is_made_anew(engine, here):
-    _interrupted(engine, here, signal.SIGKILL)
-    assert engine.clusters == _named(here, "hub")
-    engine.forget()
-    _up(here, members=1)
-    wanted = _named(here, "hub")
-    assert [call[4] for call in engine.calls("kind", "delete")] == wanted
-    assert [call[4] for call in engine.calls("kind", "create")] == _named(here, "hub", "member-1")
-    assert not list(here.glob("*.unfinished"))
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("api")
-def test_down_after_a_killed_up_leaves_nothing(engine, here):
-    _interrupted(engine, here, signal.SIGKILL)
-    _down(here)
-    assert engine.clusters == []
-    assert not here.exists()
-
-
 @pytest.mark.usefixtures("api")
 def test_down_deletes_what_was_made_here_and_nothing_else(engine, here, tmp_path):
     foreign = ["kind", *_named(tmp_path / "elsewhere", "hub", "member-1")]
@@ -354,34 +234,6 @@ def test_down_without_the_engine_can_be_said_again(engine, here):
     _down(here)
     assert engine.clusters == []
     assert not here.exists()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("line", "command", "first"),
-    [
-        ("kind get clusters", "get clusters", True),
-        ("docker start", "docker start {node}", False),
-        ("kind load", f"load docker-image {IMAGE} --name {{name}}", True),
-    ],
-)
-@pytest.mark.usefixtures("api")
-def test_a_command_that_fails_is_told_in_one_sentence(engine, here, line, command, first):
-    if not first:
-        _up(here)
-    (name,) = _named(here, "hub")
-    output = "\n".join(["first words", *(f"line {number}" for number in range(1, 9))])
-    engine.fail({line: (7, output)})
-    with pytest.raises(StowageError) as caught:
-        _up(here)
-    message = str(caught.value)
-    assert message.startswith(("`docker ", f"`{binaries.path('kind')} "))
-    assert command.format(name=name, node=f"{name}-control-plane") in message
-    end = " / ".join(f"line {number}" for number in range(1, 9))
-    assert message.removesuffix(f" (all its words: {here}/logs/kind-load.log)").endswith(
-        f"` ended with exit code 7: {end}"
-    )
-    assert "\n" not in message
 
 
 def test_a_command_that_says_nothing(engine, here):

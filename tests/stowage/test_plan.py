@@ -183,24 +183,6 @@ def test_the_more_important_goes_first_and_files_keep_their_order(write: Write) 
     assert [name for name, each in told.items() if shares(each)] == ["z"]
 
 
-@pytest.mark.proves("C16")
-def test_a_front_end_before_its_back_end_follows_it(write: Write) -> None:
-    fleet = write("fleet.yaml", cluster("a"), cluster("b", labels={"tier": "gold"}))
-    front = workload("front", workloadAffinity=beside("back"))
-    back = workload("back", clusterSelector={"tier": "gold"})
-    told = plan(write("w.yaml", front, back), fleet)
-    assert shares(told["front"]) == shares(told["back"]) == {"b": 2}
-
-
-@pytest.mark.proves("C16")
-def test_those_that_require_each_other_are_placed_together(write: Write) -> None:
-    fleet = write("fleet.yaml", cluster("a", cpu=1), cluster("b"))
-    one = workload("one", workloadAffinity=beside("two"))
-    two = workload("two", workloadAffinity=beside("one"))
-    told = plan(write("w.yaml", one, two), fleet)
-    assert shares(told["one"]) == shares(told["two"]) == {"b": 2}
-
-
 def test_changes_against_what_is_there(write: Write) -> None:
     there = workload("demo", replicas=3, distribution="Divided", status=placed(a=2, b=1))
     edited = workload("demo", replicas=6, distribution="Divided")
@@ -213,13 +195,6 @@ def test_changes_against_what_is_there(write: Write) -> None:
     table = run("plan", "-f", files, "--fleet", fleet).stdout
     assert "c +2" in table
     assert "→" in table
-
-
-def test_no_change_is_said(write: Write) -> None:
-    there = workload("demo", status=placed(b=2))
-    fleet = write("fleet.yaml", cluster("a"), cluster("b"), there)
-    row = run("plan", "-f", write("w.yaml", workload("demo")), "--fleet", fleet).stdout
-    assert row.splitlines()[1].split(maxsplit=5) == ["shop/demo", "2", "2", "0", "b=2", "no change"]
 
 
 def test_others_that_it_moves_are_shown_too(write: Write) -> None:
@@ -338,19 +313,6 @@ def test_standard_input_and_folders(write: Write, tmp_path: Path) -> None:
     assert list(plan(str(folder), fleet)) == ["w1", "w2"]
 
 
-@pytest.mark.proves("C24")
-def test_admissions_defaults_hold(write: Write) -> None:
-    config = """
-apiVersion: stowage.dev/v1alpha1
-kind: SchedulerConfiguration
-profiles: [{schedulerName: other}]
-"""
-    files, fleet = write("w.yaml", workload("demo")), write("fleet.yaml", cluster("a"))
-    assert shares(plan(files, fleet)["demo"]) == {"a": 2}
-    result = run("plan", "-f", files, "--fleet", fleet, "--config", write("c.yaml", text=config))
-    assert "demo is left to scheduler stowage; asked is other" in result.stderr
-
-
 def test_a_foreign_namespace_is_noted(write: Write) -> None:
     files = write("w.yaml", workload("demo", targetNamespace="bank"))
     result = run("plan", "-f", files, "--fleet", write("fleet.yaml", cluster("a")))
@@ -413,19 +375,6 @@ class TestPolicies:
         members = [cluster(name, labels={"zone": name}) for name in ("member", "host")]
         return write("fleet.yaml", *members)
 
-    @pytest.mark.proves("K26", "K8")
-    def test_the_worked_example(self, write: Write, zones: str) -> None:
-        asked = workload("demo", replicas=6, labels=BOUND)
-        told = plan(write("w.yaml", asked, policy("demo", member=1, host=3)), zones)["demo"]
-        assert shares(told) == {"member": 1, "host": 3}
-        assert (told["pending"], told["reason"]) == (2, "ReplicasReached")
-
-    @pytest.mark.proves("K14", "C24")
-    def test_an_alias_binds_as_on_a_hub(self, write: Write, zones: str) -> None:
-        asked = workload("demo", replicas=6, labels={"workload-policy.kosmos.io": "demo"})
-        told = plan(write("w.yaml", asked, policy("demo", member=1, host=3)), zones)["demo"]
-        assert shares(told) == {"member": 1, "host": 3}
-
     def test_a_policy_of_the_files_takes_the_place_of_the_one_there(self, write: Write) -> None:
         there = workload("demo", replicas=6, labels=BOUND, status=placed(member=1, host=3))
         members = [cluster(name, labels={"zone": name}) for name in ("member", "host")]
@@ -433,37 +382,6 @@ class TestPolicies:
         told = plan(write("w.yaml", policy("demo", member=3, host=3)), fleet)["demo"]
         assert shares(told) == {"member": 3, "host": 3}
         assert list(plan(write("w.yaml", policy("demo", member=1, host=3)), fleet)) == []
-
-    @pytest.mark.proves("K24")
-    def test_what_another_scheduler_has_claimed_counts(self, write: Write, zones: str) -> None:
-        """Also a Workload of the fleet that shows it counts once, and a claim for none not at all."""
-        theirs = workload("theirs", metadata={"uid": "u1", "labels": {}}, schedulerName="other")
-        theirs["spec"]["targetDeployment"]["spec"]["template"]["metadata"]["labels"] = {
-            "app": "demo"
-        }
-        members = [cluster(name, labels={"zone": name}) for name in ("member", "host")]
-        asked = write("w.yaml", workload("demo", replicas=6, labels=BOUND))
-
-        def claimed(uid: str, *there: dict[str, Any]) -> dict[str, int]:
-            share = {"cluster": "host", "replicas": 2}
-            claim = {
-                "workload": "shop/theirs",
-                "uid": uid,
-                "holder": "other",
-                "time": "2026-01-01T00:00:00Z",
-                "placements": [share],
-            }
-            told = policy("demo", member=1, host=3) | {"status": {"claims": [claim]}}
-            return shares(plan(asked, write("fleet.yaml", *members, told, *there))["demo"])
-
-        assert claimed("u1", theirs) == {"member": 1, "host": 1}
-        assert claimed("u1", theirs | {"status": placed(host=2)}) == {"member": 1, "host": 1}
-        assert claimed("gone", theirs) == {"member": 1, "host": 3}
-
-    @pytest.mark.proves("K16")
-    def test_one_that_is_missing(self, write: Write, zones: str) -> None:
-        told = plan(write("w.yaml", workload("demo", labels=BOUND)), zones)["demo"]
-        assert (told["reason"], told["pending"]) == ("PolicyNotFound", 2)
 
     @pytest.mark.proves("K6", "K7")
     @pytest.mark.parametrize(

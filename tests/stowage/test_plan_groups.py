@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.stowage.test_plan import Write, cluster, placed, plan, run, shares, workload, write
+from tests.stowage.test_plan import Write, cluster, plan, run, shares, workload, write
 
 __all__ = ["write"]
 
@@ -109,40 +109,6 @@ def test_what_would_be_held_and_what_would_not_are_told_with_what_helps(write: W
     assert told[-3:] == ["What would help:", *refused["helps"]]
 
 
-@pytest.mark.proves("G12")
-def test_too_few_siblings_are_told_with_both_numbers(write: Write) -> None:
-    fleet = write("fleet.yaml", cluster("a"))
-    files = write("w.yaml", group(), member("worker", 3), group("lonely"))
-    told = groups(files, fleet)
-    few = told["batch"]
-    assert (few["outcome"], few["reason"]) == ("waits", "GroupIncomplete")
-    assert (
-        few["message"]
-        == "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
-    )
-    assert few["helps"] == [
-        "1 more unit in its Workloads, or one more Workload; minMember: 3 is met now"
-    ]
-    assert told["lonely"]["message"] == "no Workload names it"
-    explained = table("explain", "wl/worker", "-n", "shop", "-f", files, "--fleet", fleet)
-    assert sum(few["message"] in line for line in explained) == 2, "of the cluster, and in the way"
-    assert explained[-1] == (
-        "more units in the Workloads of WorkloadGroup shop/batch, or a smaller minMember"
-    )
-
-
-@pytest.mark.proves("G18")
-def test_a_label_without_a_group_is_told(write: Write) -> None:
-    fleet = write("fleet.yaml", cluster("a"))
-    files = write("w.yaml", member("worker", 3))
-    told = groups(files, fleet)["batch"]
-    assert (told["min"], told["reason"]) == (None, "GroupNotFound")
-    assert told["message"].startswith("WorkloadGroup not found")
-    assert told["helps"] == ["a WorkloadGroup of that name, or no label that names it"]
-    lines = table("plan", "-f", files, "--fleet", fleet)
-    assert "shop/wg/batch ? 0 3 1 refused" in lines
-
-
 def test_a_group_of_the_fleet_counts_and_its_other_members_with_it(write: Write) -> None:
     there = member("driver", 1, "1", status={"desired": 1})
     fleet = write("fleet.yaml", cluster("a", cpu=4), group(), there)
@@ -155,18 +121,6 @@ def test_a_group_of_the_fleet_counts_and_its_other_members_with_it(write: Write)
     assert told["outcome"] == "placed"
     explained = table("explain", "wg/batch", "-n", "shop", "--fleet", fleet)
     assert explained[0] == "shop/wg/batch: 0 of 1 unit placed, 4 needed (waits)"
-
-
-@pytest.mark.proves("G15")
-def test_a_gang_that_runs_and_has_pending_units_says_what_helps_these(write: Write) -> None:
-    names = {"uid": "u"}
-    runs = member("worker", 6, status={**placed(a=2, b=2), "desired": 6})
-    runs["metadata"] |= names
-    fleet = write("fleet.yaml", cluster("a", cpu=0), cluster("b", cpu=0), group(), runs)
-    told = table("explain", "wg/batch", "-n", "shop", "--fleet", fleet)
-    assert told[0] == "shop/wg/batch: 4 of 6 units placed, 4 needed (placed)"
-    assert told[-1].startswith("worker: 2 more units need")
-    assert groups(write("none.yaml", workload("other", replicas=0)), fleet) == {}
 
 
 @pytest.mark.long
@@ -193,13 +147,6 @@ def test_what_is_not_part_of_a_plan_is_said(write: Write) -> None:
     assert str(result.exception) == "the plan of these files decides nothing of shop/wg/none"
     result = run("explain", "wg/none", "-n", "shop", "--fleet", fleet)
     assert str(result.exception) == "there is no WorkloadGroup shop/none"
-
-
-@pytest.mark.proves("G1")
-def test_what_admission_refuses_of_it_is_refused_with_its_place(write: Write) -> None:
-    files = write("w.yaml", group(least=0))
-    result = run("plan", "-f", files, "--fleet", write("fleet.yaml", cluster("a")))
-    assert "document 1: WorkloadGroup batch: spec.minMember: " in str(result.exception)
 
 
 def test_the_examples_are_planned_as_their_pages_say() -> None:

@@ -188,26 +188,6 @@ def as_planned(record: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
     )
 
 
-@pytest.mark.proves("E30", "C15")
-async def test_an_edit_is_planned_against_what_runs(world: World, tmp_path: Path) -> None:
-    await world.workload("wide", replicas=3, cpu="1", distribution="Divided")
-    async with deciding(world) as controller:
-        first = await world.placed("wide")
-        file = tmp_path / "wide.yaml"
-        edited = world.manifest("wide", replicas=6, cpu="1", distribution="Divided")
-        file.write_text(yaml.safe_dump(edited))
-        (planned,) = (await told(world, "plan", "-f", str(file)))["workloads"]
-        assert {each["cluster"]: each["replicas"] for each in planned["present"]} == first
-        row = (await run(world, "plan", "-f", str(file))).stdout.splitlines()[1]
-        await world.edit("wide", {"spec": {"replicas": 6}})
-        found = await world.until("wide", lambda s: s["desired"] == 6 and s["pending"] == 0)
-        assert shares(planned) == placements(found) != first
-        assert "→" in row or "+" in row
-        unchanged = (await run(world, "plan", "-f", str(file))).stdout.splitlines()[1]
-        assert unchanged.endswith("no change")
-        assert controller.leading
-
-
 @pytest.mark.long
 @pytest.mark.proves("E30", "W4")
 async def test_a_picture_of_the_hub_in_a_file_gives_the_same_plan(
@@ -316,21 +296,6 @@ async def test_explain_without_a_controller_says_the_same(world: World) -> None:
         assert result.stderr.rstrip().endswith("computed from the objects on the hub")
         gone = await run(world, "explain", "wl/nobody", *url)
         assert str(gone.exception) == "there is no Workload shop/nobody"
-
-
-@pytest.mark.proves("E30")
-async def test_an_edit_that_is_not_decided_yet_is_said(world: World) -> None:
-    await world.workload("demo", replicas=2)
-    async with deciding(world):
-        before = await world.placed("demo")
-    await world.edit("demo", {"spec": {"replicas": 5}})
-    url = ("--controller", "http://127.0.0.1:9", "-n", "shop")
-    record = await told(world, "explain", "wl/demo", *url)
-    (cluster,) = before
-    assert record["remarks"][0].startswith("The spec was edited since the decision (of 20")
-    assert record["remarks"][1] == (
-        f"The status says {cluster}=2; decided now it would be {cluster}=5."
-    )
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.stowage.test_plan import Write, cluster, placed, plan, run, shares, workload, write
 
@@ -76,36 +75,6 @@ def test_room_is_held_and_its_owner_goes_inside(write: Write, fleet: str) -> Non
     assert (made["launch"]["kind"], made["web"]["kind"]) == ("Reservation", "Workload")
 
 
-def test_owners_share_a_room_and_what_is_beyond_stays_outside(write: Write, fleet: str) -> None:
-    label = [{"labelSelector": {"matchLabels": {"app": "web"}}}, {"object": {"name": "two"}}]
-    room = reservation(
-        cpu="1", replicas=3, owners=label, allocateOnce=False, targetCluster={"name": "a"}
-    )
-    one = workload("web", replicas=2, cpu="1")
-    two = workload("two", replicas=2, cpu="1", targetCluster={"name": "a"})
-    made = plan(write("w.yaml", room, one, two), fleet)
-    assert shares(made["web"]) == shares(made["two"]) == {"a": 2}
-    assert [each["replicas"] for each in made["web"]["reservations"]] == [2]
-    assert [each["replicas"] for each in made["two"]["reservations"]] == [1]
-
-
-def test_one_that_is_used_already_keeps_its_users_inside(write: Write) -> None:
-    inside = {"namespace": "shop", "name": "launch", "uid": "r", "cluster": "a", "replicas": 1}
-    full = {"placements": placed(a=1)["placements"], "desired": 1, "assigned": 1}
-    there = reservation(
-        cpu="4",
-        allocateOnce=False,
-        metadata={"uid": "r"},
-        schedulerName="stowage",
-        status={**full, "phase": "Available"},
-    )
-    web = workload("web", replicas=1, cpu="3", status={**placed(a=1), "reservations": [inside]})
-    fleet = write("fleet.yaml", cluster("a", cpu=4), there, web)
-    made = plan(write("w.yaml", workload("late", replicas=1, cpu="1"), web), fleet)
-    assert made["late"]["pending"] == 1, "one cpu is held still"
-    assert [each["replicas"] for each in made["web"]["reservations"]] == [1]
-
-
 def test_one_that_is_over_takes_part_in_nothing(write: Write) -> None:
     over = reservation(metadata={"uid": "r"}, status={"phase": "Failed", **placed(a=1)})
     fleet = write("fleet.yaml", cluster("a", cpu=4), over)
@@ -113,20 +82,6 @@ def test_one_that_is_over_takes_part_in_nothing(write: Write) -> None:
     assert shares(plan(late, fleet)["late"]) == {"a": 1}
     result = run("explain", "rsv/launch", "-n", "shop", "--fleet", fleet)
     assert str(result.exception) == "shop/rsv/launch takes part in no decision any more"
-
-
-def test_a_scheduler_of_its_own_is_left_alone(write: Write, fleet: str) -> None:
-    files = write("w.yaml", reservation(schedulerName="mine"))
-    result = run("plan", "-f", files, "--fleet", fleet)
-    assert "shop/rsv/launch is left to scheduler mine" in result.stderr
-
-
-def test_what_admission_refuses_of_it_is_refused_with_its_place(write: Write, fleet: str) -> None:
-    files = write("w.yaml", reservation(owners=[{"object": {"name": "web", "namespace": "bank"}}]))
-    result = run("plan", "-f", files, "--fleet", fleet)
-    assert "document 1: Reservation launch: spec.owners: owners are Workloads of" in str(
-        result.exception
-    )
 
 
 def test_the_plan_of_an_owner_is_explained_with_its_room(write: Write, fleet: str) -> None:
@@ -160,18 +115,6 @@ def test_the_same_files_give_the_same_words_in_every_process() -> None:
         )  # fmt: skip
         told.add(json.dumps([each["hooks"] for each in json.loads(done.stdout)["workloads"]]))
     assert len(told) == 1
-
-
-def test_what_is_imported_from_koordinator_holds_its_room_in_a_plan(
-    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    ours = tmp_path / "ours.yaml"
-    ours.write_text(run("import", "-f", "examples/import/koordinator.yaml").stdout)
-    assert next(yaml.safe_load_all(ours.read_text()))["kind"] == "Reservation"
-    made = plan(str(ours), write("fleet.yaml", cluster("a"), cluster("b")))
-    assert shares(made["web"]) == {next(iter(shares(made["web-room"]))): 4}
-    assert sum(each["replicas"] for each in made["web"]["reservations"]) == 4
 
 
 @pytest.mark.proves("J5")

@@ -65,40 +65,6 @@ def test_a_larger_cap_alone_is_a_plan_too(write: Write) -> None:
     assert "subset normal is at its cap of 80" in told["message"]
 
 
-@pytest.mark.proves("W35")
-def test_the_older_one_counts_and_one_of_a_file_is_the_youngest(write: Write) -> None:
-    fleet = write("fleet.yaml", *MEMBERS, spread(subset("lab"), name="older"))
-    asked = write("w.yaml", workload("demo"), BURST)
-    assert shares(plan(asked, fleet)["demo"]) == {"lab": 2}
-
-
-@pytest.mark.proves("W28")
-def test_a_mark_of_the_fleet_counts(write: Write) -> None:
-    rules = spread(subset("normal"), subset("elastic"), scheduleStrategy={"type": "Adaptive"})
-    full = [{"type": "Schedulable", "status": "False", "reason": "PodUnschedulable"}]
-    marked = {"subsetStatuses": [{"name": "normal", "conditions": full}]}
-    fleet = write("fleet.yaml", *MEMBERS, {**rules, "status": marked})
-    assert shares(plan(write("w.yaml", workload("demo")), fleet)["demo"]) == {"elastic": 2}
-    again = write("w.yaml", workload("demo"), rules)
-    assert shares(plan(again, fleet)["demo"]) == {"elastic": 2}, "its status stays as it is"
-
-
-@pytest.mark.proves("W8", "W35")
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (spread(subset("normal", "40%"), subset("elastic", "70%")), "must add up to 100%"),
-        (spread(subset("normal", 3), subset("elastic", "20%")), "must be of one type"),
-        (spread(subset("normal", "50.2%"), subset("elastic")), "maxReplicas"),
-        (spread(subset("normal"), target="other"), "targetRef: cannot be changed"),
-    ],
-)
-def test_what_admission_would_refuse(write: Write, wrong: Any, says: str) -> None:
-    fleet = write("fleet.yaml", *MEMBERS, BURST)
-    file = write("ws.yaml", wrong)
-    assert says in refusal("-f", file, "--fleet", fleet)
-
-
 def test_explain_names_the_subset_of_each_number(write: Write) -> None:
     fleet = write("fleet.yaml", *MEMBERS)
     capped = spread(subset("normal", 10), subset("elastic", 5))

@@ -77,24 +77,6 @@ def test_explain_advises_more_of_the_amount(tmp_path: Path) -> None:
     assert "more of hard.units in WorkloadQuota team" in told
 
 
-def test_a_wrong_quota_in_a_file_is_refused_with_its_field(tmp_path: Path) -> None:
-    wrong = {**QUOTA, "spec": {"hard": {"cpu": "4"}}}
-    found = run(tmp_path, "plan", demo(), wrong)
-    assert found.exit_code != 0
-    assert "hard: names are units, reservations and requests.<resource>" in str(found.exception)
-
-
-def test_a_default_quota_of_the_configuration_is_planned_with(tmp_path: Path) -> None:
-    config = tmp_path / "scheduler.yaml"
-    config.write_text(
-        "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n"
-        "defaultQuota: {hard: {units: 2}}\n"
-    )
-    more = ("-o", "json", "--config", str(config))
-    found = run(tmp_path, "plan", demo(distribution="Divided"), more=more)
-    assert json.loads(found.stdout)["workloads"][0]["pending"] == 3
-
-
 def quota(name: str = "team", namespace: str = "shop", used: str = "3") -> QuotaSummary:
     meta = Meta(name=name, namespace=namespace)
     return QuotaSummary(
@@ -124,11 +106,3 @@ def test_status_names_quotas_that_are_full_and_those_that_keep_units_out() -> No
     assert (full.name, full.state, full.urgent) == ("idle/full", "Full", False)
     assert [each.urgent for each in report.pending] == [False, False, True]
     assert report.urgent == 2, "the quota, once, and those whose quota is not listed"
-
-
-def test_units_that_wait_for_a_quota_that_is_not_full_are_told_with_it() -> None:
-    report = Report(findings={"reserved": [waiting("shop/room")]})
-    QUOTAS.take(report, [quota(used="2")], NOW)
-    assert [(each.state, each.message) for each in report.findings["quotas"]] == [
-        ("KeepsOut", "1 object waits for it")
-    ]

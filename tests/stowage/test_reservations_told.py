@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
 
-from machinery.clock import timestamp
 from stowage.cli import cli
-from tests.controller.features.reservation.reserving import owner, phase, reserve, stored
+from tests.controller.features.reservation.reserving import owner, phase, reserve
 from tests.controller.live import World, deciding, world_on
 
 pytestmark = pytest.mark.proves("E26")
@@ -73,22 +69,6 @@ def units(status: Mapping[str, Any]) -> int:
     return sum(each["replicas"] for each in status.get("reservations", []))
 
 
-@pytest.mark.proves("E25")
-async def test_a_plan_of_others_finds_what_is_held_taken(world: World, tmp_path: Path) -> None:
-    async with deciding(world):
-        await reserve(world, targetCluster={"name": "a"})
-        await phase(world, "Available")
-    file = tmp_path / "w.yaml"
-    stranger = world.manifest("stranger", cpu="1", targetCluster={"name": "a"})
-    file.write_text(yaml.safe_dump_all([stranger, world.manifest("demo", cpu="4", replicas=1)]))
-    made = json.loads((await run(world, "plan", "-f", str(file), "-o", "json")).stdout)
-    planned = {each["name"]: each for each in made["workloads"]}
-    assert planned["stranger"]["pending"] == 1
-    assert [each["cluster"] for each in planned["demo"]["placements"]] == ["a"]
-    [share] = planned["demo"]["reservations"]
-    assert share["uid"] == (await stored(world))["metadata"]["uid"]
-
-
 @pytest.mark.proves("N4c")
 async def test_status_names_who_holds_most(world: World) -> None:
     async with deciding(world):
@@ -108,24 +88,3 @@ async def test_status_names_who_holds_most(world: World) -> None:
         everywhere = (await run(world, "status", namespace=None)).stdout
     assert "\nMost is held by shop: cpu 1, 12% of what the clusters offer\n" in here
     assert "\nMost is held by elsewhere: cpu 4, 50% of what the clusters offer\n" in everywhere
-
-
-@pytest.mark.proves("U4", "E29")
-async def test_status_tells_what_waits_and_what_ends_soon(world: World) -> None:
-    async with deciding(world):
-        soon = timestamp(datetime.now(UTC) + timedelta(minutes=50))
-        await reserve(world, "soon", expires=soon, owners=[owner()])
-        await phase(world, "Available", "soon")
-        quiet = (await run(world, "status")).stdout
-        await reserve(world, "huge", requests={"cpu": "40"})
-        await phase(world, "Pending", "huge", pending=1)
-        result = await run(world, "status")
-    assert "shop/soon" in quiet
-    assert "Expiring" in quiet
-    assert "Reservations: 1 Available\n" in quiet
-    assert result.exit_code == 1
-    assert "Reservations: 1 Available, 1 Pending\n" in result.stdout
-    [row] = [" ".join(line.split()) for line in result.stdout.splitlines() if "shop/huge" in line]
-    assert row.startswith("shop/huge 1 of 1 InsufficientCapacity ")
-    needs = int(result.stdout.split("; ")[1].split()[0])
-    assert needs == int(quiet.split("; ")[1].split()[0]) + 1

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from machinery.errors import ConfigurationError
 from stowage.cli import cli
 from stowage.report.rollout import RolloutProgress
-from tests.stowage.plain_hub import Answer, serving
+from tests.stowage.plain_hub import PlainHub, serving
 from tests.stowage.rollouts import SINCE, STABLE, TOLD, revision, staged, template
 
 pytestmark = pytest.mark.proves("T30")
@@ -23,11 +23,9 @@ ENDED = {"name": "eu", "clusters": 10, "healthy": 9, "startTime": SINCE, "endTim
 
 
 def asked(folder: Path, body: dict[str, Any] | None, *args: str) -> Result:
-    def answer(path: str, _: dict[str, list[str]]) -> Answer:
-        there = path.endswith("/namespaces/shop/workloads/web") and body is not None
-        return (200, body or {}) if there else (404, {"reason": "NotFound", "code": 404})
-
-    with serving(answer, folder) as kubeconfig:
+    there = PlainHub()
+    there.workloads = [body] if body is not None else []
+    with serving(there.answer, folder) as kubeconfig:
         hub = ("--kubeconfig", str(kubeconfig), "-n", "shop")
         return CliRunner().invoke(cli, ["rollout", "status", "wl/web", *hub, *args])
 

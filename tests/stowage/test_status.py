@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -22,55 +21,28 @@ from crds.workloadspread import SpreadReadyReason
 from machinery.clock import microtime, timestamp
 from stowage.cli import cli
 from stowage.report import advice, status
-from tests.stowage.plain_hub import kubeconfig, serving
+from tests.stowage.plain_hub import Answer, PlainHub, hub_of, kubeconfig
 
 LONG_AGO = timestamp(datetime.now(UTC) - timedelta(days=3, hours=1))
 
 pytestmark = pytest.mark.proves("U4")
 
 
-class Hub:
-    """An API server that lists what it is given, in pages."""
+class Hub(PlainHub):
+    """Two processes that lead, and what a test says."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.leases = [lease("stowage-controller"), lease("stowage-propagator")]
-        self.clusters: list[dict[str, Any]] = []
-        self.workloads: list[dict[str, Any]] = []
-        self.spreads: list[dict[str, Any]] = []
-        self.reservations: list[dict[str, Any]] = []
-        self.groups: list[dict[str, Any]] = []
-        self.asked: list[str] = []
-        self.quotas: list[dict[str, Any]] = []
-        self.forbidden = ""
-        self.broken = False
 
-    def answer(self, path: str, query: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
-        self.asked.append(path)
-        if self.broken:
-            return 500, {"reason": "InternalError", "message": "etcd is away"}
-        kind = path.rpartition("/")[2]
-        if kind == self.forbidden:
-            return 403, {"reason": "Forbidden", "message": f"may not list {kind}"}
-        lists = {
-            "leases": [renewed(each) for each in self.leases],
-            "memberclusters": self.clusters,
-            "workloads": self.workloads,
-            "workloadspreads": self.spreads,
-            "reservations": self.reservations,
-            "workloadgroups": self.groups,
-            "workloadquotas": self.quotas,
-        }
-        items = lists[kind]
-        start, size = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
-        onward = {"continue": str(start + size)} if start + size < len(items) else {}
-        return 200, {"items": items[start : start + size], "metadata": onward}
+    def answer(self, path: str, query: dict[str, list[str]]) -> Answer:
+        code, body = super().answer(path, query)
+        if code == 200 and path.endswith("/leases"):
+            body = {**body, "items": [renewed(each) for each in body["items"]]}
+        return code, body
 
 
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[tuple[Hub, Path]]:
-    made = Hub()
-    with serving(made.answer, tmp_path) as file:
-        yield made, file
+hub = hub_of(Hub)
 
 
 def lease(name: str, *, silent: float = 1.0, holder: str = "vm_1") -> dict[str, Any]:
@@ -241,7 +213,7 @@ def test_a_cluster_with_units_and_without_a_membercluster_needs_a_person(
     assert "there is no MemberCluster of this name: 4 units of 2 Workloads" in result.output
     assert "stowage unjoin" in result.output
     assert "1 thing needs a person" in result.output
-    there.forbidden = "memberclusters"
+    there.faults = {"memberclusters": 403}
     assert "Away" not in run(file).output
 
 
@@ -447,25 +419,25 @@ def test_one_namespace_is_enough_for_who_may_see_no_other(hub: tuple[Hub, Path])
     run(file, "-n", "shop")
     assert "/apis/stowage.dev/v1alpha1/namespaces/shop/workloads" in there.asked
     there.workloads = [workload("demo")]
-    there.forbidden = "memberclusters"
+    there.faults = {"memberclusters": 403}
     result = run(file, "-n", "shop")
     assert result.exit_code == 0
     assert result.output.startswith("1 of 1 Workload running; nothing needs a person\n")
     assert result.output.endswith("Not shown, as you may not read them: MemberClusters\n")
-    there.forbidden = "workloadspreads"
+    there.faults = {"workloadspreads": 403}
     result = run(file, "-n", "shop")
     assert result.exit_code == 0
     assert result.output.endswith("Not shown, as you may not read them: WorkloadSpreads\n")
-    there.forbidden = "reservations"
+    there.faults = {"reservations": 403}
     result = run(file, "-n", "shop")
     assert result.output.endswith("Not shown, as you may not read them: Reservations\n")
-    there.forbidden = "workloadgroups"
+    there.faults = {"workloadgroups": 403}
     result = run(file, "-n", "shop")
     assert result.output.endswith("Not shown, as you may not read them: WorkloadGroups\n")
-    there.forbidden = "workloadquotas"
+    there.faults = {"workloadquotas": 403}
     result = run(file, "-n", "shop")
     assert result.output.endswith("Not shown, as you may not read them: WorkloadQuotas\n")
-    there.forbidden = "workloads"
+    there.faults = {"workloads": 403}
     result = run(file)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "with -n it asks for those of one namespace" in result.stderr
@@ -513,7 +485,7 @@ def test_a_watch_that_saw_nothing_at_last_ends_as_a_look_that_failed(
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
-        there.broken = True
+        there.faults = {"": 500}
         if len(pauses) > 1:
             raise KeyboardInterrupt
 
@@ -521,8 +493,8 @@ def test_a_watch_that_saw_nothing_at_last_ends_as_a_look_that_failed(
     result = run(file, "-w")
     assert result.exit_code == 2
     assert "0 of 1 cluster ready" in result.stdout
-    assert "the hub does not answer: etcd is away" in result.stdout
-    assert result.stderr == "error: etcd is away\n"
+    assert "the hub does not answer: no leases" in result.stdout
+    assert result.stderr == "error: no leases\n"
 
 
 def test_an_empty_hub_is_told_in_few_words(hub: tuple[Hub, Path]) -> None:

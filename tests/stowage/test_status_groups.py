@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,13 @@ from click.testing import Result
 from crds.groups.workloadgroup import GroupScheduledReason
 from machinery.clock import timestamp
 from stowage.report import advice
-from tests.stowage.plain_hub import serving
+from tests.stowage.plain_hub import hub_of
 from tests.stowage.test_status import LONG_AGO, Hub, condition, good, run, workload
 
 pytestmark = pytest.mark.proves("U4")
 
 
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[tuple[Hub, Path]]:
-    made = Hub()
-    with serving(made.answer, tmp_path) as file:
-        yield made, file
+hub = hub_of(Hub)
 
 
 def group(
@@ -134,15 +129,6 @@ def test_one_whose_quorum_is_out_of_reach_needs_a_person(hub: tuple[Hub, Path]) 
     assert [each["name"] for each in told["groups"]] == ["shop/lost"]
 
 
-def test_one_that_nobody_looked_at_needs_a_person_and_one_that_goes_needs_nobody(
-    hub: tuple[Hub, Path],
-) -> None:
-    there, file = hub
-    there.groups = [group("unseen", ""), group("leaves", conditions=said("GroupDenied"))]
-    there.groups[1]["metadata"]["deletionTimestamp"] = LONG_AGO
-    assert rows(run(file))[1].startswith("shop/unseen Undecided 3d is the controller")
-
-
 LABELS = {"stowage.dev/workload-group": "batch"}
 
 
@@ -188,7 +174,7 @@ def test_a_gang_counts_once_however_many_workloads_it_has(
     result = run(file)
     assert "; 1 thing needs a person" in result.output
     assert result.output.count("what helps: ") == 1
-    there.forbidden = "workloadgroups"
+    there.faults = {"workloadgroups": 403}
     assert "; 100 things need a person" in run(file).output, "nobody else tells of it"
 
 
@@ -227,55 +213,3 @@ def test_who_has_just_begun_to_wait_for_siblings_needs_nobody_yet(hub: tuple[Hub
         assert "things need" not in result.output
         there.groups.clear()
         assert run(file).exit_code == code
-
-
-def test_one_in_several_groups_or_with_a_reason_of_its_own_is_told_by_itself(
-    hub: tuple[Hub, Path],
-) -> None:
-    there, file = hub
-    there.groups = [group("batch", conditions=said("GroupDenied"))]
-    there.workloads = [waiting("own", "PolicyNotFound"), waiting("both", "GroupDenied")]
-    alias = {"scheduling.x-k8s.io/pod-group": "second"}
-    there.workloads[1]["metadata"]["labels"] = {**LABELS, **alias}
-    assert "; 3 things need a person" in run(file).output
-
-
-def test_a_time_out_of_one_in_no_group_is_told_by_itself(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.groups = [group("batch", conditions=said("ScheduleTimeout"))]
-    late = condition("Scheduled", "ScheduleTimeout", "nobody answered")
-    there.workloads = [workload("demo", "Pending", conditions=late)]
-    assert "; 2 things need a person" in run(file).output
-
-
-def test_a_template_of_any_form_is_no_fault(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.groups = [group("batch", conditions=said("GroupDenied"))]
-    there.workloads = [waiting(f"w{n}", "GroupDenied", place="none") for n in range(4)]
-    for made, odd in zip(there.workloads, (None, "text", ["a"], {"metadata": 7}), strict=True):
-        made["spec"]["template"] = odd
-    assert "; 5 things need a person" in run(file).output
-
-
-@pytest.mark.parametrize(("since", "code"), [(2.0, 0), (120.0, 1)])
-def test_a_gate_that_stays_shut_for_long_needs_a_person(
-    since: float, code: int, hub: tuple[Hub, Path]
-) -> None:
-    there, file = hub
-    [told] = condition("Propagated", "WaitingForGroup", "its WorkloadGroup is not there")
-    shut = [{**told, "lastTransitionTime": ago(since)}]
-    there.workloads = [workload("demo", "Scheduled", conditions=shut)]
-    result = run(file)
-    assert result.exit_code == code
-    assert "its WorkloadGroup is not there" in result.output
-
-
-def test_a_gate_that_stays_shut_is_told_with_a_group_that_waits(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.groups = [group("batch", conditions=said("GroupDenied"))]
-    shut = condition("Propagated", "WaitingForGroup", "it is not released")
-    there.workloads = [workload(f"w{n}", "Scheduled", conditions=shut) for n in range(5)]
-    assert "; 6 things need a person" in run(file).output
-    for each in there.workloads:
-        each["metadata"]["labels"] = LABELS
-    assert "; 1 thing needs a person" in run(file).output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stowage.cli import cli
-from tests.stowage.plain_hub import serving
+from tests.stowage.plain_hub import PlainHub, hub_of
 
 NEW = "example/stowage:2"
 
@@ -20,34 +19,27 @@ def workload(name: str, api_version: str, kind: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "shop"}, "spec": {"template": template}}
 
 
-class Hub:
-    """An API server with a release that runs, no members, and these Workloads."""
+def controller(image: str) -> dict[str, Any]:
+    containers = [{"name": "controller", "image": image}]
+    spec = {"template": {"spec": {"containers": containers}}}
+    return {"metadata": {"name": "stowage-controller"}, "spec": spec}
+
+
+class Hub(PlainHub):
+    """A release that runs, no members, and these Workloads."""
 
     def __init__(self) -> None:
-        self.image = "example/stowage:1"
-        self.workloads: list[dict[str, Any]] | None = [
+        super().__init__()
+        self.deployments = [controller("example/stowage:1")]
+        self.workloads = [
             workload("web", "apps/v1", "Deployment"),
             {"metadata": {"name": "old", "namespace": "shop"}, "spec": {"targetDeployment": {}}},
             workload("set", "apps.kruise.io/v1beta1", "StatefulSet"),
             *(workload(f"w{n}", "example.com/v1", "Widget") for n in range(7)),
         ]
 
-    def answer(self, path: str, _: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
-        kind = path.rpartition("/")[2]
-        if kind == "stowage-controller" and self.image:
-            containers = [{"name": "controller", "image": self.image}]
-            return 200, {"spec": {"template": {"spec": {"containers": containers}}}}
-        lists = {"workloads": self.workloads, "memberclusters": []}
-        if (items := lists.get(kind)) is not None:
-            return 200, {"items": items, "metadata": {}}
-        return 404, {"reason": "NotFound", "message": f"no {kind}"}
 
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[tuple[Hub, Path]]:
-    made = Hub()
-    with serving(made.answer, tmp_path) as file:
-        yield made, file
+hub = hub_of(Hub)
 
 
 def install(file: Path, *more: str) -> Result:
@@ -71,7 +63,7 @@ def test_an_install_over_another_release_lists_workloads_of_unknown_kinds_and_st
     assert "shop/old" not in said
     assert "--yes" in said
     assert "applied" not in ran.output
-    there.image = ""  # the kinds alone are there
+    there.deployments = []  # the kinds alone are there
     assert install(file).exit_code == 1
 
 
@@ -90,7 +82,10 @@ def test_a_dry_run_lists_them_beside_the_manifests(hub: tuple[Hub, Path]) -> Non
 
 
 @pytest.mark.proves("KD10")
-@pytest.mark.parametrize("change", [{"image": NEW}, {"workloads": None}, {"workloads": []}])
+@pytest.mark.parametrize(
+    "change",
+    [{"deployments": [controller(NEW)]}, {"faults": {"workloads": 404}}, {"workloads": []}],
+)
 def test_a_second_run_and_a_new_hub_are_asked_nothing(
     hub: tuple[Hub, Path], change: dict[str, Any]
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,13 +12,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from controller.model.objects import MemberCluster
 from machinery.api.resources import WORKLOAD_POLICIES
-from machinery.config.hub_config import hub_connection
-from machinery.errors import NotFound
 from stowage.cli import cli
-from stowage.hub import Reader, plain_connection
-from stowage.report.fleet import Lease
+from stowage.hub import plain_connection
 from tests.controller.live import World, deciding, world_on
 
 ZONE = "topology.kubernetes.io/zone"
@@ -37,34 +32,6 @@ async def run(world: World, *args: str) -> Result:
     """The command in a thread: it has an event loop of its own."""
     hub = ("--kubeconfig", str(world.hub.kubeconfig))
     return await asyncio.to_thread(CliRunner().invoke, cli, [args[0], *hub, *args[1:]])
-
-
-async def steps(world: World) -> dict[str, list[tuple[int, str]]]:
-    """Units and cause of each step, by cluster, as explain tells them."""
-    result = await run(world, "explain", "wl/demo", "-n", "shop", "-o", "json")
-    told = json.loads(result.stdout)["recorded"]["placements"]
-    return {each["cluster"]: [(s["units"], s["cause"]) for s in each["steps"]] for each in told}
-
-
-@pytest.mark.proves("U1", "U3")
-async def test_a_why_lasts_over_scaling_and_restarts(world: World) -> None:
-    await world.workload("demo", replicas=4, distribution="Divided")
-    async with deciding(world):
-        await world.placed("demo")
-        first = await steps(world)
-        assert first == {"m0": [(2, "Placed")], "m1": [(2, "Placed")]}
-        await world.edit("demo", {"spec": {"replicas": 6}})
-        await world.until("demo", lambda s: s["assigned"] == 6)
-    grown = {"m0": [(2, "Placed"), (1, "Scaled")], "m1": [(2, "Placed"), (1, "Scaled")]}
-    assert await steps(world) == grown, "no controller runs"
-    before = (await world.get("demo"))["status"]
-    anything = {"spec": {"tolerations": [{"key": "nothing", "operator": "Exists"}]}}
-    await world.edit("demo", anything)
-    async with deciding(world):
-        of = before["decision"]["hash"]
-        await world.until("demo", lambda s: s["decision"]["hash"] != of)
-    after = (await world.get("demo"))["status"]
-    assert (after["reasons"], after["history"]) == (before["reasons"], before["history"])
 
 
 @pytest.mark.proves("U1")
@@ -106,45 +73,6 @@ async def test_what_is_not_there_or_not_recorded(world: World) -> None:
     )
     missing = await run(world, "history", "wl/nobody", "-n", "shop")
     assert str(missing.exception) == "there is no Workload shop/nobody"
-
-
-@pytest.mark.proves("U4")
-async def test_status_of_a_dead_member_and_a_pending_workload(world: World) -> None:
-    await world.report("m1", ready=False)
-    await world.workload("demo", replicas=2)
-    await world.workload("nowhere", clusterSelector={"no": "such"})
-    async with deciding(world):
-        await world.placed("demo")
-        await world.refused("nowhere", "FailedToSchedule")
-        result = await run(world, "status")
-    assert result.exit_code == 1
-    assert "1 of 2 clusters ready" in result.stdout
-    assert "m1     Unreachable" in result.stdout
-    assert "shop/nowhere   1 of 1   FailedToSchedule" in result.stdout
-    controller = next(x for x in result.stdout.splitlines() if x.startswith("controller "))
-    assert controller.split()[1] == "0.1.0"
-
-
-async def test_the_quick_reader_reads_what_the_client_reads(world: World) -> None:
-    plain = plain_connection(kubeconfig=str(world.hub.kubeconfig), context=None)
-    assert plain is not None
-    whole = hub_connection(kubeconfig=str(world.hub.kubeconfig))
-    for field in ("ca", "client_cert", "client_key", "token", "namespace", "tls_server_name"):
-        assert getattr(plain, field) == getattr(whole, field), field
-    assert plain.server == whole.server.rstrip("/")
-
-    def read() -> tuple[list[Any], str]:
-        from machinery.api.resources import LEASES, MEMBER_CLUSTERS  # noqa: PLC0415
-
-        with Reader(plain) as api:
-            clusters = list(api.each(MEMBER_CLUSTERS, MemberCluster))
-            with pytest.raises(NotFound) as missing:
-                api.read(LEASES, "nobody", "shop", Lease)
-        return clusters, missing.value.reason
-
-    clusters, reason = await asyncio.to_thread(read)
-    assert {each.metadata.name for each in clusters} == {"m0", "m1"}
-    assert reason == "NotFound"
 
 
 async def test_the_quick_reader_believes_no_other_server(world: World, tmp_path: Path) -> None:

@@ -58,30 +58,6 @@ async def opened(
     return stream
 
 
-async def test_a_minute_of_changes_is_a_message_a_second(
-    feed: LiveFeed, snapshot: HubSnapshot, clock: FakeClock
-) -> None:
-    stream, messages = await opened(feed), []
-
-    async def read() -> None:
-        async for piece in stream:
-            messages.append(piece)  # noqa: PERF401 - it is cancelled in between
-
-    reading = asyncio.create_task(read())
-    for n in range(60 * 50):
-        change(snapshot, f"web-{n % 500}")
-        await clock.advance(0.02)
-    reading.cancel()
-    assert 50 < len(messages) <= 61
-    for piece in messages:
-        name, _, data = told(piece)
-        assert name == "changed"
-        assert len(piece) <= 16 * 1024
-        assert data.keys() == {"rev", "kinds"}
-        assert b"secret" not in piece
-        assert all(re.fullmatch(r"shop/web-\d+", key) for key in data["kinds"]["workloads"])
-
-
 async def test_many_and_long_names_are_told_as_many(feed: LiveFeed, snapshot: HubSnapshot) -> None:
     stream = await opened(feed)
     for n in range(live.MOST_KEYS + 1):
