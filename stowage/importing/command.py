@@ -1,8 +1,8 @@
 """`stowage import`: read the input, convert it by each system in turn, check and print it.
 
 A further system is a module with a `System`, and a line in `SYSTEMS`. The output is YAML of our
-kinds alone, which admission accepts; the same input gives the same output. All notes go to standard
-error. If a field could not be kept true there is no output, unless the user accepts losses.
+kinds, as admission accepts it; the same input gives the same output. Notes go to standard error. A
+field that cannot be kept true forbids the output, unless the user accepts losses.
 """
 
 from __future__ import annotations

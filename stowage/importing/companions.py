@@ -1,8 +1,7 @@
 """Objects beside the workloads in the files: each goes along in the Workload that uses it.
 
-A Service that selects the pods of a Workload, and the ConfigMaps and ServiceAccounts that its pods
-ask for by name, go along in the Workload. Secrets do not: a Workload names them, and they are
-copied from the hub. A note on every other object says what to do with it.
+These are a Service that selects its pods, and the ConfigMaps and ServiceAccounts that its pods
+name. Secrets are copied from the hub instead. A note on every other object says what to do with it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import BUILT_IN, Made, drop_status, metadata_of
 
 _Name: TypeAlias = tuple[str, str]
-"""(kind, name) of an object."""
 _GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")

@@ -1,8 +1,4 @@
-"""The state of one import, and the description of a system.
-
-A `System` names its API groups, the templates of its kinds, and the function that makes our objects
-of its own. `stowage.importing.command` has the table of them.
-"""
+"""The state of one import, and the description of a system."""
 
 from __future__ import annotations
 
@@ -26,7 +22,6 @@ class Conversion:
     """Our objects besides the Workloads, each with its source."""
 
     def add(self, source: Source, body: dict[str, Any]) -> dict[str, Any]:
-        """Add an object to the output, and return it."""
         self.others.append((source, body))
         return body
 
@@ -37,7 +32,6 @@ class System:
 
     name: str
     groups: tuple[str, ...]
-    """The API groups that are its own."""
     versions: tuple[str, ...]
     """The versions of its kinds that the module knows."""
     convert: Callable[[Conversion], None]

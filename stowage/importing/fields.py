@@ -1,9 +1,9 @@
 """A walk through an object in which a field that no caller asks for is a loss.
 
-A `DocumentPart` is a mapping inside of an input document. The caller asks for its fields one by
-one, or walks a table with a `Fate` for each field. In the end `DocumentPart.account` names every
-field that was never asked for, at any depth, so that a field of a later version of the other system
-cannot be dropped in silence. Nulls count as absent, as in the API server.
+The caller asks a `DocumentPart` for its fields one by one, or walks a table with a `Fate` for each.
+In the end `DocumentPart.account` notes every other field, at any depth, so that no field of a later
+version of the other system is dropped in silence. Nulls count as absent. A loss forbids the output,
+unless the user accepts losses: without the field the units would not do what they did.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class DocumentPart:
         return copy.deepcopy(self._body.get(key))
 
     def all(self) -> dict[str, Any]:
-        """Return a copy of all fields."""
         return {key: self.any(key) for key in self}
 
     def skip(self, *keys: str) -> None:
@@ -90,7 +89,6 @@ class DocumentPart:
         return [self._below(key, *each) for each in zip(listed, paths, strict=True)]
 
     def note(self, key: str, text: str) -> None:
-        """Note what became of a field."""
         self._read.add(key)
         self.notes.note(self.document, self.at(key), text)
 
@@ -148,7 +146,6 @@ def keep(kind: type[Any], note: str = "") -> Fate:
 
 
 def keep_any(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
-    """Keep the field, of whatever type."""
     made[key] = part.any(key)
 
 

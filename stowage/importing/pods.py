@@ -1,7 +1,7 @@
 """Rules in a pod template that change their meaning once its units run on several clusters.
 
-The template itself is carried whole. On a member its rules hold as before, but they see that
-member's nodes and pods alone: a rule about all nodes or pods is weaker now, or stricter.
+The template is carried whole. On a member its rules see that member's nodes and pods alone, so a
+rule about all nodes or pods is weaker now, or stricter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The objects of the input: read as `stowage plan` reads them, bounded, and indexed by name.
 
-A file may be built to do harm: aliases that unfold to gigabytes or contain themselves, nesting
-without end, values that JSON does not have. This module raises an error for these with the file and
-the number of the document, so that its callers need no such checks.
+A file may be built to do harm: aliases that unfold to gigabytes, nesting without end, values that
+JSON does not have. This module refuses these, so its callers need no such checks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Workloads of the output: each holds one object that runs pods, as its template.
 
 A system's module asks for the Workload of an object (`Workloads.of`), and adds the fields of its
-own kinds. A table says how an object becomes a template: the built-in kinds stay as they are, a
-system brings a `Template` for each of its kinds.
+own kinds. Built-in kinds stay as they are; a system brings a `Template` for each of its kinds. What
+other systems read from pods, a label and the scheduler's name, is the Workload's here.
 """
 
 from __future__ import annotations

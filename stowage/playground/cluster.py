@@ -1,7 +1,6 @@
 """One control plane on 127.0.0.1: an API server, and on request the programs beside it.
 
-A cluster knows its port, its keys and its processes; it can be frozen, killed and started again
-with its data, and written to a file for a later command to find.
+It can be frozen, killed and started again with its data; a later command finds it by a file.
 """
 
 from __future__ import annotations
@@ -72,7 +71,6 @@ class Cluster:
 
     @property
     def ca(self) -> bytes:
-        """The certificate of its authority, PEM."""
         return (self.directory / "pki" / "ca.crt").read_bytes()
 
     def connection(self) -> Connection:
@@ -155,7 +153,6 @@ class Cluster:
         self.processes["kube-apiserver"].thaw()
 
     def kill(self) -> None:
-        """SIGKILL the API server; its data is in etcd."""
         self.processes["kube-apiserver"].end(signal.SIGKILL)
 
     def restart(self, *, wait: bool = True) -> None:

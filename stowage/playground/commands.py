@@ -1,7 +1,7 @@
 """Runs docker and kind: their output goes into a log, the cause of a failure to the screen.
 
-kind ends with the whole output of kubeadm, and that with a stack of Go, so its last lines do not
-help. The cause stands in lines that begin with `error`, far above them.
+kind ends with the output of kubeadm and a stack of Go. The cause stands far above, in lines that
+begin with `error`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Real control planes on 127.0.0.1: one etcd for all, an API server for each cluster.
+"""Real control planes on 127.0.0.1, for the playground and for tests.
 
-Each cluster has its own etcd prefix, its own certificate authority and its own port. `stowage
-playground` and every test that needs an API server use this module. Ports are held from their
-choice until the server listens. The processes end in the one order that works: kwok, scheduler,
-controller manager, API servers (killed: on SIGTERM they wait a minute for their watches), etcd.
+There is one etcd for all. Each cluster has an API server with its own etcd prefix, certificate
+authority and port. Ports are held from their choice until the server listens. The processes end in
+the one order that works: kwok, scheduler, controller manager, API servers (killed: on SIGTERM they
+wait a minute for their watches), etcd.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ class ControlPlanes:
         return cluster
 
     def create(self, name: str, parts: Parts) -> Cluster:
-        """Start a cluster and wait until it is ready."""
         cluster = self.launch(name, parts)
         cluster.wait_ready()
         return cluster
@@ -103,7 +102,6 @@ class ControlPlanes:
             self.etcd.end(signal.SIGTERM)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the data by which a later command finds all of it again."""
         return {
             "directory": str(self.directory),
             "endpoint": self.endpoint,
@@ -113,7 +111,6 @@ class ControlPlanes:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> ControlPlanes:
-        """Return the control planes that `to_json` wrote."""
         planes = ControlPlanes(Path(data["directory"]), detached=True)
         planes.endpoint = data["endpoint"]
         planes.etcd = Process.from_json(data["etcd"]) if data["etcd"] else None

@@ -1,8 +1,7 @@
 """`make demo`: apply the examples, wait for them, and show the result.
 
-The demo waits as long as the Workloads' status changes, not for a fixed time. A small machine may
-lack room for all of them, which is reported and no fault; a Workload that is stuck for another
-reason is one.
+The demo waits as long as the Workloads' status changes. Lack of room is reported and no fault; a
+Workload that is stuck for another reason is one.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ class PendingWorkload:
         return self._scheduled.get("reason") in _NO_ROOM or bool(self._without_node)
 
     def __str__(self) -> str:
-        """Return its name, and the reason in the words of its status."""
         return f"{self.name}: {self._why()}"
 
     def _why(self) -> str:
@@ -140,7 +138,6 @@ def examples() -> Path:
 
 
 def _text(directory: Path, path: Path) -> str:
-    """Return the example with the provider and version of the clusters here."""
     text = path.read_text()
     if "cloudProvider" not in text:
         return text

@@ -1,8 +1,8 @@
 """The playground: a hub and members on this machine, registered, with both processes running.
 
 `up` starts everything that is missing, however the last command ended; `down` ends everything and
-removes its data. The state is written into the folder, so that a later command finds it; only
-processes and containers that were started from here are ever ended.
+removes its data. A later command finds the state in the folder. Only processes and containers that
+were started from here are ended.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The kind provider: clusters in containers, where a Docker engine answers.
 
-The clusters' names carry a digest of the playground's folder, so that two playgrounds never touch
-each other's clusters, and kind never writes to the user's own kubeconfig. Members are registered by
-their address inside the containers' network, which the hub's pods reach, and on Linux this machine,
-too. A mark lies beside a cluster while it is being created. An `up` that is interrupted deletes the
-clusters that it had begun; if it was killed, the next one makes marked clusters again. It never
-deletes an unmarked one.
+The clusters' names carry a digest of the playground's folder, so two playgrounds never touch each
+other's clusters. kind never writes to the user's own kubeconfig. Members are registered by their
+address inside the containers' network. A mark lies beside a cluster while it is being created: an
+`up` that is interrupted deletes what it had begun, and if it was killed, the next one makes marked
+clusters again. It never deletes an unmarked one.
 """
 
 from __future__ import annotations

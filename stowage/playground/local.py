@@ -1,8 +1,7 @@
 """The local provider: control planes built from Go modules, found again from a file.
 
-Everything starts at once and is waited for afterwards, because a hub and three members must be
-ready in seconds. After a crash or a reboot the same code runs: a process that lives is left alone,
-any other is started again on its data.
+Everything starts at once and is waited for afterwards. After a crash or a reboot the same code
+runs: a process that lives is left alone, any other is started again on its data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A small certificate authority for each control plane, and the kubeconfig of its administrator.
+"""A certificate authority for each control plane, and the kubeconfig of its administrator.
 
-Keys are of elliptic curves, so that the keys of four clusters take no noticeable time. The API
-server reads its own files; a client gets a kubeconfig with everything embedded.
+Keys are of elliptic curves, which take no noticeable time.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ _SERVER_ADDRESSES = ["127.0.0.1", "10.96.0.1"]  # the second is the first of the
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, both PEM."""
-
     certificate: bytes
     key: bytes
 
@@ -119,12 +116,10 @@ def client_context(folder: Path) -> ssl.SSLContext:
 
 
 def signing_key() -> bytes:
-    """Return a key for service account tokens, PEM."""
     return private_pem(ec.generate_private_key(ec.SECP256R1()))
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return the key as an unencrypted PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,

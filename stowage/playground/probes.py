@@ -1,8 +1,4 @@
-"""Ports that are held, and probes whether a server answers.
-
-The probes use the standard library's client, because they need one status code, before there is
-anything to configure.
-"""
+"""Ports that are held, and probes whether a server answers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Processes that are started, found again, and ended by their own id only.
 
-Beside each log lies a file with the pid and the time at which the kernel started the process, so
-that any later command finds it, and a pid that the kernel gave to another process in the meantime
-is never signalled. Processes of a test die with the test (PR_SET_PDEATHSIG on Linux); those of the
-playground outlive the command that started them.
+Beside each log lies a file with the pid and the kernel's start time, so that a later command finds
+the process, and never signals another one with its pid. Processes of a test die with the test
+(PR_SET_PDEATHSIG on Linux); those of the playground outlive their command.
 """
 
 from __future__ import annotations
@@ -86,7 +85,6 @@ class Process:
         return self.pid() != 0
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, if it runs."""
         pid = self.pid()
         if pid:
             with contextlib.suppress(ProcessLookupError):
@@ -102,7 +100,6 @@ class Process:
             raise self.failure("did not stop on SIGSTOP")
 
     def thaw(self) -> None:
-        """Send SIGCONT."""
         self.send(signal.SIGCONT)
 
     def _stands_still(self) -> bool:
@@ -130,12 +127,10 @@ class Process:
         return ProcessFailed(f"{self.name} {what}; the end of {self.log}:\n{self.tail()}")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the data by which a later command finds it again."""
         return {**asdict(self), "log": str(self.log)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Process:
-        """Return the process that `to_json` wrote."""
         return Process(**{**data, "log": Path(data["log"])})
 
 

@@ -32,7 +32,6 @@ State = Mapping[str, Mapping[str, Any]]
 def start(
     directory: Path, known: State, kubeconfig: Path, progress: Progress
 ) -> dict[str, Mapping[str, Any]]:
-    """Start the roles that do not run; return the state of both."""
     running: dict[str, Mapping[str, Any]] = {}
     for role in ROLES:
         if role in known and _process(known[role]).alive():
@@ -54,7 +53,6 @@ def end(known: State) -> None:
 
 
 def status(known: State) -> list[dict[str, Any]]:
-    """Return whether they run, their addresses and their logs."""
     return [
         {
             "name": role,
@@ -101,7 +99,6 @@ async def _leads(hub: ApiClient, role: str) -> bool:
 
 
 async def _unready(hub: ApiClient, name: str) -> str:
-    """Return why a member is not Ready; empty when it is."""
     with suppress(TransportError):
         found = await hub.get(MEMBER_CLUSTERS, name)
         if ready := conditions.find(found.get("status", {}), "Ready"):

@@ -1,9 +1,8 @@
 """`stowage explain` on a hub: the recorded reasons, and beside them a decision of now.
 
-The first part is read from the object alone and printed at once: the rule of each unit, as recorded
-when the unit was placed. The second part is computed with the controller's own code from the hub's
-objects, or asked of a controller where one is named. A user who may not read all that a decision
-needs gets the first part and a note.
+The first part is read from the object and printed at once. The second part is computed with the
+controller's own code from the hub's objects, or asked of a controller that is named. A user who may
+not read all that a decision needs gets the first part and a note.
 """
 
 from __future__ import annotations

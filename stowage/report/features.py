@@ -1,7 +1,7 @@
 """The findings of `stowage status` on Reservations, WorkloadGroups, WorkloadSpreads and quotas.
 
-Nothing is computed that the controller has not written, but for the time at which a Reservation
-ends: its creation plus its ttl. A gang is one finding, however many Workloads it has.
+Only the end of a Reservation is computed here: its creation plus its ttl. A gang is one finding,
+however many Workloads it has.
 """
 
 from __future__ import annotations
@@ -77,7 +77,6 @@ def ends(created: str, ttl: str, expires: str) -> datetime | None:
 def _take_reservations(
     report: Report, reservations: Iterable[ReservationSummary], now: datetime
 ) -> None:
-    """Count them by phase, and list the findings on those that are not over."""
     found = report.findings.setdefault(RESERVATIONS.name, [])
     counts = report.counts.setdefault(RESERVATIONS.counts, {})
     kept: dict[str, dict[str, int]] = {}
@@ -187,7 +186,6 @@ class GroupSummary(Summary):
 
 
 def _take_groups(report: Report, groups: Iterable[GroupSummary], now: datetime) -> None:
-    """Count the groups by phase, and list the findings on those that are not over."""
     found = report.findings.setdefault(GROUPS.name, [])
     counts = report.counts.setdefault(GROUPS.counts, {})
     for each in groups:
@@ -246,7 +244,6 @@ def _again(each: GroupSummary, now: datetime) -> str:
 
 
 def _units(each: GroupSummary) -> str:
-    """Return the units that have a cluster or are held, of those that are needed."""
     return f"{each.status.scheduled + each.status.waiting} of {each.spec.min_member}"
 
 

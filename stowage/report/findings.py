@@ -1,7 +1,6 @@
 """Findings: what `stowage status` lists of the objects of a kind, from what the hub stores.
 
-A kind says so as a `KindFindings`. The objects are partial structs, decoded page by page; nothing
-is computed that the two processes have not written. The command answers at once, so nothing here
+The objects are partial structs, decoded page by page. The command answers at once, so nothing here
 needs numpy or pydantic.
 """
 
@@ -138,7 +137,6 @@ class KindFindings(Generic[T]):
 
 
 def unready(name: str, said: Condition, help_: str) -> Finding:
-    """Return the finding of a condition that a person must look at."""
     since, message = said.last_transition_time, said.message
     return Finding(name, said.reason, since=since, message=message, help=help_, urgent=True)
 

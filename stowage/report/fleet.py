@@ -1,8 +1,6 @@
 """The report of `stowage status` on clusters, Workloads and the leases of both processes.
 
-The objects are partial structs, decoded page by page: of ten thousand Workloads the report keeps
-counts, and a finding for each one that has a problem. Nothing is computed that the two processes
-have not written.
+Of ten thousand Workloads the report keeps counts, and a finding for each that has a problem.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The part of `stowage explain` about a WorkloadGroup: quorum, gate, and units by Workload.
 
-Everything is read from the hub: the group, and the Workloads whose labels name it. A Workload that
-is a member gets a line or two about its group. A decision is released where the group's status
-names the digest of the placements that the Workload has now; the propagator uses the same rule.
+It is read from the group and the Workloads that name it. A decision is released where the group's
+status names the digest of the Workload's present placements, as for the propagator.
 """
 
 from __future__ import annotations
@@ -116,7 +115,6 @@ def gang(api: ObjectReader, namespace: str, found: Json) -> Gang:
 
 
 def naming(api: ObjectReader, namespace: str, name: str) -> list[str]:
-    """Return the names of the Workloads that name that group."""
     listed = api.each(WORKLOADS, dict[str, Any], namespace)
     return [body["metadata"]["name"] for body in listed if name in names_of(body)]
 
@@ -179,7 +177,6 @@ def status_of(found: Json) -> Json:
 
 
 def scheduled_of(status: Json) -> Json:
-    """Return the condition Scheduled of a status; empty without one."""
     return conditions.find(status, "Scheduled")
 
 
@@ -268,7 +265,6 @@ def text(told: Gang, now: datetime, *, everything: bool) -> str:
 
 
 def _head(found: Json) -> str:
-    """`Scheduling, 3 units have a cluster, 4 are needed`."""
     status, least = status_of(found), found["spec"].get("minMember")
     placed, held = status.get("scheduled") or 0, status.get("waiting") or 0
     have, are = ("has" if placed == 1 else "have"), ("is" if least == 1 else "are")
@@ -346,7 +342,6 @@ def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
 
 
 def _ranked(members: Iterable[GroupMember]) -> list[GroupMember]:
-    """Return the members that lack units first."""
     return sorted(members, key=lambda m: ((m.desired or 0) <= m.placed, m.name))
 
 

@@ -1,7 +1,7 @@
 """`stowage plugins`: the plugins that are installed here, as a configuration uses them.
 
-The configuration is read with the controller's own code: a file that passes here starts a
-controller with the same packages, and a wrong one is refused in the same words.
+The controller's own code reads the configuration: a file that passes here starts a controller with
+the same packages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""How far the rollout of a Workload has come, from the Workload alone: a head, a row a wave. Pure.
+"""`stowage rollout`: how far a rollout has come, the edits that a person may make, and the wait.
 
-The controller's status counts only for the revision that it names. A spec that was edited since has
-another digest, and its rollout is then one that the controller has not seen: neither complete nor
-failed.
+Progress is read from the Workload alone. The controller's status counts only for the revision that
+it names: after an edit the rollout is neither complete nor failed until the controller has seen it.
+An edit is made of the Workload as it was read. A verb that was carried out already edits nothing;
+one that would do nothing at all is refused with the reason. The rollout goes on without the
+command.
 """
 
 from __future__ import annotations
@@ -124,7 +126,6 @@ class RolloutProgress:
 
     @property
     def failures(self) -> list[str]:
-        """When clusters failed to become healthy in time."""
         updates = self.told.get("updates") or () if self.seen else ()
         return [each["failedTime"] for each in updates if each.get("failedTime")]
 
@@ -144,7 +145,6 @@ class RolloutProgress:
 
     @property
     def observed(self) -> int:
-        """The generation that the condition tells of."""
         return int(self.said.get("observedGeneration") or 0)
 
     @property
@@ -283,11 +283,9 @@ class RolloutProgress:
         return max(named, sum(not each.get("failedTime") for each in updates))
 
     def refused(self, why: str) -> ConfigurationError:
-        """Return the refusal of what a person asked for."""
         return ConfigurationError(f"{'/'.join(self.key)}: {why}")
 
     def about(self, text: str) -> str:
-        """Return a sentence about the Workload and its revision."""
         return f"{'/'.join(self.key)}: {short_revision(self.revision)} {text}"
 
 
@@ -335,7 +333,6 @@ def approve(wave: str) -> MakeEdit:
 
 
 def pause(at: RolloutProgress) -> RolloutEdit:
-    """Start no further cluster."""
     after = "no further cluster begins until `stowage rollout resume`; those that have begun end"
     if at.asked.get("paused"):
         return RolloutEdit(f"{'/'.join(at.key)}: paused already; {after}")
@@ -343,7 +340,6 @@ def pause(at: RolloutProgress) -> RolloutEdit:
 
 
 def resume(at: RolloutProgress) -> RolloutEdit:
-    """Go on after a pause."""
     if not at.asked.get("paused"):
         return RolloutEdit(f"{'/'.join(at.key)}: not paused; {at.headline}")
     said = f"{'/'.join(at.key)}: resumed; it goes on where it stood"

@@ -1,8 +1,7 @@
 """The part of `stowage explain rsv/NAME` about amounts, the end and the owners.
 
-Everything is read from the object. Amounts are given for all clusters together and as reserved on
-each; the amounts used on one cluster are known to the controller's ledger alone, so these are given
-in units.
+Everything is read from the object. Only the controller's ledger knows the amounts used on one
+cluster, so these are given in units.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ Json = Mapping[str, Any]
 
 
 def recorded(found: Json) -> dict[str, Any]:
-    """Return the reservation as `-o json` prints it."""
     status, at = _status(found), _ends(found)
     reserved, used = status.get("allocatable") or {}, status.get("allocated") or {}
     return {

@@ -1,8 +1,7 @@
 """`stowage status`: counts and findings on one hub, printed once or again and again.
 
-Only the hub's objects are read, page by page: leases, MemberClusters, Workloads, and the kinds that
-`features.LISTED` has. The caller makes an exit code of the number of
-findings that need a person, so that a script can use it.
+Only the hub's objects are read, page by page: leases, MemberClusters, Workloads, and the kinds of
+`features.LISTED`.
 """
 
 from __future__ import annotations
@@ -209,7 +208,6 @@ def _states(counts: Mapping[str, int]) -> str:
 
 
 def _table(findings: Sequence[Finding], now: datetime, most: int | None) -> str:
-    """Return the table of findings: the urgent ones first, then the oldest."""
     ranked = in_order(findings)
     shown = ranked[:most]
     rows = [row for each in shown for row in _rows(each, now)]
@@ -218,7 +216,6 @@ def _table(findings: Sequence[Finding], now: datetime, most: int | None) -> str:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the urgent findings first, then the oldest."""
     return sorted(findings, key=lambda each: (not each.urgent, each.since or "~", each.name))
 
 

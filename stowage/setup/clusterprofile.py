@@ -1,8 +1,7 @@
 """A cluster of an inventory joins without credentials: a MemberCluster for its ClusterProfile.
 
-The same MemberCluster as the controller makes where its configuration imports the namespace, which
-is also what makes it follow the ClusterProfile. The credentials come afterwards, by `stowage join`
-with a kubeconfig of the member or by a Secret.
+The controller makes the same MemberCluster where its configuration imports the namespace. The
+credentials come afterwards, by `stowage join` or by a Secret.
 """
 
 from __future__ import annotations

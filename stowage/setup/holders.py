@@ -1,7 +1,7 @@
 """What Workloads have on a cluster, as `unjoin` and `rename` count it before they let it go.
 
-Placements say where replicas shall be. What leaves a cluster still runs there, what was sent there
-may be there until the cluster has shown that it is gone, and what is kept there holds data.
+Beside placements these are units that leave, objects that are not seen to be gone, and objects that
+are kept with their data.
 """
 
 from __future__ import annotations

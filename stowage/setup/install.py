@@ -1,7 +1,7 @@
 """The manifests that a hub needs, those of the web page too, and their installation.
 
-Kinds and admission policies come from `crds`, the rest from `deploy/`. Everything is applied by
-server-side apply in the order of the list, so a second run changes nothing.
+Kinds and admission policies come from `crds`, the rest from `deploy/`. All are applied on the
+server, in their order, so a second run changes nothing.
 """
 
 from __future__ import annotations
@@ -229,7 +229,6 @@ KEY_BYTES = 48
 
 
 def page_manifests(*, namespace: str, image: str) -> list[dict[str, Any]]:
-    """Return what the web page needs beside `manifests`."""
     return load("ui.yaml", namespace=namespace, image=image)
 
 

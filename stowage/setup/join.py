@@ -1,10 +1,9 @@
 """Joining a cluster to the hub, and taking it out again.
 
-Joining makes the accounts and roles of `stowage.setup.member_rights` on the member, asks for a
-token of the propagator's own account there, and puts its kubeconfig into a Secret on the hub, which
-alone registers the cluster. Nothing runs on the member. A second run brings everything to the new
-arguments, and keeps a token that is still good. `stowage.setup.member_side` has the part on the
-member.
+Joining makes accounts and roles on the member (`stowage.setup.member_side`), asks for a token of
+the propagator's account there, and puts its kubeconfig into a Secret on the hub, which registers
+the cluster. Nothing runs on the member. A second run brings everything to the new arguments, and
+keeps a good token.
 """
 
 from __future__ import annotations
@@ -70,7 +69,6 @@ class Join:
     """Whether the name may move to another cluster than the one that has it."""
 
     def side(self) -> member_side.Side:
-        """Return the arguments that concern the member."""
         return member_side.Side(
             home=self.namespace,
             member=self.member,
@@ -191,7 +189,6 @@ def registration(plan: Join, token: str, identity: str) -> dict[str, Any]:
 
 
 def secret(name: str, namespace: str, kubeconfig: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return a registration Secret around a kubeconfig."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

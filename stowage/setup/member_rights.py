@@ -3,9 +3,9 @@
 `narrow` is the default. The propagator's own account reads nodes, pods, their disruption budgets,
 accounts and the managed kinds in all namespaces, never a Secret or a ConfigMap, and writes the
 hub's Lease alone. In a given namespace it may act as that namespace's account, which may write the
-managed kinds there and nowhere else. One more account makes namespaces, and the accounts in them;
-an admission policy of the member allows it nothing else, so that `kube-*`, and namespaces that
-existed before, stay out of reach even for a thief of the kubeconfig.
+managed kinds there alone. One more account makes namespaces, and the accounts in them; an admission
+policy of the member allows it nothing else, so that `kube-*` and namespaces of before stay out of
+reach even for a thief of the kubeconfig.
 
 `cluster` is for a member that serves Stowage alone: the account writes in all namespaces but
 `kube-*`, with an administrator's power. `docs/members.md` has a row for each right.

@@ -1,10 +1,9 @@
 """Joining and unjoining on the member, in an order in which no account has too many rights.
 
-The account that makes namespaces is bounded by an admission policy, and so is one that writes in
-all namespaces. A new policy takes effect after a moment. An object that the policy must deny is
-therefore applied as a dry run, with the new token, until it is denied, and an account that writes
-everywhere gets that right only then. Rights, policies and accounts of a former `join` that are no
-longer asked for are removed.
+Admission policies bound the account that makes namespaces, and one that writes in all namespaces. A
+new policy takes effect after a moment: an object that it must deny is applied as a dry run, with
+the new token, until it is denied. Only then an account gets the right to write everywhere. What a
+former `join` made and this one does not ask for is removed.
 """
 
 from __future__ import annotations
@@ -190,7 +189,6 @@ async def remove_all(member: ApiClient, home: str, say: Say) -> None:
 async def remove(
     client: ApiClient, resource: Resource, name: str, *, namespace: str | None, say: Say
 ) -> bool:
-    """Delete one object; return whether there was one."""
     try:
         await client.delete(resource, name, namespace=namespace)
     except NotFound:

@@ -169,7 +169,6 @@ def _check(plan: Rename, before: Json, clusters: Mapping[str, Json]) -> None:
 
 
 async def _check_secrets(hub: ApiClient, plan: Rename, before: Json, *, begun: bool) -> None:
-    """Raise ConfigurationError where a Secret is in the way."""
     own = _own_secret(plan, before)
     name = plan.new if own else plan.old
     with suppress(NotFound):
@@ -206,7 +205,6 @@ def _refuse(found: RenameState, plan: Rename) -> None:
 
 
 def _some(holders: Iterable[tuple[Holder, str]]) -> str:
-    """Return the first five of those with a field, and whether there are more."""
     says = [f"{each.kind} {each.name} ({where})" for each, where in holders if where]
     return ", ".join(says[:5]) + (" …" if len(says) > 5 else "")
 
@@ -232,7 +230,6 @@ async def _exchange(
 
 
 async def _carry_secret(hub: ApiClient, plan: Rename, say: Say) -> None:
-    """Create the new Secret, and delete the old one."""
     for _ in range(_RACES):
         try:
             secret = await hub.get(SECRETS, plan.old, namespace=plan.namespace)
@@ -380,7 +377,6 @@ def _named_here(spec: Json, name: str) -> Iterator[str]:
 
 
 def _told(plan: Rename, found: RenameState) -> str:
-    """Return the objects of a rename as a table, with the specs that hold the old name."""
     if found.before is None:
         return f"{plan.old} is {plan.new} already"
     restarts = any(each.fills for each in found.holders)

@@ -1,9 +1,8 @@
 """Waits until Deployments run their newest template, or fails with the reasons of their pods.
 
-A Deployment is through when all its pods are of its newest template and available, as `kubectl
-rollout status` has it. A lasting fault (an image that cannot be pulled, a process that ends again
-and again) fails the wait after some seconds; any other fault may still pass, and fails it at the
-end.
+A Deployment is through when all its pods are of its newest template and available. A lasting fault
+(an image that cannot be pulled, a process that ends again and again) fails the wait after some
+seconds; any other fault fails it at the end.
 """
 
 from __future__ import annotations
@@ -174,7 +173,6 @@ def _reason(said: Mapping[str, Any]) -> str:
 
 
 def _told(waiting: Iterable[DeploymentRollout], seconds: float) -> Iterator[str]:
-    """Yield a line for each Deployment, or for several that have the same causes."""
     alike: dict[frozenset[str], list[DeploymentRollout]] = defaultdict(list)
     for each in waiting:
         alike[frozenset(reason.cause for reason in each.reasons)].append(each)

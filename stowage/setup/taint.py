@@ -1,8 +1,4 @@
-"""`stowage taint`: taints of a MemberCluster, one by one, as `kubectl taint` does it for a node.
-
-Each edit is made of the taints that stand there, and written on the version that was read, so that
-nobody's taint goes with another one's.
-"""
+"""`stowage taint`: taints of a MemberCluster, one by one, as `kubectl taint` does it for a node."""
 
 from __future__ import annotations
 

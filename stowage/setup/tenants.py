@@ -2,9 +2,7 @@
 
 In a tenant the propagator may read the Secrets and other objects that Workloads bring along, and
 the controller may make and delete the Workloads that keep the room of Reservations. Two
-RoleBindings in the namespace give these rights, or two ClusterRoleBindings in all namespaces.
-`deploy/wide.yaml` has the latter, and the binding by which the controller fills in defaults on hubs
-that cannot do so themselves.
+RoleBindings give these rights, or two ClusterRoleBindings in all namespaces (`deploy/wide.yaml`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The places of a control plane's programs: one cache folder for each set of versions.
 
-The folder's name is the hash of the Go module's go.sum, so that another set of versions never
-overwrites this one, and a set that was built is never built again.
+The folder's name is the hash of the Go module's go.sum, so no set overwrites another or is built
+twice.
 """
 
 from __future__ import annotations

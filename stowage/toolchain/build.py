@@ -1,9 +1,7 @@
 """Builds the programs of a control plane from their Go modules, once for each set of versions.
 
-The Go module that travels with this package has no code of its own; it pins versions. Building
-takes minutes the first time, so progress says how many packages are done. A program appears in the
-cache by a rename, so that no process runs a half-built one, and a lock keeps a second builder
-waiting instead of doing the same work beside the first.
+The Go module beside this file pins versions and has no code. A program appears in the cache by a
+rename, so no process runs a half-built one; a lock keeps a second builder waiting.
 """
 
 from __future__ import annotations
@@ -78,7 +76,6 @@ class _ToolBuilder:
     done: set[str] = field(default_factory=set)
 
     def count(self, names: Sequence[str]) -> None:
-        """Fetch the modules, and find the packages of each program."""
         fetched = 0
 
         def note(line: str) -> None:
@@ -91,7 +88,6 @@ class _ToolBuilder:
             self.packages[name] = set(listed.split())
 
     def build(self, name: str) -> None:
-        """Build one program and put it into the cache."""
         total = len(set().union(*self.packages.values()))
 
         def note(line: str) -> None:
@@ -163,7 +159,6 @@ def _publish(made: Path, place: Path) -> None:
 
 
 def main() -> None:
-    """Build the programs of the local provider, with progress."""
     try:
         ensure(progress=Lines())
     except StowageError as fault:

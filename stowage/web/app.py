@@ -1,8 +1,7 @@
 """`stowage ui`: the page on this machine, with the reader's own kubeconfig or from files alone.
 
-Nothing is written anywhere. Who may see the page is `stowage.web.session`; what the hub shows is
-what it shows to the kubeconfig. Each page is a GET that answers HTML, or with `?format=json` or
-`Accept: application/json` the data of it; the one POST is the what-if.
+Each page is a GET that answers HTML, or with `?format=json` or `Accept: application/json` its data.
+The one POST is the what-if. Nothing is written anywhere.
 """
 
 from __future__ import annotations

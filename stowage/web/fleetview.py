@@ -1,6 +1,6 @@
 """The rows of the page's tables, from the snapshot: computed once for each revision and second.
 
-Rows are dictionaries of JSON values: the same ones are shown in HTML and sent as JSON.
+The same dictionaries of JSON values are shown in HTML and sent as JSON.
 """
 
 from __future__ import annotations
@@ -60,8 +60,6 @@ class FleetView:
         return made
 
     def report(self) -> Report:
-        """Return what `stowage status` reports of all namespaces."""
-
         def compute() -> Report:
             found = status.read(self._snapshot, None, self._system, self._clock.now())
             if not self._system:  # files hold no Lease that anybody renews
@@ -107,7 +105,6 @@ class FleetView:
 
 
 def _held(workloads: Iterable[fleet.WorkloadSummary]) -> Mapping[str, tuple[int, int]]:
-    """Return the units and the Workloads on each cluster."""
     found: dict[str, tuple[int, int]] = {}
     for each in workloads:
         for share in each.status.placements:
@@ -117,7 +114,6 @@ def _held(workloads: Iterable[fleet.WorkloadSummary]) -> Mapping[str, tuple[int,
 
 
 def cluster_row(cluster: MemberCluster, units: int, workloads: int) -> Row:
-    """Return a cluster with its units, and the room of its nodes."""
     ready = condition(cluster.status.conditions, "Ready")
     state, labels = fleet.cluster_state(cluster, ready), cluster.metadata.labels
     capacity = cluster.status.capacity or Capacity()
@@ -141,7 +137,6 @@ def cluster_row(cluster: MemberCluster, units: int, workloads: int) -> Row:
 
 
 def _room(resource: str, capacity: Capacity) -> Row:
-    """Return what nodes offer and what is asked for, in numbers and in words."""
     offered = quantities.bounded(resource, capacity.allocatable.get(resource, "0"))
     asked = quantities.bounded(resource, capacity.requested.get(resource, "0"))
     return usage(resource, offered, asked)
@@ -239,7 +234,6 @@ _WORDS = ("state", "zone", "region", "version", "provider")
 
 
 def workload_columns(rows: Sequence[Row], revision: int) -> Columns:
-    """Return the Workloads with their units."""
     return {
         "rev": revision,
         "n": len(rows),

@@ -1,9 +1,8 @@
 """`stowage ui --hosted`: the hosted page on this machine, through the API server alone.
 
 A listener on loopback hands each request to a pod of `stowage-ui` by `pods/portforward`, with the
-token of the reader's own kubeconfig. So no ingress is needed, and no token is pasted. The listener
-is opened by a one-time key as the page of `stowage ui` is: whoever else is on this machine does not
-get to use that token.
+token of the reader's kubeconfig: no ingress is needed, and no token is pasted. A one-time key opens
+the listener, so that nobody else on this machine uses that token.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`stowage ui --serve`: the page in the hub, for many readers, each with their own rights.
 
-One process reads the hub by its own account, which may list our kinds and nothing else. A caller is
-whose bearer token or cookie it is, as the hub's TokenReview says; what they see is what the hub's
-SubjectAccessReviews let them list. No other header says who somebody is.
+One process reads the hub by its own account, which may list our kinds and nothing else. The hub's
+TokenReview says whose bearer token or cookie it is; its SubjectAccessReviews say what that caller
+may list. No other header says who somebody is.
 """
 
 from __future__ import annotations
@@ -139,7 +139,6 @@ def _bearer(header: str) -> str:
 
 
 def _pasted(request: Request) -> str:
-    """Return the token of the form; empty of a body that is none."""
     try:
         fields = parse_qs(request.body.decode("ascii"), max_num_fields=10)
     except ValueError:

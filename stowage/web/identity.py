@@ -1,8 +1,7 @@
 """Who a token belongs to, and what they may do: the hub's own answers, remembered for a moment.
 
-A TokenReview is remembered by the token's hash, a SubjectAccessReview by who asks what, so that the
-page costs the hub little and a right that is taken away ends soon. Nothing is remembered of a
-question that the hub did not answer.
+A TokenReview is remembered by the token's hash, a SubjectAccessReview by who asks what. So the page
+costs the hub little, and a right that is taken away ends soon.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class AnswerCache(Generic[T]):
         self._kept: OrderedDict[Hashable, tuple[float, asyncio.Task[T]]] = OrderedDict()
 
     def known(self, question: Hashable) -> T | None:
-        """Return the answer that is kept and still good; None without one."""
         kept = self._kept.get(question)
         if kept is None or self._late(kept[0]) or not kept[1].done() or _failed(kept[1]):
             return None
@@ -140,8 +138,6 @@ class Authenticator:
 
 
 class AccessReviews:
-    """What callers may do, as the hub says."""
-
     def __init__(self, hub: Verbs, clock: Clock) -> None:
         self._hub = hub
         self._kept = AnswerCache[bool](clock, seconds=ACCESS_SECONDS, most=MOST_ANSWERS)
@@ -155,7 +151,6 @@ class AccessReviews:
     def known(
         self, caller: Caller, verb: str, res: Resource, namespace: str, name: str
     ) -> bool | None:
-        """Return the answer that is kept; None without one."""
         return self._kept.known((caller.digest, verb, res.group, res.plural, namespace, name))
 
     async def allows(
@@ -191,13 +186,10 @@ class AccessReviews:
 
 @dataclass(frozen=True, slots=True)
 class CallerAuthorizer:
-    """The questions of one caller."""
-
     reviews: AccessReviews
     caller: Caller
 
     def known(self, verb: str, res: Resource, namespace: str = "", name: str = "") -> bool | None:
-        """Return the answer where it is kept."""
         return self.reviews.known(self.caller, verb, res, namespace, name)
 
     async def allows(self, verb: str, res: Resource, namespace: str = "", name: str = "") -> bool:

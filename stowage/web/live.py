@@ -1,8 +1,7 @@
 """That something changed, told to open pages: names alone, at most once a second.
 
-No object ever goes this way: a page that hears its own name asks for itself again. What a page
-missed while it was away is told when it comes back, as long as the feed remembers that far. Each
-stream tells what its reader may see, looked at again and again, and ends when that is nothing.
+A page that hears its own name asks for itself again. The feed remembers what a page missed, up to a
+bound. Each stream looks again and again at what its reader may see, and ends when that is nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The cookie of the hosted page: the caller's own token, sealed, so that the server keeps nothing.
 
-Each replica opens what another has sealed, as all read the keys of one Secret, which is mounted as
-a folder. The first key seals, both open: a new key is put in as `current`, and the old one stays as
-`previous` for as long as its cookies may live.
+All replicas read the keys from one mounted Secret. The first key seals, both open: a new key is put
+in as `current`, and the old one stays as `previous` while its cookies live.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The fleet as one caller may see it: objects that they may not read are not there.
 
-Pages, columns, messages and names of changes are made from a `NarrowedSnapshot`, never from the
-whole one, so that no page can forget to ask. What is computed over the whole fleet all the same
-(explanations, what-ifs), and texts that name others' objects, goes through `NarrowedSnapshot.told`.
+Pages are made from a `NarrowedSnapshot`, never from the whole one, so no page can forget to ask.
+What is computed over the whole fleet (explanations, what-ifs), and texts that name others' objects,
+go through `NarrowedSnapshot.told`.
 """
 
 from __future__ import annotations

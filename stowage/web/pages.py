@@ -91,12 +91,10 @@ class WebPages:
         self._supposed: set[str] = set()
 
     async def close(self) -> None:
-        """End the worker processes."""
         await self.explaining.close()
         await self._supposing.close()
 
     def route(self, server: HttpServer) -> None:
-        """Register all routes."""
         for path, template, view in _TABLES:
             self._page(server, path, self._simple(template, view))
         for path, template, res, view in _OBJECTS:

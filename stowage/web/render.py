@@ -1,7 +1,7 @@
-"""Pages from templates: everything is escaped, and a name that a template misspells is a fault.
+"""Pages from templates, and their files: everything is escaped, a misspelt name is a fault.
 
-Text comes from tenants and members, so control characters are shown as
-what they are and never sent.
+Text comes from tenants and members, so control characters are shown, never sent. A file's address
+holds the hash of its content, so that a browser may keep it for ever.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u
 
 
 def page(template: str, now: datetime, values: Mapping[str, Any]) -> bytes:
-    """Return the page of a template, in UTF-8."""
     text = _environment().get_template(template).render(**values, now=now)
     return text.encode("utf-8", "replace")
 
@@ -78,7 +77,6 @@ def _shown(value: Any) -> Any:
 
 
 def _part(percent: float, whole: float = 100.0) -> str:
-    """Return a length in percent of a bar's 100."""
     return f"{min(max(percent, 0), whole):g}" if math.isfinite(percent) else "0"
 
 

@@ -1,7 +1,6 @@
-"""What a caller may list, and the questions of it: the one fact that pages are narrowed by.
+"""What a caller may list: the one fact that pages are narrowed by.
 
-Two callers with the same rights have equal scopes, so that what is computed for one serves the
-other.
+Callers with the same rights have equal scopes, and share what is computed for one of them.
 """
 
 from __future__ import annotations
@@ -96,7 +95,6 @@ async def scope_of(
 async def _listed(
     authorizer: CallerAuthorizer, asked: Sequence[tuple[Resource, str]]
 ) -> list[tuple[Resource, str]]:
-    """Return those of which the caller may list the objects."""
     # an open page asks each second, of hundreds of namespaces: no task for what is known
     known = {each: authorizer.known("list", *each) for each in asked}
     unknown = [each for each, answer in known.items() if answer is None]

@@ -1,8 +1,8 @@
 """Who may see the page on this machine: whoever opened it with the key that `stowage ui` printed.
 
-A port on loopback is open to every user of the machine. The key in the printed address is good for
-one request; what it gives is a cookie, sealed with a secret that lies in the user's own state
-folder. So an open page stays open when the server is started anew, and a copied address opens none.
+Every user of the machine may reach a port on loopback. The key in the printed address is good for
+one request; what it gives is a cookie, sealed with a secret in the user's own state folder. So an
+open page stays open over a restart, and a copied address opens none.
 """
 
 from __future__ import annotations

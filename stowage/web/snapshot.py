@@ -1,9 +1,8 @@
 """The hub's objects as the page reads them: each as the bytes of its parts, with a revision.
 
-The page keeps 10,000 Workloads, so that an object is its metadata and the JSON of `spec` and
-`status`; whoever reads it decodes what it needs, and what was decoded is kept until the object
-changes. `HubSnapshot` answers as a hub does (`stowage.hub.ObjectReader`), so the page
-reports with the code, and in the words, of the command line.
+The page keeps 10,000 Workloads. A reader decodes what it needs, and that is kept until the object
+changes. `HubSnapshot` answers as a hub does (`stowage.hub.ObjectReader`), so the page reports with
+the code of the command line.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ _EMPTY = msgspec.Raw(b"{}")
 
 
 class StoredObject(Object, frozen=True, omit_defaults=True):
-    """An object whose parts are not decoded."""
-
     spec: msgspec.Raw = _EMPTY
     status: msgspec.Raw = _EMPTY
 
@@ -91,7 +88,6 @@ class HubSnapshot:
                 handler(res, key)
 
     def put(self, res: Resource, body: Mapping[str, Any]) -> None:
-        """Take in an object of JSON values."""
         self.change(res, None, _decoder.decode(msgspec.json.encode(body)))
 
     def each(

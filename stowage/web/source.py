@@ -1,8 +1,8 @@
 """Where the page's objects come from: the informers of a hub, or files alone.
 
-With files the objects of `--fleet` are there, and those of `-f` are as the controller would have
-decided them; no network is asked. On a hub each kind is followed over all namespaces where the
-reader may list it so, otherwise in the namespaces that are named: the reader's own rights decide.
+With files the objects of `--fleet` are there, and those of `-f` as the controller would have
+decided them. On a hub each kind is followed over all namespaces, or where the reader may not list
+it so, in the named ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Who asks, and the fleet as they see it: what every handler of the page is given, and all it has.
+"""Who asks, and the fleet as they see it: all that a handler of the page is given.
 
-A `Door` makes a `Visit` of a request, or answers it itself. The page on the reader's own machine
-has `stowage.web.session.KeyDoor`, the hosted one `stowage.web.hosted.TokenDoor`.
+A `Door` makes a `Visit` of a request, or answers it itself.
 """
 
 from __future__ import annotations

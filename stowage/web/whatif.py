@@ -1,7 +1,7 @@
 """The form of a what-if: its fields, the rights it takes, and what a caller sees of its answer.
 
-The input goes to a worker process and nothing is written on the hub. The page keeps it behind the
-`#` of its address, so that no log has it.
+Nothing is written on the hub. The page keeps the input behind the `#` of its address, so that no
+log has it.
 """
 
 from __future__ import annotations

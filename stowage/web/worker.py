@@ -1,9 +1,8 @@
 """Decisions for the page, made in a process of their own: `python -m stowage.web.worker`.
 
-A pass over a large fleet takes seconds of a processor, and the page has to answer others
-meanwhile. The process reads requests from standard input and answers on standard output, each a
-length of four bytes and JSON. It keeps the snapshot that it was sent last, touches no hub, and may
-be killed at any moment.
+A pass over a large fleet takes seconds of a processor. The process reads requests from standard
+input and answers on standard output, each a length of four bytes and JSON. It keeps the snapshot
+that it was sent last, touches no hub, and may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from stowage.web.snapshot import unpacked
 
 LENGTH = 4
 PASTED = "pasted.yaml"
+"""The name of what was pasted, in messages about it."""
 MOST_MEMORY = 256 * 2**20
 """Bytes that one request may take beside the snapshot: the page and its workers share 1 GiB."""
-"""The name of what was pasted, in messages about it."""
 MOST_ROWS = 5000
 """Rows of one list of an answer."""
 
@@ -70,7 +69,6 @@ class DecisionRequest(msgspec.Struct):
     config_file: str = ""
     plugins: list[str] = []
     explain: str = ""
-    """The object, as `wl/NAME`."""
     scenario: WhatIf | None = None
     namespaces_only: bool = False
     snapshot: msgspec.Raw = msgspec.Raw(b"null")
@@ -190,7 +188,6 @@ def bounded(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
-    """Answer requests until standard input ends."""
     present, decoder = PlanInputs(), msgspec.json.Decoder(DecisionRequest)
     while head := source.read(LENGTH):
         request = decoder.decode(source.read(int.from_bytes(head, "big")))

@@ -1,7 +1,6 @@
 """The processes that decide for the page: begun when needed, kept, and killed when they take long.
 
-A worker that was killed, by us or by anybody, is replaced at the next request; the snapshot is sent
-to a worker again when it has changed.
+A killed worker is replaced at the next request. A changed snapshot is sent to each worker again.
 """
 
 from __future__ import annotations
@@ -129,7 +128,6 @@ class Workers:
         self._killed = [each for each in (*self._killed, worker) if each.running]
 
     async def close(self) -> None:
-        """End all processes."""
         for each in (*self._idle, *self._working, *self._killed):
             each.kill()
             await each.gone()

@@ -2,8 +2,7 @@
 
 There a Reservation has no namespace, holds room on one node, and its owners are pods. Here it has
 the namespace of its owners, holds room on member clusters, and its owners are Workloads. Rules
-about the node that is chosen (its name, taints of the room itself, room that is not free yet) have
-no counterpart.
+about the chosen node have no counterpart.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The owners of a Koordinator Reservation, and the namespace that they give to ours.
 
-Koordinator compares pods: their names, controllers and labels, in all namespaces. Ours compares
-Workloads, of the Reservation's own namespace, or of those that a Reservation of stowage-system
-names. The controller of a Deployment's pods is a ReplicaSet, whose name changes with each edit, so
-the Deployment takes its place.
+Koordinator compares the names, controllers and labels of pods in all namespaces. Ours compares
+Workloads of its own namespace, or of those that a Reservation of stowage-system names. A Deployment
+takes the place of its ReplicaSet, whose name changes with each edit.
 """
 
 from __future__ import annotations

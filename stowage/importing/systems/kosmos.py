@@ -1,9 +1,9 @@
 """Kosmos: a WorkloadPolicy and the workloads bound to it.
 
 kosmos-scheduler reads the label of a policy from the pods, and compares the labels of nodes, where
-a leaf node stands for a member cluster. Here the label is the Workload's, and the domains are those
-of MemberClusters. Kosmos keeps the units of a Preferred policy on the domains that it lists; our
-Preferred lets other clusters help, so the Workload gets an affinity to the listed ones.
+a leaf node stands for a member. Here the label is the Workload's, and the domains are those of
+MemberClusters. Kosmos keeps the units of a Preferred policy on the listed domains; our Preferred
+lets other clusters help, so the Workload gets an affinity to the listed ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Rules of a pod for Kosmos, which choose leaf nodes: these stand for clusters or their nodes.
 
-Kosmos takes nodeSelector, tolerations, spread constraints and the required node affinity off a pod
-that it sends to a leaf node; rules inside of a member stand in an annotation. A rule that only asks
-for a leaf node is removed here, because every unit goes to a member anyway. The YAML does not say
-whether a leaf node is a cluster or one of its nodes, so every other rule is a loss.
+A rule that only asks for a leaf node is removed, because every unit goes to a member. The YAML does
+not say whether a leaf node is a cluster or one of its nodes, so every other rule is a loss. Kosmos
+has rules for inside of a member in an annotation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """OpenKruise's workloads as built-in ones: CloneSet as Deployment, StatefulSet as apps/v1's.
 
-Their further fields are mostly about how pods are replaced: in place, in which order, up to which
-partition. A Deployment replaces all of them, new for old; a field that asks for anything else is a
-loss. Where OpenKruise runs on the members, a CloneSet may stay one, as the template of a Workload
-with replicasPath: spec.replicas.
+Their further fields say how pods are replaced: in place, in which order, up to which partition. A
+Deployment replaces all of them, so a field that asks for anything else is a loss. Where members run
+OpenKruise, a CloneSet may stay one, in a Workload with replicasPath: spec.replicas.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 There a subset is a set of nodes of one cluster, and pods are changed as they are made. Here it is a
 set of MemberClusters: terms select their labels, tolerations are for their taints, and the patch is
-that of the pod template on them. Pods beyond all caps are left to the scheduler by OpenKruise, and
-may run on any node; here they would wait, so a last subset without a cap takes them.
+that of the pod template on them. OpenKruise leaves pods beyond all caps to the scheduler; here a
+last subset without a cap takes them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """scheduler-plugins: a PodGroup, of its present API group or the older one, and its members.
 
 There a gang is the pods that name it, on the nodes of one cluster. Here it is the Workloads that
-name it, and a topology keeps them in one cluster, so that they see each other as before.
-Koordinator reads the same PodGroups, and more of their annotations.
+name it, and a topology keeps them in one cluster. Koordinator reads the same PodGroups, and more of
+their annotations.
 """
 
 from __future__ import annotations
