@@ -19,6 +19,16 @@ def shares(placements: Mapping[str, int]) -> str:
     return _cut([f"{cluster}={units}" for cluster, units in placements.items()], ",") or "-"
 
 
+def listed(placements: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return shares as the API lists them: `cluster` and `replicas`, in the order given."""
+    return [{"cluster": cluster, "replicas": units} for cluster, units in placements.items()]
+
+
+def some(names: Sequence[str]) -> str:
+    """Return `a, b, c, d, e …`: the first five."""
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+
+
 def change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
     """Return `member-a 3 → 2, member-c +1, member-d -4`; empty when nothing moves.
 

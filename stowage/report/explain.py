@@ -274,10 +274,7 @@ def _head(status: Mapping[str, Any], shares: Mapping[str, int]) -> str:
 
 
 def _reason(status: Mapping[str, Any]) -> str:
-    for condition in status.get("conditions") or []:
-        if condition.get("type") == "Scheduled":
-            return str(condition.get("reason") or "")
-    return ""
+    return str(conditions.find(status, "Scheduled").get("reason") or "")
 
 
 def _table(why: Why, shares: Mapping[str, int], *, everything: bool) -> str:

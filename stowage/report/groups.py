@@ -68,7 +68,7 @@ class GroupMember:
             "name": self.name,
             "desired": self.desired,
             "assigned": self.placed,
-            "placements": [{"cluster": c, "replicas": n} for c, n in self.placements.items()],
+            "placements": words.listed(self.placements),
             "released": self.released,
             "ready": self.ready,
             "reason": self.reason,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from machinery.types import quantities
+from machinery.types import conditions, quantities
 from stowage.console import output, words
 from stowage.console.words import seconds
 from stowage.report.features import OVER, ends
@@ -67,8 +67,7 @@ def _status(found: Json) -> Json:
 
 
 def _ready(status: Json) -> Json:
-    conditions = status.get("conditions") or []
-    return next((each for each in conditions if each.get("type") == "Ready"), {})
+    return conditions.find(status, conditions.READY)
 
 
 def _ends(found: Json) -> datetime | None:

@@ -28,6 +28,7 @@ from propagator.credentials import credentials
 from propagator.credentials.accounts import MEMBER_ACCOUNT
 from propagator.credentials.credentials import PodSecurity, Rights, credentials_of
 from propagator.credentials.tokens import kubeconfig
+from stowage.console.words import some
 from stowage.hub import unknown_cluster
 from stowage.setup import member_side
 from stowage.setup.holders import holders
@@ -125,7 +126,7 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
     if found and not plan.force:
         told = [f"{name} ({each.words})" if each.words else name for name, each in found.items()]
         raise ConfigurationError(
-            f"{plan.name} still runs {', '.join(told[:5])}{' …' if len(told) > 5 else ''}: "
+            f"{plan.name} still runs {some(told)}: "
             "delete or move them, or say --force to leave their objects behind there"
         )
     if found:
@@ -164,7 +165,7 @@ async def _given_up(hub: ApiClient, name: str) -> None:
 
     async def missing() -> str:
         left = [name for name, each in (await holders(hub, name)).items() if each.runs]
-        return ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
+        return some(left)
 
     last = await patiently(missing, seconds=GIVEN_UP_SECONDS, every=0.5, clock=SystemClock())
     if last:

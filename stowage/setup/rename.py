@@ -35,6 +35,7 @@ from machinery.overrides.variables import names_cluster
 from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console.output import show, table
+from stowage.console.words import some
 from stowage.hub import unknown_cluster
 from stowage.kinds import KINDS
 from stowage.setup.holders import Standing, standing
@@ -206,7 +207,7 @@ def _refuse(found: RenameState, plan: Rename) -> None:
 
 def _some(holders: Iterable[tuple[Holder, str]]) -> str:
     says = [f"{each.kind} {each.name} ({where})" for each, where in holders if where]
-    return ", ".join(says[:5]) + (" …" if len(says) > 5 else "")
+    return some(says)
 
 
 # --- the steps ------------------------------------------------------------------------------------
@@ -308,8 +309,7 @@ async def _renamed(hub: ApiClient, plan: Rename, say: Say) -> None:
             return f"{plan.new} is not Ready: {said}"
         holding = (each for each in await _holders(hub, plan.old) if each.has.shared)
         left = [f"{each.kind} {each.name}" for each in holding]
-        named = ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
-        return f"shares say {plan.old}: {named}: does their scheduler run?" if left else ""
+        return f"shares say {plan.old}: {some(left)}: does their scheduler run?" if left else ""
 
     last = await patiently(missing, seconds=RENAMED_SECONDS, every=0.5, clock=SystemClock())
     if last:

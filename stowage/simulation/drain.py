@@ -32,7 +32,7 @@ from machinery.types.metadata import Key
 from machinery.types.taints import Taint
 from stowage.console import output
 from stowage.console.terminal import say
-from stowage.console.words import count, shares
+from stowage.console.words import count, listed, shares
 from stowage.hub import edit, member_cluster, unknown_cluster
 from stowage.kinds import titled
 from stowage.simulation.moves import Simulation
@@ -219,7 +219,7 @@ class DrainedWorkload:
             "name": self.key[1],
             "units": self.units,
             "left": self.left,
-            "to": [{"cluster": name, "replicas": n} for name, n in sorted(self.to.items())],
+            "to": listed(dict(sorted(self.to.items()))),
             "state": self.state,
             "stays": self.stays,
             "blocked": self.blocked,

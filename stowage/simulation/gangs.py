@@ -26,7 +26,7 @@ from machinery.types import quantities
 from machinery.types.bounds import NAME, clean
 from machinery.types.metadata import Key, Object
 from stowage.console import output
-from stowage.console.words import count, shares
+from stowage.console.words import count, listed, shares
 from stowage.simulation.rehearsal import Rehearsal
 
 KIND = "WorkloadGroup"
@@ -55,14 +55,10 @@ class GangMember:
             "name": self.name,
             "desired": self.desired,
             "assigned": self.assigned,
-            "placements": _listed(self.placements),
-            "found": _listed(self.found),
+            "placements": listed(self.placements),
+            "found": listed(self.found),
             "message": self.message,
         }
-
-
-def _listed(placements: Mapping[str, int]) -> list[dict[str, Any]]:
-    return [{"cluster": c, "replicas": n} for c, n in placements.items()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from controller.scheduling.decision import Decision
 from crds.fields.movement import MovingReason
 from crds.membercluster import EvacuatingReason
 from machinery.types.metadata import Key
+from stowage.console.words import listed
 from stowage.simulation.moves import Simulation
 
 Usage = Mapping[str, Mapping[str, int]]
@@ -223,8 +224,8 @@ def as_json(of: Iterable[WorkloadOutcome]) -> Iterator[dict[str, Any]]:
             "namespace": each.key[0],
             "name": each.key[1],
             "priority": each.priority,
-            "before": _listed(each.before),
-            "after": _listed(each.after),
+            "before": listed(dict(sorted(each.before.items()))),
+            "after": listed(dict(sorted(each.after.items()))),
             "moves": each.moves,
             "order": each.order,
             "pending": each.pending,
@@ -235,7 +236,3 @@ def as_json(of: Iterable[WorkloadOutcome]) -> Iterator[dict[str, Any]]:
             "onPaper": each.paper,
             "why": each.why,
         }
-
-
-def _listed(shares: Mapping[str, int]) -> list[dict[str, Any]]:
-    return [{"cluster": name, "replicas": n} for name, n in sorted(shares.items())]

@@ -85,12 +85,11 @@ class Planned:
 
         `moveLater` is how many units of a move follow after this step.
         """
-        present = [{"cluster": c, "replicas": n} for c, n in self.before.items()]
         along = {"bringsAlong": [each.to_dict() for each in self.along]} if self.along else {}
         rollout = {"rollout": self.rollout.to_dict()} if self.rollout else {}
         later = {"moveLater": held} if (held := self.decision.moving.held) else {}
         found = recorded(self.decision, self.kind)
-        return {**found, "present": present, **later, **along, **rollout}
+        return {**found, "present": words.listed(self.before), **later, **along, **rollout}
 
 
 def recorded(decision: Decision, kind: str) -> dict[str, Any]:

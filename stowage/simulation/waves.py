@@ -27,7 +27,7 @@ class ForeseenWave:
     def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.spec["name"],
-            "clusters": [{"cluster": c, "replicas": n} for c, n in self.shares.items()],
+            "clusters": words.listed(self.shares),
             "maxConcurrent": at_once(self.spec, len(self.shares)),
             "soakSeconds": soak(self.spec),
             "approval": needs_approval(self.spec),
