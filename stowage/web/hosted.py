@@ -30,8 +30,8 @@ from stowage.web import render
 from stowage.web.app import serving
 from stowage.web.identity import AccessReviews, AnswerCache, Authenticator, Caller
 from stowage.web.login import GONE, SealedTokens, key_of_process, keys_of_folder
+from stowage.web.narrowing import Scope, scope_of
 from stowage.web.render import HTML, fault, wants_json
-from stowage.web.scope import Scope, scope_of
 from stowage.web.snapshot import KINDS
 from stowage.web.source import HubSource
 from stowage.web.visit import Sights, Visit

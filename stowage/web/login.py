@@ -61,14 +61,11 @@ class SealedTokens:
 
     def token(self, request: Request) -> str:
         """Return the token of the request's cookie; empty where it has none that is good."""
-        jar = SimpleCookie()
-        with suppress(CookieError):
-            jar.load(request.header("Cookie"))
-        if COOKIE not in jar:
+        given, now = cookie(request, COOKIE), int(self._now())
+        if not given:
             return ""
-        now = int(self._now())
         try:
-            opened = self._fernet().decrypt_at_time(jar[COOKIE].value, SESSION_SECONDS - 1, now)
+            opened = self._fernet().decrypt_at_time(given, SESSION_SECONDS - 1, now)
         except (InvalidToken, ValueError):
             return ""
         token = opened.decode()
@@ -77,6 +74,14 @@ class SealedTokens:
     def _fernet(self) -> MultiFernet:
         derived = [hashlib.sha256(b"stowage-ui-session" + each).digest() for each in self._keys()]
         return MultiFernet([Fernet(base64.urlsafe_b64encode(each)) for each in derived])
+
+
+def cookie(request: Request, name: str) -> str:
+    """Return the value of a cookie; empty without one, and for a header that cannot be read."""
+    jar = SimpleCookie()
+    with suppress(CookieError):
+        jar.load(request.header("Cookie"))
+    return jar[name].value if name in jar else ""
 
 
 def expiry(token: str) -> int:

@@ -14,11 +14,11 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
+from stowage.web.login import cookie
 from stowage.web.render import fault
 from stowage.web.visit import Sights, Visit, own
 
@@ -39,11 +39,7 @@ class Sessions:
 
     def opened(self, request: Request) -> str:
         """Return the session of the cookie; empty where it has none that is good."""
-        jar = SimpleCookie()
-        with suppress(CookieError):
-            jar.load(request.header("Cookie"))
-        given = jar[COOKIE].value if COOKIE in jar else ""
-        session, _, seal = given.rpartition(".")
+        session, _, seal = cookie(request, COOKIE).rpartition(".")
         if not hmac.compare_digest(seal.encode(), self._seal(session).encode()):
             return ""
         return session if self._good(session) else ""
@@ -76,11 +72,11 @@ class KeyDoor:
     async def enter(self, request: Request) -> Visit | Response:
         session, headers = self._sessions.opened(request), dict[str, str]()
         if not session:
-            cookie = self._sessions.redeem(request)
-            if not cookie:
+            redeemed = self._sessions.redeem(request)
+            if not redeemed:
                 message = "The key in that address is good for one use."
                 return fault(request, 401, message, heading=OPEN)
-            headers["Set-Cookie"] = cookie
+            headers["Set-Cookie"] = redeemed
         return own(self._sights, session, headers)
 
     def route(self, server: HttpServer) -> None:

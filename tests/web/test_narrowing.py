@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import Forbidden, NotFound
-from stowage.web.narrowing import NarrowedSnapshot
-from stowage.web.scope import EVERYTHING, Scope
+from stowage.web.narrowing import EVERYTHING, NarrowedSnapshot, Scope
 from stowage.web.snapshot import HubSnapshot, StoredObject
 from stowage.web.whatif import seen
 from tests.examples import examples

@@ -1,22 +1,27 @@
 """Koordinator: a Reservation, and the workloads whose pods may use it.
 
-There a Reservation has no namespace, holds room on one node, and its owners are pods. Here it has
-the namespace of its owners, holds room on member clusters, and its owners are Workloads. Rules
-about the chosen node have no counterpart.
+There a Reservation has no namespace, holds room on one node, and its owners are pods of all
+namespaces. Here it has the namespace of its owners, holds room on member clusters, and its owners
+are Workloads; a Deployment takes the place of its ReplicaSet, whose name changes with each edit.
+Rules about the chosen node have no counterpart.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import msgspec
+
 from crds.names import DEFAULT_SCHEDULER
+from machinery.types.selectors import LabelSelector
 from stowage.importing import pods, workloads
 from stowage.importing.conversion import Conversion, System
-from stowage.importing.fields import DocumentPart, Fate, keep, lost, walk
+from stowage.importing.fields import DocumentPart, Fate, keep, lost, nothing, walk
 from stowage.importing.reading import Source, dig
-from stowage.importing.systems import koordinator_owners as owners
 from stowage.importing.workloads import Made, drop_status, metadata_of, ours
 
 GROUP = "scheduling.koordinator.sh"
@@ -67,12 +72,12 @@ def _reservation(into: Conversion, source: Source) -> None:
     given = part.part("spec")
     given.demand("template")
     given.demand("owners")
-    found = [owners.owner(into, each) for each in given.parts("owners")]
+    found = [_owner(into, each) for each in given.parts("owners")]
     told = [each for each in found if each is not None]
-    namespace = owners.namespace(given, told, source.namespace)
+    namespace = _namespace(given, told, source.namespace)
     spec = {
         "template": _template(given),
-        "owners": owners.bodies(given, told, namespace),
+        "owners": _bodies(given, told, namespace),
         **walk(given, _FIELDS),
     }
     _said(part, "metadata", metadata)
@@ -186,6 +191,214 @@ def _owner_workload(into: Conversion, made: Made) -> None:
         "template"
     )
     _said(part, "metadata", made.pod.get("metadata"))
+
+
+# --- owners ---------------------------------------------------------------------------------------
+
+SYSTEM_NAMESPACE = "stowage-system"
+_OF_ONE_CLUSTER = "is of the cluster that it comes from; it is left out"
+_ABOVE = "Deployment"
+_HASHED = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{5,10}")
+"""The name of a ReplicaSet that a Deployment made."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedOwner:
+    """One entry: our body for it, the namespace of its Workloads, and their sources."""
+
+    part: DocumentPart
+    body: Mapping[str, Any]
+    namespace: str | None
+    """None where neither the entry nor the files name one."""
+    meant: tuple[Source, ...]
+
+
+def _owner(into: Conversion, part: DocumentPart) -> ImportedOwner | None:
+    """Convert one entry; return None where it can name no Workload, which is noted as lost."""
+    body: dict[str, Any] = {}
+    named = {key: part.part(key).get("namespace", str) or "" for key in ("object", "controller")}
+    if len(both := sorted(set(filter(None, named.values())))) > 1:
+        text = f"object and controller are of two namespaces ({', '.join(both)}): no pod is in both"
+        part.notes.lost(part.document, part.path, text)
+        part.skip("object", "controller", "labelSelector")
+        return None
+    told = _object(part, body) and _controller(into, part, body)
+    if "labelSelector" in part:
+        body["labelSelector"] = part.get("labelSelector", dict)
+    wanted = both[0] if both else None
+    if told and not body:
+        _of_anybody(part, body, wanted)
+    if not told or not body:
+        return None
+    meant = tuple(_meant(into, body, wanted))
+    spaces = {each.namespace for each in meant}
+    if wanted is None and len(spaces) == 1:
+        wanted = spaces.pop()
+    return ImportedOwner(part, body, wanted, meant)
+
+
+def _object(part: DocumentPart, body: dict[str, Any]) -> bool:
+    given = part.part("object")
+    name, kind, version = (given.get(key, str) for key in ("name", "kind", "apiVersion"))
+    for key in ("uid", "resourceVersion", "fieldPath"):
+        if given.get(key, str) and name:
+            given.note(key, _OF_ONE_CLUSTER)
+    if version:
+        # It is compared with that of pods as the scheduler caches them, which have none there.
+        part.lost("object", f"with an apiVersion ({version}) it matched no pod; it is left out")
+        return False
+    if name:
+        other = f", as Koordinator compares no kind ({kind})" if kind not in (None, "Pod") else ""
+        text = f"the Pod {name}{other} is the Workload {name} now: give this name to the one that"
+        part.note("object", f"{text} runs it")
+        body["object"] = {"kind": "Workload", "name": name}
+    elif given.get("uid", str):
+        part.lost("object", "names no pod; this owner is left out")
+        return False
+    return True
+
+
+def _controller(into: Conversion, part: DocumentPart, body: dict[str, Any]) -> bool:
+    given = part.part("controller")
+    version, kind, name = (given.get(key, str) for key in ("apiVersion", "kind", "name"))
+    if given.get("uid", str):
+        given.note("uid", _OF_ONE_CLUSTER)
+    flags = {key: given.get(key, bool) for key in ("controller", "blockOwnerDeletion")}
+    if flags["controller"] is False:
+        given.lost("controller", "here whoever controls a Workload owns it, and nobody else")
+    elif flags["controller"]:
+        given.note("controller", "whoever controls a Workload is asked for here; it is left out")
+    if flags["blockOwnerDeletion"] is not None:
+        given.note("blockOwnerDeletion", "says nothing of owners; it is left out")
+    if not kind or not name:
+        if kind or name or version:
+            part.lost("controller", "needs a kind and a name here; this owner is left out")
+        return not (kind or name or version)
+    made = {"apiVersion": version, "kind": kind, "name": name}
+    made = _deployment(into, given, made) or _form(into, given, made)
+    body["controller"] = {key: value for key, value in made.items() if value}
+    return True
+
+
+def _deployment(
+    into: Conversion, given: DocumentPart, made: Mapping[str, str | None]
+) -> dict[str, str | None] | None:
+    """Return the Deployment of that ReplicaSet, from the files or by its name."""
+    name = str(made["name"])
+    if made["kind"] != "ReplicaSet":
+        return None
+    there = [s for s in into.bundle.of("apps", "ReplicaSet") if s.name == name]
+    above = [dig(ref, "name") for s in there for ref in _refs(s) if dig(ref, "kind") == _ABOVE]
+    by_name = None if there else _HASHED.fullmatch(name)
+    found = str(above[0]) if above else by_name[1] if by_name else ""
+    if not found:
+        return None
+    text = f"ReplicaSet {name} is the Deployment {found} now, which makes a new one at each edit"
+    given.note("kind", text)
+    return {"apiVersion": "apps/v1", "kind": _ABOVE, "name": found}
+
+
+def _refs(source: Source) -> list[Any]:
+    refs = dig(source.document.body, "metadata", "ownerReferences")
+    return refs if isinstance(refs, list) else []
+
+
+def _form(
+    into: Conversion, given: DocumentPart, made: dict[str, str | None]
+) -> dict[str, str | None]:
+    """Return the reference to the form that an object of that kind is imported as."""
+    group = str(made["apiVersion"] or "").rpartition("/")[0]
+    form = into.workloads.forms.get((group, str(made["kind"])))
+    if form is None or [form.api_version, form.kind] == [made["apiVersion"], made["kind"]]:
+        return made
+    given.note("kind", f"{made['kind']} is {form.kind} of {form.api_version} once it is imported")
+    return {"apiVersion": form.api_version, "kind": form.kind, "name": made["name"]}
+
+
+def _of_anybody(part: DocumentPart, body: dict[str, Any], namespace: str | None) -> None:
+    """Convert an entry that requires nothing, but perhaps a namespace."""
+    if namespace:
+        body["labelSelector"] = {}
+        text = f"any pod of {namespace} was an owner: an empty labelSelector takes its Workloads"
+        part.notes.note(part.document, part.path, text)
+    else:
+        text = "any pod of any namespace was an owner: name Workloads, or choose them by labels"
+        part.notes.lost(part.document, part.path, text)
+
+
+# --- what the files have --------------------------------------------------------------------------
+
+
+def _meant(into: Conversion, body: Mapping[str, Any], namespace: str | None) -> Iterator[Source]:
+    """Yield the sources that run pods and match this entry by controller and labels."""
+    if "object" in body:
+        return
+    for source in into.bundle.sources:
+        form = into.workloads.forms.get((source.group, source.kind))
+        if form is None or namespace not in (None, source.namespace):
+            continue
+        ref, api_version = body.get("controller"), form.api_version
+        wanted = {"apiVersion": api_version, "kind": form.kind, "name": source.name}
+        if ref is not None and not ref.items() <= wanted.items():
+            continue
+        if _selects(body.get("labelSelector"), source):
+            yield source
+
+
+def _selects(selector: Any, source: Source) -> bool:
+    if selector is None:
+        return True
+    labels = dig(source.document.body, "spec", "template", "metadata", "labels")
+    try:
+        return msgspec.convert(selector, LabelSelector).matches(
+            msgspec.convert(labels or {}, dict[str, str])
+        )
+    except msgspec.ValidationError:  # admission refuses it with its own message
+        return False
+
+
+# --- the namespace --------------------------------------------------------------------------------
+
+
+def _namespace(spec: DocumentPart, owners: Sequence[ImportedOwner], asked: str) -> str:
+    """Return the namespace of the Reservation: that of its owners."""
+    named = sorted({each.namespace for each in owners if each.namespace is not None})
+    if len(named) > 1:
+        text = f"are of several namespaces ({', '.join(named)}): the Reservation is in"
+        spec.note("owners", f"{text} {SYSTEM_NAMESPACE}, which may name others")
+        return SYSTEM_NAMESPACE
+    if named:
+        found, why = named[0], "that of its owners"
+    else:
+        found, why = asked or "default", "as its owners name none; -n names another"
+    if found:
+        text = f"the Reservation is in namespace {found}, {why}; only Workloads there can own it"
+        spec.note("owners", text)
+    return found
+
+
+def _bodies(
+    spec: DocumentPart, owners: Sequence[ImportedOwner], where: str
+) -> list[dict[str, Any]]:
+    """Return the entries as they stand in a Reservation of namespace `where`.
+
+    Raises ConfigurationError if none is left.
+    """
+    made = []
+    for each in owners:
+        body = {key: dict(value) for key, value in each.body.items()}
+        if where == SYSTEM_NAMESPACE and each.namespace not in (None, where):
+            named = [body[key] for key in ("object", "controller") if key in body]
+            for one in named:
+                one["namespace"] = each.namespace
+            if not named:
+                text = f"labels alone choose Workloads of {where} only, and not of {each.namespace}"
+                each.part.lost("labelSelector", f"{text}: make a Reservation there")
+                continue
+        made.append(body)
+    if nothing(made):
+        raise spec.document.error(f"{spec.at('owners')}: none of them can be told here")
+    return made
 
 
 SYSTEM = System("Koordinator", (GROUP,), ("v1alpha1",), convert)

@@ -1,9 +1,11 @@
 """Kosmos: a WorkloadPolicy and the workloads bound to it.
 
 kosmos-scheduler reads the label of a policy from the pods, and compares the labels of nodes, where
-a leaf node stands for a member. Here the label is the Workload's, and the domains are those of
-MemberClusters. Kosmos keeps the units of a Preferred policy on the listed domains; our Preferred
-lets other clusters help, so the Workload gets an affinity to the listed ones.
+a leaf node stands for a member or for one of its nodes. Here the label is the Workload's, and the
+domains are those of MemberClusters. Kosmos keeps the units of a Preferred policy on the listed
+domains; our Preferred lets other clusters help, so the Workload gets an affinity to the listed
+ones. A rule of a pod that only asks for a leaf node is removed; every other rule is a loss, because
+the YAML does not say what a leaf node is.
 """
 
 from __future__ import annotations
@@ -11,11 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from crds.names import LABEL_POLICY, POLICY_ALIASES
-from stowage.importing import workloads
+from stowage.importing import pods, workloads
 from stowage.importing.conversion import Conversion, System
-from stowage.importing.fields import DocumentPart, keep, walk
-from stowage.importing.reading import Source
-from stowage.importing.systems import kosmos_pods
+from stowage.importing.fields import DocumentPart, Notes, keep, walk
+from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Made, drop_status, metadata_of, ours
 
 GROUP = "kosmos.io"
@@ -128,7 +129,7 @@ def _bind(into: Conversion, source: Source, name: str, policy: dict[str, Any] | 
         into.notes.note(source.document, "", text)
     elif policy["spec"].get("allocationType", "Preferred") == "Preferred":
         _stay_on_listed(into, made, policy)
-    kosmos_pods.look_at(into.notes, made)
+    _look_at(into.notes, made)
 
 
 def _take_labels(into: Conversion, made: Made, name: str, policy: dict[str, Any] | None) -> None:
@@ -163,6 +164,122 @@ def _stay_on_listed(into: Conversion, made: Made, policy: dict[str, Any]) -> Non
         ", as Kosmos does; remove that where others may help"
     )
     into.notes.note(made.source.document, "", text)
+
+
+# --- rules of pods --------------------------------------------------------------------------------
+
+LEAF = "kosmos.io/node"
+"""A label and a taint of every leaf node."""
+INSIDE = "kosmos.io/cluster-selector"
+_OWN = ("kosmos.io/", "kosmos-io/")
+_SPEC = "spec.template.spec"
+_TAKEN_OFF = f"{LEAF} says no more than a member of the fleet: it is taken off"
+_CHOSE = (
+    "chose leaf nodes, and Kosmos takes it off pods on them; it stays: for whole clusters, write it"
+    " into spec.clusterSelector or clusterAffinity of the Workload, and take it off the pods"
+)
+
+
+def _look_at(notes: Notes, made: Made) -> None:
+    """Remove rules that ask for a leaf node, and note rules that choose among leaf nodes."""
+    document, pod = made.source.document, made.pod
+    spec = dig(pod, "spec")
+    if isinstance(spec, dict):
+        for change in (_pod_selector, _affinity, _tolerations):
+            for where, loss, text in change(spec):
+                (notes.lost if loss else notes.note)(document, f"{_SPEC}.{where}", text)
+    if pods.HOSTNAME in str(dig(spec, "affinity", "podAntiAffinity")):
+        text = (
+            "keeps pods on different nodes of each member now; where a leaf node of Kosmos stood"
+            " for a whole cluster, it was one pod for each cluster"
+        )
+        notes.note(document, f"{_SPEC}.affinity.podAntiAffinity", text)
+    _metadata(notes, made)
+
+
+Said = list[tuple[str, bool, str]]
+"""(the field, whether it is a loss, the text)."""
+
+
+def _pod_selector(spec: dict[str, Any]) -> Said:
+    said: Said = []
+    selector = spec.get("nodeSelector")
+    if isinstance(selector, dict) and selector.get(LEAF) == "true":
+        del selector[LEAF]
+        said.append(("nodeSelector", False, _TAKEN_OFF))
+    if selector:
+        said.append(("nodeSelector", True, _CHOSE))
+    elif selector is not None:
+        del spec["nodeSelector"]
+    return said
+
+
+def _affinity(spec: dict[str, Any]) -> Said:
+    field = "affinity.nodeAffinity"
+    nodes = dig(spec, "affinity", "nodeAffinity")
+    terms = dig(nodes, _REQUIRED, "nodeSelectorTerms")
+    if not isinstance(terms, list) or not terms:
+        return []
+    said: Said = []
+    before = str(terms)
+    for term in terms:
+        rules = dig(term, "matchExpressions")
+        if isinstance(rules, list):
+            term["matchExpressions"] = [rule for rule in rules if not _leaf(rule)]
+    if str(terms) != before:
+        said.append((field, False, _TAKEN_OFF))
+        if any(term == {"matchExpressions": []} for term in terms):  # any leaf node would do
+            _without(spec)
+            return said
+    return [*said, (field, True, _CHOSE)]
+
+
+def _without(spec: dict[str, Any]) -> None:
+    """Remove the required node affinity, and the mappings that are empty without it."""
+    del spec["affinity"]["nodeAffinity"][_REQUIRED]
+    if not spec["affinity"]["nodeAffinity"]:
+        del spec["affinity"]["nodeAffinity"]
+    if not spec["affinity"]:
+        del spec["affinity"]
+
+
+def _leaf(rule: Any) -> bool:
+    if dig(rule, "key") != LEAF:
+        return False
+    operator = dig(rule, "operator")
+    return operator == "Exists" or [operator, dig(rule, "values")] == ["In", ["true"]]
+
+
+def _tolerations(spec: dict[str, Any]) -> Said:
+    given = spec.get("tolerations")
+    if not isinstance(given, list) or not given:
+        return []
+    said: Said = []
+    kept = [each for each in given if dig(each, "key") != LEAF]
+    if len(kept) < len(given):
+        said.append(("tolerations", False, _TAKEN_OFF))
+        spec["tolerations"] = kept
+    if kept:
+        text = "are for nodes inside of each member now; those of spec.tolerations of the Workload"
+        said.append(("tolerations", False, f"{text} are for the taints of MemberClusters"))
+    else:
+        del spec["tolerations"]
+    return said
+
+
+def _metadata(notes: Notes, made: Made) -> None:
+    document = made.source.document
+    for field in ("labels", "annotations"):
+        given = dig(made.pod, "metadata", field)
+        where = f"spec.template.metadata.{field}"
+        for key in given if isinstance(given, dict) else ():
+            if not key.startswith(_OWN):
+                continue
+            if key == INSIDE:
+                text = f"{key} holds inside of a member: write what it says into the pod's spec"
+                notes.lost(document, where, text)
+            else:
+                notes.note(document, where, f"{key}: only Kosmos reads it; it stays")
 
 
 SYSTEM = System("Kosmos", (GROUP,), ("v1alpha1",), convert)
