@@ -19,7 +19,6 @@ from stowage.commands.options import (
 
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient
-    from stowage.report.rollout import MakeEdit
 
 _WAIT = click.option(
     "--wait", is_flag=True, help="Show how it goes until it is complete, failed or paused."
@@ -82,62 +81,52 @@ def approve(wave: str, **where: Any) -> None:
 
     Needs the verb approve on the Workload, and patch as any edit does.
     """
-    from stowage.report import rollout as rolling
-
-    _carry_out(rolling.approve(wave), **where)
+    _carry_out("approve", wave=wave, **where)
 
 
 @rollout.command()
 @_arguments
 def pause(**where: Any) -> None:
     """Have no further cluster begin; those that have begun end."""
-    from crds.fields.rollout import RolloutPhase
-    from stowage.report import rollout as rolling
-
-    _carry_out(rolling.pause, wanted=RolloutPhase.PAUSED, **where)
+    _carry_out("pause", **where)
 
 
 @rollout.command()
 @_arguments
 def resume(**where: Any) -> None:
     """Go on after a pause."""
-    from stowage.report import rollout as rolling
-
-    _carry_out(rolling.resume, **where)
+    _carry_out("resume", **where)
 
 
 @rollout.command()
 @_arguments
 def abort(**where: Any) -> None:
     """Give the revision up: every cluster goes back to the stable one. The spec stays."""
-    from crds.fields.rollout import RolloutPhase
-    from stowage.report import rollout as rolling
-
-    _carry_out(rolling.abort, wanted=RolloutPhase.ROLLED_BACK, **where)
+    _carry_out("abort", **where)
 
 
 @rollout.command()
 @_arguments
 def retry(**where: Any) -> None:
     """Try the clusters again that have failed, or the revision that was given up by abort."""
-    from stowage.report import rollout as rolling
-
-    _carry_out(rolling.retry, **where)
+    _carry_out("retry", **where)
 
 
 def _carry_out(
-    make: MakeEdit,
+    verb: str,
     *,
     reference: tuple[str, ...],
     hub: HubOptions,
     wait: bool,
     timeout: float,
-    wanted: str = "",
+    wave: str = "",
 ) -> None:
     """Make the edit; with --wait exit with 0 if it ends Complete or as wanted, else with 1."""
     from stowage.report import rollout as rolling
 
     name = workload_name(reference, "rolled out")
+    make = rolling.approve(wave) if verb == "approve" else rolling.VERBS[verb]
+    wanted = rolling.ENDS.get(verb, "")
     at = hub.written()
     key = (hub.namespace or at.namespace, name)
 

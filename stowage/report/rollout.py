@@ -390,6 +390,11 @@ def retry(at: RolloutProgress) -> RolloutEdit:
     return RolloutEdit(at.about(f"is tried again; {again}"), {"retryAfter": _moment(at)})
 
 
+VERBS: Mapping[str, MakeEdit] = {"pause": pause, "resume": resume, "abort": abort, "retry": retry}
+ENDS: Mapping[str, str] = {"pause": RolloutPhase.PAUSED, "abort": RolloutPhase.ROLLED_BACK}
+"""The phase beside Complete in which what a verb asked for has ended well."""
+
+
 def _look_first(at: RolloutProgress) -> None:
     """Refuse what would be about a revision that nobody has seen the rollout of."""
     if not at.seen:
