@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,11 @@ import yaml
 from click.testing import CliRunner
 
 import stowage
+from crds.fields.why import ChangeCause
 from stowage import cli
+from stowage.console import words
 from stowage.console.output import manifests, show, table
+from stowage.console.progress import Lines
 from stowage.console.terminal import say
 from stowage.console.yamltext import dump
 from stowage.fleet.manifests import parse
@@ -92,3 +97,95 @@ def test_a_bare_equals_sign_is_text() -> None:
     """PyYAML has a type for it, and cannot make anything of that."""
     (document,) = parse("x.yaml", "{kind: Pod, command: [test, a, =, b]}")
     assert document.body["command"] == ["test", "a", "=", "b"]
+
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.proves("U1")
+@pytest.mark.parametrize("word", ["{0}", "{", "{name.__class__}", "Moved"])
+def test_a_cause_that_is_not_known_is_told_as_it_is(word: str) -> None:
+    assert words.cause(word, "zone-1") == f"{word} zone-1"
+    assert words.cause(word, "") == word
+
+
+@pytest.mark.proves("U1")
+def test_a_cause_that_is_known_is_told_in_words() -> None:
+    assert words.cause("ClusterGone", "{0}") == "cluster {0} gone"
+    assert words.cause("Scaled", "") == "scaled"
+    assert words.cause("ClusterLost", "m1") == "cluster m1 lost"
+
+
+@pytest.mark.proves("U1")
+@pytest.mark.parametrize("cause", ChangeCause)
+def test_every_cause_of_ours_has_words(cause: ChangeCause) -> None:
+    assert not words.cause(cause, "m1").startswith(cause)
+
+
+@pytest.mark.proves("U1")
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-10:00", "soon"])
+def test_a_time_that_no_clock_here_shows_is_told_as_it_is(text: str) -> None:
+    assert words.moment(text, NOW) == text
+
+
+class _Clock:
+    def __init__(self):
+        self.seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def _lines(out, clock):
+    return Lines(out=out, clock=clock)
+
+
+def test_plain_lines_come_every_five_seconds_and_at_the_end():
+    out, clock = io.StringIO(), _Clock()
+    lines = _lines(out, clock)
+    for done in range(21):
+        lines.step("Packages built", done, 20)
+        clock.seconds += 1.0
+    assert out.getvalue().splitlines() == [
+        "Packages built: 0 of 20 (0 s)",
+        "Packages built: 5 of 20 (5 s)",
+        "Packages built: 10 of 20 (10 s)",
+        "Packages built: 15 of 20 (15 s)",
+        "Packages built: 20 of 20 (20 s)",
+    ]
+
+
+def test_the_end_is_said_once():
+    out = io.StringIO()
+    lines = _lines(out, _Clock())
+    lines.step("Clusters ready", 4, 4)
+    lines.step("Clusters ready", 4, 4)
+    assert out.getvalue() == "Clusters ready: 4 of 4 (0 s)\n"
+
+
+def test_a_terminal_has_one_line_that_is_written_over():
+    out, clock = _Terminal(), _Clock()
+    lines = _lines(out, clock)
+    for done in range(3):
+        lines.step("Clusters ready", done, 2)
+        clock.seconds += 1.0
+    assert out.getvalue().count("\n") == 1
+    assert out.getvalue().split("\r\x1b[K")[-1] == "Clusters ready: 2 of 2 (2 s)\n"
+
+
+def test_another_matter_begins_a_line_of_its_own():
+    out, clock = _Terminal(), _Clock()
+    lines = _lines(out, clock)
+    lines.step("Fetching Go modules", 7)
+    lines.say("found")
+    assert out.getvalue() == "\r\x1b[KFetching Go modules: 7 (0 s)\nfound\n"
+
+
+def test_tables_align_under_their_headings():
+    rows = [{"name": "hub", "ready": True}, {"name": "member-1", "ready": False}]
+    assert table(rows, ("name", "ready")) == "NAME       READY\nhub        yes\nmember-1   no"
