@@ -47,18 +47,22 @@ def table(
     *,
     head: bool = True,
     indent: int = 0,
+    below: Iterable[Iterable[str]] = (),
 ) -> str:
     """Return rows under upper-case headings, columns as wide as needed, as kubectl prints them.
 
     A terminal's width breaks the last column. Elsewhere each row is one line, so that grep finds it
-    whole.
+    whole. `below` are the lines that follow each row.
     """
     cells = [[column.upper() for column in columns]] if head else []
     cells += [[_cell(row.get(column)) for column in columns] for row in rows]
     widths = [max(len(line[at]) for line in cells) for at in range(len(columns) - 1)]
     start = indent + sum(widths) + len(GAP) * len(widths)
     room = width()
-    return "\n".join(_line(line, widths, indent, start, room) for line in cells)
+    lines = [_line(line, widths, indent, start, room) for line in cells]
+    for at, more in enumerate(below, start=len(lines) - len(rows)):
+        lines[at] = "\n".join((lines[at], *(f"  {line}" for line in more)))
+    return "\n".join(lines)
 
 
 def left_out(rows: int) -> str:

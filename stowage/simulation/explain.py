@@ -396,8 +396,6 @@ def _batches(rehearsal: Rehearsal, group: Key) -> Iterator[list[Decision]]:
         batch = rehearsal.together(key) if key not in seen else None
         if batch is None:
             continue
-        if batch.conclusion is not None:
-            rehearsal.judged[batch.conclusion.gathering.key] = batch
         own = [each for each in batch.decisions if each.workload.key in members]
         seen.update(each.workload.key for each in own)
         yield own

@@ -104,11 +104,7 @@ class GroupPlan:
 
 
 def table(groups: Sequence[GroupPlan]) -> str:
-    head, *rows = output.table([_row(each) for each in groups], COLUMNS).splitlines()
-    lines = [head]
-    for row, each in zip(rows, groups, strict=True):
-        lines += [row, *(f"  {line}" for line in reasons(each))]
-    return "\n".join(lines)
+    return output.table([_row(each) for each in groups], COLUMNS, below=map(reasons, groups))
 
 
 def _row(group: GroupPlan) -> dict[str, Any]:

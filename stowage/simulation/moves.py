@@ -270,16 +270,10 @@ class Simulation(Rehearsal):
         infos = [self._infos[key] for key in keys]
         infos.sort(key=lambda info: (turn(info)[0], self._cache.rank(info)))
         made: dict[Key, Decision] = {}
-        for info in infos:
-            if info.key in made:
-                continue
-            batch = self._decide(info)
-            if batch.conclusion is not None:
-                self.judged[batch.conclusion.gathering.key] = batch
-            for decision in batch.decisions:
-                made[decision.workload.key] = decision
-                if decision.moves:
-                    self._cache.assume(decision.workload, decision.placements)
+        for decision in self._decisions(info.key for info in infos):
+            made[decision.workload.key] = decision
+            if decision.moves:
+                self._cache.assume(decision.workload, decision.placements)
         moved = [key for key, decision in made.items() if decision.moves]
         self.steps += bool(moved)
         for key in moved:

@@ -137,26 +137,24 @@ class Plan:
 
     def _workloads(self) -> str:
         """Return a row for each Workload; below it Reservations, waves, hooks, the reason."""
-        head, *rows = output.table([_row(each) for each in self.planned], COLUMNS).splitlines()
-        lines = [head]
-        for row, each in zip(rows, self.planned, strict=True):
-            lines.append(row)
-            if rooms := words.inside(inside(each.decision), each.decision.workload.namespace):
-                lines.append(f"  {rooms}")
-            if ranges := words.ordinals(ordinals(each.decision)):
-                lines.append(f"  {ranges}")
-            if each.along:
-                lines.append(f"  {_line(each.along)}")
-            if each.rollout:
-                lines += (f"  {line}" for line in each.rollout.lines())
-            lines += (f"  {line}" for line in (*each.unfit, *each.later))
-            lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
-            if not each.decision.scheduled:
-                lines.append(f"  {each.decision.reason.value}: {self._why(each.decision)}")
-            if each.decision.moving.data:
-                held = clean(holds_data(each.decision.moving))
-                lines.append(f"  {MovingReason.HOLDS_DATA.value}: {held}")
-        return "\n".join(lines)
+        rows = [_row(each) for each in self.planned]
+        return output.table(rows, COLUMNS, below=map(self._below, self.planned))
+
+    def _below(self, each: Planned) -> Iterator[str]:
+        decision = each.decision
+        if rooms := words.inside(inside(decision), decision.workload.namespace):
+            yield rooms
+        if ranges := words.ordinals(ordinals(decision)):
+            yield ranges
+        if each.along:
+            yield _line(each.along)
+        if each.rollout:
+            yield from each.rollout.lines()
+        yield from (*each.unfit, *each.later, *words.hooks(hooks.told(decision)))
+        if not decision.scheduled:
+            yield f"{decision.reason.value}: {self._why(decision)}"
+        if decision.moving.data:
+            yield f"{MovingReason.HOLDS_DATA.value}: {clean(holds_data(decision.moving))}"
 
     def _why(self, decision: Decision) -> str:
         """Return the reason of a Workload, or a reference to its group if that says the same."""

@@ -6,7 +6,7 @@ changes. Nothing is read or written; each decision counts as if it were.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
@@ -163,24 +163,29 @@ class Rehearsal:
 
     def _round(self, turns: Iterable[Key]) -> bool:
         """Decide each once; return whether any share changed."""
-        moved, placed = False, set[Key]()
-        for key in turns:
-            if key in placed:
-                continue
-            batch = self._decide(self._infos[key])
-            if batch.conclusion is not None:
-                self.judged[batch.conclusion.gathering.key] = batch
-            for decision in batch.decisions:
-                moved |= dict(decision.placements) != dict(decision.workload.present)
-                placed.add(decision.workload.key)
-                self._count(decision)
+        moved = False
+        for decision in self._decisions(turns):
+            moved |= dict(decision.placements) != dict(decision.workload.present)
+            self._count(decision)
         return moved
+
+    def _decisions(self, turns: Iterable[Key]) -> Iterator[Decision]:
+        """Yield a decision on each; those that are decided together have one turn."""
+        done = set[Key]()
+        for key in turns:
+            if key not in done:
+                decisions = self._decide(self._infos[key]).decisions
+                done.update(each.workload.key for each in decisions)
+                yield from decisions
 
     def _decide(self, info: WorkloadInfo) -> Batch:
         fault = self._faults.get(info.key, "")
         others = Others(partner=self._sound.__contains__)
         steps = decide_set(self._cache, info, self._profiles, self._now, fault=fault, others=others)
-        return at_once(steps)
+        batch = at_once(steps)
+        if batch.conclusion is not None:
+            self.judged[batch.conclusion.gathering.key] = batch
+        return batch
 
     def _count(self, decision: Decision) -> None:
         """Count a decision as if it were written and read back."""

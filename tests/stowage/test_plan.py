@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from machinery.errors import ConfigurationError
 from stowage.cli import cli
+from stowage.console import output
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -195,6 +196,23 @@ def test_changes_against_what_is_there(write: Write) -> None:
     table = run("plan", "-f", files, "--fleet", fleet).stdout
     assert "c +2" in table
     assert "→" in table
+
+
+def test_on_a_narrow_terminal_a_row_goes_on_below_itself(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "width", lambda: 50)
+    files = write("w.yaml", workload("demo"), workload("idle", clusterSelector={"no": "such"}))
+    printed = run("plan", "-f", files, "--fleet", write("fleet.yaml", cluster("a"))).stdout
+    assert [" ".join(line.split()) for line in printed.splitlines()] == [
+        "WORKLOAD DESIRED ASSIGNED PENDING CLUSTERS",
+        "CHANGE",
+        "shop/demo 2 2 0 a=2",
+        "a +2",
+        "shop/idle 2 0 2 -",
+        "pending",
+        "FailedToSchedule: 0/1 clusters: 1 didn't match clusterSelector",
+    ]
 
 
 def test_others_that_it_moves_are_shown_too(write: Write) -> None:
