@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from click.testing import CliRunner
 
 from machinery.types.metadata import Meta
-from stowage.cli import cli
 from stowage.report.features import QUOTAS, QuotaSummary, QuotaSummarySpec, QuotaSummaryStatus
 from stowage.report.findings import Finding, Report
+from tests.stowage.test_plan import Write, cluster, plan, run, shares, workload, write
+
+__all__ = ["write"]
 
 pytestmark = pytest.mark.proves("N4")
 
@@ -27,54 +24,20 @@ QUOTA = {
 }
 
 
-def demo(**spec: Any) -> dict[str, Any]:
-    pods = {"containers": [{"name": "m", "resources": {"requests": {"cpu": "500m"}}}]}
-    template = {"metadata": {"labels": {"app": "demo"}}, "spec": pods}
-    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "demo"}}
-    return {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "Workload",
-        "metadata": {"name": "demo", "namespace": "shop"},
-        "spec": {
-            "replicas": 5,
-            "targetDeployment": {**body, "spec": {"template": template}},
-            **spec,
-        },
-    }
-
-
-FLEET = {
-    "apiVersion": "stowage.dev/v1alpha1",
-    "kind": "MemberCluster",
-    "metadata": {"name": "a"},
-    "status": {
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "nodeGroups": [{"count": 1, "free": {"cpu": "16", "memory": "64Gi", "pods": "110"}}],
-    },
-}
-
-
-def run(tmp_path: Path, command: str, *objects: Any, more: tuple[str, ...] = ()) -> Any:
-    fleet, files = tmp_path / "fleet.yaml", tmp_path / "objects.yaml"
-    fleet.write_text(yaml.safe_dump(FLEET))
-    files.write_text(yaml.safe_dump_all(objects))
-    where = ("-f", str(files), "--fleet", str(fleet), "-n", "shop")
-    return CliRunner().invoke(cli, [command, *more, *where])
-
-
-def test_a_plan_of_files_honours_the_quotas_among_them(tmp_path: Path) -> None:
-    found = run(tmp_path, "plan", demo(distribution="Divided"), QUOTA, more=("-o", "json"))
-    [planned] = json.loads(found.stdout)["workloads"]
-    assert (planned["placements"][0]["replicas"], planned["pending"]) == (3, 2)
-    said = run(tmp_path, "plan", demo(), QUOTA).stdout
+def test_a_plan_of_files_honours_the_quotas_among_them(write: Write) -> None:
+    fleet, free = (
+        write("fleet.yaml", cluster("a")),
+        write("free.yaml", workload("demo", replicas=5)),
+    )
+    files = write("w.yaml", workload("demo", replicas=5, distribution="Divided"), QUOTA)
+    told = plan(files, fleet)["demo"]
+    assert (shares(told), told["pending"]) == ({"a": 3}, 2)
+    assert plan(free, fleet)["demo"]["pending"] == 0
+    whole = write("whole.yaml", workload("demo", replicas=5), QUOTA)
+    said = run("plan", "-f", whole, "--fleet", fleet).stdout
     assert "WorkloadQuota team: units 0 of 3 used, 5 units ask for 5" in said
-    free = run(tmp_path, "plan", demo(), more=("-o", "json"))
-    assert json.loads(free.stdout)["workloads"][0]["pending"] == 0
-
-
-def test_explain_advises_more_of_the_amount(tmp_path: Path) -> None:
-    told = run(tmp_path, "explain", demo(distribution="Divided"), QUOTA, more=("wl/demo",)).stdout
-    assert "more of hard.units in WorkloadQuota team" in told
+    helps = run("explain", "wl/demo", "-n", "shop", "-f", files, "--fleet", fleet).stdout
+    assert "more of hard.units in WorkloadQuota team" in helps
 
 
 def quota(name: str = "team", namespace: str = "shop", used: str = "3") -> QuotaSummary:
