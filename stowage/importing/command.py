@@ -18,10 +18,10 @@ from machinery.errors import ConfigurationError
 from stowage.console.terminal import say
 from stowage.console.yamltext import dump
 from stowage.importing import companions
-from stowage.importing.conversion import Conversion, conversion
 from stowage.importing.fields import one_line
 from stowage.importing.reading import Source, read
 from stowage.importing.systems import koordinator, kosmos, openkruise, schedulerplugins
+from stowage.importing.workloads import Conversion, conversion
 
 SYSTEMS = (openkruise.SYSTEM, kosmos.SYSTEM, koordinator.SYSTEM, schedulerplugins.SYSTEM)
 _ORDER = {kind.__name__: place for place, kind in enumerate(KINDS)}

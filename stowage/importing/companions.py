@@ -14,10 +14,9 @@ from typing import Any, TypeAlias
 from crds.definition import KINDS
 from crds.names import GROUP
 from stowage.importing import pods
-from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import DocumentPart
 from stowage.importing.reading import Source, dig
-from stowage.importing.workloads import BUILT_IN, Made, drop_status, metadata_of
+from stowage.importing.workloads import BUILT_IN, Conversion, Made, System, drop_status, metadata_of
 
 _Name: TypeAlias = tuple[str, str]
 _GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}

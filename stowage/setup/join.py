@@ -9,7 +9,7 @@ keeps a good token.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,7 +26,7 @@ from machinery.tasks import patiently
 from machinery.types import conditions
 from propagator.credentials import credentials
 from propagator.credentials.accounts import MEMBER_ACCOUNT
-from propagator.credentials.credentials import PodSecurity, Rights, credentials_of
+from propagator.credentials.credentials import credentials_of
 from propagator.credentials.tokens import kubeconfig
 from stowage.console.words import some
 from stowage.hub import unknown_cluster
@@ -46,39 +46,18 @@ OPEN_WATCHES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Join:
+class Join(member_side.Side):
     """The arguments of `join`.
 
-    `member` is how `join` itself reaches the member; `server` and `tls_server_name` are how the hub
-    does, where that differs. `allow` names further kinds as `group/resource`, those of the core
-    group as `resource`. `targets` are namespaces that are given by name. `new_namespaces` says
-    whether the propagator may make others: None keeps the present answer, which is yes at first.
+    `server` and `tls_server_name` are how the hub reaches the member, where that differs. With
+    `replace` the name may move to another cluster than the one that has it.
     """
 
     name: str
-    namespace: str
-    member: Connection
     server: str | None = None
     tls_server_name: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    allow: Sequence[str] = ()
-    rights: Rights = Rights.NARROW
-    targets: Sequence[str] = ()
-    new_namespaces: bool | None = None
-    pod_security: PodSecurity = PodSecurity.BASELINE
     replace: bool = False
-    """Whether the name may move to another cluster than the one that has it."""
-
-    def side(self) -> member_side.Side:
-        return member_side.Side(
-            home=self.namespace,
-            member=self.member,
-            allow=self.allow,
-            rights=self.rights,
-            targets=self.targets,
-            new_namespaces=self.new_namespaces,
-            pod_security=self.pod_security,
-        )
 
     @property
     def reached(self) -> Connection:
@@ -104,7 +83,7 @@ async def join(hub: ApiClient, plan: Join, *, say: Say) -> None:
         identity = (await member.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
         await _refuse_another(hub, plan, identity)
         known = await _known_token(hub, plan)
-        token = await member_side.set_up(member, plan.side(), known, _of(plan.name, say))
+        token = await member_side.set_up(member, plan, known, _of(plan.name, say))
     await ensure_namespace(hub, plan.namespace)
     await apply_one(hub, registration(plan, token, identity), manager=member_side.MANAGER)
     say(f"hub: Secret {plan.namespace}/{plan.name} is there, it registers the cluster")

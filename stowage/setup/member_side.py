@@ -71,9 +71,20 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """The arguments of `join` that concern the member: see `stowage.setup.join.Join`."""
+    """The arguments of `join` that concern the member.
 
-    home: str
+    Args:
+        namespace: of Stowage, on the hub and on the member.
+        member: how `join` reaches the member.
+        allow: further kinds as `group/resource`, those of the core group as `resource`.
+        rights: whether it writes in given namespaces alone.
+        targets: namespaces that are given by name.
+        new_namespaces: whether the propagator may make others; None keeps the present answer,
+            which is yes at first.
+        pod_security: the standard of namespaces that it makes.
+    """
+
+    namespace: str
     member: Connection
     allow: Sequence[str] = ()
     rights: Rights = Rights.NARROW
@@ -88,25 +99,25 @@ async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
     The token is `known` while that is good. Raises StowageError with what to do.
     """
     guarded = await _serves_policies(member)
-    await ensure_namespace(member, side.home)
-    say(f"Namespace {side.home} is there")
+    await ensure_namespace(member, side.namespace)
+    say(f"Namespace {side.namespace} is there")
     await make_placeholder_class(member, say)
     allow = [await _kind(member, text, say) for text in side.allow]
     if side.rights is Rights.CLUSTER:
         return await _set_up_cluster(member, side, allow, known, guarded=guarded, say=say)
     makes = await _makes_namespaces(member, side, guarded=guarded)
-    await _make(member, member_rights.narrow(side.home, allow), say)
+    await _make(member, member_rights.narrow(side.namespace, allow), say)
     # only now: the narrow role has replaced a wide one that this policy bounded
-    await _unmake(member, member_rights.cluster_policy(side.home), say)
+    await _unmake(member, member_rights.cluster_policy(side.namespace), say)
     for name in side.targets:
-        await _make(member, member_rights.given(name, side.home), say)
+        await _make(member, member_rights.given(name, side.namespace), say)
     token = await _token(member, side, known)
     if makes:
-        await _make(member, member_rights.maker_policy(side.home, side.pod_security), say)
-        await _make(member, member_rights.maker(side.home), say)
+        await _make(member, member_rights.maker_policy(side.namespace, side.pod_security), say)
+        await _make(member, member_rights.maker(side.namespace), say)
         await _maker_in_force(member, side, token)
     else:
-        await _unmake(member, _maker(side.home), say)
+        await _unmake(member, _maker(side.namespace), say)
         say("takes the namespaces that were named, and no others")
     return token
 
@@ -148,16 +159,16 @@ async def _set_up_cluster(
     guarded: bool,
     say: Say,
 ) -> str:
-    await _make(member, member_rights.cluster_account(side.home), say)
+    await _make(member, member_rights.cluster_account(side.namespace), say)
     if guarded:
-        await _make(member, member_rights.cluster_policy(side.home), say)
+        await _make(member, member_rights.cluster_policy(side.namespace), say)
     else:
         say("warning: it serves no ValidatingAdmissionPolicy v1: nothing keeps it out of kube-*")
     token = await _token(member, side, known)
     if guarded:
         await _cluster_in_force(side, token)
-    await _make(member, member_rights.cluster(side.home, allow), say)
-    await _unmake(member, _maker(side.home), say)
+    await _make(member, member_rights.cluster(side.namespace, allow), say)
+    await _unmake(member, _maker(side.namespace), say)
     return token
 
 
@@ -287,11 +298,11 @@ async def _is_restricted(member: ApiClient, side: Side) -> bool:
     roles = await member.resource(_RBAC, "ClusterRole")
     try:
         await member.get(roles, TENANT_ROLE)
-        await member.get(SERVICE_ACCOUNTS, MEMBER_ACCOUNT, namespace=side.home)
+        await member.get(SERVICE_ACCOUNTS, MEMBER_ACCOUNT, namespace=side.namespace)
     except NotFound:
         return False
     try:
-        await member.get(SERVICE_ACCOUNTS, NAMESPACES_ACCOUNT, namespace=side.home)
+        await member.get(SERVICE_ACCOUNTS, NAMESPACES_ACCOUNT, namespace=side.namespace)
     except NotFound:
         return bool(await _tenants(member))
     return False
@@ -309,12 +320,12 @@ async def _tenants(member: ApiClient) -> list[str]:
 
 async def _maker_in_force(member: ApiClient, side: Side, token: str) -> None:
     """Wait until the maker is denied a canary; else remove the maker, and raise StowageError."""
-    *_, canary = tenancy("kube-system", home=side.home)
+    *_, canary = tenancy("kube-system", home=side.namespace)
     async with ApiClient(as_account(side.member, token)) as itself:
-        maker = Acting(itself, account(side.home, NAMESPACES_ACCOUNT))
+        maker = Acting(itself, account(side.namespace, NAMESPACES_ACCOUNT))
         why = await _undenied(maker, SERVICE_ACCOUNTS, canary)
     if why:
-        await _unmake(member, _maker(side.home), lambda _: None)
+        await _unmake(member, _maker(side.namespace), lambda _: None)
         raise _not_in_force(
             NAMESPACES_ACCOUNT, "so the account of that name was removed again", why
         )
@@ -323,7 +334,7 @@ async def _maker_in_force(member: ApiClient, side: Side, token: str) -> None:
 async def _cluster_in_force(side: Side, token: str) -> None:
     """Wait until the account is denied a canary. Raises StowageError."""
     async with ApiClient(as_account(side.member, token)) as itself:
-        why = await _undenied(itself, CONFIG_MAPS, member_rights.cluster_canary(side.home))
+        why = await _undenied(itself, CONFIG_MAPS, member_rights.cluster_canary(side.namespace))
     if why:
         # The policy stays: the account may have had wide rights before.
         raise _not_in_force(MEMBER_ACCOUNT, "so the account was given no further right", why)
@@ -361,7 +372,7 @@ async def _token(member: ApiClient, side: Side, known: str) -> str:
     life = life_of(known)
     if life and life.spent(SystemClock().now()) < OLD_TOKEN and await _good(side, known):
         return known
-    return await request_token(member, (side.home, MEMBER_ACCOUNT))
+    return await request_token(member, (side.namespace, MEMBER_ACCOUNT))
 
 
 async def _good(side: Side, token: str) -> bool:
@@ -373,4 +384,4 @@ async def _good(side: Side, token: str) -> bool:
         except TransportError:
             return False
     name: str = who.get("status", {}).get("userInfo", {}).get("username", "")
-    return name == account(side.home, MEMBER_ACCOUNT)
+    return name == account(side.namespace, MEMBER_ACCOUNT)

@@ -41,7 +41,7 @@ async def test_without_policies_namespaces_are_given_by_name_alone(bare, monkeyp
 
     monkeypatch.setattr(member_side, "_serves_policies", unserved)
     said = []
-    side = member_side.Side(home=SYSTEM_NAMESPACE, member=cluster.connection())
+    side = member_side.Side(namespace=SYSTEM_NAMESPACE, member=cluster.connection())
     with pytest.raises(ConfigurationError, match="name them by --target-namespace"):
         await member_side.set_up(client, side, "", said.append)
     with pytest.raises(ConfigurationError, match=r"Kubernetes 1\.30"):
@@ -57,7 +57,10 @@ async def test_without_policies_namespaces_are_given_by_name_alone(bare, monkeyp
 async def test_what_takes_namespaces_by_name_goes_on_doing_so(bare):
     client, cluster = bare
     side = member_side.Side(
-        home=SYSTEM_NAMESPACE, member=cluster.connection(), targets=("one",), new_namespaces=False
+        namespace=SYSTEM_NAMESPACE,
+        member=cluster.connection(),
+        targets=("one",),
+        new_namespaces=False,
     )
     token = await member_side.set_up(client, side, "", lambda _: None)
     later = replace(side, targets=("two",), new_namespaces=None)
@@ -102,7 +105,10 @@ async def looking(bare):
 async def test_where_namespaces_are_given_by_name_the_propagator_knows_which(bare, looking):
     client, cluster = bare
     side = member_side.Side(
-        home=SYSTEM_NAMESPACE, member=cluster.connection(), targets=("one",), new_namespaces=False
+        namespace=SYSTEM_NAMESPACE,
+        member=cluster.connection(),
+        targets=("one",),
+        new_namespaces=False,
     )
     token = await member_side.set_up(client, side, "", lambda _: None)
     known, heard = await looking(token)
@@ -124,7 +130,7 @@ async def test_where_namespaces_are_given_by_name_the_propagator_knows_which(bar
 @pytest.mark.proves("N18")
 async def test_what_was_refused_is_known_until_it_is_given_or_gone(bare, looking):
     client, cluster = bare
-    side = member_side.Side(home=SYSTEM_NAMESPACE, member=cluster.connection())
+    side = member_side.Side(namespace=SYSTEM_NAMESPACE, member=cluster.connection())
     token = await member_side.set_up(client, side, "", lambda _: None)
     known, heard = await looking(token)
     for name in ("settled", "labelled"):
@@ -152,7 +158,7 @@ async def test_the_account_that_makes_namespaces_is_not_left_unbounded(bare, mon
     monkeypatch.setattr(member_side, "FORCE_SECONDS", 2.0)
     policy, _ = member_rights.maker_policy("elsewhere", PodSecurity.BASELINE)
     monkeypatch.setattr(member_rights, "maker_policy", lambda *_: [policy])
-    side = member_side.Side(home="elsewhere", member=cluster.connection())
+    side = member_side.Side(namespace="elsewhere", member=cluster.connection())
     with pytest.raises(StowageError, match="is not in force after 2 s"):
         await member_side.set_up(client, side, "", lambda _: None)
     left = cluster.kubectl("get", "serviceaccounts,rolebindings", "-A", "-o", "name")
@@ -165,7 +171,9 @@ async def test_no_account_writes_everywhere_before_its_policy_is_in_force(bare, 
     """A policy without binding is never in force. In a namespace of its own: no other test's is."""
     client, cluster = bare
     whole = member_rights.cluster_policy("elsewhere")
-    side = member_side.Side(home="elsewhere", member=cluster.connection(), rights=Rights.CLUSTER)
+    side = member_side.Side(
+        namespace="elsewhere", member=cluster.connection(), rights=Rights.CLUSTER
+    )
     with monkeypatch.context() as patched:
         patched.setattr(member_side, "FORCE_SECONDS", 2.0)
         patched.setattr(member_rights, "cluster_policy", lambda _: whole[:1])
@@ -191,7 +199,7 @@ def _class_of(cluster):
 async def test_the_class_of_placeholders_comes_and_goes_with_the_member(bare):
     client, cluster = bare
     side = member_side.Side(
-        home=SYSTEM_NAMESPACE, member=cluster.connection(), targets=["placeheld"]
+        namespace=SYSTEM_NAMESPACE, member=cluster.connection(), targets=["placeheld"]
     )
     said: list[str] = []
     cluster.kubectl("create", "namespace", "placeheld")

@@ -19,10 +19,9 @@ import msgspec
 from crds.names import DEFAULT_SCHEDULER
 from machinery.types.selectors import LabelSelector
 from stowage.importing import pods, workloads
-from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import DocumentPart, Fate, keep, lost, nothing, walk
 from stowage.importing.reading import Source, dig
-from stowage.importing.workloads import Made, drop_status, metadata_of, ours
+from stowage.importing.workloads import Conversion, Made, System, drop_status, metadata_of, ours
 
 GROUP = "scheduling.koordinator.sh"
 SCHEDULER = "koord-scheduler"

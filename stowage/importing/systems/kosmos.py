@@ -14,10 +14,9 @@ from typing import Any
 
 from crds.names import LABEL_POLICY, POLICY_ALIASES
 from stowage.importing import pods, workloads
-from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import DocumentPart, Notes, keep, walk
 from stowage.importing.reading import Source, dig
-from stowage.importing.workloads import Made, drop_status, metadata_of, ours
+from stowage.importing.workloads import Conversion, Made, System, drop_status, metadata_of, ours
 
 GROUP = "kosmos.io"
 SCHEDULER = "kosmos-scheduler"

@@ -16,7 +16,6 @@ from typing import Any
 
 from crds.names import API_VERSION
 from machinery.types import strategic_merge
-from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import (
     DocumentPart,
     Fate,
@@ -31,7 +30,15 @@ from stowage.importing.fields import (
 )
 from stowage.importing.pods import PARTITION
 from stowage.importing.reading import Source, dig
-from stowage.importing.workloads import Form, Made, drop_status, metadata_of, ours
+from stowage.importing.workloads import (
+    Conversion,
+    Form,
+    Made,
+    System,
+    drop_status,
+    metadata_of,
+    ours,
+)
 
 _OTHER_NAMES = {
     "requiredNodeSelector": "requiredNodeSelectorTerm",

@@ -14,10 +14,9 @@ from typing import Any
 from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
 from crds.names import GROUP, GROUP_ALIASES, LABEL_CLUSTER, LABEL_GROUP
 from stowage.importing import pods, workloads
-from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import DocumentPart, Fate, keep, lost, walk
 from stowage.importing.reading import Source, dig
-from stowage.importing.workloads import Made, drop_status, metadata_of, ours
+from stowage.importing.workloads import Conversion, Made, System, drop_status, metadata_of, ours
 
 GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 """The present API group and the earlier one, with the same fields."""
