@@ -214,6 +214,9 @@ class ShareWriter:
             why = await self._pruner.lower_main(
                 session, workload, kept.replicas, decided=self._workloads.decided(workload)
             )
+        except Refused as refusal:
+            self._end(session, workload, Outcome(desired, refusal.reason, str(refusal)))
+            return self._backoff.failed(share, str(refusal))
         except Conflict:
             raise
         except TransportError as fault:

@@ -138,8 +138,7 @@ class Pruner:
                 # Judged again: a worker may have written the object while the lock was waited for.
                 grant = rule(newest(session, place, found))
                 if said := _SAID.get(grant):
-                    reason, why = said
-                    refused[place] = Refused(reason, f"{session.name}: {place} {why}")
+                    refused[place] = _refused(session, place, said)
                     continue
                 if isinstance(grant, Stays):
                     stays = True
@@ -183,7 +182,7 @@ class Pruner:
     ) -> str:
         """Lower an object of a Workload, and change nothing else of it.
 
-        Return why that has to wait, empty where it need not. Raises TransportError.
+        Return why that has to wait, empty where it need not. Raises Refused, TransportError.
         """
         resource, found = which
         place = ObjectPlace.at(session.name, resource, found.metadata.key)
@@ -197,7 +196,11 @@ class Pruner:
                 decided=decided,
                 registered=self._registered,
             )
-            if live.replicas is None or live.replicas <= replicas or isinstance(grant, Stays):
+            if live.replicas is None or live.replicas <= replicas:
+                return ""
+            if said := _SAID.get(grant):
+                raise _refused(session, place, said)
+            if isinstance(grant, Stays):
                 return ""
             if why := await session.link.unheld() if session.link else "":
                 return f"{session.name}: {why}"
@@ -241,6 +244,12 @@ class Pruner:
         for place in places:
             self._remover.forget(place)
             self._records.removed(place)
+
+
+def _refused(
+    session: MemberSession, place: ObjectPlace, said: tuple[PropagatedReason, str]
+) -> Refused:
+    return Refused(said[0], f"{session.name}: {place} {said[1]}")
 
 
 async def _scale(

@@ -72,3 +72,33 @@ async def test_what_a_younger_decision_made_stays_until_the_hub_decides_again(st
         await stage.patch("demo", {"spec": {"replicas": 1}})
         await stage.patch("demo", {"spec": {"replicas": 0}})
         await stage.goes("m1")
+
+
+@pytest.mark.long
+@pytest.mark.proves("N11")
+async def test_a_share_that_is_to_be_lowered_says_that_a_younger_decision_made_it(
+    stage_on: MakeStage,
+):
+    """Its successor waits for it: else nobody would say what both of them wait for."""
+    async with stage_on() as stage:
+        await stage.create("demo", movement={"maxSurge": 0}, replicas=2)
+        await stage.place("demo", m1=2)
+        await stage.make_ready("m1")
+        await stage.fares("demo", "m1", "Running")
+        await stage.stop()
+        younger = {"metadata": {"annotations": {ANNOTATION_HUB_VERSION: "9000000000"}}}
+        where = {"namespace": stage.namespace}
+        await stage.members["m1"].merge_patch(DEPLOYMENTS, "web", younger, **where)
+        await stage.place("demo", m2=2)
+        stage.start()
+        await stage.ready()
+
+        async def told() -> bool:
+            share = await stage.share("demo", "m1")
+            return "an edit of the Workload decides" in share["message"]
+
+        await until(told)
+        assert (await stage.on("m1"))["spec"]["replicas"] == 2
+        assert await stage.on("m2") is None
+        await stage.patch("demo", {"spec": {"priority": 1}})
+        await stage.becomes("m1", "web", 1, "replicas")
