@@ -37,7 +37,7 @@ from propagator.credentials.credentials import Credentials
 from propagator.members.capacity.kept import Pod, WirePod, slim_pod
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.cluster_identity import Identities
-from propagator.members.health import PodLedger
+from propagator.members.pod_index import PodIndex
 from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
@@ -173,7 +173,7 @@ def wire_pod(number: int) -> bytes:
 def measure_pods() -> None:
     """Print the cost of one kept pod, with its share of both ledgers."""
     decoder = msgspec.json.Decoder(WirePod)
-    capacity, units = CapacityLedger(), PodLedger()
+    capacity, units = CapacityLedger(), PodIndex(clock=SystemClock())
     kept: dict[Key, Pod] = {}
     size = len(wire_pod(0))
     before = resident()

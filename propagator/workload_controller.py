@@ -21,7 +21,7 @@ from propagator.apply.apply_records import ApplyRecords
 from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.unconfirmed_writes import UnconfirmedWrites
-from propagator.deletion_costs.cost_writer import CostWriter
+from propagator.deletion_costs import CostWriter
 from propagator.dependencies.copies import FOLLOWED
 from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
@@ -144,7 +144,7 @@ class WorkloadController:
             gates=self._gates,
             record_outcome=self._reporter.record_outcome,
         )
-        self._costs = CostWriter(context, workloads=self._workloads, gates=self._gates)
+        self._costs = CostWriter(context, table, workloads=self._workloads, gates=self._gates)
         self.reconciler = WorkloadReconciler(
             context,
             table,

@@ -81,7 +81,7 @@ class ClusterStatusWriter:
             link.tenants.recall(reported.get("refused") or ())
         status = status_of(cluster, session, session.verdict, now=self._clock.now())
         # No await between these and the status: pods and capacity must agree.
-        placed = link.pod_ledger.placed() if link is not None and link.counted else None
+        placed = link.pod_index.placed() if link is not None and link.counted else None
         labels = labels_of(cluster, status)
         # Labels before the status: an observer that sees the cluster ready can select it.
         if labels:

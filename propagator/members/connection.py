@@ -29,7 +29,6 @@ from machinery.types.memory_budget import MEMBERS, BudgetShare
 from machinery.types.metadata import Object
 from propagator.credentials.accounts import TENANT_ACCOUNT
 from propagator.credentials.credentials import Credentials, HeldToken, Rights
-from propagator.members.available_pods import AvailablePods
 from propagator.members.capacity.kept import (
     NODE_BYTES,
     POD_BYTES,
@@ -53,14 +52,13 @@ from propagator.members.health import (
     UNKNOWN_PROVIDER,
     HealthProbe,
     MemberHealth,
-    Placed,
-    PodLedger,
     provider_of,
     unreachable,
     verdict_of,
 )
 from propagator.members.hub_lease import Holder, HubLease, no_holder
 from propagator.members.objects import ManagedObject
+from propagator.members.pod_index import Placed, PodIndex
 from propagator.members.pods import PodClaim
 from propagator.members.probe import Probe
 from propagator.members.tenants import Tenants
@@ -131,7 +129,7 @@ class Link:
             self.client, settings=settings, clock=clock, health=health, seen=listener.facts
         )
         self.capacity = CapacityLedger()
-        self.pod_ledger = PodLedger()
+        self.pod_index = PodIndex(clock=clock)
         self._nodes: Informer[Object] = Informer(
             self.client,
             NODES,
@@ -149,7 +147,6 @@ class Link:
             clock=clock,
             kept_bytes=POD_BYTES,
         )
-        self.available_pods = AvailablePods(self._pods, clock=clock)
         self.budgets = DisruptionBudgets(self.client, begin=self._start, clock=clock)
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
@@ -248,7 +245,7 @@ class Link:
 
     def published(self, placed: Placed, version: int | None) -> None:
         """From that MemberCluster version on the hub's capacity counts these pods."""
-        touched = self.pod_ledger.publish(placed, version)
+        touched = self.pod_index.publish(placed, version)
         if touched:
             self._listener.pods(touched)
 
@@ -276,7 +273,7 @@ class Link:
     async def _serve(self, answer: MemberHealth) -> None:
         # A write whose answer was lost may have arrived: only a new list shows it reliably.
         self.watches.renew()
-        self.available_pods.restart()
+        self.pod_index.restart()
         for seen in (self._nodes, self._pods, *self._budget_informers()):
             seen.mistrust()  # until the resumed watch has sent events: pods may have ended
         async with asyncio.TaskGroup() as group:
@@ -414,10 +411,10 @@ class Link:
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         before, after = cast("Pod | None", old), cast("Pod | None", new)
+        touched = self.pod_index.replace(before, after)
         if before is not None and after is not None and before.facts == after.facts:
             return
         self.capacity.replace_pod(before, after)
-        touched = self.pod_ledger.replace(before, after)
         if touched:
             self._listener.pods(touched)
         self._listener.facts()

@@ -33,20 +33,19 @@ from machinery.tasks import Gradually
 from machinery.types.api import ImageRule
 from machinery.types.metadata import Key
 from propagator.credentials.credentials import Credentials
-from propagator.members.available_pods import Availability
 from propagator.members.cluster_identity import Identities
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import (
     Contact,
     HealthProbe,
     MemberHealth,
-    PodCounts,
     unreachable,
     verdict_of,
 )
 from propagator.members.held_sweep import HeldSweep
 from propagator.members.hub_lease import Holder, no_holder
 from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
+from propagator.members.pod_index import Availability, PodCounts
 from propagator.members.pods import Main, OthersObjects, PodClaim, TakenOver
 from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
@@ -247,11 +246,11 @@ class MemberSession:
         """None while unknown. A member that does not answer keeps its last counts."""
         if self.link is None or not self.link.counted:
             return None
-        return self.link.pod_ledger.counts(self._taken_over.labelled(main))
+        return self.link.pod_index.counts(self._taken_over.labelled(main))
 
     def former_pods(self, main: Main) -> int:
         """Observed pods of the Workload that another object than `main` created."""
-        return self.link.pod_ledger.others(main) if self.link is not None else 0
+        return self.link.pod_index.others(main) if self.link is not None else 0
 
     def others_pods(self, main: Main, key: Key) -> PodCounts | None:
         """Return the counts of pods of an object that another tool delivers; None as `pod_counts`.
@@ -262,14 +261,14 @@ class MemberSession:
         counts = self.pod_counts(main)
         if self.link is None or counts is None or counts.current:
             return counts
-        return self.link.pod_ledger.counts(main._replace(uid=""))
+        return self.link.pod_index.counts(main._replace(uid=""))
 
     def availability(self, main: Main, seconds: int) -> Availability | None:
         """None while the pods are not watched."""
         link = self.link
         if link is None or not link.counted:
             return None
-        return link.available_pods.of(self._taken_over.labelled(main), seconds)
+        return link.pod_index.available(self._taken_over.labelled(main), seconds)
 
     def take_in(
         self,

@@ -23,9 +23,9 @@ from machinery.kinds.readiness import (
     counts_of,
     done_of,
 )
-from propagator.members.available_pods import Availability
-from propagator.members.health import Contact, PodCounts
+from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
+from propagator.members.pod_index import Availability, PodCounts
 from propagator.outcome import DesiredShare, Outcome
 
 MESSAGE_LIMIT = 4096

@@ -14,7 +14,7 @@ from crds.fields.shares import ShareState
 from crds.workload import WorkloadCondition, WorkloadReadyReason, WorkloadState
 from machinery.clock import timestamp
 from machinery.types import conditions
-from propagator.members.health import PodCounts
+from propagator.members.pod_index import PodCounts
 from propagator.status import progress
 from propagator.types.workload import Workload
 

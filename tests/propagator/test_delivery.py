@@ -13,7 +13,7 @@ from machinery.api.resources import PODS, SERVICE_ACCOUNTS
 from machinery.types.metadata import Meta, OwnerReference
 from propagator import reconciler
 from propagator.hub.workloads import touches
-from propagator.members.health import PodCounts
+from propagator.members.pod_index import PodCounts
 from propagator.members.pods import Main, OthersObjects, claim_of
 from propagator.reconciler import WorkloadReconciler
 from propagator.shares import ShareTable

@@ -18,8 +18,9 @@ from machinery.types.metadata import Meta
 from propagator.hub.cluster_status_writer import PERIOD, ClusterStatusWriter
 from propagator.members.capacity.kept import Node, Pod
 from propagator.members.capacity.ledger import CapacityLedger
-from propagator.members.health import CONNECTED, Contact, HealthProbe, PodCounts, PodLedger
+from propagator.members.health import CONNECTED, Contact, HealthProbe
 from propagator.members.objects import managed
+from propagator.members.pod_index import PodCounts, PodIndex
 from propagator.members.pods import Main, PodClaim
 from propagator.outcome import DesiredShare
 from propagator.status.cluster_share import ObservedShare, share_of
@@ -41,11 +42,11 @@ def pod(name: str, digest: str = "one") -> Pod:
     return Pod(metadata=Meta(name=name), claim=claim(digest), node="n1", requests=asks)
 
 
-class Units(PodLedger):
+class Units(PodIndex):
     """Pods come and go by name."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(clock=FakeClock())
         self.pods: dict[str, Pod] = {}
 
     def run(self, *names: str, digest: str = "one") -> None:
@@ -155,7 +156,7 @@ async def publishing(
     capacity.replace_node(None, Node(metadata=Meta(name="n1"), allocatable=ROOM, usable=True))
     counted: dict[str, Pod] = {}
     link = SimpleNamespace(
-        pod_ledger=units,
+        pod_index=units,
         counted=True,
         measured=True,
         obstacle="",

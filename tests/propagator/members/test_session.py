@@ -15,8 +15,9 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import NODES, PODS, SERVICE_ACCOUNTS, Resource
 from machinery.errors import AlreadyExists, Forbidden, NotFound, Unreachable
 from machinery.types.metadata import Key, Meta
-from propagator.members.health import Contact, PodCounts
+from propagator.members.health import Contact
 from propagator.members.objects import owners
+from propagator.members.pod_index import PodCounts
 from propagator.members.pods import Main
 from propagator.members.session import MemberSession
 from stowage.playground.controlplanes import Cluster

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from machinery.types.metadata import Key
-from propagator.members.available_pods import Availability
-from propagator.members.health import Contact, PodCounts
+from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject, managed
+from propagator.members.pod_index import Availability, PodCounts
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Allowed
 from propagator.removal.guard import COUNT_SECONDS, Guard, least

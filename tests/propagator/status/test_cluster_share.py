@@ -21,9 +21,10 @@ from machinery.types.conditions import RECONCILING, STALLED, find
 from machinery.types.metadata import Meta
 from propagator.hub.revisions import Revisions
 from propagator.members.context import ControllerContext
-from propagator.members.health import Contact, PodCounts
+from propagator.members.health import Contact
 from propagator.members.inventory import OwnedObjects
 from propagator.members.objects import ManagedObject, managed
+from propagator.members.pod_index import PodCounts
 from propagator.outcome import DesiredShare, Outcome
 from propagator.shares import ShareTable
 from propagator.status.aggregation import status_of

@@ -12,8 +12,9 @@ from crds.workload import WorkloadCondition
 from machinery.api.resources import Resource
 from machinery.kinds.builtin import JOB
 from machinery.types.conditions import RECONCILING, STALLED, find
-from propagator.members.health import Contact, PodCounts
+from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject, managed
+from propagator.members.pod_index import PodCounts
 from propagator.outcome import DesiredShare
 from propagator.status.aggregation import status_of
 from propagator.status.cluster_share import ObservedShare, share_of

@@ -4,16 +4,20 @@ status.overrides gives the number of replicas with each cost. Each pod is patche
 of its template would restart it. Failures are logged, counted and retried; the share does not fail.
 A member that forbids to patch pods is logged once, and retried with a single pod. A mark on each
 pod makes the costs of an earlier process removable.
+
+The highest costs go to ready pods, the lowest to pods that wait for a node. Among equals, pods with
+a higher present cost come first, then older ones. So nothing changes without an event, and a pod
+that was briefly unready does not take its cost back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, NamedTuple, cast
+from weakref import WeakSet
 
 from crds.names import ANNOTATION_DELETION_COST, POD_DELETION_COST
 from machinery import logs, metrics
@@ -25,18 +29,18 @@ from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.bounds import FOR_ONE_WORKLOAD
-from machinery.types.metadata import Key
-from propagator.deletion_costs.cost_changes import CostChange, changes
-from propagator.deletion_costs.followed_pods import FollowedPods
+from machinery.types.metadata import Key, Object
 from propagator.errors import says_no
 from propagator.groups.gates import Gates
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.capacity.kept import Pod, WirePod
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
-from propagator.members.pods import made_by, main_of
+from propagator.members.pod_index import PodIndex
+from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
-from propagator.types.overrides import Costs
+from propagator.shares import ShareTable
+from propagator.types.overrides import MOST_COST, Costs
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
@@ -60,11 +64,18 @@ WRITES = metrics.counter(
 )
 
 
-class _Which(NamedTuple):
-    """A pod: its member's name, its Workload's UID, and its own UID."""
+class CostChange(NamedTuple):
+    """A pod and its new deletion cost; None removes ours."""
 
-    member: str
+    pod: Pod
+    cost: int | None
+
+
+class _Which(NamedTuple):
+    """A pod: its Workload's UID, its member's name, and its own UID."""
+
     workload: str
+    member: str
     pod: str
 
 
@@ -72,23 +83,28 @@ class CostWriter:
     """Listens from its construction on; `run` writes."""
 
     def __init__(
-        self, context: ControllerContext, *, workloads: HubWorkloads, gates: Gates
+        self,
+        context: ControllerContext,
+        shares: ShareTable,
+        *,
+        workloads: HubWorkloads,
+        gates: Gates,
     ) -> None:
         self._registry = context.registry
         self._clock = context.clock
         self._fresh = context.fresh
         self._hub = workloads
         self._gates = gates
-        self._followed: WeakKeyDictionary[Link, FollowedPods] = WeakKeyDictionary()
-        self._marks: dict[str, set[str]] = {}  # members that may have marked pods, by UID
+        self._links: WeakSet[Link] = WeakSet()  # whose pods are listened to
+        self._marks = shares.column(set[str])  # members that may have pods with costs of ours
         self._queues: dict[str, WorkQueue[Key]] = {}
         self._begun = asyncio.Event()
         self._forbidden: KeyedBackoff[tuple[str, str]] = KeyedBackoff(
             clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
         self._logged: set[tuple[str, str]] = set()  # where a refusal was logged and still holds
-        self._pods: KeyedBackoff[_Which] = KeyedBackoff(
-            clock=context.clock, base=FIRST_POD_PAUSE, cap=LONGEST_POD_PAUSE
+        self._pods = shares.backoff(
+            _Which, clock=context.clock, base=FIRST_POD_PAUSE, cap=LONGEST_POD_PAUSE
         )
         workloads.informer.add_handler(self._workload_changed)
         context.registry.on_change(self._member_changed)
@@ -106,36 +122,27 @@ class CostWriter:
                 await self._begun.wait()
 
     def gate_changed(self, workload: Workload) -> None:
-        marked = self._marks.get(workload.uid, set())
+        marked = self._marks.get(workload.uid) or ()
         for member in {*workload.overrides.with_costs(), *marked}:
             self._enqueue(member, workload)
 
     # --- which shares to reconcile ---------------------------------------------------------------
-    # ------------------------------------------------------------------
 
     def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        if old is not None and (new is None or new.uid != old.uid):
-            self._gone(old)
+        if old is not None and new is not None and new.uid != old.uid:
             old = None
         if new is None or (old is not None and _same(old, new)):
             return
         before = set(old.overrides.with_costs()) if old is not None else set()
-        for member in before | set(new.overrides.with_costs()) | self._marks.get(new.uid, set()):
+        marked = self._marks.get(new.uid) or ()
+        for member in {*before, *new.overrides.with_costs(), *marked}:
             if old is None or _wanted(old, member) != _wanted(new, member):
                 self._enqueue(member, new)
 
-    def _gone(self, workload: Workload) -> None:
-        for member in self._marks.pop(workload.uid, set()) | set(workload.overrides.with_costs()):
-            if (pods := self._pods_on(member)) is not None:
-                pods.unfollow(workload.uid)
-        self._pods.reset_where(lambda of: of.workload == workload.uid)
-
     def _enqueue(self, member: str, workload: Workload, after: float = 0.0) -> None:
-        """Without known pods, `_follow` queues it later."""
-        pods = self._pods_on(member)
-        if pods is None:
+        """Without known pods, `_listen` queues it later."""
+        if self._pods_on(member) is None:
             return
-        pods.follow([workload.uid])
         queue = self._queues.get(member)
         if queue is None:
             queue = self._queues[member] = WorkQueue(
@@ -149,44 +156,47 @@ class CostWriter:
             return
         session = self._registry.get(member)
         if session is None:
-            self._removed(member)
+            if queue := self._queues.pop(member, None):
+                queue.shut_down()
+            self._reset(member)
         elif session.link is not None and session.ready and session.link.counted:
-            self._follow(member, session.link)
+            self._listen(member, session.link)
 
-    def _removed(self, member: str) -> None:
-        if queue := self._queues.pop(member, None):
-            queue.shut_down()
-        for members in self._marks.values():
-            members.discard(member)
-        self._forget(member)
-
-    def _forget(self, member: str) -> None:
+    def _reset(self, member: str) -> None:
         self._forbidden.reset_where(lambda of: of[0] == member)
         self._logged = {of for of in self._logged if of[0] != member}
         self._pods.reset_where(lambda of: of.member == member)
 
-    def _follow(self, member: str, link: Link) -> None:
-        if link not in self._followed:
-            self._forget(member)  # other credentials may be allowed more
-            changed = functools.partial(self._pods_changed, member)
-            self._followed[link] = FollowedPods(link.pods, changed)
+    def _listen(self, member: str, link: Link) -> None:
+        if link not in self._links:
+            self._reset(member)  # other credentials may be allowed more
+            self._links.add(link)
+            link.pods.add_handler(functools.partial(self._pod_changed, member))
         for workload in self._hub.touching(member):
             if workload.overrides.of(member).costs:
                 self._enqueue(member, workload)
-        for uid in self._followed[link].all_marked():
-            self._pods_changed(member, uid)
+        for uid in {pod.claim.uid for pod in link.pod_index if pod.claim and pod.marked}:
+            self._pods_changed(member, uid, marked=True)
 
-    def _pods_changed(self, member: str, uid: str) -> None:
-        pods = self._pods_on(member)
-        if pods is None or pods.marked(uid):
-            self._marks.setdefault(uid, set()).add(member)
-        if (workload := self._hub.by_uid(uid)) is not None:
+    def _pod_changed(self, member: str, old: Object | None, new: Object | None) -> None:
+        before, after = cast("Pod | None", old), cast("Pod | None", new)
+        if before is not None and after is not None and _alike(before, after):
+            return
+        claims = {pod.claim for pod in (before, after) if pod is not None}
+        for uid in {claim.uid for claim in claims if claim is not None} - {""}:
+            self._pods_changed(member, uid, marked=after is not None and after.marked)
+
+    def _pods_changed(self, member: str, uid: str, *, marked: bool) -> None:
+        workload = self._hub.by_uid(uid)
+        if marked and (workload is not None or not self._hub.informer.synced):
+            self._marks.at(uid).add(member)
+        if workload is not None and (marked or workload.overrides.of(member).costs):
             self._enqueue(member, workload, GATHER_SECONDS)
 
-    def _pods_on(self, member: str) -> FollowedPods | None:
+    def _pods_on(self, member: str) -> PodIndex | None:
         session = self._registry.get(member)
         link = session.link if session is not None else None
-        return self._followed.get(link) if link is not None else None
+        return link.pod_index if link is not None and link in self._links else None
 
     # --- one share --------------------------------------------------------------------------------
 
@@ -199,20 +209,18 @@ class CostWriter:
             return STALE_SECONDS
         if workload.groups and not self._gates.may_apply(workload):
             return None  # its costs are part of a decision that its group has not released
-        costs = _wanted(workload, member)
-        if costs is None or not (costs or pods.marked(workload.uid)):
-            pods.unfollow(workload.uid)
+        costs, ours = _wanted(workload, member), pods.of(main_of(workload))
+        if costs is None or not (costs or any(pod.marked for pod in ours)):
             return None
         shut = self._forbidden.remaining((member, workload.namespace))
         if shut or not session.allows(workload.namespace):
             return shut or None
-        return await self._write(session, workload, costs, pods.of(workload.uid))
+        return await self._write(session, workload, costs, ours)
 
     async def _write(
-        self, session: MemberSession, workload: Workload, costs: Costs, pods: Collection[Pod]
+        self, session: MemberSession, workload: Workload, costs: Costs, ours: Collection[Pod]
     ) -> float | None:
-        main, share = main_of(workload), (session.name, workload.uid)
-        ours = [pod for pod in pods if pod.claim is not None and made_by(pod.claim, main)]
+        share = workload.uid, session.name
         todo = [
             (change, self._pods.remaining(_Which(*share, change.pod.metadata.uid), change.cost))
             for change in changes(ours, costs)
@@ -244,7 +252,7 @@ class CostWriter:
         self, session: MemberSession, workload: Workload, change: CostChange, result: object
     ) -> None:
         """A pod that refused, or that another client changed, backs off."""
-        pod = _Which(session.name, workload.uid, change.pod.metadata.uid)
+        pod = _Which(workload.uid, session.name, change.pod.metadata.uid)
         spoilt = change.pod.marked and change.pod.cost is None
         if result is True and not spoilt:
             self._pods.reset(pod)
@@ -293,6 +301,42 @@ class CostWriter:
         return isinstance(shown, Pod) and shown.cost == change.cost
 
 
+def changes(pods: Collection[Pod], costs: Costs) -> list[CostChange]:
+    """Return the changes to write, the lowest cost first: those pods are the next to go.
+
+    `costs` are (cost, replicas), the highest first. Without any, our costs are removed.
+    """
+    there = [pod for pod in pods if not pod.metadata.deleting]
+    if not costs:
+        return [CostChange(pod, None) for pod in there if pod.marked]
+    lowest = min(cost for cost, _ in costs)
+    wanted = zip(sorted(there, key=_order), _each(costs, len(there)), strict=True)
+    found = [CostChange(pod, _leaving(pod, lowest) if c is None else c) for pod, c in wanted]
+    news = [change for change in found if change.cost != change.pod.cost]
+    return sorted(news, key=lambda change: change.cost or 0)
+
+
+def _order(pod: Pod) -> tuple[int, int, str, str]:
+    """Sort the pods to keep first."""
+    fares = 0 if pod.ready else 1 if pod.node else 2
+    before = -MOST_COST if pod.cost is None else pod.cost
+    return fares, -before, pod.metadata.creation_timestamp, pod.metadata.name
+
+
+def _each(costs: Costs, pods: int) -> Iterator[int | None]:
+    """None for pods beyond the replicas."""
+    for cost, replicas in costs:
+        taken = min(replicas, pods)
+        pods -= taken
+        yield from [cost] * taken
+    yield from [None] * pods
+
+
+def _leaving(pod: Pod, lowest: int) -> int:
+    # A share that shrinks loses the pods that were the cheapest when it began to.
+    return lowest if pod.cost is None else min(pod.cost, lowest)
+
+
 def _patch(change: CostChange) -> dict[str, Any]:
     pod, text = change.pod, None if change.cost is None else str(change.cost)
     annotations = {ANNOTATION_DELETION_COST: text, POD_DELETION_COST: text}
@@ -311,6 +355,14 @@ def _wanted(workload: Workload, member: str) -> Costs | None:
 def _same(old: Workload, new: Workload) -> bool:
     same = bytes(old.status.overrides) == bytes(new.status.overrides)
     return same and old.placements == new.placements
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    mine, theirs = (
+        (pod.ready, bool(pod.node), pod.cost, pod.marked, pod.metadata.deleting, pod.claim)
+        for pod in (one, other)
+    )
+    return mine == theirs
 
 
 def _about_the_pod(fault: BaseException) -> bool:

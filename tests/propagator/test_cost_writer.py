@@ -14,7 +14,7 @@ import pytest
 
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import PODS
-from propagator.deletion_costs import cost_writer
+from propagator import deletion_costs
 from propagator.members.connection import Link
 from propagator.members.pods import Main
 from stowage.playground.controlplanes import Cluster
@@ -346,8 +346,8 @@ async def test_who_fights_over_a_cost_is_let_win_for_a_while(
         name = pod["metadata"]["name"]
         await stage.members["m"].merge_patch(PODS, name, theirs, namespace=stage.namespace)
 
-    monkeypatch.setattr(cost_writer, "FIRST_POD_PAUSE", 3600.0)
-    monkeypatch.setattr(cost_writer, "LONGEST_POD_PAUSE", 7200.0)
+    monkeypatch.setattr(deletion_costs, "FIRST_POD_PAUSE", 3600.0)
+    monkeypatch.setattr(deletion_costs, "LONGEST_POD_PAUSE", 7200.0)
     async with stage_with(hub, m=running) as stage:
         await stage.create("demo")
         await say(stage, "demo", {"m": 1}, override("a", m={200: 1}))
@@ -360,7 +360,7 @@ async def test_who_fights_over_a_cost_is_let_win_for_a_while(
         await spoil()
         await say(stage, "demo", {"m": 1}, override("a", m={200: 1}), override("b"))
         await settled(stage)
-        await asyncio.sleep(2 * cost_writer.GATHER_SECONDS)
+        await asyncio.sleep(2 * deletion_costs.GATHER_SECONDS)
         assert await patched_pods(stage, "m") == patches + 1, "theirs alone"
         await say(stage, "demo", {"m": 1}, override("a", m={100: 1}))
         await cost(stage, "m", {100: 1})
@@ -466,7 +466,7 @@ async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) 
 
             def placed() -> int:
                 link = link_of(stage)
-                claims = link.pod_ledger.placed() if link is not None else {}
+                claims = link.pod_index.placed() if link is not None else {}
                 return sum(pods for claim, pods in claims.items() if claim.uid == uid)
 
             uid = (await stage.workload("victim"))["metadata"]["uid"]
@@ -478,6 +478,6 @@ async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) 
             await until(lambda: told(3, 3), seconds=60)
             assert placed() == 5
             main = Main(uid, stage.namespace, "apps", "Deployment", "web")
-            assert link_of(stage).pod_ledger.counts(main).scheduled == 3
+            assert link_of(stage).pod_index.counts(main).scheduled == 3
             for namespace in (stage.namespace, "default"):
                 await member.delete(PODS, "impostor", namespace=namespace)

@@ -1,10 +1,11 @@
-"""Deletion costs: which pods get which, and how pods are followed."""
+"""Deletion costs: which pods get which, and which pods queue a share."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -14,10 +15,13 @@ from hypothesis import strategies as st
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.runtime.store import Cache
 from machinery.types.metadata import Meta, Object
-from propagator.deletion_costs.cost_changes import changes
-from propagator.deletion_costs.followed_pods import FollowedPods
+from propagator.deletion_costs import CostWriter, changes
 from propagator.members.capacity.kept import Pod, WirePod, slim_pod
+from propagator.members.pod_index import PodIndex
 from propagator.members.pods import PodClaim
+from propagator.shares import ShareTable
+from propagator.types.workload import workload_of
+from tests.fakeclock import FakeClock
 
 READY = {"node": "n1", "ready": True}
 
@@ -209,54 +213,59 @@ def test_a_cost_is_ours_only_where_we_said_so(
     assert found.metadata.creation_timestamp == "2026-01-01T00:00:00Z"
 
 
-# --- followed pods --------------------------------------------------------------------------------
+# --- which pods queue a share ---------------------------------------------------------------------
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from("abcd"),
-            st.sampled_from(["u1", "u2", ""]),
-            st.booleans(),
-            st.sampled_from(["come", "go", "follow", "leave"]),
-        ),
-        max_size=40,
+def test_only_pods_with_a_mark_or_of_a_share_with_costs_queue_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costly, plain = (
+        workload_of(
+            {
+                "metadata": {"namespace": "shop", "name": uid, "uid": uid},
+                "spec": {"replicas": 1},
+                "status": {"placements": [{"cluster": "m1", "replicas": 1}], **status},
+            }
+        )
+        for uid, status in (
+            ("u1", {"overrides": [{"name": "a", "clusters": [COSTS]}]}),
+            ("u2", {}),
+        )
     )
-)
-def test_followed_pods_are_all_there_are(steps: list[tuple[str, str, bool, str]]) -> None:
-    held: dict[str, Pod] = {}
+    hub = SimpleNamespace(
+        by_uid={"u1": costly, "u2": plain}.get,
+        touching=lambda _: [],
+        informer=SimpleNamespace(add_handler=lambda _: None, synced=True),
+    )
     shown: Cache[Object] = Cache()
-    followed = FollowedPods(shown, lambda uid: None)
-    for name, uid, marked, step in steps:
-        match step:
-            case "come":
-                held[name] = one = pod(name, uid=uid, marked=marked)
-                shown.replace(one if uid else msgspec.structs.replace(one, claim=None))
-            case "go" if name in held:
-                shown.lose(held.pop(name))
-            case "follow":
-                followed.follow([uid])
-            case "leave":
-                followed.unfollow(uid)
-    for uid in ("u1", "u2"):
-        mine = {p.metadata.name for p in held.values() if p.claim and p.claim.uid == uid}
-        assert {p.metadata.name for p in followed.of(uid)} == mine
-        marked = any(held[name].marked for name in mine)
-        assert followed.marked(uid) is marked
-        assert (uid in followed.all_marked()) is marked
+    link = Namespace(pods=shown, counted=True, pod_index=PodIndex(clock=FakeClock()))
+    shown.add_handler(lambda old, new: link.pod_index.replace(cast("Pod", old), cast("Pod", new)))
+    session = SimpleNamespace(link=link, ready=True)
+    registry = SimpleNamespace(on_change=lambda _: None, get=lambda _: session)
+    context: Any = SimpleNamespace(registry=registry, clock=FakeClock(), fresh=lambda: True)
+    shown.replace(pod("before", uid="u2", marked=True))
+    shown.replace(pod("gone", uid="u3", marked=True))
+    shown.replace(pod("plain", uid="u2"))
+    writer = CostWriter(context, ShareTable(), workloads=cast("Any", hub), gates=cast("Any", None))
+    queued: list[str] = []
+    monkeypatch.setattr(writer, "_enqueue", lambda member, of, after=0.0: queued.append(of.uid))
+    writer._member_changed("m1", None)
+    assert set(queued) == {"u2"}, "one with a mark, whoever has costs"
+    queued.clear()
+    shown.replace(pod("of-costly"))
+    assert queued == ["u1"]
+    shown.replace(pod("of-costly", requests=(("cpu", 1),)))
+    assert queued == ["u1"], "that is no matter here"
+    shown.replace(pod("plain", uid="u2", ready=True))
+    assert queued == ["u1"]
+    shown.lose(pod("of-costly", requests=(("cpu", 1),)))
+    assert queued == ["u1", "u1"]
 
 
-def test_who_is_told_of_which_pods() -> None:
-    told: list[str] = []
-    shown: Cache[Object] = Cache()
-    shown.replace(pod("before", marked=True))
-    followed = FollowedPods(shown, told.append)
-    assert told == ["u1"], "a marked one is told of, whoever is followed"
-    shown.replace(pod("other", uid="u2"))
-    assert told == ["u1"]
-    followed.follow(["u2"])
-    assert [each.metadata.name for each in followed.of("u2")] == ["other"]
-    shown.replace(pod("other", uid="u2", ready=True))
-    assert told == ["u1", "u2"]
-    shown.replace(pod("other", uid="u2", ready=True, requests=(("cpu", 1),)))
-    assert told == ["u1", "u2"], "that is no matter here"
+COSTS = {"name": "m1", "deletionCosts": [{"cost": 200, "replicas": 1}]}
+
+
+class Namespace(SimpleNamespace):
+    """One that can be hashed, and referred to weakly."""
+
+    __hash__ = object.__hash__

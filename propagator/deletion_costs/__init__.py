@@ -1,1 +1,0 @@
-"""Writes deletion costs to the pods that run a Workload's replicas."""

@@ -1,0 +1,177 @@
+"""The pods of one member by the Workload that they claim, and what is read of them.
+
+`connection` feeds it from the watch of pods. A count walks the pods of one Workload.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from machinery.clock import Clock
+from propagator.members.capacity.kept import Pod
+from propagator.members.pods import Main, PodClaim, made_by
+
+Placed: TypeAlias = dict[PodClaim, int]
+"""The number of pods on nodes, by claim."""
+
+
+@dataclass(slots=True)
+class PodCounts:
+    scheduled: int | None = 0
+    """Pods on nodes, including terminating ones, up to the number that the published capacity
+    counts. The controller adds replicas in flight to that capacity, and must miss none. None before
+    the first publication: the pods that an earlier one counts are unknown.
+    """
+    ready: int = 0
+    unschedulable: int = 0
+    """Pods that the member's scheduler found no room for."""
+    oldest_unschedulable: datetime | None = None
+    current: int = 0
+    """All pods, including waiting and terminating ones."""
+    capacity_version: int | None = None
+    """The first MemberCluster version whose capacity counts `scheduled`. None if nothing is
+    counted, or if the hub's versions are not numbers.
+    """
+    trouble: str = ""
+
+
+class Availability(NamedTuple):
+    """Pods that have been ready for long enough without a break."""
+
+    pods: int
+    unproven: int = 0
+    """Pods that were already ready when the watch began, for an unknown time."""
+    more_in: float | None = None
+    """Seconds until another pod has been ready for long enough, if none flaps."""
+
+
+class PodIndex:
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._claims: dict[tuple[str, str], dict[PodClaim, dict[str, Pod]]] = {}
+        """(UID, namespace) -> claim -> name -> pod."""
+        self._placed: Placed = {}
+        self._published: dict[PodClaim, tuple[int, int | None]] | None = None
+        """The counted pods, and the first MemberCluster version that counts them."""
+        self._ready_since: dict[str, float] | None = None
+        """By the pod's UID. None until it is needed."""
+        self._begun = 0.0
+
+    def __iter__(self) -> Iterator[Pod]:
+        for claims in self._claims.values():
+            for pods in claims.values():
+                yield from pods.values()
+
+    def replace(self, old: Pod | None, new: Pod | None) -> set[PodClaim]:
+        """Return the claims whose counts changed."""
+        touched = set()
+        for pod, number in ((old, -1), (new, 1)):
+            if pod is not None and pod.claim is not None:
+                self._put(pod, pod.claim, number)
+                touched.add(pod.claim)
+        if self._ready_since is not None:
+            self._note_ready(self._ready_since, old, new)
+        return set() if old and new and old.facts == new.facts else touched
+
+    def of(self, main: Main) -> list[Pod]:
+        """Return the pods that the object created."""
+        return [pod for pods in self._made_by(main).values() for pod in pods.values()]
+
+    def others(self, main: Main) -> int:
+        """Return the pods of a Workload that another object than `main` created."""
+        claims = self._claims.get((main.uid, main.namespace), {})
+        return sum(map(len, claims.values())) - len(self.of(main))
+
+    def counts(self, main: Main) -> PodCounts:
+        made = self._made_by(main)
+        pods = [pod for claim in made.values() for pod in claim.values()]
+        waiting = [pod.unschedulable for pod in pods if pod.unschedulable is not None]
+        troubles = Counter([pod.trouble for pod in pods if pod.trouble])
+        scheduled, since = self._counted(made)
+        return PodCounts(
+            scheduled,
+            ready=[pod.ready for pod in pods].count(True),
+            unschedulable=len(waiting),
+            oldest_unschedulable=min(waiting, default=None),
+            current=len(pods),
+            capacity_version=since,
+            trouble=min(troubles, key=lambda text: (-troubles[text], text), default=""),
+        )
+
+    def placed(self) -> Placed:
+        return dict(self._placed)
+
+    def publish(self, placed: Placed, version: int | None) -> set[PodClaim]:
+        """Record the pods that the published capacity counts; return the claims that change.
+
+        `version` is the MemberCluster's with that capacity.
+        """
+        before, self._published = self._published, {}
+        for claim, pods in placed.items():
+            counted, known = (before or {}).get(claim, (0, None))
+            first = version
+            if pods <= counted and known is not None and version is not None:
+                first = min(known, version)  # `version` is the lower one if the hub was restored
+            self._published[claim] = pods, first
+        if before is None:
+            return {claim for claims in self._claims.values() for claim in claims}
+        return {claim for claim, pods in placed.items() if before.get(claim, (0,))[0] != pods}
+
+    def available(self, main: Main, seconds: int) -> Availability:
+        """Count from when this process saw a pod become ready: members' clocks are not trusted."""
+        now = self._clock.monotonic()
+        if self._ready_since is None:
+            self._begun = now
+            self._ready_since = {pod.metadata.uid: now for pod in self if pod.ready}
+        known = self._ready_since
+        since = [known[uid] for pod in self.of(main) if (uid := pod.metadata.uid) in known]
+        waiting = [each for each in since if each + seconds > now]
+        more_in = min(waiting) + seconds - now if waiting else None
+        return Availability(len(since) - len(waiting), waiting.count(self._begun), more_in)
+
+    def restart(self) -> None:
+        """The member was away: its pods may have been unready in between."""
+        self._ready_since = None
+
+    def _made_by(self, main: Main) -> dict[PodClaim, dict[str, Pod]]:
+        claims = self._claims.get((main.uid, main.namespace), {})
+        return {claim: pods for claim, pods in claims.items() if made_by(claim, main)}
+
+    def _counted(self, claims: Collection[PodClaim]) -> tuple[int | None, int | None]:
+        """Return how many pods on nodes are in the published capacity, and from which version."""
+        if self._published is None:
+            return None, None
+        published = [self._published.get(claim, (0, None)) for claim in claims]
+        placed = sum(self._placed.get(claim, 0) for claim in claims)
+        scheduled = min(placed, sum(pods for pods, _ in published))
+        versions = [version for _, version in published if version is not None]
+        return scheduled, max(versions, default=None) if scheduled else None
+
+    def _put(self, pod: Pod, claim: PodClaim, number: int) -> None:
+        """`number` is 1 for a pod that comes, -1 for one that goes."""
+        claims = self._claims.setdefault((claim.uid, claim.namespace), {})
+        pods = claims.setdefault(claim, {})
+        if number > 0:
+            pods[pod.metadata.name] = pod
+        else:
+            pods.pop(pod.metadata.name, None)
+        if pod.node:
+            self._placed[claim] = self._placed.get(claim, 0) + number
+        if not self._placed.get(claim, 1):
+            del self._placed[claim]
+        if not pods:
+            del claims[claim]
+        if not claims:
+            del self._claims[claim.uid, claim.namespace]
+
+    def _note_ready(self, since: dict[str, float], old: Pod | None, new: Pod | None) -> None:
+        before = (old.metadata.uid, old.claim) if old else None
+        after = (new.metadata.uid, new.claim) if new and new.claim and new.ready else None
+        if before and before != after:
+            since.pop(before[0], None)
+        if after:
+            since.setdefault(after[0], self._clock.monotonic())
