@@ -15,6 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from machinery.clock import Clock
 from machinery.errors import Unreachable
@@ -22,6 +23,7 @@ from machinery.errors import Unreachable
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 RECANCEL_SECONDS = 5.0
 """Seconds until a task that has not ended is cancelled again."""
@@ -121,6 +123,16 @@ class Gradually(Generic[T]):
             self._act(items.pop())
         if items:
             self._groups[group] = items  # after the others
+
+
+class KeyedLocks(Generic[K]):
+    """A lock for each key, kept while somebody holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[K, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, key: K) -> asyncio.Lock:
+        return self._locks.setdefault(key, asyncio.Lock())
 
 
 async def in_slices(items: Iterable[T], *, size: int = SLICE) -> AsyncIterator[T]:

@@ -6,10 +6,8 @@ and the length of names are bounded. A missing kind or a fault is cached for a m
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -17,6 +15,7 @@ from machinery.api.resources import Resource, group_path, group_version, segment
 from machinery.api.responses import decode
 from machinery.clock import Clock
 from machinery.errors import BadRequest, NotFound, TransportError
+from machinery.tasks import KeyedLocks
 from machinery.types import bounds
 
 
@@ -62,7 +61,7 @@ class Catalogue:
         self._ask = ask
         self._clock = clock
         self._known: dict[str, _Answer] = {}
-        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._asking: KeyedLocks[str] = KeyedLocks()
 
     async def of(self, api_version: str) -> Sequence[Resource]:
         """Return every resource type. Raises NotFound for an unknown group or version."""
@@ -95,7 +94,7 @@ class Catalogue:
             self._known[api_version] = replace(answer, doubted=True)
 
     async def _look_up(self, api_version: str, *, needs: str) -> Sequence[Resource]:
-        lock = self._asking.setdefault(api_version, asyncio.Lock())
+        lock = self._asking.of(api_version)
         async with lock:  # one caller sends the request, the others get its answer
             answer = self._remembered(api_version, needs)
             if answer is None:

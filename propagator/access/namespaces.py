@@ -8,11 +8,9 @@ it, namespaces are given by name alone.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
-from weakref import WeakValueDictionary
 
 from crds.workload import PropagatedReason
 from machinery.api.acting import Acting, account
@@ -20,6 +18,7 @@ from machinery.api.resources import CONFIG_MAPS, NAMESPACES, ROLE_BINDINGS, SERV
 from machinery.api.responses import shaped
 from machinery.clock import Clock
 from machinery.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
+from machinery.tasks import KeyedLocks
 from machinery.types.metadata import Key, Object
 from propagator.credentials.accounts import NAMESPACES_ACCOUNT, TENANT_ACCOUNT, namespace, tenancy
 from propagator.errors import Refused
@@ -37,7 +36,7 @@ _MANAGER = "stowage-namespaces"
 class Namespaces:
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._locks: KeyedLocks[Key] = KeyedLocks()
 
     async def admit(self, session: MemberSession, workload: Workload) -> None:
         """Ensure our account in the target namespaces of a narrow member.
@@ -48,7 +47,7 @@ class Namespaces:
         if link is None or link.tenants is None:
             return
         for name in sorted(workload.namespaces()):
-            async with self._locks.setdefault((session.name, name), asyncio.Lock()):
+            async with self._locks.of((session.name, name)):
                 if name not in link.tenants:
                     await self._give(session.name, link, link.tenants, name)
 

@@ -8,7 +8,7 @@ may have its own, and an earlier copy stays. An object that never travels is rem
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,6 @@ from propagator.shares import ShareTable
 from propagator.types.hub_objects import HubObject, HubServiceAccount
 from propagator.types.workload import Workload
 
-_USER = "dependencies"
 _WORST = [*DependencyState]
 _MISSING, _REFUSED = DependencyState.MISSING, DependencyState.REFUSED
 
@@ -112,13 +111,16 @@ class Follower:
         self._watches = watches
         self._report = report
         self._shares = shares.column(_Share, ended=self._end)
-        self._users: dict[tuple[str, Key], set[tuple[str, str]]] = {}  # (UID, member) by object
         self._told = shares.column(set[Name])  # of the Workload: reported as missing
 
     def users(self, kind: str, key: Key) -> list[tuple[Key, str]]:
         """Return (Workload's key, member) of shares that name an object of the hub."""
-        users = self._users.get((kind, key), ())
-        return [(self._shares.at(uid, member).key, member) for uid, member in users]
+        users = self._watches[kind].users(key)
+        return [
+            (share.key, user[1])
+            for user in users
+            if isinstance(user, tuple) and (share := self._shares.get(*user)) is not None
+        ]
 
     async def follow(
         self,
@@ -343,23 +345,15 @@ class Follower:
         namespace, at = workload.metadata.namespace, (workload.uid, session.name)
         wanted = frozenset(name for name in names if name[0] in FOLLOWED)
         for kind, name in wanted - share.names:
-            self._users.setdefault((kind, (namespace, name)), set()).add(at)
-            self._watches[kind].need((namespace, name), _USER)
-        gone, share.names = share.names - wanted, wanted
-        self._drop(namespace, at, gone)
+            self._watches[kind].need((namespace, name), at)
+        for kind, name in share.names - wanted:
+            self._watches[kind].drop((namespace, name), at)
+        share.names = wanted
         return True
 
     def _end(self, uid: str, member: str, share: _Share) -> None:
-        self._drop(share.key[0], (uid, member), share.names)
-
-    def _drop(self, namespace: str, at: tuple[str, str], names: Iterable[Name]) -> None:
-        for kind, name in names:
-            object_ = (kind, (namespace, name))
-            users = self._users.get(object_, set())
-            users.discard(at)
-            if not users:
-                self._users.pop(object_, None)
-                self._watches[kind].drop((namespace, name), _USER)
+        for kind, name in share.names:
+            self._watches[kind].drop((share.key[0], name), (uid, member))
 
     def _tell(self, workload: Workload, share: _Share) -> None:
         """Record an event for objects that are newly missing and not optional."""

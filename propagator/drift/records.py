@@ -74,7 +74,7 @@ class DriftRecords:
         # After another leader's writes only the statuses count.
         self._records = shares.column(dict[Drifted, _Record], of_term=True)
         self._settled = shares.column(set[Drifted], of_term=True)  # reported before, and over
-        self._events: dict[tuple[str, Drifted], float] = {}
+        self._announced = shares.column(dict[Drifted, float])  # when an event was last recorded
 
     def repaired(self, workload: Workload, of: Drifted, fields: Sequence[FieldDrift]) -> None:
         if not fields:
@@ -165,13 +165,15 @@ class DriftRecords:
         for each in workload.status.drift:
             if (of := Drifted.told(each)) not in known and of.cluster in workload.clusters:
                 entries[of] = each
-        left = [each for _, each in sorted(entries.items()) if self._left(each) > 0]
+        left = [each for _, each in sorted(entries.items()) if self._remaining(each) > 0]
         standing = [each for each in left if each["state"] in STANDING]
         return [*standing, *(each for each in left if each not in standing)][:MOST_DRIFTED]
 
     def soonest(self, told: Sequence[Mapping[str, Any]]) -> float | None:
         """Return seconds until the first of these entries expires; None: never."""
-        return min((s for each in told if (s := self._left(each)) != float("inf")), default=None)
+        return min(
+            (s for each in told if (s := self._remaining(each)) != float("inf")), default=None
+        )
 
     def _record(self, workload: Workload, of: Drifted) -> _Record | None:
         return (self._records.get(workload.uid, of.cluster) or {}).get(of)
@@ -205,7 +207,7 @@ class DriftRecords:
                 return str(each["since"])
         return self._now()
 
-    def _left(self, entry: Mapping[str, Any]) -> float:
+    def _remaining(self, entry: Mapping[str, Any]) -> float:
         """Infinite if it never expires."""
         if entry.get("state") in STANDING:
             return float("inf")
@@ -217,12 +219,10 @@ class DriftRecords:
         return (ends - self._clock.now()).total_seconds()
 
     def _announce(self, workload: Workload, of: Drifted, reason: EventReason, note: str) -> None:
-        about, now = (workload.uid, of), self._clock.monotonic()
-        while self._events and now - next(iter(self._events.values())) >= EVENT_SECONDS:
-            del self._events[next(iter(self._events))]
-        if about in self._events:
+        announced, now = self._announced.at(workload.uid, of.cluster), self._clock.monotonic()
+        if now - announced.get(of, -EVENT_SECONDS) < EVENT_SECONDS:
             return
-        self._events[about] = now
+        announced[of] = now
         namespace, name = workload.metadata.key
         self._recorder.event(
             ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),

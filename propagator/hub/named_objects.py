@@ -7,10 +7,8 @@ and again if its version changed.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Generic, TypeVar
-from weakref import WeakValueDictionary
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,9 +18,12 @@ from machinery.clock import Clock
 from machinery.errors import NotFound, StowageError, fresh
 from machinery.runtime.informer import Informer
 from machinery.runtime.informers import InformerPool
+from machinery.tasks import KeyedLocks
 from machinery.types.metadata import Key, Object
 
 T = TypeVar("T", bound=Object)
+User: TypeAlias = str | tuple[str, str]
+"""What needs an object: a share, as (Workload's UID, member), or any text."""
 
 
 class NoTenant(StowageError):
@@ -55,10 +56,10 @@ class NamedObjects(Generic[T]):
         self._type = type_
         self._clock = clock
         self._changed = changed
-        self._named: dict[str, dict[str, set[str]]] = {}
+        self._named: dict[str, dict[str, set[User]]] = {}
         self._watches = InformerPool(self._watch, told=self._refused)
         self._held: dict[Key, T] = {}
-        self._reading: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._reading: KeyedLocks[Key] = KeyedLocks()
 
     async def run(self) -> None:
         """A further run resumes the watches.
@@ -75,12 +76,15 @@ class NamedObjects(Generic[T]):
         self._held.clear()
         self._watches.clear()
 
-    def need(self, key: Key, user: str = "") -> None:
+    def users(self, key: Key) -> set[User]:
+        return self._named.get(key[0], {}).get(key[1], set())
+
+    def need(self, key: Key, user: User = "") -> None:
         namespace, name = key
         self._named.setdefault(namespace, {}).setdefault(name, set()).add(user)
         self._watches.need(namespace, name)
 
-    def drop(self, key: Key, user: str = "") -> None:
+    def drop(self, key: Key, user: User = "") -> None:
         namespace, name = key
         named = self._named.get(namespace, {})
         users = named.get(name, set())
@@ -117,7 +121,7 @@ class NamedObjects(Generic[T]):
             self._held.pop(key, None)
             return self._type(metadata=known.metadata)
         # Many Workloads that share an object read it at the same moment.
-        async with self._reading.setdefault(key, asyncio.Lock()):
+        async with self._reading.of(key):
             held = self._held.get(key)
             if held is None or held.metadata.resource_version != known.metadata.resource_version:
                 try:

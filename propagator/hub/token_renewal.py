@@ -72,7 +72,6 @@ class Renewer:
         self._queue: WorkQueue[str] = WorkQueue(
             name="renewal", clock=clock, base_delay=_FIRST_RETRY, max_delay=_LAST_RETRY
         )
-        self._renewed: dict[str, float] = {}
         secrets.add_handler(self._secret_changed)
         clusters.add_handler(self._cluster_changed)
 
@@ -86,9 +85,7 @@ class Renewer:
             self._queue.add(new.metadata.name)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        if new is None and old is not None:
-            self._renewed.pop(old.name, None)
-        elif new is not None and (old is None or old.spec != new.spec):
+        if new is not None and (old is None or old.spec != new.spec):
             self._queue.add(new.name)
 
     async def _renew_if_due(self, name: str) -> float | None:
@@ -97,26 +94,24 @@ class Renewer:
         secret = self._secret_of(cluster)
         ours = await _ours(cluster, secret) if cluster and secret else None
         if cluster is None or secret is None or ours is None:
-            self._renewed.pop(name, None)
             return None
         left = self._settings.renew_after - ours.life.spent(self._clock.now())
         if left > 0:
             return self._later(left, ours.life)
-        pause, session = self._pause(name), self._registry.get(name)
-        if pause > 0 or session is None or not session.ready or session.client is None:
-            return pause if pause > 0 else _FIRST_RETRY
+        session = self._registry.get(name)
+        if session is None or not session.ready or session.client is None:
+            return _FIRST_RETRY
+        # On a member that grants very short lives.
+        pause = session.token_renewed + self._settings.pause - self._clock.monotonic()
+        if pause > 0:
+            return pause
         try:
             await self._renew(session.client, secret, ours)
         except TransportError as fault:
             self._tell(cluster, ours.life, fault)
             raise
-        self._renewed[name] = self._clock.monotonic()
+        session.token_renewed = self._clock.monotonic()
         return self._settings.pause
-
-    def _pause(self, name: str) -> float:
-        """Limits the renewals on a member that grants very short lives."""
-        last = self._renewed.get(name)
-        return 0.0 if last is None else last + self._settings.pause - self._clock.monotonic()
 
     def _secret_of(self, cluster: MemberCluster | None) -> Secret | None:
         reference = cluster.spec.secret_ref if cluster is not None else None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TypeAlias
@@ -122,6 +121,9 @@ class MemberSession:
         """The MemberCluster generation last passed to `take_in`."""
         self.held: HeldSweep | None = None
         """The sweep that waits for an operator; None until the brake has decided."""
+        self.next_status = -math.inf
+        """Before this monotonic time the status of the MemberCluster is not computed again."""
+        self.token_renewed = -math.inf
         self._judged = False  # by the present credentials
         self._settings = settings
         self._clock = clock
@@ -140,8 +142,6 @@ class MemberSession:
             clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
         self._not_before: dict[Key, float] = {}
-        self._owners: dict[str, Key] = {}
-        self._owned: Counter[str] = Counter()
         self._taken_over = TakenOver()
         self._others = OthersObjects()
 
@@ -215,7 +215,7 @@ class MemberSession:
     @property
     def owners(self) -> Mapping[str, Key]:
         """By UID: those whose objects the member shows."""
-        return self._owners
+        return self.link.watches.owners if self.link is not None else {}
 
     def hold_sweep(self, held: HeldSweep) -> None:
         if held != self.held:
@@ -381,11 +381,9 @@ class MemberSession:
         except KubeconfigError as fault:
             self._judge(verdict_of(fault))
         finally:
-            self.link = None
-            for uid in self._owners:
+            for uid in self.owners:  # the next link tells of every object again
                 self._holders.discard(uid, self.name)
-            self._owners.clear()  # the next link tells of every object again
-            self._owned.clear()
+            self.link = None
 
     def _listener(self) -> LinkListener:
         return LinkListener(
@@ -408,7 +406,7 @@ class MemberSession:
             self._changed(self.name, None)  # the registry calls the listeners for facts as well
 
     def _queue_pending(self) -> None:
-        self._wakes.add(self.name, self._pending | set(self._owners.values()))
+        self._wakes.add(self.name, self._pending | set(self.owners.values()))
         self._pending.clear()
 
     async def _reconcile_ready(self, reconcile: Reconcile, key: Key) -> float | None:
@@ -448,7 +446,8 @@ class MemberSession:
         """Queue the owners, except after status changes and writes of the owner's own worker."""
         before = owners(old.metadata) if old else {}
         after = owners(new.metadata) if new else {}
-        self._count_owners(before, after)
+        for uid in {*before, *after}:
+            (self._holders.add if uid in self.owners else self._holders.discard)(uid, self.name)
         if new is not None and new.pods_uid is not None:
             namespace, name = new.metadata.key
             where = (namespace, group_of(new.api_version), new.kind, name)
@@ -460,22 +459,10 @@ class MemberSession:
                 self.queue.add(key)
             self._changed(self.name, key)
 
-    def _count_owners(self, before: dict[str, Key], after: dict[str, Key]) -> None:
-        for uid in after.keys() - self._owners.keys():
-            self._holders.add(uid, self.name)
-        self._owners.update(after)
-        self._owned.update(after.keys())
-        self._owned.subtract(before.keys())
-        for uid in before:
-            if self._owned[uid] <= 0:
-                del self._owned[uid]
-                self._owners.pop(uid, None)
-                self._holders.discard(uid, self.name)
-
     def _pods_changed(self, claims: set[PodClaim]) -> None:
         makers = {uid for claim in claims for uid in self._taken_over.owners(claim)}
         for uid in {claim.uid for claim in claims} | makers:
-            if uid in self._owners:
-                self._changed(self.name, self._owners[uid])
+            if uid in self.owners:
+                self._changed(self.name, self.owners[uid])
         for key in {key for claim in claims for key in self._others.of(claim)}:
             self._changed(self.name, key)

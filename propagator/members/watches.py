@@ -58,6 +58,8 @@ class Watches:
         self._followed: set[Resource] = set()
         self._informers: dict[Watched, Informer[ManagedObject]] = {}
         self._asked: dict[Watched, float] = {}
+        self.owners: dict[str, Key] = {}
+        """By UID: the Workloads whose objects are shown."""
         self._owned: dict[str | Key, dict[tuple[Resource, Key], ManagedObject]] = {}
         self._ended: dict[tuple[str, str, Key], Judged] = {}
 
@@ -225,17 +227,23 @@ class Watches:
     def _follow(
         self, resource: Resource, old: ManagedObject | None, new: ManagedObject | None
     ) -> None:
+        before = owners(old.metadata) if old is not None else {}
+        after = owners(new.metadata) if new is not None else {}
         if old is not None and new is None and (old.judged.result is not None or old.judged.done):
-            for uid in owners(old.metadata):
+            for uid in before:
                 self._ended[uid, resource.kind, old.metadata.key] = old.judged
             while len(self._ended) > MOST_ENDED:
                 del self._ended[next(iter(self._ended))]
         if old is not None:
-            for owner in _uids_and_names(old):
+            for owner in {*before, *before.values()}:
                 self._let_go(owner, (resource, old.metadata.key))
         if new is not None:
-            for owner in _uids_and_names(new):
+            for owner in {*after, *after.values()}:
                 self._owned.setdefault(owner, {})[resource, new.metadata.key] = new
+        self.owners.update(after)
+        for uid in before:
+            if uid not in self._owned:
+                self.owners.pop(uid, None)
         self._changed(old, new)
 
     def _let_go(self, owner: str | Key, which: tuple[Resource, Key]) -> None:
@@ -243,11 +251,6 @@ class Watches:
         held.pop(which, None)
         if not held:
             self._owned.pop(owner, None)
-
-
-def _uids_and_names(found: ManagedObject) -> set[str | Key]:
-    held = owners(found.metadata)
-    return {*held, *held.values()}
 
 
 def _is(resource: Resource, api_version: str, kind: str) -> bool:

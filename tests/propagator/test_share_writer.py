@@ -12,7 +12,6 @@ from crds.workload import PropagatedReason
 from machinery.api.client import ApiClient
 from propagator.apply.image_turns import ImageTurns
 from propagator.hub.revisions import Revisions
-from propagator.hub.token_renewal import Renewer
 from propagator.members.objects import Mark
 from propagator.outcome import DesiredShare, Outcome
 from propagator.share_writer import ShareWriter
@@ -161,11 +160,3 @@ async def _none(*_: Any) -> None:
 
 async def _no_pieces(*_: Any) -> list[Any]:
     return []
-
-
-@pytest.mark.proves("B11")
-def test_when_a_token_was_renewed_is_forgotten_with_its_cluster() -> None:
-    renewer = object.__new__(Renewer)
-    renewer._renewed = {"m1": 1.0, "m2": 2.0}
-    renewer._cluster_changed(cast("Any", SimpleNamespace(name="m1")), None)
-    assert renewer._renewed == {"m2": 2.0}
