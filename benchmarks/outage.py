@@ -26,7 +26,7 @@ from benchmarks.ground import SPACE, Process, spent, workload
 from benchmarks.members import POLICIES_SECONDS, Fleet, fleet, resident, until
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
-from propagator.members.census import LATE_SECONDS
+from propagator.hub.watched_kinds import LATE_SECONDS
 from tests.propagator.stage import counted
 
 HUB_RESOURCES = frozenset({"workloads", "memberclusters", "workloadgroups", "secrets"})

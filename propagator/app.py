@@ -26,7 +26,7 @@ from machinery.http_server import HttpServer
 from machinery.release import release, user_agent
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.leader_election import LeaderElector
-from propagator import member_metrics
+from propagator import telemetry
 from propagator.leadership import Manager
 from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
@@ -79,7 +79,7 @@ class Propagator:
         """0 until the HTTP server listens."""
         MEMBERS.labels("true").set_function(functools.partial(self._members, ready=True))
         MEMBERS.labels("false").set_function(functools.partial(self._members, ready=False))
-        member_metrics.begin(self._sessions, clock=self._clock)
+        telemetry.begin(self._sessions, clock=self._clock)
 
     @property
     def term(self) -> Manager | None:

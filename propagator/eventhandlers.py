@@ -56,7 +56,7 @@ class EventHandlers:
         for secret in new.secrets if new is not None else ():
             self._secrets.need((known.metadata.namespace, secret), _USER)
         if old is not None:
-            self._forget(old, new)
+            self._end(old, new)
         self._reporter.queue.add(known.metadata.key)
         # This process's own status writes arrive here too: they wake only members that are left.
         self._queue(known, self._concerned(known, before=old if new is not None else None))
@@ -97,10 +97,9 @@ class EventHandlers:
         key = workload.metadata.key
         self.syncs.add(key, [(name, key) for name in members])
 
-    def _forget(self, old: Workload, new: Workload | None) -> None:
+    def _end(self, old: Workload, new: Workload | None) -> None:
         if new is None or new.uid != old.uid:
             self._shares.drop_workload(old.uid)
-            self._reporter.forget(old.metadata.key)
             self._guard.forget(old.metadata.key)
         for secret in set(old.secrets) - set(new.secrets if new is not None else ()):
             key = (old.metadata.namespace, secret)

@@ -22,7 +22,7 @@ from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector
-from propagator.hub.cluster_status_writer import ClusterStatusWriter
+from propagator.hub.cluster_status import ClusterStatusWriter
 from propagator.hub.registration import Registrar
 from propagator.hub.token_renewal import Renewer
 from propagator.members.cluster_identity import Identities

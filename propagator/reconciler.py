@@ -86,10 +86,8 @@ class WorkloadReconciler:
         requeue_after = None
         if workload is not None:
             requeue_after = await self._reconcile(session, workload)
-        else:
-            self._reporter.forget(key)
-        if workload is not None and session.name in workload.placements:
-            self._moves.reset((workload.uid, session.name))  # nothing leaves
+            if session.name in workload.placements:
+                self._moves.reset((workload.uid, session.name))  # nothing leaves
         if not await self._orphans.sweep(session, key):
             self._sweeps.reset((key, session.name))
             return requeue_after

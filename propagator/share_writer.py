@@ -22,20 +22,18 @@ from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
 from propagator.apply import applier
 from propagator.apply.applier import Overtaken
+from propagator.apply.apply_records import UnconfirmedWrites
 from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import Unchangeable, invalid_override, misfit, unlisted, unreadable
 from propagator.apply.render import MemberFacts, PatchMisfit, Piece, applied_of, beside, render
-from propagator.apply.unconfirmed_writes import UnconfirmedWrites
-from propagator.decision_spans import applying
 from propagator.dependencies.follower import Follower
 from propagator.errors import HubFault, Refused, Unrenderable
 from propagator.groups.gates import Gates
 from propagator.groups.rule import GateVerdict
 from propagator.hub.named_objects import NamedObjects, NoTenant
-from propagator.hub.own_kind import OwnKind
 from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
-from propagator.hub.workloads import HubWorkloads
+from propagator.hub.workloads import HubWorkloads, OwnKind
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, has_ended, main_object, owned, pods_of
 from propagator.members.objects import ManagedObject
@@ -50,6 +48,7 @@ from propagator.removal.formers import Formers
 from propagator.removal.guard import Guard, Kept
 from propagator.removal.prune import Pruner, PruneResult
 from propagator.shares import ShareTable
+from propagator.telemetry import applying
 from propagator.types.hub_objects import HubSecret
 from propagator.types.workload import Workload
 

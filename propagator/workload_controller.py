@@ -17,21 +17,19 @@ from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
-from propagator.apply.apply_records import ApplyRecords
+from propagator.apply.apply_records import ApplyRecords, UnconfirmedWrites
 from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
-from propagator.apply.unconfirmed_writes import UnconfirmedWrites
 from propagator.deletion_costs import CostWriter
 from propagator.dependencies.copies import FOLLOWED
 from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
 from propagator.eventhandlers import EventHandlers
 from propagator.groups.gates import Gates
-from propagator.hub.idle_watches import IdleKinds
 from propagator.hub.named_objects import NamedObjects
 from propagator.hub.revisions import Revisions
+from propagator.hub.watched_kinds import Census, IdleKinds
 from propagator.hub.workloads import HubWorkloads
-from propagator.members.census import Census
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
 from propagator.reconciler import WorkloadReconciler
@@ -78,7 +76,7 @@ class WorkloadController:
         )
         self._inventory = OwnedObjects(context)
         self._gates = Gates(context, workloads=self._workloads, wake=self._gate_changed)
-        self._idle = IdleKinds(context, workloads=self._workloads, inventory=self._inventory)
+        self._idle = IdleKinds(context, table, workloads=self._workloads, inventory=self._inventory)
         records = ApplyRecords(table, clock=context.clock)
         pruner = Pruner(
             table,
@@ -88,7 +86,7 @@ class WorkloadController:
         )
         self._census = Census(context)
         self._brake = SweepBrake(context, workloads=self._workloads, searched=self._census.searched)
-        self._census.on_searched(self._brake.searched)
+        self._census.on_searched = self._brake.searched
         orphans = Orphans(
             workloads=self._workloads, identity=context.identity, pruner=pruner, brake=self._brake
         )
@@ -185,8 +183,6 @@ class WorkloadController:
         self._gates.begin()
         self._table.new_term(alone=alone)
         if not alone:
-            self._reporter.clear()
-            self._idle.clear()
             for watch in self._watches.values():
                 watch.clear()
 

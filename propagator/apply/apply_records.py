@@ -1,26 +1,30 @@
-"""The last apply of each object: whether it is still up to date, and the back-off if not.
+"""What this process knows of its writes: what stands, what is contested, what was not answered.
 
 A digest on the object identifies the last apply, and its managedFields show changes since
 (`field_digest`), so a new process repeats no write. An object that another manager reverts or
 deletes after each apply is contested: the pauses grow, and the status names the managers, until it
 stays unchanged for longer than between any two rounds. Our own deletions, and garbage collection
-caused by them, are no rounds. No I/O.
+caused by them, are no rounds.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from weakref import WeakValueDictionary
+from http import HTTPStatus
 
-from crds.names import ANNOTATION_DRIFT, ORPHAN_PREFIX, OWNER_PREFIX
+from crds.names import ANNOTATION_DRIFT, LABEL_MANAGED, ORPHAN_PREFIX, OWNER_PREFIX
 from machinery.api.resources import Resource
 from machinery.clock import Clock
+from machinery.errors import NOTHING_SENT, ApiError, NotFound, ServerError
+from machinery.tasks import KeyedLocks
 from machinery.types.metadata import Key
 from propagator.apply.render import ANNOTATION_HASH, Piece
 from propagator.members.field_digest import print_of_body
-from propagator.members.objects import ManagedObject
+from propagator.members.objects import ManagedObject, managed
+from propagator.members.session import MemberSession
 from propagator.shares import ShareTable
 
 LONGEST_BACKOFF = 60.0
@@ -103,11 +107,11 @@ class ApplyRecords:
         self._places = shares.column(set[ObjectPlace], of_term=True, ended=self._end)
         self._written: dict[ObjectPlace, _Written] = {}
         self._removals: dict[str, float] = {}  # when we sent one, by the object's UID
-        self._locks: WeakValueDictionary[ObjectPlace, asyncio.Lock] = WeakValueDictionary()
+        self._locks: KeyedLocks[ObjectPlace] = KeyedLocks()
 
     def lock(self, place: ObjectPlace) -> asyncio.Lock:
         """Hold it for each write or removal in the place."""
-        return self._locks.setdefault(place, asyncio.Lock())  # dropped with its last user
+        return self._locks.of(place)  # dropped with its last user
 
     def stands(self, place: ObjectPlace, piece: Piece, live: ManagedObject, uid: str) -> bool:
         """Whether the object is up to date for that owner."""
@@ -258,3 +262,91 @@ def _marked(piece: Piece, live: ManagedObject) -> bool:
         (meta["annotations"], live.metadata.annotations),
     )
     return all(there.get(key) == value for asked, there in pairs for key, value in asked.items())
+
+
+RIPE_SECONDS = 5.0
+"""How long an unanswered request may still be executed. A server stops when the client disconnects,
+except for a write that it has already passed to its store.
+"""
+_UNDER_WAY = float("inf")
+
+
+class UnconfirmedWrites:
+    """Writes to members with an unknown outcome.
+
+    A write is recorded before it is sent, and an answer settles it. Without an answer the object
+    may exist, or appear later: the member must not count as clean until a read of the place settles
+    the write, once the request has had time to arrive. This is no guarantee: a late request of a
+    dead process leaves an object without owner, which `removal.orphans` deletes.
+    """
+
+    def __init__(self, shares: ShareTable, *, clock: Clock) -> None:
+        self._clock = clock
+        # If a removed member returns, all of it is listed again.
+        self._ripe = shares.column(dict[ObjectPlace, float])
+
+    @contextmanager
+    def sending(self, place: ObjectPlace, uid: str) -> Iterator[None]:
+        """Hold this from before a write is sent until its answer."""
+        self._ripe.at(uid, place.member)[place] = _UNDER_WAY
+        try:
+            yield
+        except BaseException as fault:
+            if _refused(fault):
+                self.settle(place, uid)
+            else:
+                ripe = self._clock.monotonic() + (0.0 if _ended(fault) else RIPE_SECONDS)
+                self._ripe.at(uid, place.member)[place] = ripe
+            raise
+        self.settle(place, uid)
+
+    async def resolve(self, session: MemberSession, uid: str) -> list[str]:
+        """Read the places of ripe writes; return a sentence for each that stays unconfirmed.
+
+        The member's informer shows the found objects. Raises TransportError.
+        """
+        unsure = []
+        for place, ripe in list((self._ripe.get(uid, session.name) or {}).items()):
+            if ripe <= self._clock.monotonic():
+                await _read(session, place)
+                self.settle(place, uid)
+            else:
+                sentence = "a write was not answered, and may still arrive"
+                unsure.append(f"{session.name}: {place}: {sentence}")
+        return unsure
+
+    def settle(self, place: ObjectPlace, uid: str) -> None:
+        writes = self._ripe.get(uid, place.member) or {}
+        writes.pop(place, None)
+        if not writes:
+            self._ripe.pop(uid, place.member)
+
+
+async def _read(session: MemberSession, place: ObjectPlace) -> None:
+    try:
+        found = await session.client_for(place.namespace).get(
+            place.resource, place.name, namespace=place.namespace
+        )
+    except NotFound:
+        return
+    live = managed(place.resource, found)
+    if LABEL_MANAGED in live.metadata.labels:
+        session.track(place.resource, place.namespace).upsert(live)
+
+
+def _cause(fault: BaseException) -> BaseException:
+    return fault.__cause__ if isinstance(fault.__cause__, ApiError) else fault
+
+
+def _ended(fault: BaseException) -> bool:
+    """Whether the server is done with it. A write that timed out there (504) may continue."""
+    cause = _cause(fault)
+    return isinstance(cause, ServerError) and cause.code != HTTPStatus.GATEWAY_TIMEOUT
+
+
+def _refused(fault: BaseException) -> bool:
+    """Whether the server did nothing. After its own faults (5xx) that is unknown."""
+    cause = _cause(fault)
+    if isinstance(cause, NOTHING_SENT):
+        return True
+    return isinstance(cause, ApiError) and not isinstance(cause, ServerError)

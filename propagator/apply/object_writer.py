@@ -33,7 +33,7 @@ from machinery.runtime.backoff import steady
 from machinery.runtime.informer import Informer
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
-from propagator.apply.apply_records import ApplyRecords, Backoff, ObjectPlace
+from propagator.apply.apply_records import ApplyRecords, Backoff, ObjectPlace, UnconfirmedWrites
 from propagator.apply.differences import differences
 from propagator.apply.ownership import (
     claim,
@@ -43,8 +43,6 @@ from propagator.apply.ownership import (
 )
 from propagator.apply.refusals import differs, rejected
 from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, beside, with_added
-from propagator.apply.unconfirmed_writes import UnconfirmedWrites
-from propagator.decision_spans import sending
 from propagator.drift.fields import (
     MISSING,
     FieldDrift,
@@ -67,6 +65,7 @@ from propagator.members.noted_kinds import writable_kinds
 from propagator.members.objects import ManagedObject, hub_of, managed, owners
 from propagator.members.session import MemberSession
 from propagator.shares import ShareTable
+from propagator.telemetry import sending
 from propagator.types.workload import Workload
 
 FIRST_PAUSE = 1.0
@@ -285,7 +284,7 @@ class PieceWriter:
         if self._records.stands(site.place, site.piece, live, workload.uid):
             return  # an earlier write, whose answer was lost, has made it
         hub = await self._identity.uid()
-        gone = await self._gone(workload, live, hub)
+        gone = await self._absent(workload, live, hub)
         others = claim(workload, site.piece, live, hub=hub, gone=gone)
         _wait_for_end(site, live)
         version = workload.metadata.resource_version
@@ -346,7 +345,7 @@ class PieceWriter:
         if not self._records.stands(site.place, site.piece, found, workload.uid):
             site.session.queue.add(workload.metadata.key)  # admission there changed it
 
-    async def _gone(self, workload: Workload, live: ManagedObject | None, hub: str) -> set[str]:
+    async def _absent(self, workload: Workload, live: ManagedObject | None, hub: str) -> set[str]:
         """Return other owners (UIDs) that this hub has no Workload of any more."""
         if live is None or not hub or hub_of(live) != hub:
             return set()

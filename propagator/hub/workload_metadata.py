@@ -1,4 +1,4 @@
-"""The metadata that a Workload must have before any object of it is written. Pure.
+"""What is written of a Workload: its notes before any object is written, and its entries. Pure.
 
 The finalizer keeps a deleted Workload until its objects are gone. The noted members must each
 confirm that. The noted kinds let another process find all objects (`noted_kinds`).
@@ -6,7 +6,7 @@ confirm that. The noted kinds let another process find all objects (`noted_kinds
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from crds.names import ANNOTATION_CLUSTERS, FINALIZER
@@ -78,3 +78,41 @@ def _missing_members(workload: Workload, there: Callable[[str], bool]) -> dict[s
     record, noted = record_of(workload), _annotated(workload)
     lacking = [name for name in workload.placements if name not in record and there(name)]
     return {ANNOTATION_CLUSTERS: noted.adding(lacking).text()} if lacking else {}
+
+
+WIDE = 32
+"""The minimum number of shares for a JSON patch."""
+
+
+def entries_patch(workload: Workload, status: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return a JSON patch of the changes; None if the list of shares has to be written whole.
+
+    That is if it is short, clusters came or went, or most entries changed. A merge patch replaces a
+    list whole: 180 KiB for a thousand shares when one changes. The patch names entries by position,
+    and the version, so the hub refuses it as a whole on another.
+    """
+    old, new = workload.status.clusters, status["clusters"]
+    if (
+        len(new) < WIDE
+        or "footprint" in status
+        or [each["name"] for each in old] != [each["name"] for each in new]
+    ):
+        return None
+    changed = [at for at, entry in enumerate(new) if entry != old[at]]
+    if len(changed) > len(new) // 2:
+        return None
+    version = workload.metadata.resource_version
+    return [
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        *({"op": "replace", "path": f"/status/clusters/{at}", "value": new[at]} for at in changed),
+        *_fields(workload, status),
+    ]
+
+
+def _fields(workload: Workload, status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Only one of the other fields can be unset."""
+    for field, value in status.items():
+        if field != "clusters" and value is not None:
+            yield {"op": "add", "path": f"/status/{field}", "value": value}
+    if status["serviceExternalIP"] is None and workload.status.service_external_ip is not None:
+        yield {"op": "remove", "path": "/status/serviceExternalIP"}

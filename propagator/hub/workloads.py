@@ -6,25 +6,27 @@ it, so the next check sees this process's own write.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
-from weakref import WeakValueDictionary
 
 import msgspec
 
-from crds.names import FINALIZER
-from machinery.api.resources import WORKLOADS
+from crds.names import FINALIZER, GROUP
+from machinery.api.resources import CRDS, WORKLOADS
 from machinery.api.responses import decode
-from machinery.errors import Invalid, NotFound
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import Forbidden, Invalid, NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.runtime.list_and_watch import Page
+from machinery.tasks import KeyedLocks
 from machinery.types.metadata import Key
 from machinery.types.written_clusters import ALL, digest
-from propagator.hub.wide_status import entries_patch
+from propagator.errors import HubFault
 from propagator.hub.workload_metadata import (
+    entries_patch,
     footprint_without,
     is_ours,
     missing,
@@ -56,7 +58,7 @@ class HubWorkloads:
         self._hub = context.hub
         self._clusters = context.clusters
         self._there = lambda name: context.registry.get(name) is not None
-        self._preparing: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._preparing: KeyedLocks[Key] = KeyedLocks()
         self.informer: Informer[Workload] = Informer(
             context.hub,
             WORKLOADS,
@@ -213,7 +215,7 @@ class HubWorkloads:
     async def _latest(self, workload: Workload) -> AsyncIterator[Workload]:
         """Yield the latest known Workload, under the lock for its metadata."""
         key = workload.metadata.key
-        async with self._preparing.setdefault(key, asyncio.Lock()):
+        async with self._preparing.of(key):
             now = self.informer.get(key)
             yield now if now is not None and now.uid == workload.uid else workload
 
@@ -272,3 +274,40 @@ def _kinds_of(workload: Workload) -> list[str]:
 
 def _secrets_of(workload: Workload) -> list[str]:
     return [f"{workload.metadata.namespace}/{name}" for name in workload.secrets]
+
+
+FRESH_SECONDS = 2.0
+"""How long an answer is cached: thousands of Workloads end at once."""
+_NAME = f"{WORKLOADS.plural}.{GROUP}"
+
+
+class OwnKind:
+    """Whether the hub is deleting the kind Workload itself.
+
+    Deleting the definition deletes all Workloads, without a decision on what they run. Members then
+    keep their objects, without an owner.
+    """
+
+    def __init__(self, hub: Verbs, *, clock: Clock) -> None:
+        self._hub = hub
+        self._clock = clock
+        self._asked = -math.inf
+        self._ends = False
+
+    async def ends(self) -> bool:
+        """Return whether the definition is being deleted, or gone. Raises HubFault."""
+        if self._ends or self._clock.monotonic() - self._asked >= FRESH_SECONDS:
+            self._ends = await self._looked()
+            self._asked = self._clock.monotonic()
+        return self._ends
+
+    async def _looked(self) -> bool:
+        try:
+            found = await self._hub.get(CRDS, _NAME)
+        except NotFound:
+            return True
+        except Forbidden:
+            return False  # an installation with other roles: assume that it stays
+        except TransportError as fault:
+            raise HubFault(f"the definition {_NAME} could not be read", fault) from fault
+        return bool(found["metadata"].get("deletionTimestamp"))

@@ -52,6 +52,7 @@ from propagator.members.health import (
     UNKNOWN_PROVIDER,
     HealthProbe,
     MemberHealth,
+    Probe,
     provider_of,
     unreachable,
     verdict_of,
@@ -60,7 +61,6 @@ from propagator.members.hub_lease import Holder, HubLease, no_holder
 from propagator.members.objects import ManagedObject
 from propagator.members.pod_index import Placed, PodIndex
 from propagator.members.pods import PodClaim
-from propagator.members.probe import Probe
 from propagator.members.tenants import Tenants
 from propagator.members.watches import EVERYWHERE, Watches
 from propagator.settings import SessionSettings

@@ -1,7 +1,11 @@
-"""A Workload's status from its shares: their sums, and the propagator's conditions. Pure.
+"""A Workload's status from its shares: their sums, its progress, and our conditions. Pure.
 
 A condition names its generation: while the present one is in flight, nothing of the one before is
 reported for it.
+
+`observedGeneration` is the lower of `observed.controller`, the generation decided on, and
+`observed.propagator`, the one reported on. Only the propagator writes Ready, Reconciling and
+Stalled. It reads the decision from the stored status, so a decision stays one write.
 """
 
 from __future__ import annotations
@@ -9,16 +13,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from crds.fields.drift import DriftedReason, DriftState
 from crds.fields.shares import ShareHealth, ShareState
-from crds.workload import PropagatedReason, WorkloadCondition, WorkloadReadyReason, WorkloadState
+from crds.workload import (
+    WAITING,
+    PropagatedReason,
+    WorkloadCondition,
+    WorkloadReadyReason,
+    WorkloadState,
+)
+from machinery.clock import parse_timestamp, timestamp
 from machinery.types import conditions
 from propagator.drift.records import STANDING, Drifted
 from propagator.members.noted_kinds import first_kinds
+from propagator.members.pod_index import PodCounts
 from propagator.outcome import Outcome
-from propagator.status import progress
 from propagator.status.cluster_share import MESSAGE_LIMIT, ReportedShare, Word
 from propagator.types.workload import Workload
 
@@ -52,7 +63,7 @@ def status_of(
         desired = sum(workload.placements.values())
     state = _overall(placed, workload.metadata.generation)
     status: dict[str, Any] = {
-        **progress.generations(workload),
+        **_generations(workload),
         "clusters": entries,
         "kept": [*kept],
         "ready": ready,
@@ -202,7 +213,7 @@ def _conditions(
     after = {each["type"]: each for each in workload.conditions}
     before = condition(workload, WorkloadCondition.PROPAGATED)
     # Scaled to 0 before the first write: nothing will ever be placed.
-    wanted = workload.status.desired != 0 or not progress.placed(workload)
+    wanted = workload.status.desired != 0 or not _all_placed(workload)
     verdict = propagated(placed, shares, before, wanted=wanted)
     if verdict is not None:
         reason, message = verdict
@@ -210,7 +221,7 @@ def _conditions(
         if good and remark:
             message = f"{remark}; {message}"
         _renew(after, workload, WorkloadCondition.PROPAGATED, good, reason.value, message, now)
-    ready = progress.placed(workload) and _all_ready(workload, placed, shares, state)
+    ready = _all_placed(workload) and _all_ready(workload, placed, shares, state)
     why, text = WorkloadReadyReason.ALL_READY, ""
     if ready and state is WorkloadState.COMPLETE:
         why, text = WorkloadReadyReason.COMPLETED, _AGAIN
@@ -222,7 +233,7 @@ def _conditions(
         cause = min((each["state"] for each in stands), default=DriftedReason.NONE.value)
         message = _joined([_drifted(each) for each in stands])
         _renew(after, workload, WorkloadCondition.DRIFTED, bool(stands), cause, message, now)
-    return progress.told(workload, after, now)
+    return _with_progress(workload, after, now)
 
 
 def _all_ready(
@@ -305,3 +316,172 @@ def _renew(
         now=now,
         generation=workload.metadata.generation,
     )
+
+
+_DECIDED = (WorkloadCondition.SCHEDULED.value, WorkloadCondition.ROLLED_OUT.value)
+
+
+def _generations(workload: Workload) -> dict[str, Any]:
+    now = workload.metadata.generation
+    decided = workload.status.observed.controller
+    if decided is None:
+        return {"observedGeneration": now, "observed": {"propagator": now}}
+    # Repeat the controller's value: a JSON patch replaces the whole mapping.
+    seen = {"controller": decided, "propagator": now}
+    return {"observedGeneration": min(seen.values()), "observed": seen}
+
+
+def behind(status: Mapping[str, Any]) -> bool:
+    return bool(status["observedGeneration"] != status["observed"]["propagator"])
+
+
+def new_generation(workload: Workload, status: Mapping[str, Any]) -> bool:
+    old = workload.status
+    before = (old.observed_generation, old.observed.propagator)
+    return (status["observedGeneration"], status["observed"]["propagator"]) != before
+
+
+def _all_placed(workload: Workload) -> bool:
+    """Whether every unit of the present generation has a cluster, and its template.
+
+    True for a scheduler that writes neither `observed` nor `pending`.
+    """
+    if workload.status.observed.controller not in (None, workload.metadata.generation):
+        return False
+    refused = (conditions.among(workload.conditions, each).get("status") for each in _DECIDED)
+    return "False" not in refused and not workload.status.pending
+
+
+def seconds_to_ready(workload: Workload, status: Mapping[str, Any], now: datetime) -> float | None:
+    """Return how long a Workload was not Ready that becomes so; None for any other.
+
+    Without an earlier report the time counts since it was scheduled.
+    """
+    was = conditions.among(workload.conditions, WorkloadCondition.READY.value)
+    if was.get("status") == "True" or not conditions.holds(status, WorkloadCondition.READY):
+        return None
+    before = was or conditions.among(workload.conditions, WorkloadCondition.SCHEDULED.value)
+    try:
+        since = parse_timestamp(str(before.get("lastTransitionTime")))
+    except (ValueError, OverflowError):
+        return None
+    return max((now - since).total_seconds(), 0.0)
+
+
+def _with_progress(
+    workload: Workload, listed: Mapping[str, conditions.Condition], now: datetime
+) -> list[conditions.Condition]:
+    """Add Reconciling or Stalled to the conditions unless Ready is True.
+
+    The cause is a refusal of the present generation; without one, units are on their way.
+    """
+    refusals = (listed.get(each, {}) for each in (*_DECIDED, WorkloadCondition.PROPAGATED.value))
+    cause = next((each for each in refusals if _refuses(each, workload)), None)
+    return conditions.with_progress(listed.values(), waits=WAITING, cause=cause, now=now)
+
+
+def _refuses(condition: conditions.Condition, workload: Workload) -> bool:
+    now = workload.metadata.generation
+    return condition.get("status") == "False" and condition.get("observedGeneration", now) == now
+
+
+BY_OTHERS = "another tool brings it, as spec.delivery is None"
+_DELIVERY = (
+    WorkloadCondition.PROPAGATED.value,
+    WorkloadCondition.DRIFTED.value,
+)
+
+
+class OthersShare(NamedTuple):
+    """`pods` is None while they are not observed; `trouble` says why."""
+
+    name: str
+    replicas: int
+    pods: PodCounts | None
+    trouble: str = ""
+
+
+def undelivered_status(
+    workload: Workload, seen: Sequence[OthersShare], now: datetime
+) -> dict[str, Any]:
+    """Return the status of a Workload that another tool delivers.
+
+    Ready means that the decision is made. All pods of the named object are counted. Otherwise the
+    controller would count their room twice: as used on the member, and as units still to come.
+    """
+    before = {share["name"]: share for share in workload.status.clusters}
+    entries = [_undelivered_entry(each, before.get(each.name, {})) for each in seen]
+    ready = sum(min(each["ready"], each["replicas"]) for each in entries)
+    desired = workload.status.desired
+    status: dict[str, Any] = {
+        **_generations(workload),
+        "clusters": entries,
+        "kept": [],
+        "ready": ready,
+        "readySummary": f"{ready}/{sum(workload.decided.values()) if desired is None else desired}",
+        "serviceExternalIP": None,
+        "conditions": _undelivered_conditions(workload, now),
+    }
+    if workload.status.drift:
+        status["drift"] = []
+    if workload.status.dependencies:
+        status["dependencies"] = []
+    if entries:
+        runs = all(each["state"] == ShareState.RUNNING for each in entries)
+        status["state"] = (WorkloadState.RUNNING if runs else WorkloadState.SCHEDULED).value
+    return status
+
+
+def _undelivered_entry(seen: OthersShare, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields that are not observed keep their last report."""
+    if seen.pods is None:
+        away = {"state": ShareState.UNREACHABLE.value, "message": seen.trouble}
+        return {
+            **dict.fromkeys(_COUNTS, 0),
+            "state": ShareState.PENDING.value,
+            "message": BY_OTHERS,
+            **{name: before[name] for name in _KEPT if name in before},
+            "name": seen.name,
+            "replicas": seen.replicas,
+            **(away if seen.trouble else {}),
+        }
+    pods = seen.pods
+    runs = pods.ready >= seen.replicas
+    begun = ShareState.CREATING if pods.current else ShareState.PENDING
+    since = pods.oldest_unschedulable
+    entry = {
+        **dict.fromkeys(_COUNTS, 0),
+        "name": seen.name,
+        "replicas": seen.replicas,
+        "ready": pods.ready,
+        "unschedulable": pods.unschedulable,
+        "unschedulableSince": timestamp(since) if since else None,
+        # 0 if the other counts add up to it.
+        "current": pods.current if pods.current > (pods.scheduled or 0) + pods.unschedulable else 0,
+        "scheduled": pods.scheduled if pods.scheduled is not None else before.get("scheduled", 0),
+        "capacityVersion": pods.capacity_version,
+        "state": (ShareState.RUNNING if runs else begun).value,
+        "message": "" if pods.current else BY_OTHERS,
+    }
+    return {name: value for name, value in entry.items() if value is not None}
+
+
+_COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
+_KEPT = (*_COUNTS, "capacityVersion", "unschedulableSince", "state", "message")
+
+
+def _undelivered_conditions(workload: Workload, now: datetime) -> list[conditions.Condition]:
+    after = {each["type"]: each for each in workload.conditions if each["type"] not in _DELIVERY}
+    decided = _all_placed(workload)
+    why = WorkloadReadyReason.DECIDED if decided else WorkloadReadyReason.NOT_DECIDED
+    ready = WorkloadCondition.READY.value
+    after[ready] = conditions.renewed(
+        after.get(ready, {}),
+        type_=ready,
+        true=decided,
+        reason=why.value,
+        message="",
+        now=now,
+        generation=workload.metadata.generation,
+    )
+    return _with_progress(workload, after, now)

@@ -7,8 +7,10 @@ builds it.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from crds.fields.shares import ShareState
@@ -22,13 +24,12 @@ from crds.workload import (
 from machinery import logs, metrics
 from machinery.clock import Clock
 from machinery.errors import Conflict, TransportError
-from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.conditions import find, holds
 from machinery.types.metadata import Key
-from propagator import decision_spans
+from propagator import telemetry
 from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
 from propagator.hub.workload_metadata import is_ours, record_of
@@ -37,11 +38,16 @@ from propagator.members.context import ControllerContext
 from propagator.outcome import Outcome
 from propagator.removal.finalizer import Finalizer
 from propagator.shares import Column, ShareTable
-from propagator.status import progress
-from propagator.status.aggregation import condition, status_of
+from propagator.status.aggregation import (
+    behind,
+    condition,
+    new_generation,
+    seconds_to_ready,
+    status_of,
+    undelivered_status,
+)
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
-from propagator.status.undelivered import undelivered_status
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
@@ -64,6 +70,8 @@ STALE_SECONDS = 1.0
 """Seconds between two checks whether the view of the hub is up to date."""
 SHARES_PER_SECOND = 2000
 """The rate at which shares are summed up: each outcome of a large Workload recounts all."""
+FEW_SHARES = 10
+"""So few are summed up at any time; of such a Workload nothing is kept while it rests."""
 _WRITERS = 16
 """One namespace gets half of them at most."""
 _MOST_NAMED = 20
@@ -100,6 +108,18 @@ class BurstDetector:
         return full and self._clock.monotonic() - self._last[0] <= BURST_SECONDS
 
 
+@dataclass(slots=True)
+class _Timing:
+    """When a Workload is reported next, by the monotonic clock."""
+
+    due: float = -math.inf
+    begun: float | None = None
+    """Since when there is news."""
+    released: str = ""
+    """The version whose finalizer was removed, and when."""
+    released_at: float = 0.0
+
+
 class Reporter:
     """Add a Workload's key to `queue` to have it reported or released."""
 
@@ -122,13 +142,11 @@ class Reporter:
         self._drift = drift
         self._dependencies = dependencies
         self._fresh = context.fresh
-        self._backoff: KeyedBackoff[Key] = KeyedBackoff(
-            clock=context.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
+        self._backoff = shares.backoff(
+            tuple[str, str], clock=context.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
         )
         self._outcomes: Column[Outcome] = shares.column(of_term=True)
-        self._due: dict[Key, float] = {}
-        self._begun: dict[Key, float] = {}
-        self._released: dict[Key, tuple[str, float]] = {}  # the version, and when
+        self._timing = shares.column(_Timing, of_term=True)  # of the Workload
         self._burst = BurstDetector(context.clock)
         self._write_seconds = 0.0
         self.queue: WorkQueue[Key] = WorkQueue(
@@ -168,32 +186,22 @@ class Reporter:
     async def runs(self, workload: Workload) -> bool:
         return await self._survey.runs(workload, self._outcomes.of(workload.uid))
 
-    def clear(self) -> None:
-        """Another process has led since."""
-        for state in (self._due, self._begun, self._released):
-            state.clear()
-
-    def forget(self, key: Key) -> None:
-        for state in (self._due, self._begun, self._released):
-            state.pop(key, None)
-        self._backoff.reset(key)
-
     async def _report(self, key: Key) -> float | None:
         workload = self._workloads.informer.get(key)
         if workload is None:
-            self.forget(key)
             return None
-        if self._backoff.remaining(key):
-            return self._backoff.remaining(key)
+        about = workload.uid, ""
+        if self._backoff.remaining(about):
+            return self._backoff.remaining(about)
         try:
             requeue_after = await self._release_or_report(workload)
         except Conflict:
             raise  # no fault: the Workload changed, and the queue retries its key
         except TransportError as fault:
             LOG.warning("the hub took no report: %s", fault, extra={"object": workload.owner})
-            return self._backoff.failed(key)
+            return self._backoff.failed(about)
         if requeue_after is None:
-            self._backoff.reset(key)
+            self._backoff.reset(about)
         return requeue_after
 
     async def _release_or_report(self, workload: Workload) -> float | None:
@@ -201,18 +209,20 @@ class Reporter:
         if workload.metadata.deleting and not self._finalizer.awaited(workload):
             if not self._fresh():
                 return STALE_SECONDS
-            key, version = workload.metadata.key, workload.metadata.resource_version
-            released, when = self._released.get(key, ("", 0.0))
-            left = when + RELEASE_SECONDS - self._clock.monotonic()
-            if released == version and left > 0:
-                return left  # the event of its end is in flight
-            self.forget(key)
+            uid, version = workload.uid, workload.metadata.resource_version
+            timing = self._timing.get(uid)
+            if timing is not None and timing.released == version:
+                left = timing.released_at + RELEASE_SECONDS - self._clock.monotonic()
+                if left > 0:
+                    return left  # the event of its end is in flight
+            self._timing.pop(uid)
             # Before the request: the watch may bring the end, and drop these, before the answer.
             witnesses = self._finalizer.witnesses(workload)
             await self._workloads.release(workload)
             # If the Workload is already gone, no event would drop the entry.
-            if self._workloads.informer.get(key) is workload:
-                self._released[key] = version, self._clock.monotonic()
+            if self._workloads.informer.get(workload.metadata.key) is workload:
+                timing = self._timing.at(uid)
+                timing.released, timing.released_at = version, self._clock.monotonic()
             if not is_ours(workload):
                 return None
             _log_end(workload, witnesses)
@@ -224,32 +234,36 @@ class Reporter:
         return await self._bring_up_to_date(workload)
 
     async def _bring_up_to_date(self, workload: Workload) -> float | None:
-        key, now = workload.metadata.key, self._clock.monotonic()
-        if self._due.get(key, now) > now:
-            return self._due[key] - now
+        timing, now = self._timing.at(workload.uid), self._clock.monotonic()
+        if timing.due > now:
+            return timing.due - now
+        since = now if timing.begun is None else timing.begun
         if self._burst.active() and self._can_wait(workload):
-            left = self._begun.setdefault(key, now) + LONGEST_BURST_SECONDS - now
+            timing.begun = since
+            left = since + LONGEST_BURST_SECONDS - now
             if left > 0:
                 return min(left, BURST_CHECK_SECONDS)
         status = await self._status(workload)
-        self._due[key] = now + len(status["clusters"]) / SHARES_PER_SECOND
+        timing.due = now + len(status["clusters"]) / SHARES_PER_SECOND
         if not _news(workload, status):
-            self._begun.pop(key, None)
+            timing.begun = None
+            if len(status["clusters"]) <= FEW_SHARES:
+                self._timing.pop(workload.uid)
             return None
-        since = self._begun.setdefault(key, now)
+        timing.begun = since
         waits = since + self._patience(workload, status) - now
         if waits > 0:
             return waits
-        self._due[key] = now + SPACING_SECONDS
+        timing.due = now + SPACING_SECONDS
         written = await self._workloads.write_status(workload, status)
         # After the write: a retry of a refused one must not wait for `_patience` again.
-        self._begun.pop(key, None)
+        timing.begun = None
         if written:
             self._announce(workload, status)
-            seconds = progress.seconds_to_ready(workload, status, self._clock.now())
+            seconds = seconds_to_ready(workload, status, self._clock.now())
             if seconds is not None:
-                TIME_TO_READY.observe(seconds, decision_spans.exemplar(workload))
-                decision_spans.ready(workload, seconds)
+                TIME_TO_READY.observe(seconds, telemetry.exemplar(workload))
+                telemetry.ready(workload, seconds)
         self._write_seconds += (self._clock.monotonic() - now - self._write_seconds) / 4
         return None
 
@@ -258,7 +272,7 @@ class Reporter:
         least = min(TIMES_A_WRITE * self._write_seconds, MOST_GATHER_SECONDS)
         if _worse(workload, status):
             return 0.0
-        if _under_way(status) or progress.behind(status):
+        if _under_way(status) or behind(status):
             return max(SPACING_SECONDS, least)
         if _urgent(workload, status):
             return 0.0
@@ -412,7 +426,7 @@ def _under_way(status: Mapping[str, Any]) -> bool:
 def _news(workload: Workload, status: Mapping[str, Any]) -> bool:
     old = workload.status
     return (
-        progress.news(workload, status)
+        new_generation(workload, status)
         or status["clusters"] != old.clusters
         or status["conditions"] != workload.conditions
         or status["kept"] != old.kept

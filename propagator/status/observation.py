@@ -33,8 +33,8 @@ from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.rule import NEVER, keep_of
+from propagator.status.aggregation import OthersShare
 from propagator.status.cluster_share import ObservedShare, share_of
-from propagator.status.undelivered import OthersShare
 from propagator.types.workload import Workload
 
 LeftObjects: TypeAlias = Callable[[Workload, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
@@ -190,7 +190,7 @@ class Survey:
         desired = DesiredShare.of(workload, name)
         counts = name in workload.placements or workload.ends_whole
         if counts and (end := self._end(workload, session, name)) is not None:
-            return self._ended(workload, session, name, end, outcome)
+            return self._observe_end(workload, session, name, end, outcome)
         contact = session.contact if session is not None else Contact.CONNECTING
         seconds = workload.spec.movement.ready_seconds
         if session is not None and contact is Contact.AWAY:
@@ -244,7 +244,7 @@ class Survey:
         said = {"message": seen.message[:MOST_END_WORDS]} if seen.message else {}
         return {**end, "object": workload.run, **said}
 
-    def _ended(
+    def _observe_end(
         self,
         workload: Workload,
         session: MemberSession | None,

@@ -30,7 +30,7 @@ from machinery.errors import AlreadyExists, NotFound
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue
 from machinery.types.metadata import Key
-from propagator.hub.cluster_status_writer import ClusterStatusWriter
+from propagator.hub.cluster_status import ClusterStatusWriter
 from propagator.hub.registration import ANNOTATION_REGISTERED, Registrar
 from propagator.members import connection, inventory
 from propagator.members.cluster_identity import Identities

@@ -392,7 +392,8 @@ async def settled(
     def said() -> bool:
         later = reporter.queue._later.first()
         soon = later is not None and later.at < time.monotonic() + SOON_SECONDS
-        waiting = reporter._begun or soon or (told and recorder._waiting)
+        timings = [reporter._timing.at(*of) for of in reporter._timing]
+        waiting = any(t.begun is not None for t in timings) or soon or (told and recorder._waiting)
         spread = controller._handlers.syncs.waiting or controller._handlers.reports.waiting
         return not waiting and not spread and also()
 

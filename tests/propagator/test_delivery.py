@@ -17,7 +17,7 @@ from propagator.members.pod_index import PodCounts
 from propagator.members.pods import Main, OthersObjects, claim_of
 from propagator.reconciler import WorkloadReconciler
 from propagator.shares import ShareTable
-from propagator.status.undelivered import WAITING, OthersShare, undelivered_status
+from propagator.status.aggregation import BY_OTHERS, OthersShare, undelivered_status
 from propagator.types.workload import Workload, workload_of
 from tests import kstatus
 from tests.fakeclock import FakeClock
@@ -58,8 +58,8 @@ async def test_no_member_gets_a_write_and_its_end_waits_for_none(stage_on: MakeS
         status = await stage.status("web")
         assert {each["type"] for each in status["conditions"]} == {"Ready"}
         assert [(s["name"], s["replicas"], s["message"]) for s in status["clusters"]] == [
-            ("m1", 2, WAITING),
-            ("m2", 1, WAITING),
+            ("m1", 2, BY_OTHERS),
+            ("m2", 1, BY_OTHERS),
         ]
         assert status["observedGeneration"] == 1
         await stage.place("web", m2=3)

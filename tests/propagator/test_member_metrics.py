@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from machinery import metrics
-from propagator import member_metrics
+from propagator import telemetry
 from propagator.credentials.credentials import credentials_of
 from tests.fakeclock import FakeClock
 from tests.machinery.certificates import Authority
 
 HOUR, DAY = 3600.0, 86400.0
-GAUGES = (member_metrics.LAST_SEEN, member_metrics.EXPIRY, member_metrics.LIFETIME)
+GAUGES = (telemetry.LAST_SEEN, telemetry.EXPIRY, telemetry.LIFETIME)
 
 
 @pytest.fixture(autouse=True)
@@ -50,11 +50,11 @@ async def test_when_a_member_answered_last_is_a_moment_whatever_time_it_is_now()
     clock = FakeClock()
     began = clock.now().timestamp()
     sessions = [session("seen", answered=5.0), session("never")]
-    member_metrics.begin(lambda: sessions, clock=clock)
+    telemetry.begin(lambda: sessions, clock=clock)
     await clock.advance(60)
-    assert told(member_metrics.LAST_SEEN) == {("seen",): began + 5, ("never",): 0}
+    assert told(telemetry.LAST_SEEN) == {("seen",): began + 5, ("never",): 0}
     sessions.pop()
-    assert told(member_metrics.LAST_SEEN) == {("seen",): began + 5}, "what is gone is not told"
+    assert told(telemetry.LAST_SEEN) == {("seen",): began + 5}, "what is gone is not told"
 
 
 async def test_a_credential_ends_with_its_token_and_is_renewed_where_it_names_an_account() -> None:
@@ -66,18 +66,18 @@ async def test_a_credential_ends_with_its_token_and_is_renewed_where_it_names_an
         session("endless", token=b"opaque", account=b"stowage-system/member"),
         session("refused"),
     ]
-    member_metrics.begin(lambda: sessions, clock=clock)
+    telemetry.begin(lambda: sessions, clock=clock)
     await clock.advance(HOUR)
     lasts = {("renewed", "true"): 2 * HOUR, ("lent", "false"): 2 * HOUR}
-    assert told(member_metrics.EXPIRY) == lasts
-    assert told(member_metrics.LIFETIME) == dict.fromkeys(lasts, 4 * HOUR)
+    assert told(telemetry.EXPIRY) == lasts
+    assert told(telemetry.LIFETIME) == dict.fromkeys(lasts, 4 * HOUR)
 
 
 def test_a_client_certificate_ends_too_and_nothing_renews_it() -> None:
     pair = Authority().pair("admin", days=3)
     account = b"stowage-system/member"
     one = session("m1", clientCert=pair.certificate, clientKey=pair.key, account=account)
-    member_metrics.begin(lambda: [one], clock=FakeClock())
-    assert told(member_metrics.LIFETIME) == {("m1", "false"): 10 * DAY}
-    (left,) = told(member_metrics.EXPIRY).values()
+    telemetry.begin(lambda: [one], clock=FakeClock())
+    assert told(telemetry.LIFETIME) == {("m1", "false"): 10 * DAY}
+    (left,) = told(telemetry.EXPIRY).values()
     assert left == (one.credentials.life.expires - FakeClock().now()).total_seconds()

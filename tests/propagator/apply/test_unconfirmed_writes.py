@@ -17,8 +17,7 @@ from machinery.errors import (
     TransportError,
     Unreachable,
 )
-from propagator.apply.apply_records import ObjectPlace
-from propagator.apply.unconfirmed_writes import RIPE_SECONDS, UnconfirmedWrites
+from propagator.apply.apply_records import RIPE_SECONDS, ObjectPlace, UnconfirmedWrites
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
 from propagator.shares import ShareTable

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
 from machinery.clock import SystemClock
 from machinery.errors import Unreachable
-from propagator.hub.wide_status import WIDE, entries_patch
+from propagator.hub.workload_metadata import WIDE, entries_patch
 from propagator.shares import ShareTable
 from propagator.status.controller import GATHER_SECONDS, SPACING_SECONDS, Reporter
 from propagator.types.workload import kept, workload_of

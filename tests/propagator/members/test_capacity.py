@@ -362,7 +362,7 @@ class TestHostPorts:
         assert pod("a", spec={"containers": [main]}).ports == ()
 
     def test_the_ports_of_tenants_come_before_those_of_the_system(self, monkeypatch):
-        monkeypatch.setattr("propagator.members.capacity.used_ports.MOST_REPORTED", 2)
+        monkeypatch.setattr("propagator.members.capacity.ledger.MOST_REPORTED", 2)
         ledger = three_nodes()
         for number in range(3):
             everywhere = taking(f"s{number}", f"n{number}", 10, 11, namespace="kube-system")
@@ -411,7 +411,7 @@ class TestHostPorts:
         assert len(used(group)) == 4
 
     def test_what_was_too_much_to_keep_is_forgotten_whole(self, monkeypatch):
-        monkeypatch.setattr("propagator.members.capacity.used_ports.MOST_KEPT", 5)
+        monkeypatch.setattr("propagator.members.capacity.ledger.MOST_KEPT", 5)
         ledger, chance = three_nodes(), random.Random(7)
         before = ledger.groups()
         pods = [

@@ -15,7 +15,7 @@ from machinery.api.resources import DEPLOYMENTS, MEMBER_CLUSTERS
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Meta
-from propagator.hub.cluster_status_writer import PERIOD, ClusterStatusWriter
+from propagator.hub.cluster_status import PERIOD, ClusterStatusWriter
 from propagator.members.capacity.kept import Node, Pod
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import CONNECTED, Contact, HealthProbe
@@ -175,6 +175,7 @@ async def publishing(
         generation=1,
         health=HealthProbe(),
         held=None,
+        next_status=0.0,
     )
     facts: list[Callable[[str], None]] = []
     clusters = Informer(hub, MEMBER_CLUSTERS, MemberCluster, clock=clock)

@@ -16,7 +16,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, Resource
 from machinery.errors import TransportError
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
-from propagator.members.census import Census
+from propagator.hub.watched_kinds import Census
 from propagator.members.cluster_identity import cluster_id
 from propagator.types.cluster import MemberCluster
 from tests.fakeclock import FakeClock, settle

@@ -15,9 +15,10 @@ from machinery.config.kubeconfig import Connection
 from machinery.errors import Forbidden, NotFound
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Meta
-from propagator.hub.idle_watches import IdleKinds
+from propagator.hub.watched_kinds import IdleKinds
 from propagator.members.objects import ManagedObject
 from propagator.members.watches import EVERYWHERE, Watches
+from propagator.shares import ShareTable
 from tests.fakeclock import FakeClock
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
@@ -167,7 +168,7 @@ async def test_a_kind_that_nobody_uses_is_watched_until_it_was_listed(desk: Desk
     workloads: Any = SimpleNamespace(informer={}, referring=lambda *_: [])
     context: Any = SimpleNamespace(clock=desk.clock, fresh=lambda: True, registry=registry)
     inventory: Any = None
-    idle = IdleKinds(context, workloads=workloads, inventory=inventory)
+    idle = IdleKinds(context, ShareTable(), workloads=workloads, inventory=inventory)
     desk.watches.track(BUDGETS, EVERYWHERE)
     await idle.sweep()
     assert desk.watches.tracked(BUDGETS, EVERYWHERE), (

@@ -19,7 +19,7 @@ from crds.names import (
 from machinery.api.resources import SECRETS, Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import Forbidden, NotFound
-from propagator.hub.own_kind import FRESH_SECONDS, OwnKind
+from propagator.hub.workloads import FRESH_SECONDS, OwnKind
 from propagator.types.workload import departing, workload_of
 from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock

@@ -12,7 +12,7 @@ from crds.names import ANNOTATION_HUB, LABEL_MANAGED, OWNER_PREFIX
 from machinery.api.resources import NAMESPACES, SECRETS, Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import Unreachable
-from propagator.apply import unconfirmed_writes
+from propagator.apply import apply_records
 from propagator.hub.workloads import HubWorkloads
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.conftest import QUICK
@@ -140,7 +140,7 @@ async def test_a_write_without_an_answer_is_not_taken_for_nothing(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch, late: bool
 ):
     if late:
-        monkeypatch.setattr(unconfirmed_writes, "RIPE_SECONDS", 0.5)
+        monkeypatch.setattr(apply_records, "RIPE_SECONDS", 0.5)
     async with stage_on() as stage:
         await stage.space_on("m1")
         applies = Applies(stage, monkeypatch)

@@ -15,12 +15,11 @@ from machinery.api.resources import DEPLOYMENTS, WORKLOADS, Resource
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.readiness import counts_of
 from machinery.types import conditions
-from propagator.hub.wide_status import WIDE
+from propagator.hub.workload_metadata import WIDE
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject, managed
 from propagator.outcome import DesiredShare, Outcome
-from propagator.status import progress
-from propagator.status.aggregation import status_of
+from propagator.status.aggregation import seconds_to_ready, status_of
 from propagator.status.cluster_share import ReportedShare, Word, share_of
 from propagator.status.controller import TIME_TO_READY
 from propagator.types.workload import workload_of
@@ -122,7 +121,7 @@ def test_the_time_to_ready_counts_from_when_it_was_not(
 ) -> None:
     workload = workload_of(stored(conditions=before))
     status = {"conditions": [ready(after, "2026-01-01T00:00:00Z")]}
-    assert progress.seconds_to_ready(workload, status, NOW) == seconds
+    assert seconds_to_ready(workload, status, NOW) == seconds
 
 
 def counted(**status: Any) -> ManagedObject:

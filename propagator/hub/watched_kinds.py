@@ -1,11 +1,8 @@
-"""Searches members for objects of ours of every kind; a kind with any is watched from then on.
+"""Which kinds are watched on members: where objects of ours may be, and as long as they are.
 
-This finds objects of deleted Workloads, which `orphans` sweeps. The usual kinds are listed at each
-connect and once more later, because a request of a dead process may arrive late. Every other kind
-is listed once per registration, noted on the MemberCluster with the UID of the member's
-kube-system. The note of a hub that was set back is not believed: it is older than what was written
-to the member since. That is known to a process that saw the hub go back, and from a Lease on the
-member that is later than the hub.
+Each watched kind costs a connection on every member. A kind beyond the usual ones is watched while
+a Workload refers to it or objects of it exist. `Census` searches members for objects of every kind,
+which finds those of deleted Workloads, for `orphans` to sweep. `IdleKinds` ends watches.
 """
 
 from __future__ import annotations
@@ -23,22 +20,130 @@ from machinery.api.responses import decode
 from machinery.api.verbs import Verbs
 from machinery.errors import (
     ApiError,
+    Forbidden,
+    NotFound,
     TooManyRequests,
     TransportError,
     Unauthorized,
 )
 from machinery.runtime.backoff import KeyedBackoff
+from machinery.runtime.informer import Informer
 from machinery.runtime.list_and_watch import Page
 from machinery.runtime.workqueue import WorkQueue, work
+from machinery.tasks import in_slices
 from machinery.types.metadata import Key
+from propagator.hub.workloads import HubWorkloads, clusters_of, touches
 from propagator.members.cluster_identity import cluster_id
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
+from propagator.members.inventory import OwnedObjects, owned
+from propagator.members.kinds import USUAL_KINDS
+from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
 from propagator.members.watches import MANAGED_SELECTOR
+from propagator.shares import ShareTable
 from propagator.types.cluster import MemberCluster
+from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
+PERIOD_SECONDS = 60.0
+FEW = 20
+"""Members in one slice: each checks all Workloads of each of its kinds."""
+
+Pair = tuple[str, str]
+"""(apiVersion, kind)."""
+
+
+class IdleKinds:
+    """Ends idle watches, and removes kinds without objects from the notes.
+
+    A noted kind that is no longer rendered counts until two checks find no object on any member: a
+    write in flight at the first has ended at the second.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        shares: ShareTable,
+        *,
+        workloads: HubWorkloads,
+        inventory: OwnedObjects,
+    ) -> None:
+        self._clock = context.clock
+        self._fresh = context.fresh
+        self._registry = context.registry
+        self._workloads = workloads
+        self._inventory = inventory
+        # Of the Workload, at the last check. Another leader may have written objects since.
+        self._seen_idle = shares.column(set[Pair], of_term=True)
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(PERIOD_SECONDS)
+            if self._fresh():
+                await self.sweep()
+
+    async def sweep(self) -> None:
+        async for workload in in_slices(list(self._workloads.informer.values())):
+            before, idle = self._seen_idle.get(workload.uid), await self._idle(workload)
+            if idle and self._workloads.known(workload.uid):
+                self._seen_idle.put(workload.uid, "", idle)
+                await self._remove_notes(workload, idle & (before or set()))
+            else:
+                self._seen_idle.pop(workload.uid)
+        async for name in in_slices(self._registry.names(), size=FEW):
+            session = self._registry.get(name)
+            if session is not None:
+                self._end_idle(session)
+
+    async def _remove_notes(self, workload: Workload, idle: set[Pair]) -> None:
+        try:
+            await self._workloads.forget_kinds(workload, idle)
+        except TransportError as fault:
+            LOG.info("its kinds are kept until the next look: %s", fault, extra=_about(workload))
+
+    async def _idle(self, workload: Workload) -> set[Pair]:
+        """Return the noted kinds that are not rendered, and that no member has.
+
+        Tasks in between write rendered kinds, or were in flight before: the next check sees those
+        objects.
+        """
+        left = set(workload.remembered()) - set(workload.kinds()) - USUAL_KINDS
+        if not left or workload.metadata.deleting:
+            return set()
+        names = clusters_of(workload, self._registry.names) | self._inventory.holders(workload.uid)
+        async for name in in_slices(names):
+            session = self._registry.get(name)
+            if session is None or not self._inventory.knows(session, workload):
+                return set()
+            held = owned(session, workload.uid)
+            left -= {(resource.api_version, resource.kind) for resource, _ in held}
+        return left
+
+    def _end_idle(self, session: MemberSession) -> None:
+        if session.link is None:
+            return
+        # No await from the check to the end of the watch: no task may begin to use it.
+        for resource in {informer.resource for informer in session.link.watches} - set(USUAL):
+            watching = session.link.watches.of_kind(resource.api_version, resource.kind)
+            shown = any(len(each) or _unread(each) for each in watching.values())
+            if not shown and not self._used(session.name, resource):
+                session.untrack(resource)
+
+    def _used(self, member: str, resource: Resource) -> bool:
+        users = self._workloads.referring(resource.api_version, resource.kind)
+        return any(touches(user, member) for user in users)
+
+
+def _unread(informer: Informer[ManagedObject]) -> bool:
+    """Whether the first list is in flight: the census found an object that may be swept."""
+    return not informer.synced and not isinstance(informer.last_error, NotFound | Forbidden)
+
+
+def _about(workload: Workload) -> dict[str, str]:
+    return {"object": workload.owner}
+
+
 MOST_KINDS = 1000
 """The most kinds of one member that are searched; no honest server has more."""
 FIRST_PAUSE = 5.0
@@ -54,8 +159,17 @@ _page = msgspec.json.Decoder(Page)
 
 
 class Census:
+    """Searches members for objects of ours of every kind; a kind with any is watched from then on.
+
+    The usual kinds are listed at each connect and once more later, because a request of a dead
+    process may arrive late. Every other kind is listed once per registration, noted on the
+    MemberCluster with the UID of the member's kube-system. The note of a hub that was set back is
+    not believed: it is older than what was written to the member since. That is known to a process
+    that saw the hub go back, and from a Lease on the member that is later than the hub.
+    """
+
     def __init__(self, context: ControllerContext) -> None:
-        self._on_searched: list[Callable[[str], None]] = []
+        self.on_searched: Callable[[str], None] = lambda _: None
         self._hub = context.hub
         self._registry = context.registry
         self._clusters = context.clusters
@@ -67,9 +181,6 @@ class Census:
             clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
         context.registry.on_change(self._member_changed)
-
-    def on_searched(self, listener: Callable[[str], None]) -> None:
-        self._on_searched.append(listener)
 
     def searched(self, link: Link) -> bool:
         return link in self._due
@@ -106,8 +217,7 @@ class Census:
             LOG.info("%s: not searched for what is ours: %s", member, fault)
             return self._backoff.failed(member)
         self._backoff.reset(member)
-        for listener in self._on_searched:
-            listener(member)
+        self.on_searched(member)
         return LATE_SECONDS if self._due[link] < math.inf else None
 
     async def _search(self, session: MemberSession, link: Link, cluster: MemberCluster) -> None:
