@@ -31,7 +31,7 @@ class Request:
 class Response:
     """An answer. `stream`, if given, is sent piece by piece in place of `body`.
 
-    A stream ends after `machinery.connection_limits.STREAM_SECONDS`.
+    A stream ends after `machinery.http_server.STREAM_SECONDS`.
     """
 
     status: int

@@ -28,9 +28,10 @@ import aiohttp
 import msgspec
 import tenacity
 from multidict import CIMultiDict
+from prometheus_client import Counter
 from yarl import URL
 
-from machinery.api.client_metrics import NO_ANSWER, Meter
+from machinery import metrics
 from machinery.api.connections import (
     FAULTS,
     Chunks,
@@ -41,10 +42,10 @@ from machinery.api.connections import (
     open_pool,
     route,
     silent_for,
+    split_lines,
 )
 from machinery.api.credentials import acting, client_context, current_token, identity, telling
 from machinery.api.lanes import OBJECT, FairQueue, PriorityLevel, RequestClass
-from machinery.api.line_stream import split_lines
 from machinery.api.resources import Resource
 from machinery.api.status_errors import refusal
 from machinery.api.verbs import JSON, METADATA, BeforeWrite, ServerHistory, Verbs, selection
@@ -433,3 +434,73 @@ class ApiClient(Verbs):
 def _asked_for(state: tenacity.RetryCallState) -> float:
     fault = state.outcome.exception() if state.outcome else None
     return (fault.retry_after or 0.0) if isinstance(fault, ApiError) else 0.0
+
+
+REQUESTS = metrics.counter(
+    "stowage_api_requests",
+    "Requests to API servers by client, verb and HTTP code (0: no answer)",
+    ("client", "verb", "code"),
+)
+SECONDS = metrics.histogram(
+    "stowage_api_request_seconds", "Time until an API server's answer was read", ("client",)
+)
+
+REFUSED = metrics.counter(
+    "stowage_refused_input",
+    "What API servers sent and we did not take, as it exceeded a bound, by client and kind",
+    ("client", "what"),
+)
+INPUT = ("answer", "watch", "list", "object")
+
+NO_ANSWER = 0
+
+_meters: dict[str, Meter] = {}
+
+
+class Meter:
+    """The metrics of one client name, shared by its clients. Make it by `of`, end it by `release`.
+
+    The series end with the last client: clusters come and go, and their names must not pile up.
+    """
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+        self.users = 0
+        self._outcomes: dict[tuple[str, int], Counter] = {}
+        self._observe = SECONDS.labels(client).observe
+        self._refused = {what: REFUSED.labels(client, what) for what in INPUT}
+        self._outcome("GET", 200)
+        self._outcome("GET", NO_ANSWER)
+
+    @classmethod
+    def of(cls, client: str) -> Meter:
+        meter = _meters.setdefault(client, cls(client))
+        meter.users += 1
+        return meter
+
+    def count(self, verb: str, code: int) -> None:
+        (self._outcomes.get((verb, code)) or self._outcome(verb, code)).inc()
+
+    def took(self, seconds: float) -> None:
+        """Observe the time of one answer, without its wait in the queue."""
+        self._observe(seconds)
+
+    def refused(self, what: str) -> None:
+        self._refused[what].inc()
+
+    def release(self) -> None:
+        """Close one client of this name; with the last one its series end."""
+        self.users -= 1
+        if self.users:
+            return
+        del _meters[self._client]
+        SECONDS.remove(self._client)
+        for what in INPUT:
+            REFUSED.remove(self._client, what)
+        for verb, code in self._outcomes:
+            REQUESTS.remove(self._client, verb, str(code))
+
+    def _outcome(self, verb: str, code: int) -> Counter:
+        child = REQUESTS.labels(self._client, verb, str(code))
+        self._outcomes[verb, code] = child
+        return child

@@ -147,7 +147,7 @@ class Verbs(ABC):
 
     @abstractmethod
     def refuse(self, what: str) -> None:
-        """Count input of this server that exceeded a bound; one of `client_metrics.INPUT`."""
+        """Count input of this server that exceeded a bound; one of `client.INPUT`."""
 
     async def get(
         self,

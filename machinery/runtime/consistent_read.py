@@ -17,8 +17,7 @@ from machinery import logs
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import NotFound, TransportError
-from machinery.runtime.informer import Informer
-from machinery.runtime.list_and_watch import identity_of, taken_apart
+from machinery.runtime.informer import Informer, identity_of, taken_apart
 from machinery.runtime.store import order
 from machinery.types.metadata import Key
 

@@ -7,6 +7,7 @@ an object back from a struct: writes are patches.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -63,3 +64,16 @@ class Object(msgspec.Struct, rename="camel", frozen=True):
     metadata: Meta = msgspec.field(default_factory=Meta)
     kind: str = ""
     api_version: str = ""
+
+
+MOST_SHARED = 32_768
+"""Shared texts; beyond, the least recently used is dropped."""
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def shared(text: str) -> str:
+    """Return the first copy of the text.
+
+    `sys.intern` keeps every text for the life of the process from Python 3.12 on.
+    """
+    return text

@@ -27,8 +27,7 @@ from machinery.errors import (
     Unauthorized,
 )
 from machinery.runtime.backoff import KeyedBackoff
-from machinery.runtime.informer import Informer
-from machinery.runtime.list_and_watch import Page
+from machinery.runtime.informer import Informer, Page
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key

@@ -19,8 +19,7 @@ from machinery.api.responses import decode
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import Forbidden, Invalid, NotFound, TransportError
-from machinery.runtime.informer import Informer
-from machinery.runtime.list_and_watch import Page
+from machinery.runtime.informer import Informer, Page
 from machinery.tasks import KeyedLocks
 from machinery.types.metadata import Key
 from machinery.types.written_clusters import ALL, digest

@@ -17,9 +17,8 @@ from machinery.clock import Clock
 from machinery.errors import TransportError
 from machinery.runtime.informer import Informer
 from machinery.types.bounds import CONDITIONS, MESSAGE, clean
-from machinery.types.metadata import Key, Meta, Object
+from machinery.types.metadata import Key, Meta, Object, shared
 from machinery.types.selectors import LabelSelector
-from machinery.types.texts import shared
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 MOST_TERMS = 64

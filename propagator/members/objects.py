@@ -27,8 +27,7 @@ from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import Judged, judge, of_same_template
 from machinery.kinds.table import profile_of
 from machinery.kinds.templates import first_ordinal, labelled_path
-from machinery.types.metadata import Key, Meta, Object
-from machinery.types.texts import shared
+from machinery.types.metadata import Key, Meta, Object, shared
 from propagator.members.field_digest import FieldPrint, ManagedFieldsEntry, print_of, rivals_of
 from propagator.members.sanitize import check_metadata, is_label_value, load_balancer
 

@@ -17,8 +17,7 @@ from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETIO
 from machinery.api.resources import group_of
 from machinery.kinds.profile import Naming, Profile
 from machinery.kinds.table import HASHED_MAKERS, MAKER_GROUPS, known_kind
-from machinery.types.metadata import Key, Meta
-from machinery.types.texts import shared
+from machinery.types.metadata import Key, Meta, shared
 from propagator.types.workload import Workload
 
 LABEL_TEMPLATE_HASH = "pod-template-hash"

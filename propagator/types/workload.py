@@ -50,8 +50,7 @@ from machinery.types.api import (
     ReviewVerdict,
     RevisionException,
 )
-from machinery.types.metadata import Key, Object, OwnerReference
-from machinery.types.texts import shared
+from machinery.types.metadata import Key, Object, OwnerReference, shared
 from propagator.types.movement import Movement
 from propagator.types.overrides import Overrides, overrides_of
 

@@ -11,10 +11,9 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
-from machinery import connection_limits, http_server
-from machinery.connection_limits import CONNECTIONS, names_this_machine
+from machinery import http_server
 from machinery.http_messages import Request, Response
-from machinery.http_server import HttpServer
+from machinery.http_server import CONNECTIONS, HttpServer, names_this_machine
 from tests.machinery.test_http import echo, raw, serving
 from tests.patience import until
 
@@ -87,7 +86,7 @@ async def test_where_all_connections_are_at_work_a_new_one_is_turned_away() -> N
     ids=["nothing", "half a head", "half a body", "idle after an answer"],
 )
 async def test_who_does_not_go_on_is_left(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.3)
     async with serving(server()) as url:
         started = time.monotonic()
@@ -100,7 +99,7 @@ async def test_who_does_not_go_on_is_left(begun: bytes, monkeypatch: pytest.Monk
 
 @pytest.mark.proves("S11")
 async def test_a_head_that_drips_is_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.4)
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.4)
     async with serving(server()) as url:
         reader, writer = await connected(url, b"GET /x HTTP/1.1\r\n")
         with suppress(ConnectionError):
@@ -175,7 +174,7 @@ async def test_what_is_no_http_makes_one_line_and_no_traceback(
 
 
 async def test_a_fault_of_our_own_is_told_whole() -> None:
-    noise = connection_limits.MalformedRequestFilter(lambda fault: isinstance(fault, KeyError))
+    noise = http_server.MalformedRequestFilter(lambda fault: isinstance(fault, KeyError))
     record = logging.LogRecord(
         "x", logging.ERROR, "f", 1, "m", (), (ValueError, ValueError(), None)
     )

@@ -18,8 +18,8 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from machinery import connection_limits, http_server, metrics
-from machinery.api.client_metrics import Meter
+from machinery import http_server, metrics
+from machinery.api.client import Meter
 from machinery.http_messages import Request, Response
 from machinery.http_server import BODY_LIMIT, HttpServer
 from tests.fakeclock import settle
@@ -620,7 +620,7 @@ async def test_a_stream_is_sent_piece_by_piece_until_the_client_hangs_up(
 
 @pytest.mark.proves("V8")
 async def test_a_stream_has_a_time_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "EXCHANGE_SECONDS", 0.1)
+    monkeypatch.setattr(http_server, "EXCHANGE_SECONDS", 0.1)
     server, stream = HttpServer(), Stream()
     server.route("GET", "/", stream)
     async with asking(server) as client:
@@ -630,7 +630,7 @@ async def test_a_stream_has_a_time_limit_of_its_own(monkeypatch: pytest.MonkeyPa
             stream.more.set()
             assert await answer.content.readline() == b"more\n"
         await asyncio.wait_for(stream.ended.wait(), PATIENCE * 30)
-        monkeypatch.setattr(connection_limits, "STREAM_SECONDS", 0.1)
+        monkeypatch.setattr(http_server, "STREAM_SECONDS", 0.1)
         with pytest.raises(aiohttp.ClientError):
             async with client.get("/") as answer:
                 await asyncio.wait_for(answer.read(), PATIENCE * 30)

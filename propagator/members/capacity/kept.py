@@ -23,8 +23,7 @@ from crds.names import (
 from machinery.clock import parse_timestamp
 from machinery.types import hostports, quantities
 from machinery.types.bounds import NAME, TAINTS, WORD, clean
-from machinery.types.metadata import Meta, Object
-from machinery.types.texts import shared
+from machinery.types.metadata import Meta, Object, shared
 from propagator.members.pods import PodClaim, claim_of, cost_of, deployment_of
 from propagator.members.sanitize import check_texts, is_label_key, is_label_value, resources
 

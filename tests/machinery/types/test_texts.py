@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from machinery.types.texts import MOST_SHARED, shared
+from machinery.types.metadata import MOST_SHARED, shared
 
 
 def text(number: int) -> str:
