@@ -53,8 +53,6 @@ class MemberRegistry:
         self._clock = clock
         self._sessions: dict[str, MemberSession] = {}
         self._holders = Holders()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._workers: dict[str, asyncio.Task[None]] = {}
         self._reconcile: Reconcile | None = None  # while the workers run
         self._on_change: list[ChangeListener] = []
         self._on_facts: list[Callable[[str], None]] = []
@@ -101,7 +99,7 @@ class MemberRegistry:
                 holders=self._holders,
                 identities=self.identities,
             )
-            self._tasks[name] = asyncio.create_task(
+            session.tasks["session"] = asyncio.create_task(
                 self._keep(session, session.run), name=f"member {name}"
             )
             if self._reconcile is not None:
@@ -111,17 +109,17 @@ class MemberRegistry:
 
     async def drop(self, name: str) -> None:
         """Nothing changes on the member."""
-        if self._sessions.pop(name, None) is None:
+        session = self._sessions.pop(name, None)
+        if session is None:
             return
-        await end([self._tasks.pop(name), *self._workers_of(name)])
+        await end([*session.tasks.values()])
         self.identities.forget(name)
         self._changed(name, None)
 
     async def close(self) -> None:
         """Calls no listeners."""
-        tasks = list(self._tasks.values())
+        tasks = [task for each in self._sessions.values() for task in each.tasks.values()]
         self._sessions.clear()
-        self._tasks.clear()
         await end(tasks)
 
     async def work(self, reconcile: Reconcile) -> None:
@@ -133,19 +131,14 @@ class MemberRegistry:
             await asyncio.Event().wait()
         finally:
             self._reconcile = None
-            workers = list(self._workers.values())
-            self._workers.clear()
-            await end(workers)
+            found = [each.tasks.pop("workers", None) for each in self._sessions.values()]
+            await end([task for task in found if task is not None])
 
     def _start_workers(self, session: MemberSession, reconcile: Reconcile) -> None:
-        self._workers[session.name] = asyncio.create_task(
+        session.tasks["workers"] = asyncio.create_task(
             self._keep(session, functools.partial(session.work, reconcile)),
             name=f"workers of {session.name}",
         )
-
-    def _workers_of(self, name: str) -> list[asyncio.Task[None]]:
-        workers = self._workers.pop(name, None)
-        return [] if workers is None else [workers]
 
     async def _keep(self, session: MemberSession, doing: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -121,6 +121,8 @@ class MemberSession:
         """The MemberCluster generation last passed to `take_in`."""
         self.held: HeldSweep | None = None
         """The sweep that waits for an operator; None until the brake has decided."""
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        """Run by the registry: the session, and its workers within a term."""
         self.next_status = -math.inf
         """Before this monotonic time the status of the MemberCluster is not computed again."""
         self.token_renewed = -math.inf

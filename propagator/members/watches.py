@@ -6,7 +6,7 @@ each namespace under that namespace's identity. Callers need not know which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
 from crds.names import LABEL_MANAGED
@@ -235,10 +235,10 @@ class Watches:
             while len(self._ended) > MOST_ENDED:
                 del self._ended[next(iter(self._ended))]
         if old is not None:
-            for owner in {*before, *before.values()}:
+            for owner in _uids_and_names(before):
                 self._let_go(owner, (resource, old.metadata.key))
         if new is not None:
-            for owner in {*after, *after.values()}:
+            for owner in _uids_and_names(after):
                 self._owned.setdefault(owner, {})[resource, new.metadata.key] = new
         self.owners.update(after)
         for uid in before:
@@ -251,6 +251,10 @@ class Watches:
         held.pop(which, None)
         if not held:
             self._owned.pop(owner, None)
+
+
+def _uids_and_names(held: Mapping[str, Key]) -> set[str | Key]:
+    return {*held, *held.values()}
 
 
 def _is(resource: Resource, api_version: str, kind: str) -> bool:

@@ -8,6 +8,7 @@ no reason: the entry would never end.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from crds.fields.shares import MOST_END_WORDS, MOST_KEPT, ShareState
@@ -188,44 +189,38 @@ class Survey:
         session = self._registry.get(name)
         workload = self._revisions.known(workload, name)
         desired = DesiredShare.of(workload, name)
-        counts = name in workload.placements or workload.ends_whole
-        if counts and (end := self._end(workload, session, name)) is not None:
-            return self._observe_end(workload, session, name, end, outcome)
-        contact = session.contact if session is not None else Contact.CONNECTING
-        seconds = workload.spec.movement.ready_seconds
-        if session is not None and contact is Contact.AWAY:
-            return self._away(workload, name, session.message)
-        leaving = name not in workload.placements
-        if session is None or contact is Contact.CONNECTING:
-            return ObservedShare(
-                name=name,
-                desired=desired,
-                leaving=leaving,
-                contact=Contact.CONNECTING,
-                ready_seconds=seconds,
-            )
         current = outcome if outcome is not None and outcome.desired == desired else None
-        if current is None and not _listed(session, workload, *workload.outline.pair):
-            return ObservedShare(
-                name=name,
-                desired=desired,
-                leaving=leaving,
-                contact=Contact.CONNECTING,
-                ready_seconds=seconds,
-            )
-        objects = owned(session, workload.uid)
-        where = main_of(workload)
-        services = not any(_services(workload)) or _listed(session, workload, "v1", "Service")
-        return ObservedShare(
+        seconds = workload.spec.movement.ready_seconds
+        seen = ObservedShare(
             name=name,
             desired=desired,
-            leaving=leaving,
+            leaving=name not in workload.placements,
+            contact=session.contact if session is not None else Contact.CONNECTING,
+            ready_seconds=seconds,
+        )
+        counts = not seen.leaving or workload.ends_whole
+        if counts and (end := self._end(workload, session, name)) is not None:
+            contact = Contact.AWAY if session is None else seen.contact
+            seen = replace(seen, leaving=False, contact=contact, outcome=current, end=end)
+            if session is None or contact is not Contact.SERVING:
+                return seen
+            where = main_of(workload)
+            main = main_object(where, owned(session, workload.uid))
+            return replace(seen, main=main, pods=session.pod_counts(where))
+        if session is None or seen.contact is Contact.CONNECTING:
+            return seen
+        if seen.contact is Contact.AWAY:
+            return replace(seen, trouble=session.message)
+        if current is None and not _listed(session, workload, *workload.outline.pair):
+            return replace(seen, contact=Contact.CONNECTING)
+        where, objects = main_of(workload), owned(session, workload.uid)
+        services = not any(_services(workload)) or _listed(session, workload, "v1", "Service")
+        return replace(
+            seen,
             elsewhere=bool(workload.placements),
-            contact=Contact.SERVING,
             outcome=current,
             main=main_object(where, objects),
             pods=session.pod_counts(where),
-            ready_seconds=seconds,
             available=session.availability(where, seconds) if seconds else None,
             load_balancer=balancer(workload, objects) if services else None,
             last=last_seen(session, workload),
@@ -244,35 +239,11 @@ class Survey:
         said = {"message": seen.message[:MOST_END_WORDS]} if seen.message else {}
         return {**end, "object": workload.run, **said}
 
-    def _observe_end(
-        self,
-        workload: Workload,
-        session: MemberSession | None,
-        name: str,
-        end: Mapping[str, Any],
-        outcome: Outcome | None,
-    ) -> ObservedShare:
-        desired, where = DesiredShare.of(workload, name), main_of(workload)
-        serves = session is not None and session.contact is Contact.SERVING
-        return ObservedShare(
-            name=name,
-            desired=desired,
-            leaving=False,
-            contact=session.contact if session is not None else Contact.AWAY,
-            outcome=outcome if outcome is not None and outcome.desired == desired else None,
-            main=main_object(where, owned(session, workload.uid)) if session and serves else None,
-            pods=session.pod_counts(where) if session and serves else None,
-            ready_seconds=workload.spec.movement.ready_seconds,
-            end=end,
-        )
-
     def _away(self, workload: Workload, name: str, trouble: str) -> ObservedShare:
-        leaving = name not in workload.placements
-        desired = DesiredShare.of(workload, name)
         return ObservedShare(
             name=name,
-            desired=desired,
-            leaving=leaving,
+            desired=DesiredShare.of(workload, name),
+            leaving=name not in workload.placements,
             contact=Contact.AWAY,
             trouble=trouble,
             ready_seconds=workload.spec.movement.ready_seconds,
