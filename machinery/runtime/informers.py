@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterator
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -30,15 +31,15 @@ class _Needed(Generic[T]):
 class InformerPool(Generic[K, T]):
     """The informers by key; `make` creates one.
 
-    `told(key)` is called when the server begins, or ceases, to refuse its requests. `shown(key)`,
-    if given, is called after its first complete list.
+    `told(key)`, if given, is called when the server begins, or ceases, to refuse its requests, and
+    `shown(key)` after its first complete list.
     """
 
     def __init__(
         self,
         make: Callable[[K], Informer[T]],
         *,
-        told: Callable[[K], None],
+        told: Callable[[K], None] = lambda _: None,
         shown: Callable[[K], None] | None = None,
     ) -> None:
         self._make = make
@@ -95,8 +96,10 @@ class InformerPool(Generic[K, T]):
             return
         needed = self._needed[key]
         needed.informer.mistrust()
-        name = f"{needed.informer.resource.plural} of {key}"
-        needed.tasks = [asyncio.create_task(self._follow(key, needed), name=name)]
+        name = needed.informer.resource.plural
+        # An empty context: the task works on behalf of no Workload (`lanes.working_for`).
+        watch = asyncio.create_task(self._follow(key, needed), name=name, context=Context())
+        needed.tasks = [watch]
         if self._shown is not None and not needed.informer.synced:
             shows = self._show(key, needed.informer, self._shown)
             needed.tasks.append(asyncio.create_task(shows))

@@ -24,6 +24,7 @@ from machinery.errors import TransportError
 from machinery.pace import BURST_SECONDS, ServerBudget
 from machinery.release import user_agent
 from machinery.runtime.informer import Informer
+from machinery.runtime.informers import InformerPool
 from machinery.tasks import end
 from machinery.types.memory_budget import MEMBERS, BudgetShare
 from machinery.types.metadata import Object
@@ -147,17 +148,16 @@ class Link:
             clock=clock,
             kept_bytes=POD_BYTES,
         )
-        self.budgets = DisruptionBudgets(self.client, begin=self._start, clock=clock)
+        self.informers: InformerPool[Informer[Any], Any] = InformerPool(lambda informer: informer)
+        """They run while the member answers."""
+        self.budgets = DisruptionBudgets(self.client, begin=self._begin, clock=clock)
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
-        self._group: asyncio.TaskGroup | None = None
-        self._streams: dict[Informer[Any], asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self.watches = Watches(
             client_for=self.client_for,
             apart=CONFIDENTIAL if self._narrow else (),
-            begin=self._start,
-            end=self._stop,
+            begin=self._begin,
+            end=lambda informer: self.informers.drop(informer, self._name),
             changed=listener.managed,
             clock=clock,
         )
@@ -172,6 +172,9 @@ class Link:
                 clock=clock,
                 notify=listener.facts,
             )
+        tenants = [self.tenants.informer] if self.tenants else []
+        for informer in (self._nodes, self._pods, *tenants):
+            self._begin(informer)
         for resource in (*resources, *(CONFIDENTIAL if self._narrow else ())):
             self.watches.follow(resource)
 
@@ -265,30 +268,24 @@ class Link:
         finally:
             self.serving = False
             self._identities.release(self._name)
-            for informer in (self._nodes, self._pods, *self._budget_informers()):
-                informer.discard()
             self.watches.close()
+            for informer in self.informers:
+                informer.discard()
             await self.client.close()
 
     async def _serve(self, answer: MemberHealth) -> None:
         # A write whose answer was lost may have arrived: only a new list shows it reliably.
         self.watches.renew()
         self.pod_index.restart()
-        for seen in (self._nodes, self._pods, *self._budget_informers()):
-            seen.mistrust()  # until the resumed watch has sent events: pods may have ended
         async with asyncio.TaskGroup() as group:
-            self._group = group
-            for informer in self._informers():
-                self._start(informer)
-            self._begin(group, self._open(answer))
-            self._begin(group, self._tidy())
+            works = (self.informers.run(), self._open(answer), self._tidy())
+            # In an empty context, on behalf of no Workload (`lanes.working_for`).
+            tasks = [group.create_task(work, context=Context()) for work in works]
             try:
                 lost = await self.probe.until_lost(self._refused)
             finally:
                 self.serving = False
-                self._group = None
-                await end(list(self._tasks))
-        self._streams.clear()
+                await end(tasks)
         self._listener.verdict(lost)
 
     async def _refused(self) -> MemberHealth | None:
@@ -339,33 +336,8 @@ class Link:
             return unreachable(str(fault)) if verdict.ready else verdict
         return None
 
-    def _start(self, informer: Informer[Any]) -> None:
-        if self._group is not None:
-            self._streams[informer] = self._begin(self._group, informer.run())
-
-    def _begin(
-        self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]
-    ) -> asyncio.Task[None]:
-        """The phase ends when all its tasks have."""
-        # An empty context: the task works on behalf of no Workload (`lanes.working_for`).
-        task = group.create_task(work, context=Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def _stop(self, informer: Informer[Any]) -> None:
-        informer.discard()
-        stream = self._streams.pop(informer, None)
-        if stream is not None:
-            stream.cancel()
-
-    def _informers(self) -> list[Informer[Any]]:
-        """New tenants add further ones."""
-        tenants = [self.tenants.informer] if self.tenants else []
-        return [self._nodes, self._pods, *self._budget_informers(), *tenants, *self.watches]
-
-    def _budget_informers(self) -> list[Informer[Any]]:
-        return [self.budgets.informer] if self.budgets.informer is not None else []
+    def _begin(self, informer: Informer[Any]) -> None:
+        self.informers.need(informer, self._name)
 
     async def _tidy(self) -> None:
         while True:
@@ -378,7 +350,7 @@ class Link:
         """Begin to serve once everything has been listed, or refused."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.request_timeout):
-                while waiting := [each for each in self._informers() if not each.tried]:
+                while waiting := [each for each in self.informers if not each.tried]:
                     await waiting[0].wait_tried()
                 if self.tenants is not None:
                     await self.tenants.check()

@@ -170,9 +170,7 @@ class Watches:
                 self.track(*watched)
 
     def close(self) -> None:
-        for informer in self:
-            informer.discard()
-        self._informers.clear()
+        self._informers.clear()  # what a writer still puts into one is heard no more
 
     def is_apart(self, resource: Resource) -> bool:
         return resource in self._apart

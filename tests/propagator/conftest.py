@@ -137,7 +137,7 @@ class Rig:
             yield self.hub, [self.clusters, self.secrets]
             for name, client in members.items():
                 if (session := self.registry.get(name)) and session.ready and session.link:
-                    yield client, [*session.link._streams]
+                    yield client, [*session.link.informers]
 
         def queues() -> list[WorkQueue[Any]]:
             sessions = [self.registry.get(name) for name in self.registry.names()]

@@ -383,7 +383,7 @@ async def settled(
         yield stage.hub, [*term._informers, *controller.optional, *named]
         for name, session in sessions():
             if session.ready and session.link is not None:
-                yield stage.members[name], [*session.link._streams]
+                yield stage.members[name], [*session.link.informers]
 
     def queues() -> list[WorkQueue[Any]]:
         called = [session.queue for _, session in sessions()]

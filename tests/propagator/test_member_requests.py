@@ -53,7 +53,7 @@ async def test_a_new_workload_costs_one_write_for_each_object_and_nothing_else(
 @pytest.mark.proves("D2")
 async def test_a_kind_is_watched_on_a_member_from_the_first_object_of_ours_on(stage_on: MakeStage):
     def watched(member: str) -> set[str]:
-        streams = stage.process.term.registry.get(member).link._streams
+        streams = stage.process.term.registry.get(member).link.informers
         return {informer.resource.kind for informer in streams}
 
     jobs = {**deployment("nightly"), "apiVersion": "batch/v1", "kind": "CronJob"}

@@ -46,7 +46,7 @@ INVENTED = [
 def watched(stage: Stage) -> set[str]:
     """The kinds over which m1 is watched for objects of ours, by its own connections."""
     link = stage.process.term.registry.get("m1").link
-    streams = set(link._streams)
+    streams = set(link.informers)
     assert streams >= set(link.watches)
     return {informer.resource.kind for informer in streams} - {"Node", "Pod"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -149,6 +150,11 @@ async def test_a_list_is_waited_for_over_a_change_of_credentials(clock: FakeCloc
     assert await waiting is informers[-1]
 
 
+async def fails(informer: Informer[Any]) -> None:
+    informer._tried.set()
+    await asyncio.Event().wait()
+
+
 @pytest.mark.proves("B15")
 async def test_pods_and_nodes_are_not_believed_before_their_resumed_watches_have_spoken(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
@@ -161,7 +167,8 @@ async def test_pods_and_nodes_are_not_believed_before_their_resumed_watches_have
         informer.last_error = fault
     assert link.counted
     assert link.measured
-    monkeypatch.setattr(link, "_start", lambda informer: informer._tried.set())  # and fails
+    for informer in link.informers:
+        monkeypatch.setattr(informer, "step", functools.partial(fails, informer))
     monkeypatch.setattr(link.watches, "renew", lambda: None)
     monkeypatch.setattr(link.probe, "until_lost", lambda _: asyncio.Event().wait())
     serving = asyncio.create_task(link._serve(CONNECTED))
