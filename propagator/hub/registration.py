@@ -210,14 +210,7 @@ class Registrar:
         session = self._registry.admit(cluster.name)
         session.health.recall(**reported_health(cluster.status))
         await self._set_credentials(session, cluster)
-        session.take_in(
-            namespaces=tuple(cluster.spec.namespaces.allow),
-            allowed_kinds=frozenset(cluster.spec.allowed_kinds),
-            generation=cluster.metadata.generation,
-            registration=cluster.metadata.uid,
-            facts=cluster.facts,
-            images=cluster.spec.images,
-        )
+        session.take_in(cluster)
 
     async def _set_credentials(self, session: MemberSession, cluster: MemberCluster) -> None:
         reference = cluster.spec.secret_ref

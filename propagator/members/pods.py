@@ -1,7 +1,7 @@
 """Which Workload a pod belongs to: its controller must be the Workload's main object.
 
 Any user can set the label with the Workload's UID, and pods of an adopted object lack it or have an
-earlier Workload's (`TakenOver`). ReplicaSets of a Deployment and Jobs of a CronJob are recognized
+earlier Workload's (`OtherLabels`). ReplicaSets of a Deployment and Jobs of a CronJob are recognized
 by the names that Kubernetes gives them, so only pods have to be watched. How a custom kind creates
 its pods is unknown: there label and namespace decide.
 """
@@ -22,7 +22,7 @@ from propagator.types.workload import Workload
 
 LABEL_TEMPLATE_HASH = "pod-template-hash"
 _NAME_LIMIT = 253
-MOST_TAKEN_OVER = 10_000
+MOST_OTHERS = 10_000
 """Main objects of one member whose labels are remembered, including deleted ones."""
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
 
@@ -103,26 +103,30 @@ def made_by(claim: PodClaim, main: Main) -> bool:
     return claim.name == main.name
 
 
-class TakenOver:
-    """The main objects whose pod label is not their Workload's UID."""
+class OtherLabels:
+    """The main objects whose pods have another label than their Workload's UID, or may have one.
+
+    Those are adopted objects, and objects that other tools deliver.
+    """
 
     def __init__(self) -> None:
-        self._labels: dict[Main, str] = {}
+        self._noted: dict[Main, tuple[Key, tuple[str, ...]]] = {}
         self._mains: defaultdict[tuple[str, str], set[Main]] = defaultdict(set)
 
-    def note(self, main: Main, label: str) -> None:
-        """Record the label in the object's pod template, empty for none."""
+    def note(self, main: Main, key: Key, *labels: str) -> None:
+        """Record which labels the pods may have, empty for none, and the Workload's key."""
         # Kept when the object is deleted: its pods end later, and count until then.
-        self._forget(main)
-        if label != main.uid:
-            self._labels[main] = label
-            self._mains[label, main.namespace].add(main)
-        if len(self._labels) > MOST_TAKEN_OVER:  # a member may show new ones forever
-            self._forget(next(iter(self._labels)))
+        self._remove(main)
+        if labels != (main.uid,):
+            self._noted[main] = key, labels
+            for label in labels:
+                self._mains[label, main.namespace].add(main)
+        if len(self._noted) > MOST_OTHERS:  # a member may show new ones forever
+            self._remove(next(iter(self._noted)))
 
-    def _forget(self, main: Main) -> None:
-        label = self._labels.pop(main, None)
-        if label is not None:
+    def _remove(self, main: Main) -> None:
+        _, labels = self._noted.pop(main, (None, ()))
+        for label in labels:
             mains = self._mains[label, main.namespace]
             mains.discard(main)
             if not mains:
@@ -130,31 +134,14 @@ class TakenOver:
 
     def labelled(self, main: Main) -> Main:
         """Return the object with the UID that its pods' labels have."""
-        return main._replace(uid=self._labels.get(main, main.uid))
+        _, labels = self._noted.get(main, (None, (main.uid,)))
+        return main._replace(uid=labels[0])
 
-    def owners(self, claim: PodClaim) -> set[str]:
+    def keys(self, claim: PodClaim) -> set[Key]:
+        """Return the keys of the Workloads whose pod it may be."""
         mains = self._mains.get((claim.uid, claim.namespace), ())
-        return {main.uid for main in mains if made_by(claim, main._replace(uid=claim.uid))}
-
-
-class OthersObjects:
-    """The objects that other tools deliver for Workloads, by name."""
-
-    def __init__(self) -> None:
-        self._keys: defaultdict[str, dict[Main, Key]] = defaultdict(dict)
-
-    def note(self, main: Main, key: Key) -> None:
-        there = self._keys[main.namespace]
-        there[main] = key
-        if len(there) > MOST_TAKEN_OVER:
-            del there[next(iter(there))]
-
-    def of(self, claim: PodClaim) -> set[Key]:
-        there = self._keys.get(claim.namespace, {})
         return {
-            key
-            for main, key in there.items()
-            if claim.uid in ("", main.uid) and made_by(claim, main._replace(uid=claim.uid))
+            self._noted[main][0] for main in mains if made_by(claim, main._replace(uid=claim.uid))
         }
 
 

@@ -45,9 +45,10 @@ from propagator.members.held_sweep import HeldSweep
 from propagator.members.hub_lease import Holder, no_holder
 from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
 from propagator.members.pod_index import Availability, PodCounts
-from propagator.members.pods import Main, OthersObjects, PodClaim, TakenOver
+from propagator.members.pods import Main, OtherLabels, PodClaim
 from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
+from propagator.types.cluster import MemberCluster
 
 Reconcile: TypeAlias = Callable[["MemberSession", Key], Awaitable[float | None]]
 """Returns seconds until requeue, or None."""
@@ -144,8 +145,7 @@ class MemberSession:
             clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
         self._not_before: dict[Key, float] = {}
-        self._taken_over = TakenOver()
-        self._others = OthersObjects()
+        self._other_labels = OtherLabels()
 
     @property
     def client(self) -> ApiClient | None:
@@ -248,7 +248,7 @@ class MemberSession:
         """None while unknown. A member that does not answer keeps its last counts."""
         if self.link is None or not self.link.counted:
             return None
-        return self.link.pod_index.counts(self._taken_over.labelled(main))
+        return self.link.pod_index.counts(self._other_labels.labelled(main))
 
     def former_pods(self, main: Main) -> int:
         """Observed pods of the Workload that another object than `main` created."""
@@ -259,7 +259,7 @@ class MemberSession:
 
         The pods have no Workload label, or one from an earlier delivery by Stowage.
         """
-        self._others.note(main, key)
+        self._other_labels.note(main, key, main.uid, "")
         counts = self.pod_counts(main)
         if self.link is None or counts is None or counts.current:
             return counts
@@ -270,24 +270,16 @@ class MemberSession:
         link = self.link
         if link is None or not link.counted:
             return None
-        return link.pod_index.available(self._taken_over.labelled(main), seconds)
+        return link.pod_index.available(self._other_labels.labelled(main), seconds)
 
-    def take_in(
-        self,
-        *,
-        namespaces: tuple[str, ...],
-        allowed_kinds: frozenset[str],
-        generation: int,
-        registration: str = "",
-        facts: ClusterFacts | None = None,
-        images: tuple[ImageRule, ...] = (),
-    ) -> None:
-        """Take in the MemberCluster of that generation; called after `use` or `refuse`.
+    def take_in(self, cluster: MemberCluster) -> None:
+        """Called after `use` or `refuse`.
 
         A changed rule calls `changed`: it may allow what was refused, or alter what is rendered.
         """
-        facts = facts or ClusterFacts(self.name, {})
-        rules = (namespaces, allowed_kinds, registration, facts, images)
+        spec, generation = cluster.spec, cluster.metadata.generation
+        allow, kinds = tuple(spec.namespaces.allow), frozenset(spec.allowed_kinds)
+        rules = (allow, kinds, cluster.metadata.uid, cluster.facts, spec.images)
         before = (self.namespaces, self.allowed_kinds, self.registration, self.facts, self.images)
         same = rules == before
         if same and self.generation == generation:
@@ -453,8 +445,8 @@ class MemberSession:
         if new is not None and new.pods_uid is not None:
             namespace, name = new.metadata.key
             where = (namespace, group_of(new.api_version), new.kind, name)
-            for uid in after:
-                self._taken_over.note(Main(uid, *where), new.pods_uid)
+            for uid, key in after.items():
+                self._other_labels.note(Main(uid, *where), key, new.pods_uid)
         looked_at = old is not None and new is not None and stands_alike(old, new)
         for key in {*before.values(), *after.values()}:
             if not looked_at and not (new is not None and works_for(key)):
@@ -462,9 +454,6 @@ class MemberSession:
             self._changed(self.name, key)
 
     def _pods_changed(self, claims: set[PodClaim]) -> None:
-        makers = {uid for claim in claims for uid in self._taken_over.owners(claim)}
-        for uid in {claim.uid for claim in claims} | makers:
-            if uid in self.owners:
-                self._changed(self.name, self.owners[uid])
-        for key in {key for claim in claims for key in self._others.of(claim)}:
+        keys = {self.owners[uid] for uid, *_ in claims if uid in self.owners}
+        for key in keys.union(*map(self._other_labels.keys, claims)):
             self._changed(self.name, key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -330,15 +330,9 @@ class Reporter:
         reason = EventReason.PROPAGATED if good else EventReason.PROPAGATION_FAILED
         if misfit:
             reason = EventReason.INVALID_OVERRIDE
-        namespace, name = workload.metadata.key
-        self._recorder.event(
-            ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
-            type="Normal" if good else "Warning",
-            reason=reason.value,
-            note=is_["message"] if good else f"{is_['reason']}: {is_['message']}",
-            action="Propagating",
-            related=one_cluster(workload.placements if good else self._troubled(workload, status)),
-        )
+        note = is_["message"] if good else f"{is_['reason']}: {is_['message']}"
+        names = workload.placements if good else self._troubled(workload, status)
+        self._event(workload, reason, note, good=good, names=names)
 
     def _announce_end(self, workload: Workload, status: Mapping[str, Any]) -> None:
         was = condition(workload, WorkloadCondition.READY)
@@ -348,12 +342,24 @@ class Reporter:
             return
         failed = ended is EventReason.ENDED_IN_FAILURE
         names = {each["name"] for each in status["clusters"] if "ended" in each}
+        note = is_["message"] if failed else f"it ended well on {', '.join(sorted(names)[:20])}"
+        self._event(workload, ended, note, good=not failed, names=names)
+
+    def _event(
+        self,
+        workload: Workload,
+        reason: EventReason,
+        note: str,
+        *,
+        good: bool,
+        names: Collection[str],
+    ) -> None:
         namespace, name = workload.metadata.key
         self._recorder.event(
             ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
-            type="Warning" if failed else "Normal",
-            reason=ended.value,
-            note=is_["message"] if failed else f"it ended well on {', '.join(sorted(names)[:20])}",
+            type="Normal" if good else "Warning",
+            reason=reason.value,
+            note=note,
             action="Propagating",
             related=one_cluster(names),
         )

@@ -14,7 +14,7 @@ from machinery.types.metadata import Meta, OwnerReference
 from propagator import reconciler
 from propagator.hub.workloads import touches
 from propagator.members.pod_index import PodCounts
-from propagator.members.pods import Main, OthersObjects, claim_of
+from propagator.members.pods import Main, OtherLabels, claim_of
 from propagator.reconciler import WorkloadReconciler
 from propagator.shares import ShareTable
 from propagator.status.aggregation import BY_OTHERS, OthersShare, undelivered_status
@@ -282,10 +282,10 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(
     ],
 )
 def test_a_pod_is_known_by_its_controller(uid: str, name: str, namespace: str, ours: bool) -> None:
-    objects = OthersObjects()
-    objects.note(Main("u", "shop", "apps", "Deployment", "web"), ("shop", "web"))
+    objects = OtherLabels()
+    objects.note(Main("u", "shop", "apps", "Deployment", "web"), ("shop", "web"), "u", "")
     labels = {"pod-template-hash": "5d7f", **({LABEL_WORKLOAD_UID: uid} if uid else {})}
     owner = OwnerReference("ReplicaSet", name, "r", "apps/v1", controller=True)
     claim = claim_of(Meta(namespace=namespace, labels=labels, owner_references=[owner]))
     assert claim is not None
-    assert objects.of(claim) == ({("shop", "web")} if ours else set())
+    assert objects.keys(claim) == ({("shop", "web")} if ours else set())

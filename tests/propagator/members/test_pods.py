@@ -10,8 +10,8 @@ from machinery.types.metadata import Meta, OwnerReference
 from propagator.members.objects import ManagedObject, managed
 from propagator.members.pods import (
     Main,
+    OtherLabels,
     PodClaim,
-    TakenOver,
     claim_of,
     made_by,
     replica_set,
@@ -21,6 +21,7 @@ from propagator.types.workload import workload_of
 
 LONG = "x" * 253
 LABEL = LABEL_WORKLOAD_UID
+KEY = ("shop", "web")
 
 
 def made(group: str, kind: str, name: str, digest: str = "", *, uid: str = "u", where: str = "ns"):
@@ -88,35 +89,35 @@ def test_a_claim_is_read_from_labels_and_the_controller():
 def test_pods_of_what_was_taken_over_are_known_by_their_owners():
     web, other = (Main(uid, "ns", "apps", "Deployment", "web") for uid in ("u", "v"))
     pods = made("apps", "ReplicaSet", "web-5d9", "5d9", uid="")
-    taken = TakenOver()
+    taken = OtherLabels()
     assert taken.labelled(web) == web
-    assert not taken.owners(pods)
-    taken.note(web, "u")
+    assert not taken.keys(pods)
+    taken.note(web, KEY, "u")
     assert taken.labelled(web) == web
-    taken.note(web, "")
+    taken.note(web, KEY, "")
     assert made_by(pods, taken.labelled(web))
     assert taken.labelled(other) == other
-    assert taken.owners(pods) == {"u"}
-    assert not taken.owners(pods._replace(name="api-5d9"))
-    assert not taken.owners(pods._replace(namespace="b"))
-    taken.note(web, "old")
-    assert not taken.owners(pods)
-    assert taken.owners(pods._replace(uid="old")) == {"u"}
-    taken.note(web, "u")
-    assert not taken.owners(pods._replace(uid="old"))
+    assert taken.keys(pods) == {KEY}
+    assert not taken.keys(pods._replace(name="api-5d9"))
+    assert not taken.keys(pods._replace(namespace="b"))
+    taken.note(web, KEY, "old")
+    assert not taken.keys(pods)
+    assert taken.keys(pods._replace(uid="old")) == {KEY}
+    taken.note(web, KEY, "u")
+    assert not taken.keys(pods._replace(uid="old"))
 
 
 def test_no_more_is_remembered_of_what_was_taken_over_than_a_member_may_have(monkeypatch):
-    monkeypatch.setattr("propagator.members.pods.MOST_TAKEN_OVER", 2)
-    taken = TakenOver()
+    monkeypatch.setattr("propagator.members.pods.MOST_OTHERS", 2)
+    taken = OtherLabels()
     mains = [Main(f"u{number}", "ns", "apps", "Deployment", f"w{number}") for number in range(3)]
     for main in (mains[0], mains[1], mains[0], mains[2]):
-        taken.note(main, "")
+        taken.note(main, KEY, "")
     assert taken.labelled(mains[1]) == mains[1], "it was seen the longest time ago"
     assert [taken.labelled(each).uid for each in (mains[0], mains[2])] == ["", ""]
     for main in mains:
-        taken.note(main, main.uid)
-    assert not taken._labels
+        taken.note(main, KEY, main.uid)
+    assert not taken._noted
     assert not taken._mains
 
 
