@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 from urllib.parse import urlencode
 
 import aiohttp
@@ -48,7 +48,15 @@ from machinery.api.credentials import acting, client_context, current_token, ide
 from machinery.api.lanes import OBJECT, FairQueue, PriorityLevel, RequestClass
 from machinery.api.resources import Resource
 from machinery.api.status_errors import refusal
-from machinery.api.verbs import JSON, METADATA, BeforeWrite, ServerHistory, Verbs, selection
+from machinery.api.verbs import (
+    JSON,
+    METADATA,
+    BeforeWrite,
+    Selection,
+    ServerHistory,
+    Verbs,
+    query_of,
+)
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.errors import (
@@ -216,21 +224,17 @@ class ApiClient(Verbs):
         res: Resource,
         *,
         resource_version: str,
-        namespace: str | None = None,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        metadata_only: bool = False,
         timeout_seconds: int = 300,
         acting_as: str | None = None,
+        **chosen: Unpack[Selection],
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Yield the events after `resource_version`, one line of JSON each, including bookmarks.
 
         Ends with the server's stream, within `timeout_seconds`. Raises the errors of `request`,
         also between two lines. An event of type ERROR, such as 410, is a line.
         """
-        params = selection(
-            label_selector,
-            field_selector,
+        params = query_of(
+            chosen,
             watch="true",
             allowWatchBookmarks="true",
             resourceVersion=resource_version,
@@ -238,10 +242,10 @@ class ApiClient(Verbs):
         )
         call = _Call(
             method="GET",
-            url=self._url(res.path(namespace), params),
+            url=self._url(res.path(chosen.get("namespace")), params),
             body=None,
             content_type=None,
-            accept=METADATA if metadata_only else JSON,
+            accept=METADATA if chosen.get("metadata_only") else JSON,
             timeout=silent_for(self._timeout, timeout_seconds + WATCH_SLACK),
             seconds=self._timeout,
             errand=OBJECT,

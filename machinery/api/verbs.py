@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -54,12 +54,20 @@ class _Version(msgspec.Struct, rename="camel"):
 _version = msgspec.json.Decoder(_Version)
 
 
-def selection(
-    label_selector: str | None, field_selector: str | None, **more: str | None
-) -> dict[str, str]:
-    """Return the query parameters of a list or a watch, without empty ones."""
-    params = {"labelSelector": label_selector, "fieldSelector": field_selector, **more}
-    return {key: value for key, value in params.items() if value}
+class Selection(TypedDict, total=False):
+    """The objects of a list or a watch: of all namespaces, without selectors, whole."""
+
+    namespace: str | None
+    label_selector: str | None
+    field_selector: str | None
+    metadata_only: bool
+
+
+def query_of(chosen: Selection, **more: str) -> dict[str, str]:
+    """Return the query parameters of a list or a watch."""
+    selectors = {"labelSelector": "label_selector", "fieldSelector": "field_selector"}
+    found = {param: chosen.get(name) for param, name in selectors.items()}
+    return {param: str(value) for param, value in found.items() if value} | more
 
 
 OF_NO_OBJECT = "1"
@@ -137,11 +145,8 @@ class Verbs(ABC):
         res: Resource,
         *,
         resource_version: str,
-        namespace: str | None = None,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        metadata_only: bool = False,
         timeout_seconds: int = 300,
+        **chosen: Unpack[Selection],
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Yield the events after `resource_version`, one line of JSON each, with bookmarks."""
 
@@ -162,14 +167,7 @@ class Verbs(ABC):
         return await self._json("GET", res.path(namespace, name, subresource), errand=errand)
 
     async def pages(
-        self,
-        res: Resource,
-        *,
-        namespace: str | None = None,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        metadata_only: bool = False,
-        limit: int = PAGE,
+        self, res: Resource, *, limit: int = PAGE, **chosen: Unpack[Selection]
     ) -> AsyncIterator[bytes]:
         """Yield a list, page by page, undecoded; watch from the last page's resourceVersion.
 
@@ -179,9 +177,8 @@ class Verbs(ABC):
         a list that repeats a continue token or never ends, and TooMuch if a single object is too
         large.
         """
-        path = res.path(namespace)
-        accept = METADATA_LIST if metadata_only else JSON
-        params = selection(label_selector, field_selector)
+        path, params = res.path(chosen.get("namespace")), query_of(chosen)
+        accept = METADATA_LIST if chosen.get("metadata_only") else JSON
         followed: set[int] = set()
         size = limit
         for _ in range(MOST_PAGES):
@@ -217,49 +214,24 @@ class Verbs(ABC):
             else:
                 return page, size
 
-    async def list(
-        self,
-        res: Resource,
-        *,
-        namespace: str | None = None,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        metadata_only: bool = False,
-    ) -> dict[str, Any]:
+    async def list(self, res: Resource, **chosen: Unpack[Selection]) -> dict[str, Any]:
         """Return the whole list as one object; watch from its resourceVersion.
 
         If the server forgets the moment of the pages, the list is requested in one piece, which
         cannot expire.
         """
         for limit in (PAGE, 0):
-            pages = self.pages(
-                res,
-                namespace=namespace,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                metadata_only=metadata_only,
-                limit=limit,
-            )
             try:
-                return await joined(pages)
+                return await joined(self.pages(res, limit=limit, **chosen))
             except Gone:
                 if not limit:
                     raise
         raise AssertionError("the second round returns or raises")
 
-    async def latest(
-        self,
-        res: Resource,
-        *,
-        namespace: str | None = None,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        metadata_only: bool = True,
-    ) -> str:
+    async def latest(self, res: Resource, **chosen: Unpack[Selection]) -> str:
         """Return the resourceVersion that a list would have now, from a list of one object."""
-        params = {**selection(label_selector, field_selector), "limit": "1"}
-        accept = METADATA_LIST if metadata_only else JSON
-        path = res.path(namespace)
+        path, params = res.path(chosen.get("namespace")), query_of(chosen, limit="1")
+        accept = METADATA_LIST if chosen.get("metadata_only", True) else JSON
         page = await self.request("GET", path, params=params, accept=accept, errand=LIST)
         return version_of(page)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from machinery import logs
-from machinery.api.verbs import Verbs
+from machinery.api.verbs import Selection, Verbs
 from machinery.clock import Clock
 from machinery.errors import NotFound, TransportError
 from machinery.runtime.informer import Informer, identity_of, taken_apart
@@ -72,10 +72,9 @@ async def _caught_up(client: Verbs, informer: Informer[Any], *, clock: Clock, un
 async def _stored(client: Verbs, informer: Informer[Any]) -> _Stored | None:
     """Return what the hub stores of the kind; None if it does not answer. Raises NotFound."""
     found = _Stored()
+    chosen: Selection = {**informer.selection, "metadata_only": True}
     try:
-        async for answer in client.pages(
-            informer.resource, **{**informer.selection, "metadata_only": True}
-        ):
+        async for answer in client.pages(informer.resource, **chosen):
             page = taken_apart(answer)
             found.version = page.metadata.resource_version
             for raw in page.items or ():

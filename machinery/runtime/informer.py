@@ -22,7 +22,7 @@ import functools
 import logging
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ import msgspec.inspect
 from machinery.api.resources import Resource
 from machinery.api.responses import ListMeta, PageHead, Unreadable, decode
 from machinery.api.status_errors import error_of
-from machinery.api.verbs import Verbs
+from machinery.api.verbs import Selection, Verbs
 from machinery.clock import Clock, SystemClock
 from machinery.errors import ApiError, Forbidden, Gone, NotFound, TransportError
 from machinery.pace import TimeSlice
@@ -105,7 +105,7 @@ class Informer(Cache[T]):
         self._kept_bytes = kept_bytes
         self._sizes: dict[Key, int] = {}
         self._complained = -math.inf
-        self.selection: Mapping[str, Any] = {
+        self.selection: Selection = {
             "namespace": namespace,
             "label_selector": label_selector,
             "field_selector": field_selector,

@@ -20,7 +20,7 @@ from machinery.api.acting import Acting
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES, PODS, SERVICES, WORKLOADS
 from machinery.api.responses import decode
-from machinery.api.verbs import METADATA_LIST, PAGE, selection
+from machinery.api.verbs import METADATA_LIST, PAGE, query_of
 from machinery.config.kubeconfig import Connection
 from machinery.errors import BadRequest, Conflict, Gone, Invalid, NotFound, TransportError
 from machinery.types import bounds
@@ -440,9 +440,11 @@ def test_decode_takes_a_shape_of_ones_own() -> None:
 
 
 def test_a_selection_holds_only_what_is_given() -> None:
-    assert selection(None, None) == {}
-    assert selection("", None, limit=None, watch="true") == {"watch": "true"}
-    assert selection("a=b", "c=d", limit="5") == {
+    assert query_of({}) == {}
+    assert query_of({"label_selector": "", "field_selector": None}, watch="true") == {
+        "watch": "true"
+    }
+    assert query_of({"label_selector": "a=b", "field_selector": "c=d"}, limit="5") == {
         "labelSelector": "a=b",
         "fieldSelector": "c=d",
         "limit": "5",
