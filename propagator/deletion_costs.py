@@ -1,13 +1,12 @@
 """Writes changed deletion costs to the pods of members, at a low rate, each member by itself.
 
-status.overrides gives the number of replicas with each cost. Each pod is patched, because a change
-of its template would restart it. Failures are logged, counted and retried; the share does not fail.
-A member that forbids to patch pods is logged once, and retried with a single pod. A mark on each
-pod makes the costs of an earlier process removable.
+status.overrides gives the number of replicas with each cost. Pods are patched, because a change of
+their template would restart them. Failures are retried, and the share does not fail. A member that
+forbids to patch pods is retried with a single pod. A mark makes costs of an earlier process
+removable.
 
-The highest costs go to ready pods, the lowest to pods that wait for a node. Among equals, pods with
-a higher present cost come first, then older ones. So nothing changes without an event, and a pod
-that was briefly unready does not take its cost back.
+The highest costs go to ready pods, the lowest to pods that wait for a node. Among equals the higher
+present cost comes first, then the older pod: nothing changes without an event.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """All that a propagator does: sessions read without the lease, writes end with the term.
 
 The Manager is created when the lease is first won, so a standby holds no session, watch or Secret.
-Between two terms sessions continue to probe and watch, and changes wait in the queues. The watches
-of the hub resume with the next term, which acts once they are fresh. If another instance has led in
-between, the term first waits for its writes, and drops records of own ones.
+Between two terms sessions continue to probe and watch. The watches of the hub resume with the next
+term, which acts once they are fresh. If another instance has led in between, the term first waits
+for its writes, and drops records of own ones.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Reconciles one Workload with one member: decides what to apply and what to remove.
 
-A share that left the placements is removed once all present shares are ready, which keeps the last
-healthy copy whatever a status says; a shrinking share is scaled down as far as others are ready
-(`removal.guard`). Everything is removed if the Workload is deleted or wants no replicas. The
-objects of a Workload that wants replicas but is placed nowhere stay until its next placement.
-Objects that another tool delivers are released. The gate of a group comes before placements
-(`propagator.groups`), and `removal.rule` decides on each deletion.
+A share that left the placements is removed once all present shares are ready; a shrinking share is
+scaled down as far as others are ready (`removal.guard`). Everything is removed if the Workload is
+deleted or wants no replicas. A Workload that wants replicas but is placed nowhere keeps its
+objects. The gate of a group comes before placements (`propagator.groups`), and `removal.rule`
+decides on each deletion.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 A digest on the object identifies the last apply, and its managedFields show changes since
 (`field_digest`), so a new process repeats no write. An object that another manager reverts or
-deletes after each apply is contested: the pauses grow, and the status names the managers, until it
-stays unchanged for longer than between any two rounds. Our own deletions, and garbage collection
-caused by them, are no rounds.
+deletes after each apply is contested: the pauses grow until it stays unchanged for longer than
+between any two rounds. Our own deletions, and what they cause, are no rounds.
 """
 
 from __future__ import annotations
@@ -274,10 +273,9 @@ _UNDER_WAY = float("inf")
 class UnconfirmedWrites:
     """Writes to members with an unknown outcome.
 
-    A write is recorded before it is sent, and an answer settles it. Without an answer the object
-    may exist, or appear later: the member must not count as clean until a read of the place settles
-    the write, once the request has had time to arrive. This is no guarantee: a late request of a
-    dead process leaves an object without owner, which `removal.orphans` deletes.
+    A write is recorded before it is sent, and an answer settles it. Without one the object may
+    still appear: the member is not clean until a read settles the write, once the request has had
+    time to arrive. A later request of a dead process leaves an orphan (`removal.orphans`).
     """
 
     def __init__(self, shares: ShareTable, *, clock: Clock) -> None:

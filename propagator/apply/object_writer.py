@@ -1,9 +1,8 @@
 """Applies one object on one member by server-side apply, never over an object of another owner.
 
-If no managed object is known, the first apply has the precondition that none exists. An existing
-object is read, then claimed or refused (`ownership`). `IfNoDiff` compares by a dry run, and applies
-with a precondition on that version. An up-to-date object costs no request; a contested one waits
-(`apply_records`).
+If none is known, the first apply has the precondition that none exists. An existing object is read,
+then claimed or refused (`ownership`). `IfNoDiff` compares by a dry run, and applies on that version
+only. An up-to-date object costs no request; a contested one waits (`apply_records`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Copies what the pods of a Workload name, if its `spec.dependencies` is Follow.
 
-The share writer calls `follow` before an apply, `applied` after it, and `held` before a removal,
-for one Workload on one member at a time. An object that the hub lacks blocks nothing: the member
-may have its own, and an earlier copy stays. An object that never travels is removed from members.
+The share writer calls `follow` before an apply, `applied` after it, and `held` before a removal. An
+object that the hub lacks blocks nothing: the member may have its own, and an earlier copy stays. An
+object that never travels is removed from members.
 """
 
 from __future__ import annotations

@@ -184,8 +184,8 @@ _WORKERS = 8
 class ClusterStatusWriter:
     """Writes changes only, at most once a second for each cluster, and events on Ready.
 
-    A write is a merge patch with the version that was read, because the controller writes the
-    status too: it lands on that version or fails, so it may repeat the controller's conditions.
+    A write names the version that was read, because the controller writes the status too: it fails
+    on another version, so it may repeat the controller's conditions.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Objects of the hub that travel with Workloads: watched by metadata, read when needed.
 
-Each namespace where a Workload names such an object has a watch for each kind; the propagator may
-read tenants only (`stowage tenant add`). Content is read when a Workload is written to a member,
-and again if its version changed.
+A namespace where a Workload names such an object has a watch for each kind; the propagator may read
+tenants only (`stowage tenant add`). Content is read when a Workload is written, if it changed.
 """
 
 from __future__ import annotations

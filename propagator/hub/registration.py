@@ -1,20 +1,19 @@
 """Creates MemberClusters for Secrets, and sessions for MemberClusters.
 
 A Secret with the label `stowage.dev/register` in the system namespace registers the cluster of its
-name. A MemberCluster created otherwise may refer to any Secret; without a reference it gets that
-labelled one. A deleted Secret makes its cluster not ready, and changes nothing on the member.
+name. Any other MemberCluster may refer to any Secret; without a reference it gets the labelled one.
+A deleted Secret makes its cluster not ready, and changes nothing on the member.
 
 Deleting a MemberCluster unregisters the cluster, although its Secret may remain. The annotation
-`stowage.dev/registered`, written after the MemberCluster, is a digest of the registered data. So an
-unreferenced Secret is new if it has no such mark, or another digest. Otherwise the MemberCluster
-was deleted, perhaps while no propagator ran.
+`stowage.dev/registered` on the Secret is a digest of the registered data, written after the
+MemberCluster. If it matches and the MemberCluster is missing, the MemberCluster was deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -105,7 +104,7 @@ class Registrar:
             return
         if cluster is not None:
             if secret is not None and cluster.spec.secret_ref is None and not _marked(secret):
-                cluster = await self._attach(cluster, secret)
+                cluster = await self._patch(cluster, membercluster(secret)["spec"])
             await self._take_back(cluster)
             await self._take_over(cluster)
             await self._connect(cluster)
@@ -138,13 +137,13 @@ class Registrar:
             made = await self._hub.create(MEMBER_CLUSTERS, membercluster(secret))
             self._clusters.upsert(msgspec.convert(made, MemberCluster))
 
-    async def _attach(self, cluster: MemberCluster, secret: Secret) -> MemberCluster:
+    async def _patch(self, cluster: MemberCluster, spec: Mapping[str, Any]) -> MemberCluster:
         version = {"resourceVersion": cluster.metadata.resource_version}
-        patch = {"metadata": version, "spec": membercluster(secret)["spec"]}
+        patch = {"metadata": version, "spec": spec}
         made = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, patch)
-        attached = msgspec.convert(made, MemberCluster)
-        self._clusters.upsert(attached)
-        return attached
+        patched = msgspec.convert(made, MemberCluster)
+        self._clusters.upsert(patched)
+        return patched
 
     async def _take_back(self, cluster: MemberCluster) -> None:
         """Remove this cluster's name from the former names of older ones, once it is ready.
@@ -157,9 +156,7 @@ class Registrar:
             if other.metadata.creation_timestamp >= cluster.metadata.creation_timestamp:
                 continue  # `stowage rename` is in progress: the one with the name is the older one
             kept = [name for name in other.spec.former_names if name != cluster.name]
-            version = {"resourceVersion": other.metadata.resource_version}
-            patch = {"metadata": version, "spec": {"formerNames": kept}}
-            await self._hub.merge_patch(MEMBER_CLUSTERS, other.name, patch)
+            await self._patch(other, {"formerNames": kept})
 
     async def _take_over(self, cluster: MemberCluster) -> None:
         """Add the names that this cluster had when its MemberCluster was deleted.
@@ -170,10 +167,7 @@ class Registrar:
         known = cluster.spec.former_names
         new = [n for n in names if n not in known and self._clusters.get(("", n)) is None]
         if new:
-            version = {"resourceVersion": cluster.metadata.resource_version}
-            patch = {"metadata": version, "spec": {"formerNames": [*known, *new]}}
-            made = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, patch)
-            self._clusters.upsert(msgspec.convert(made, MemberCluster))
+            await self._patch(cluster, {"formerNames": [*known, *new]})
 
     async def _remember(self, cluster: MemberCluster, secret: Secret | None) -> None:
         """A mark makes a later deletion of this MemberCluster recognizable."""
@@ -196,9 +190,8 @@ class Registrar:
     async def _stands(self, kind: Resource, name: str, *, namespace: str | None = None) -> bool:
         """Ask the hub: informers may be behind it and each other.
 
-        A stale mark could leave a cluster unregistered whose Secret was created again. A
-        MemberCluster created for a deleted Secret would stay, and Workloads that end would wait for
-        it.
+        Else a stale mark could keep a new Secret unregistered, or a MemberCluster could be created
+        for a deleted Secret, and Workloads that end would wait for it.
         """
         try:  # not a list, which takes a tenth of a second while another kind is written (1.36.3)
             await self._hub.request("GET", kind.path(namespace, name), accept=METADATA)
@@ -314,10 +307,8 @@ async def _parse(secret: Secret) -> Credentials | MemberHealth:
 class SecretBook:
     """The Secrets that MemberClusters refer to, in any namespace.
 
-    One watch over the system namespace shows labelled Secrets. Any other Secret gets its own watch
-    while a MemberCluster refers to it. The propagator never lists all Secrets, and reads other
-    namespaces only if they are tenants (`stowage tenant add`). `changed` is called with the
-    MemberClusters that refer to a changed Secret.
+    One watch shows the labelled Secrets; any other has its own watch while a MemberCluster refers
+    to it. `changed` is called with the MemberClusters that refer to a changed Secret.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Renews tokens of members before they expire, if the registration Secret names their account.
 
 At two thirds of a token's life the propagator requests another from the member, and patches it into
-the Secret on the version that it read: a concurrent change of the Secret wins. A process that dies
-in between leaves an unused token, which expires.
+the Secret on the version that it read: a concurrent change of the Secret wins.
 """
 
 from __future__ import annotations

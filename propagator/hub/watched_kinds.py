@@ -162,9 +162,8 @@ class Census:
 
     The usual kinds are listed at each connect and once more later, because a request of a dead
     process may arrive late. Every other kind is listed once per registration, noted on the
-    MemberCluster with the UID of the member's kube-system. The note of a hub that was set back is
-    not believed: it is older than what was written to the member since. That is known to a process
-    that saw the hub go back, and from a Lease on the member that is later than the hub.
+    MemberCluster with the UID of the member's kube-system. A hub that was set back is searched
+    for anew: its note is older than what was written to the member.
     """
 
     def __init__(self, context: ControllerContext) -> None:

@@ -88,8 +88,7 @@ def entries_patch(workload: Workload, status: Mapping[str, Any]) -> list[dict[st
     """Return a JSON patch of the changes; None if the list of shares has to be written whole.
 
     That is if it is short, clusters came or went, or most entries changed. A merge patch replaces a
-    list whole: 180 KiB for a thousand shares when one changes. The patch names entries by position,
-    and the version, so the hub refuses it as a whole on another.
+    list whole: 180 KiB for a thousand shares. This one names entries by position, and the version.
     """
     old, new = workload.status.clusters, status["clusters"]
     if (

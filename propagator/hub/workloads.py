@@ -283,8 +283,7 @@ _NAME = f"{WORKLOADS.plural}.{GROUP}"
 class OwnKind:
     """Whether the hub is deleting the kind Workload itself.
 
-    Deleting the definition deletes all Workloads, without a decision on what they run. Members then
-    keep their objects, without an owner.
+    That deletes all Workloads without a decision on what they run: members keep their objects.
     """
 
     def __init__(self, hub: Verbs, *, clock: Clock) -> None:

@@ -181,8 +181,7 @@ class Probe:
     """Probes a member: the only source of its Ready condition.
 
     The watch of a dead API server is as silent as that of a quiet one. One failed probe proves
-    nothing on a busy network; a second does. While a member does not answer, the pauses between
-    probes grow up to a limit. `ask_now` probes at once, for callers that need a newer answer.
+    nothing on a busy network; a second does. Then the pauses between probes grow up to a limit.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """One session per member: everything that this process does with one MemberCluster.
 
 A session lives as long as its MemberCluster, its workers as long as a term. Each set of credentials
-gets its own `Link`. Queue, workers and connections are per session, so a slow member delays no
-other. Keys wait while the member is not ready.
+gets its own `Link`. A slow member delays no other. Keys wait while the member is not ready.
 """
 
 from __future__ import annotations

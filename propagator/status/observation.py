@@ -1,8 +1,7 @@
 """The observed state of a Workload: its clusters, its state there, and outcomes of syncs.
 
 Reads sessions without waiting, in slices. It reports clusters with a placement, clusters that show
-objects, and clusters that were sent some and have not been seen clean since. A previous report is
-no reason: the entry would never end.
+objects, and clusters that were sent some and have not been seen clean since.
 """
 
 from __future__ import annotations

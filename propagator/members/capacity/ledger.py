@@ -160,8 +160,7 @@ class UsedPorts:
 
     A published port splits groups of nodes, and a cluster publishes few groups. Ports of pods
     outside of kube-system come first, because Workloads request similar ones, then ports on the
-    most nodes. A unit that is sent to a node with an unpublished port waits there, and its cluster
-    teaches a limit.
+    most nodes.
     """
 
     def __init__(self) -> None:
