@@ -1,7 +1,7 @@
 """What this process knows of its writes: what stands, what is contested, what was not answered.
 
 A digest on the object identifies the last apply, and its managedFields show changes since
-(`field_digest`), so a new process repeats no write. An object that another manager reverts or
+(`members.objects`), so a new process repeats no write. An object that another manager reverts or
 deletes after each apply is contested: the pauses grow until it stays unchanged for longer than
 between any two rounds. Our own deletions, and what they cause, are no rounds.
 """
@@ -21,8 +21,7 @@ from machinery.errors import NOTHING_SENT, ApiError, NotFound, ServerError
 from machinery.tasks import KeyedLocks
 from machinery.types.metadata import Key
 from propagator.apply.render import ANNOTATION_HASH, Piece
-from propagator.members.field_digest import print_of_body
-from propagator.members.objects import ManagedObject, managed
+from propagator.members.objects import ManagedObject, managed, print_of_body
 from propagator.members.session import MemberSession
 from propagator.shares import ShareTable
 

@@ -33,7 +33,6 @@ from machinery.runtime.informer import Informer
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
 from propagator.apply.apply_records import ApplyRecords, Backoff, ObjectPlace, UnconfirmedWrites
-from propagator.apply.differences import differences
 from propagator.apply.ownership import (
     claim,
     new,
@@ -46,6 +45,7 @@ from propagator.drift.fields import (
     MISSING,
     FieldDrift,
     Steps,
+    differences,
     digest_of,
     drifted,
     dropped,

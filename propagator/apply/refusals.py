@@ -9,8 +9,8 @@ from machinery.api.resources import Resource
 from machinery.errors import ApiError, Invalid, TooLarge, TransportError
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from propagator.apply.apply_records import ObjectPlace
-from propagator.apply.differences import Difference, in_words
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
+from propagator.drift.fields import Difference, in_words
 from propagator.errors import Refused
 
 _ENDING = "NamespaceTerminating"

@@ -32,7 +32,6 @@ from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import check, labelled_path, made_of
 from machinery.kinds.templates import first_ordinal as start_in
-from machinery.overrides.images import rewrite
 from machinery.overrides.override import (
     ClusterOverride,
     OverrideMisfit,
@@ -40,6 +39,7 @@ from machinery.overrides.override import (
     check_selector,
     matching,
     overridden,
+    rewrite,
 )
 from machinery.overrides.variables import ClusterFacts
 from machinery.types.api import ImageRule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from machinery.overrides.images import rewrite, rewritten
+from machinery.overrides.override import rewrite, rewritten
 from machinery.types.api import ImageRule
 
 TO_MIRROR = ImageRule("docker.io", "mirror.eu.example/docker")

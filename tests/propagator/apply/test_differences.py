@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from propagator.apply.differences import differences, in_words
+from propagator.drift.fields import differences, in_words
 
 pytestmark = pytest.mark.proves("X6")
 

@@ -10,8 +10,7 @@ import pytest
 from crds.fields.shares import ShareHealth
 from machinery.api.resources import Resource
 from machinery.kinds.readiness import Judged
-from propagator.members.field_digest import print_of_body
-from propagator.members.objects import ManagedObject, managed
+from propagator.members.objects import ManagedObject, managed, print_of_body
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 BODY: dict[str, Any] = {
