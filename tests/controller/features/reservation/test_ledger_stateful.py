@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -193,7 +194,7 @@ class Oracle:
         return {r: max(n, 0) for r, n in left.items()}
 
     def entering(self, workload: Wl, placements: Mapping[str, int]) -> Shares:
-        """Its new units, one by one, into the first reservation that has anything left for it."""
+        """Its new units, one by one: where they fit whole, in order, then where they lack least."""
         new = {c: n - workload.present.get(c, 0) for c, n in placements.items()}
         kept = self.counting(workload, workload.said, placements)
         found: Shares = {}
@@ -201,6 +202,25 @@ class Oracle:
             self.reservations.values(),
             key=lambda r: (r.number % 60 / 3600 + r.hours, r.number % 60, r.name),
         )
+        rest: list[tuple[Rsv, str, dict[str, int]]] = []
+        asks = workload.asks
+
+        def lacking(left: Mapping[str, int]) -> list[Fraction]:
+            """What one more unit takes of each resource beside what is left, as a part of it."""
+            asked = [r for r in left if asks.get(r)]
+            bounding = [r for r in asked if r != "pods"] or asked
+            return [1 - Fraction(left[r], asks[r]) for r in bounding]
+
+        def enters(held: Rsv, cluster: str, left: dict[str, int], *, whole: bool) -> None:
+            while new.get(cluster, 0) > 0 and (lack := lacking(left)):
+                if max(lack) > 0 if whole else min(lack) == 1:
+                    break
+                for resource, n in left.items():
+                    left[resource] = max(n - asks.get(resource, 0), 0)
+                new[cluster] -= 1
+                claim = (held.name, held.uid, cluster)
+                found[claim] = found.get(claim, 0) + 1
+
         for held in order:
             if not held.open or not held.owned_by(workload):
                 continue
@@ -211,15 +231,12 @@ class Oracle:
                 continue
             for cluster in held.placed:
                 left = self.left(held, cluster, workload)
-                for _ in range(own.get(cluster, 0)):
-                    left = {r: max(n - workload.asks.get(r, 0), 0) for r, n in left.items()}
-                asked = [r for r in left if workload.asks.get(r)]
-                bounding = [r for r in asked if r != "pods"] or asked
-                while new.get(cluster, 0) > 0 and any(left[r] for r in bounding):
-                    left = {r: max(n - workload.asks.get(r, 0), 0) for r, n in left.items()}
-                    new[cluster] -= 1
-                    claim = (held.name, held.uid, cluster)
-                    found[claim] = found.get(claim, 0) + 1
+                units = own.get(cluster, 0)
+                left = {r: max(n - units * asks.get(r, 0), 0) for r, n in left.items()}
+                enters(held, cluster, left, whole=True)
+                rest.append((held, cluster, left))
+        for held, cluster, left in sorted(rest, key=lambda r: max(lacking(r[2]), default=1)):
+            enters(held, cluster, left, whole=False)
         return found
 
 
