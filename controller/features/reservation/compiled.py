@@ -1,7 +1,9 @@
-"""A Reservation, ready to hold room.
+"""A Reservation, ready to hold room, and as the Workload as which it is placed.
 
 A stored object may be older than the rules of admission, or written past them, so everything is
 checked again. An invalid reservation has a `fault`: it holds nothing and serves no Workload.
+
+A unit of a reservation is a replica of a Deployment of its template's pods.
 """
 
 from __future__ import annotations
@@ -9,20 +11,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 import msgspec
 
-from controller.features.reservation.objects import Reservation, ReservationSpec
-from controller.features.reservation.placed import ENDED, as_workload
-from controller.features.spec import checked_spec
+from controller.features.reservation.objects import PlacedSpec, Reservation, ReservationSpec
+from controller.features.spec import checked_spec, read_spec
 from controller.model.load import Load
-from controller.model.objects import Workload
+from controller.model.objects import Template, TemplateMeta, Workload, WorkloadSpec
 from controller.model.unit import WorkloadInfo, workload_info
 from crds.names import SYSTEM_NAMESPACE
+from crds.reservation import ReservationPhase
+from machinery.api.resources import DEPLOYMENTS
 from machinery.clock import stored_time
 from machinery.types import durations
 from machinery.types.api import Owner
+from machinery.types.bounds import between
 from machinery.types.metadata import Key
+
+ENDED = frozenset({ReservationPhase.SUCCEEDED.value, ReservationPhase.FAILED.value})
+Rank: TypeAlias = tuple[float, str, Key]
+"""The order of use: the reservation that expires first, then the oldest, then by name."""
+_MOST_REPLICAS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +47,7 @@ class Reserved:
 
     key: Key
     uid: str
-    created: str
+    rank: Rank
     request: Mapping[str, int]
     load: Load
     once: bool
@@ -65,46 +75,86 @@ class Reserved:
 
 def compile_reservation(stored: Reservation) -> Reserved:
     """Compile a stored reservation; `fault` says where an invalid one is wrong."""
+    meta, ended = stored.metadata, stored.status.phase in ENDED
     found, fault = checked_spec("Reservation", stored.spec, ReservationSpec)
+    info, wrong = (None, "") if found is None or ended else _info(stored)
     spec = ReservationSpec() if found is None or fault else found
-    info, wrong = _info(stored)
-    namespace, fault = stored.metadata.namespace, fault or wrong
+    fault = fault or wrong
+    expires = None if fault else _end(spec, meta.creation_timestamp)
+    until = float("inf") if expires is None else expires.timestamp()
     return Reserved(
-        key=stored.metadata.key,
-        uid=stored.metadata.uid,
-        created=stored.metadata.creation_timestamp,
+        key=meta.key,
+        uid=meta.uid,
+        rank=(until, meta.creation_timestamp, meta.key),
         request=info.request if info else {},
         load=info.load if info else Load.of({}),
         once=spec.allocate_once,
-        expires=None if fault else _end(spec, stored.metadata.creation_timestamp),
+        expires=expires,
         owners=() if fault else tuple(spec.owners),
-        namespaces=() if fault else tuple(_whose(each, namespace) for each in spec.owners),
+        namespaces=() if fault else tuple(_whose(each, meta.namespace) for each in spec.owners),
         hold=spec.hold,
         phase=stored.status.phase,
-        ended=stored.status.phase in ENDED or stored.metadata.deleting,
+        ended=ended or meta.deleting,
         fault=fault,
     )
 
 
 def as_placed(stored: Reservation) -> Workload | None:
-    """Return the Workload as `as_workload` does, with the fault of an invalid reservation."""
-    workload = as_workload(stored)
-    if workload is None or workload.fault:
-        return workload
-    return msgspec.structs.replace(workload, fault=compile_reservation(stored).fault)
+    """Return the Workload that decisions read; None for a reservation that has ended.
+
+    An invalid spec becomes the `fault`. A reservation that is being deleted still is a Workload: it
+    holds nothing, as no shares count then.
+    """
+    if stored.status.phase in ENDED:
+        return None
+    fault = compile_reservation(stored).fault
+    return msgspec.structs.replace(_workload(stored), fault=fault)
 
 
 def _info(stored: Reservation) -> tuple[WorkloadInfo | None, str]:
-    """Return the reservation as a Workload, and its fault; None for one that has ended."""
-    workload = as_workload(stored)
-    if workload is None:
-        return None, ""
-    if workload.fault:
-        return None, workload.fault
     try:
-        return workload_info(workload), ""
+        return workload_info(_workload(stored)), ""
     except (ValueError, msgspec.ValidationError) as e:
         return None, str(e)
+
+
+def _workload(stored: Reservation) -> Workload:
+    spec, fault = read_spec(stored.spec, PlacedSpec)
+    own, _ = read_spec(stored.spec, ReservationSpec)
+    named = stored.spec.get("schedulerName") if isinstance(stored.spec, dict) else None
+    if fault and isinstance(named, str):  # so that this scheduler reports the fault
+        spec = PlacedSpec(scheduler_name=named)
+    fields = {name: getattr(spec, name) for name in WorkloadSpec.__struct_fields__}
+    pods = {"metadata": own.template.metadata, "spec": own.template.spec}
+    fields |= {
+        "replicas": between(0, 1 if spec.replicas is None else spec.replicas, _MOST_REPLICAS),
+        "target_namespace": _target(own, stored.metadata.namespace),
+        "template": Template(
+            api_version=DEPLOYMENTS.api_version,
+            kind=DEPLOYMENTS.kind,
+            metadata=TemplateMeta(),
+            spec={"template": {name: part for name, part in pods.items() if part is not None}},
+        ),
+        "target_deployment": None,
+        "manifests": [],
+        "replicas_path": "",
+    }
+    return Workload(metadata=stored.metadata, spec=WorkloadSpec(**fields), status=stored.status)
+
+
+def _target(own: ReservationSpec, namespace: str) -> str:
+    """Return the namespace that members must take: the reservation's own, or its first owner's."""
+    if namespace != SYSTEM_NAMESPACE:
+        return namespace
+    # No cluster takes anything into the namespace of Stowage, where room for other namespaces is
+    # held.
+    named = (
+        part.namespace
+        for owner in own.owners
+        for part in (owner.object, owner.controller)
+        if part is not None and part.namespace
+    )
+    return next(named, namespace)
 
 
 def _end(spec: ReservationSpec, created: str) -> datetime | None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from controller.features.reservation import status
 from controller.features.reservation.compiled import Reserved
@@ -37,8 +36,6 @@ from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
 """Between two writes of one reservation, and between two checks of a cluster."""
-CLOCKS_SECONDS = 5.0
-"""Between two checks of an expired reservation while the clocks differ."""
 SHORT_SECONDS = 5.0
 """How long a cluster has less free than is held there before that is reported."""
 CUT = "…"
@@ -49,30 +46,6 @@ AHEAD = metrics.gauge(
     "stowage_hub_clock_ahead_seconds",
     "By how much the leader's clock is ahead of the hub's, by the Date of its answers",
 )
-
-
-@dataclass(slots=True)
-class _Shortages:
-    """Clusters with less free room than is held there, in words, once that has lasted."""
-
-    told: dict[str, str] = field(default_factory=dict)
-    since: dict[str, float] = field(default_factory=dict)
-
-    def saw(self, cluster: str, text: str, now: float) -> bool:
-        """Record a check, empty where the cluster has enough; return whether the report changes."""
-        if not text:
-            self.since.pop(cluster, None)
-            return self.told.pop(cluster, None) is not None
-        since = self.since.setdefault(cluster, now)
-        if cluster not in self.told and now - since < SHORT_SECONDS:
-            return False
-        news = self.told.get(cluster) != text
-        self.told[cluster] = text
-        return news
-
-    def unsure(self) -> list[str]:
-        """Return the clusters whose shortage has not lasted long enough yet."""
-        return [cluster for cluster in self.since if cluster not in self.told]
 
 
 class ReservationController(StatusWriter[Reservation]):
@@ -87,7 +60,9 @@ class ReservationController(StatusWriter[Reservation]):
         self._handle = handle
         self._hub_time = term.client.server_time
         AHEAD.set_function(self._hub_time.ahead)
-        self._shortages = _Shortages()
+        self._short: dict[str, str] = {}
+        """Clusters with less free room than is held there, in words, once that has lasted."""
+        self._short_since: dict[str, float] = {}
         self._placeholders = Placeholders(term, ledger, self._look)
         self._dirty: set[str] = set()
         self._more = asyncio.Event()
@@ -133,15 +108,25 @@ class ReservationController(StatusWriter[Reservation]):
             names, self._dirty = self._dirty, set()
             news = set[str]()
             async for name in in_slices(sorted(names), size=CLUSTERS_AT_ONCE):
-                if self._shortages.saw(name, self._short(name), self._clock.monotonic()):
+                if self._saw(name, self._shortage(name), self._clock.monotonic()):
                     news.add(name)
             async for stored in in_slices(list(self._stored.values()) if news else ()):
                 if not news.isdisjoint(status.held(stored)):
                     self.look(stored.metadata.key)
-            self.look_at_clusters(self._shortages.unsure())
+            self.look_at_clusters([name for name in self._short_since if name not in self._short])
             await self._clock.sleep(CALM_SECONDS)
 
-    def _short(self, cluster: str) -> str:
+    def _saw(self, cluster: str, text: str, now: float) -> bool:
+        """Record a check, empty where the cluster has enough; return whether the report changes."""
+        before = self._short.get(cluster)
+        if not text:
+            self._short_since.pop(cluster, None)
+            self._short.pop(cluster, None)
+        elif before or now - self._short_since.setdefault(cluster, now) >= SHORT_SECONDS:
+            self._short[cluster] = text
+        return self._short.get(cluster) != before
+
+    def _shortage(self, cluster: str) -> str:
         amounts = amounts_of(self._handle.snapshot(), cluster)
         if amounts is None:
             return ""
@@ -160,17 +145,14 @@ class ReservationController(StatusWriter[Reservation]):
         reserved = self._ledger.get(key)
         if reserved is None or reserved.uid != stored.metadata.uid:
             return None
-        unheld, now = self._placeholders.problem(key), self._clock.now()
-        clocks = self._hub_time.difference()
         facts = ReservationFacts(
-            self._uses(reserved), self._gone(stored), self._shorts(stored), unheld, clocks
+            uses=self._uses(reserved),
+            gone=self._gone(stored),
+            short=[self._short[c] for c in sorted(status.held(stored)) if c in self._short],
+            unheld=self._placeholders.problem(key),
+            clocks=self._hub_time.difference(),
         )
-        found = status.look(stored, reserved, facts, now)
-        after = None
-        if found.next_look is not None:
-            due = (found.next_look - now).total_seconds()
-            after = max(due, CLOCKS_SECONDS) if clocks else due
-        return Result(fields=found.fields, events=found.events, requeue_after=after)
+        return status.look(stored, reserved, facts, self._clock.now())
 
     def _uses(self, reserved: Reserved) -> list[Use]:
         """Return the users inside, by stored statuses alone, as a decision may come to nothing."""
@@ -194,7 +176,3 @@ class ReservationController(StatusWriter[Reservation]):
         snapshot, named = self._handle.snapshot(), stored.status.cluster_name.split(",")
         rows = ((name, snapshot.row.get(name)) for name in named if name and name[-1] != CUT)
         return [name for name, row in rows if row is None or snapshot.deleting[row]]
-
-    def _shorts(self, stored: Reservation) -> list[str]:
-        told = self._shortages.told
-        return [told[name] for name in sorted(status.held(stored)) if name in told]

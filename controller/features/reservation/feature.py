@@ -2,14 +2,17 @@
 
 Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
 statuses, ends expired reservations, and checks the room of clusters. When a reservation comes,
-changes, goes or has room again, the pending Workloads that may use it are queued.
+changes, goes or has room again, the pending Workloads that may use it are queued. The endpoints say
+what the next decision finds: one that is being written counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from heapq import nsmallest
+from typing import Any
 
-from controller.features.reservation.compiled import as_placed, compile_reservation
+from controller.features.reservation.compiled import Reserved, as_placed, compile_reservation
 from controller.features.reservation.controller import ReservationController
 from controller.features.reservation.ledger import ReservationLedger as Ledger
 from controller.features.reservation.objects import Reservation
@@ -17,10 +20,16 @@ from controller.features.reservation.plugin import NAME
 from controller.features.reservation.plugin import ReservationPlugin as Plugin
 from controller.features.reservation.status import decided, held
 from controller.framework.runtime.feature import Enabled, Feature, Term
+from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.services import Book
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import PlacedKind
+from controller.snapshot.amounts import rendered
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS
 from machinery.types.metadata import Key
+
+NAMED_OWNERS = NAMED_CLUSTERS = 100
+"""Of one reservation; `owners` is the number of all."""
 
 
 class Reservations(Feature):
@@ -49,6 +58,11 @@ class Reservations(Feature):
         self.watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed)
         # Reservations whose owners are being queued; True where they must be queued once more.
         self._looking: dict[Key, bool] = {}
+
+    def attach(self, handle: Handle) -> None:
+        super().attach(handle)
+        for each in self.enabled(Plugin):
+            each.endpoints = book(self.ledger).routes()
 
     def start(self, term: Term) -> ReservationController:
         self._looking.clear()  # iterations under way ended with the last term
@@ -123,3 +137,40 @@ def _inside(workload: Workload | None) -> Mapping[tuple[Key, str], int]:
         return {}
     shares = workload.info.reservations
     return {((each.namespace, each.name), each.cluster): each.replicas for each in shares}
+
+
+def book(ledger: Ledger) -> Book[Reserved]:
+    """Return the endpoints of reservations: reserved room, the part in use, and its users."""
+
+    def told(reserved: Reserved) -> dict[str, Any]:
+        key, users = reserved.key, ledger.uses(reserved.key)
+        clusters = sorted(ledger.reserved(key).items())[:NAMED_CLUSTERS]
+        return {
+            "namespace": reserved.namespace,
+            "name": reserved.name,
+            "phase": reserved.phase,
+            "clusters": [_there(ledger, reserved, *each) for each in clusters],
+            "owners": len(users),
+            "currentOwners": [
+                {"namespace": each[0], "name": each[1], "clusters": dict(users[each])}
+                for each in nsmallest(NAMED_OWNERS, users)
+            ],
+        }
+
+    return Book("reservations", "reservation", ledger.values, ledger.get, told, told)
+
+
+def _there(ledger: Ledger, reserved: Reserved, cluster: str, replicas: int) -> dict[str, Any]:
+    """Return the reserved room on a cluster.
+
+    Requests of owners beyond the reserved amounts are not counted as allocated.
+    """
+    held = {resource: n * replicas for resource, n in reserved.request.items()}
+    taken = ledger.taken(reserved.key, cluster)
+    return {
+        "name": cluster,
+        "replicas": replicas,
+        "reserved": rendered(held),
+        "allocated": rendered({r: min(n, taken.get(r, 0)) for r, n in held.items()}),
+        "unused": rendered(ledger.unused(reserved.key, cluster)),
+    }

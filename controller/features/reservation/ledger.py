@@ -1,48 +1,127 @@
-"""The ledger of Reservations: the room that each holds on the clusters of its units.
+"""The ledger of Reservations: who is inside each, what is left of it, and the room that it holds.
+
+The shares inside stand in the Workloads' own status, written with their placements; a decision that
+is not written yet is split in the same way (`split`). So all counts follow from stored objects
+alone, in whatever order these arrive, and no claim outlives its Workload. A claim does not count on
+a reservation that is unknown, has another UID, or belongs to another tenant, and neither do
+replicas beyond those on the cluster.
 
 Room that no user inside has taken is held: other Workloads find that much less. The held room
 follows each change at once, so that no decision comes between. A reservation that serves only once
-holds nothing from its first owner on. `controller.features.reservation.inside` counts the users.
+holds nothing from its first owner on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
 from controller.cache.ledger import PlacementsByWorkload, RoomHolder
 from controller.features.reservation import split
-from controller.features.reservation.compiled import Reserved
-from controller.features.reservation.inside import (
-    NOTHING,
-    Inside,
-    Name,
-    OwnedUnits,
-    Placements,
-    ReservationOwners,
-    Touched,
-)
-from controller.features.reservation.owners import PendingOwners
+from controller.features.reservation.compiled import Reserved, may_serve
+from controller.features.reservation.owners import OwnerIndex, demanded, matches, offered
 from controller.features.reservation.split import Amounts
 from controller.model.load import Load, Loads, added
 from controller.model.unit import WorkloadInfo
 from machinery.api.resources import RESERVATIONS
+from machinery.types.api import ReservedShare
 from machinery.types.metadata import Key
 
+MOST_USED = 64
+"""Reservations that one Workload may use: the first ones in order."""
+MOST_PLACES = 2000
+"""Clusters of all of them together: each decision of the Workload looks at every one."""
+MOST_LOOKED_AT = 1000
+"""Reservations that are looked at for one Workload, however many its labels lead to."""
+
+Placements: TypeAlias = Mapping[str, int]
+Name: TypeAlias = tuple[Key, str]
+"""A reservation for good: its key and its UID."""
+Spot: TypeAlias = tuple[Key, str]
+"""A reservation on one cluster."""
+NOTHING: Mapping[str, int] = {}
 _PREFIX = f"{RESERVATIONS.plural}/"
 
 
-class ReservationLedger(ReservationOwners):
-    """Every reservation with its room and its users. The ledger holds room from `keep` on."""
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """A Workload as it counts: its claims, and the shares of these that have replicas.
+
+    Which of more claims than replicas count depends on the reservations that are known.
+    """
+
+    request: Amounts
+    claims: tuple[ReservedShare, ...]
+    shares: tuple[ReservedShare, ...]
+    workload: WorkloadInfo = field(compare=False)
+    placements: Placements = field(compare=False)
+
+
+@dataclass(slots=True)
+class _Users:
+    """The users of one reservation: request and replicas by cluster, and all requests together."""
+
+    users: dict[Key, tuple[Amounts, dict[str, int]]] = field(default_factory=dict)
+    taken: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def copy(self) -> _Users:
+        return _Users(dict(self.users), {c: dict(amounts) for c, amounts in self.taken.items()})
+
+    def put(self, key: Key, request: Amounts, replicas: dict[str, int]) -> None:
+        """Count a Workload with so many replicas by cluster; none removes it."""
+        asked, before = self.users.pop(key, (NOTHING, {}))
+        if replicas:
+            self.users[key] = (request, replicas)
+        for amounts, by_cluster, sign in ((asked, before, -1), (request, replicas, 1)):
+            for cluster, n in by_cluster.items():
+                taken = self.taken.setdefault(cluster, {})
+                for resource, amount in amounts.items():
+                    taken[resource] = taken.get(resource, 0) + sign * amount * n
+        for cluster in before:
+            if not any(self.taken[cluster].values()):
+                del self.taken[cluster]
+
+    def taken_on(self, cluster: str, but: Key | None) -> Amounts:
+        """Return the requests of the users there, without `but`."""
+        request, replicas = self.users.get(but, (NOTHING, {})) if but else (NOTHING, {})
+        return split.less(self.taken.get(cluster, NOTHING), request, replicas.get(cluster, 0))
+
+
+class _Hold(NamedTuple):
+    """The loads that a reservation holds on a cluster, and what no other Workload can have there.
+
+    Users inside count to `spoken`: one that leaves frees its room for the reservation alone.
+    """
+
+    loads: dict[Load, int]
+    spoken: Amounts
+
+
+_NOBODY, _NO_HOLD = _Users(), _Hold({}, NOTHING)
+
+
+class ReservationLedger:
+    """Every reservation with its users and its room. The ledger holds room from `keep` on."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._reserved: dict[Key, Reserved] = {}
+        self._open = OwnerIndex()
+        self._waiting: dict[Key, WorkloadInfo] = {}
+        self._waiting_at = OwnerIndex()
+        # An overlay has its own changes of these before those of its base.
+        self._placed: MutableMapping[Key, tuple[str, Placements]] = {}
+        self._inside: MutableMapping[Key, _Inside | None] = {}
+        self._users: MutableMapping[Name, _Users] = {}
+        self._tight: set[Key] = set()
+        """Workloads with more claims than replicas; nearly always none."""
+        self._held: dict[Key, dict[str, _Hold]] = {}
+        self._left: dict[str, dict[str, int]] = {}
+        """The held amounts by namespace."""
         self._room: RoomHolder | None = None
-        self._waiting = PendingOwners()
-        self._spoken: dict[Key, dict[str, Amounts]] = {}
-        self._held: dict[Key, dict[str, dict[Load, int]]] = {}
-        self._left: dict[tuple[Key, str], Amounts] = {}
-        self._left_in: dict[str, dict[str, int]] = {}
 
     def keep(self, room: RoomHolder) -> None:
         """Hold room by `room` from now on."""
@@ -52,138 +131,389 @@ class ReservationLedger(ReservationOwners):
         before = self._reserved.get(reserved.key)
         self._reserved[reserved.key] = reserved
         if reserved.open:
-            self._index.put(reserved)
+            self._open.put(reserved.key, demanded(reserved))
         else:
-            self._index.drop(reserved.key)
+            self._open.drop(reserved.key)
         if before is None or (before.uid, before.open) != (reserved.uid, reserved.open):
-            self._settle_all(self._recount(before, reserved))
-        self._settle(reserved.key)
+            self._settle(self._recount())
+        self._settle_all(reserved.key)
 
     def drop_reservation(self, key: Key) -> None:
         """Forget a reservation; an unknown one is ignored."""
-        before = self._reserved.pop(key, None)
-        self._index.drop(key)
-        self._settle_all(self._recount(before))
-        self._settle(key)
+        self._reserved.pop(key, None)
+        self._open.drop(key)
+        self._settle(self._recount())
+        self._settle_all(key)
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
         """Count a Workload, or a reservation as one, with these shares."""
         if info.booked:
-            self._put_place(_own(info.key), (info.uid, _some(placements)))
+            self._place(_own(info.key), (info.uid, _some(placements)))
             return
         if sum(placements.values()) < info.replicas:
-            self._waiting.put(info)
+            self._waiting[info.key] = info
+            self._waiting_at.put(info.key, offered(info))
         else:
-            self._waiting.drop(info.key)
-        self._settle_all(self._put_inside(info, placements))
+            self._stop_waiting(info.key)
+        self._settle(self._put_inside(info, placements))
 
     def drop(self, key: Key) -> None:
         """Forget a Workload, or a reservation counted as one."""
         if key[1].startswith(_PREFIX):
-            self._put_place(_own(key), None)
+            self._place(_own(key), None)
             return
-        self._waiting.drop(key)
-        self._settle_all(self._leave(key))
+        self._stop_waiting(key)
+        self._settle(self._replace(key, None))
 
     def overlay(self, placed: PlacementsByWorkload) -> ReservationLedger:
         """Return a ledger with these placed so; the held room stays that of the snapshot."""
         return _ReservationOverlay(self, placed)
 
-    def releasable(self, info: WorkloadInfo) -> Loads:
-        """Return the room that is held for the Workload, as `Snapshot.releasing` takes it."""
-        return added(self.held(reserved.key) for reserved in self.of(info))
+    def values(self) -> Collection[Reserved]:
+        """Return all reservations, ended ones too, in no order."""
+        return self._reserved.values()
 
-    def held(self, key: Key) -> Loads:
-        return self._held.get(key, {})
+    def get(self, key: Key) -> Reserved | None:
+        return self._reserved.get(key)
+
+    def reserved(self, key: Key) -> Placements:
+        """Return the units of an open reservation by cluster; none of one that has ended."""
+        reserved = self._reserved.get(key)
+        uid, replicas = self._placed.get(key, ("", NOTHING))
+        return (
+            replicas if reserved is not None and reserved.open and reserved.uid == uid else NOTHING
+        )
+
+    # --- the reservations of a Workload -----------------------------------------------------------
+
+    def of(self, info: WorkloadInfo) -> list[Reserved]:
+        """Return the reservations that a Workload may use, in the order in which it uses them.
+
+        These are open and name the Workload as an owner; one that serves once and serves another
+        Workload already is left out. `MOST_USED` and `MOST_PLACES` bound their number.
+        """
+        if info.booked or not len(self._open):
+            return []
+        known = (self._reserved[key] for key in self._open.of(offered(info)))
+        first = sorted(known, key=attrgetter("rank"))[:MOST_LOOKED_AT]
+        usable = (r for r in first if matches(r, info) and not self._spent(r, but=info.key))
+        found: list[Reserved] = []
+        places = 0
+        for reserved in islice(usable, MOST_USED):
+            places += len(self.reserved(reserved.key))
+            if found and places > MOST_PLACES:
+                break
+            found.append(reserved)
+        return found
 
     def pending_owners(self, reserved: Reserved) -> Iterator[Key]:
-        """Yield the owners that have replicas without a cluster; there may be many."""
-        return self._waiting.of(reserved)
+        """Yield the owners with replicas that have no cluster; others may come and go meanwhile."""
+        for key in self._waiting_at.of(demanded(reserved)):
+            info = self._waiting.get(key)
+            if info is not None and matches(reserved, info):
+                yield key
+
+    def unused(self, key: Key, cluster: str, but: Key | None = None) -> Amounts:
+        """Return the amounts reserved on a cluster and not taken, not counting `but` as a user."""
+        reserved, replicas = self._reserved.get(key), self.reserved(key).get(cluster, 0)
+        if reserved is None or not replicas or self._spent(reserved, but=but):
+            return NOTHING
+        taken = self._users_of(reserved).taken_on(cluster, but)
+        return split.left(reserved.request, replicas, taken)
+
+    def inside(self, info: WorkloadInfo, reserved: Iterable[Reserved]) -> dict[Key, dict[str, int]]:
+        """Return how many more replicas fit inside each reservation, by cluster.
+
+        The number is 0 where less than a replica is unused.
+        """
+        return {
+            each.key: {
+                cluster: split.fitting(unused, info.request)
+                for cluster in self.reserved(each.key)
+                if (unused := self.unused(each.key, cluster))
+            }
+            for each in reserved
+        }
+
+    def split(self, info: WorkloadInfo, placements: Placements) -> tuple[ReservedShare, ...]:
+        """Return the Workload's shares inside reservations, were it placed so.
+
+        Replicas that were inside and are still there stay, as long as the reservation lasts.
+        Replicas that a cluster did not have before go into the reservations there, in order, into
+        each as many as fit. Others go where they lack the least, into each no more than use it up.
+        """
+        return self._reached(info, self._counting(placements, self._claims(info, placements)))
+
+    def says_too_much(self, info: WorkloadInfo) -> bool:
+        """Return whether the status has more replicas inside than an open reservation has room for.
+
+        A status does so when a decision of the reservation was lost after an owner relied on it.
+        """
+        known = tuple(share for share in _claimed(info) if self._is_there(share))
+        return self._reached(info, known) != known
+
+    # --- the users of a reservation ---------------------------------------------------------------
+
+    def uses(self, key: Key) -> Mapping[Key, Placements]:
+        """Return the Workloads inside of a reservation, with their replicas there by cluster.
+
+        Those of an open reservation count only where it holds something.
+        """
+        reserved = self._reserved.get(key)
+        if reserved is None:
+            return {}
+        users = {key: replicas for key, (_, replicas) in self._users_of(reserved).users.items()}
+        if not reserved.open:
+            return users
+        there = self.reserved(key)
+        found = {key: {c: n for c, n in own.items() if c in there} for key, own in users.items()}
+        return {key: replicas for key, replicas in found.items() if replicas}
+
+    def users(self, key: Key) -> list[Key]:
+        """Return the Workloads inside of a reservation, by name."""
+        return sorted(self.uses(key))
+
+    def claimants(self, key: Key) -> list[Key]:
+        """Return the Workloads inside, and those with claims where nothing is held any more."""
+        reserved = self._reserved.get(key)
+        return [] if reserved is None else [*self._users_of(reserved).users]
+
+    def taken(self, key: Key, cluster: str) -> Amounts:
+        """Return the requests of the users on a cluster; they may exceed the reserved amounts."""
+        reserved = self._reserved.get(key)
+        if reserved is None or (reserved.open and cluster not in self.reserved(key)):
+            return NOTHING
+        return self._users_of(reserved).taken_on(cluster, None)
+
+    # --- the held room ----------------------------------------------------------------------------
+
+    def held(self, key: Key) -> Loads:
+        """Return the room that a reservation holds, by cluster."""
+        there = self._held.get(key, {}).items()
+        return {cluster: hold.loads for cluster, hold in there if hold.loads}
 
     def holds(self) -> Loads:
         """Return all held room, by cluster."""
-        return added(self._held.values())
+        return added(map(self.held, self._held))
 
     def unused_in(self, namespace: str) -> Amounts:
         """Return the amounts that the reservations of a namespace hold for owners still to come."""
-        return self._left_in.get(namespace, NOTHING)
+        return self._left.get(namespace, NOTHING)
 
-    # --- the room ---------------------------------------------------------------------------------
-
-    def _put_place(self, key: Key, place: tuple[str, Placements] | None) -> None:
+    def _place(self, key: Key, place: tuple[str, Placements] | None) -> None:
         before = self.reserved(key).keys()
-        self._places.pop(key, None)
+        self._placed.pop(key, None)
         if place is not None:
-            self._places[key] = place
+            self._placed[key] = place
         if before != self.reserved(key).keys():
-            self._settle_all(self._recount(self._reserved.get(key)))
-        self._settle(key)
+            self._settle(self._recount())
+        self._settle_all(key)
 
-    def _settle_all(self, touched: Touched) -> None:
-        for key, clusters in touched.items():
-            reserved = self._reserved.get(key)
-            # A reservation that serves once holds nothing anywhere from its first owner on.
-            self._settle(key, None if reserved is not None and reserved.once else clusters)
+    def _settle_all(self, key: Key) -> None:
+        self._settle((key, cluster) for cluster in {*self._held.get(key, {}), *self.reserved(key)})
 
-    def _settle(self, key: Key, clusters: Collection[str] | None = None) -> None:
-        """Hold the wanted room of a reservation on these clusters, or on all."""
-        held, spoken = self._held.setdefault(key, {}), self._spoken.setdefault(key, {})
-        freed = []
-        for cluster in {*held, *spoken, *self.reserved(key)} if clusters is None else clusters:
-            loads, now = self._wanted(key, cluster)
-            self._leave_over(key, cluster, self.unused(key, cluster))
-            self._hold(cluster, held.get(cluster, {}), loads)
-            if any(now.get(r, 0) < n for r, n in spoken.get(cluster, NOTHING).items()):
-                freed.append(cluster)
-            _set(held, cluster, loads)
-            _set(spoken, cluster, now)
-        for kept in (self._held, self._spoken):
-            if not kept[key]:
-                del kept[key]
+    def _settle(self, spots: Iterable[Spot]) -> None:
+        """Hold the wanted room there; tell Workloads that wait where others can have more."""
+        freed = set[str]()
+        for key, cluster in spots:
+            there = self._held.setdefault(key, {})
+            before, after = there.pop(cluster, _NO_HOLD), self._wanted(key, cluster)
+            if after != _NO_HOLD:
+                there[cluster] = after
+            if not there:
+                del self._held[key]
+            for load in {**before.loads, **after.loads}:
+                self._hold(key, cluster, load, after.loads.get(load, 0) - before.loads.get(load, 0))
+            if any(after.spoken.get(r, 0) < n for r, n in before.spoken.items()):
+                freed.add(cluster)
         if self._room is not None:
             for cluster in sorted(freed):
                 self._room.freed(cluster)
 
-    def _leave_over(self, key: Key, cluster: str, now: Amounts) -> None:
-        before = self._left.pop((key, cluster), NOTHING)
-        if now:
-            self._left[key, cluster] = now
-        total = self._left_in.setdefault(key[0], {})
-        for resource in {*before, *now}:
-            left = total.get(resource, 0) + now.get(resource, 0) - before.get(resource, 0)
-            _set(total, resource, left)
-        _set(self._left_in, key[0], total)
-
-    def _wanted(self, key: Key, cluster: str) -> tuple[dict[Load, int], Amounts]:
-        """Return the loads to hold, and the amounts that no other Workload can have."""
+    def _wanted(self, key: Key, cluster: str) -> _Hold:
         reserved, replicas = self._reserved.get(key), self.reserved(key).get(cluster, 0)
         if reserved is None or not replicas:
-            return {}, {}
-        unused, taken = self.unused(key, cluster), self._taken(reserved, cluster, None)
-        # Users inside count too: one that leaves frees its room for the reservation, not for
-        # others.
+            return _NO_HOLD
+        unused, taken = self.unused(key, cluster), self.taken(key, cluster)
         spoken = {
             r: min(n * replicas, unused.get(r, 0) + taken.get(r, 0))
             for r, n in reserved.request.items()
         }
-        return split.loads(unused, reserved.request, reserved.load), spoken
+        return _Hold(split.loads(unused, reserved.request, reserved.load), spoken)
 
-    def _hold(self, cluster: str, before: Mapping[Load, int], after: Mapping[Load, int]) -> None:
-        for load in {**before, **after}:
-            change = after.get(load, 0) - before.get(load, 0)
-            if change and self._room is not None:
-                self._room.hold(cluster, load, change)
+    def _hold(self, key: Key, cluster: str, load: Load, change: int) -> None:
+        if not change:
+            return
+        if self._room is not None:
+            self._room.hold(cluster, load, change)
+        left = self._left.setdefault(key[0], {})
+        for resource, amount in load.request:
+            left[resource] = left.get(resource, 0) + amount * change
+            if not left[resource]:
+                del left[resource]
+        if not left:
+            del self._left[key[0]]
+
+    # --- counting shares inside -------------------------------------------------------------------
+
+    def _put_inside(self, info: WorkloadInfo, placements: Placements) -> set[Spot]:
+        """Count a Workload where it is inside; return what has changed."""
+        new = len(self._open) and info.arriving(placements)
+        if not info.reservations and not new and self._inside.get(info.key) is None:
+            return set()  # as most Workloads are
+        claims = self._claims(info, placements)
+        if not claims:
+            return self._replace(info.key, None)
+        # Usually there are replicas for all claims, and then all of them count, as the users of an
+        # unknown reservation are never read. So a reservation that ten thousand Workloads use may
+        # come and go without a recount.
+        shares = split.within(claims, placements)
+        if shares != claims:
+            shares = self._counting(placements, claims)
+        inside = _Inside(info.request, claims, shares, info, dict(placements))
+        return self._replace(info.key, inside)
+
+    def _recount(self) -> set[Spot]:
+        """Count again after a reservation came, went, or has units on other clusters."""
+        changed = set[Spot]()
+        for key in [*self._tight]:
+            if (inside := self._inside.get(key)) is not None:
+                shares = self._counting(inside.placements, inside.claims)
+                changed |= self._replace(key, replace(inside, shares=shares))
+        return changed
+
+    def _replace(self, key: Key, after: _Inside | None) -> set[Spot]:
+        """Count a Workload so from now on; return where that changes anything."""
+        before = self._inside.get(key)
+        self._set_inside(key, after)
+        if after is None or after.shares == after.claims:
+            self._tight.discard(key)
+        else:
+            self._tight.add(key)
+        if before == after:
+            return set()
+        left, now = (_by_name(inside.shares) if inside else {} for inside in (before, after))
+        for name in {**left, **now}:
+            self._put_user(name, key, after.request if after else NOTHING, now.get(name, {}))
+        spots = {(name[0], c) for found in (left, now) for name in found for c in found[name]}
+        # A reservation that serves once holds nothing anywhere from its first owner on.
+        for reserved in {spot[0] for spot in spots}:
+            if (known := self._reserved.get(reserved)) is not None and known.once:
+                spots |= {(reserved, cluster) for cluster in self.reserved(reserved)}
+        return spots
+
+    def _claims(self, info: WorkloadInfo, placements: Placements) -> tuple[ReservedShare, ...]:
+        said = _claimed(info)
+        new = info.arriving(placements) if len(self._open) else {}
+        entering = self._entering(info, placements, said, new) if new else ()
+        return split.claimed([*said, *entering]) if entering else said
+
+    def _entering(
+        self,
+        info: WorkloadInfo,
+        placements: Placements,
+        said: Collection[ReservedShare],
+        new: dict[str, int],
+    ) -> list[ReservedShare]:
+        """Return the shares of `new` replicas that go inside, and take them off `new`."""
+        kept = _by_name(self._counting(placements, said))
+        found, rest = list[ReservedShare](), list[tuple[Reserved, str, Amounts]]()
+
+        def enter(reserved: Reserved, cluster: str, most: int) -> int:
+            replicas = min(most, new[cluster])
+            if replicas:
+                new[cluster] -= replicas
+                found.append(_share(reserved, cluster, replicas))
+            return replicas
+
+        for reserved in self.of(info):
+            own = kept.get(_name(reserved), NOTHING)
+            if own and reserved.once:
+                continue  # a reservation that serves once gave its rest back at the first decision
+            for cluster in self.reserved(reserved.key).keys() & new.keys():
+                unused = self.unused(reserved.key, cluster, info.key)
+                unused = split.less(unused, info.request, own.get(cluster, 0))
+                entered = enter(reserved, cluster, split.fitting(unused, info.request))
+                rest.append((reserved, cluster, split.less(unused, info.request, entered)))
+        # What these take beside the reservation is room that nobody holds, so they take the least.
+        for reserved, cluster, unused in sorted(rest, key=lambda r: split.lack(r[2], info.request)):
+            enter(reserved, cluster, split.using_up(unused, info.request))
+        return found
+
+    def _counting(
+        self, placements: Placements, claims: Iterable[ReservedShare]
+    ) -> tuple[ReservedShare, ...]:
+        true = [share for share in claims if self._is_there(share)]
+        return split.within(true, placements) if true else ()
+
+    def _is_there(self, share: ReservedShare) -> bool:
+        """Return whether the reservation is known by that UID, and holds something there."""
+        reserved = self._reserved.get((share.namespace, share.name))
+        # The clusters of an ended reservation are not checked: its users stay on record.
+        return (
+            reserved is not None
+            and reserved.uid == share.uid
+            and (not reserved.open or share.cluster in self.reserved(reserved.key))
+        )
+
+    def _reached(
+        self, info: WorkloadInfo, shares: Iterable[ReservedShare]
+    ) -> tuple[ReservedShare, ...]:
+        """Cut each share to the replicas that its reservation has room for; the rest is outside."""
+        # Other users do not count here, so that the result depends on no order of theirs.
+        found = []
+        for share in shares:
+            reserved, replicas = self._reserved[share.namespace, share.name], share.replicas
+            if reserved.open:
+                there = self.reserved(reserved.key)[share.cluster]
+                amounts = split.left(reserved.request, there, NOTHING)
+                replicas = min(replicas, split.most_inside(amounts, info.request))
+            if replicas:
+                found.append(_share(reserved, share.cluster, replicas))
+        return tuple(found)
+
+    def _users_of(self, reserved: Reserved) -> _Users:
+        return self._users.get(_name(reserved), _NOBODY)
+
+    def _spent(self, reserved: Reserved, *, but: Key | None = None) -> bool:
+        """Return whether the reservation serves once, and serves another Workload than `but`."""
+        if not reserved.once:
+            return False
+        there, users = self.reserved(reserved.key), self._users_of(reserved).users
+        return any(
+            key != but and not there.keys().isdisjoint(replicas)
+            for key, (_, replicas) in users.items()
+        )
+
+    def _stop_waiting(self, key: Key) -> None:
+        self._waiting.pop(key, None)
+        self._waiting_at.drop(key)
+
+    # --- overridden by the overlay ----------------------------------------------------------------
+
+    def _set_inside(self, key: Key, inside: _Inside | None) -> None:
+        if inside is None:
+            self._inside.pop(key, None)
+        else:
+            self._inside[key] = inside
+
+    def _put_user(self, name: Name, key: Key, request: Amounts, replicas: dict[str, int]) -> None:
+        users = self._users.setdefault(name, _Users())
+        users.put(key, request, replicas)
+        if not users.users:
+            del self._users[name]
 
 
 class _ReservationOverlay(ReservationLedger):
-    """The ledger of a pass on a set: its own changes over the base."""
+    """The ledger of a pass on a set: its own changes over the base, whose entries these hide."""
 
     def __init__(self, base: ReservationLedger, placed: PlacementsByWorkload) -> None:
-        super().__init__()
+        vars(self).update(vars(base))
         self._base = base
-        self._index, self._reserved = base._index, base._reserved  # noqa: SLF001 - its own kind
-        self._held, self._waiting = base._held, base._waiting  # noqa: SLF001 - as above
-        self._touched: set[Key] = set()
+        self._placed, self._inside = ChainMap({}, self._placed), ChainMap({}, self._inside)
+        self._users, self._own_users = ChainMap({}, self._users), set[Name]()
+        self._tight = set()
+        self._changed = set[Key]()
         for booked in (True, False):  # reservations first: shares inside depend on their places
             for info, placements in placed.values():
                 if info.booked == booked:
@@ -192,15 +522,15 @@ class _ReservationOverlay(ReservationLedger):
     def place(self, info: WorkloadInfo, placements: Placements) -> None:
         """Count a Workload so in this pass."""
         if info.booked:
-            self._places[_own(info.key)] = (info.uid, _some(placements))
-            self._touched.add(_own(info.key))
+            self._placed[_own(info.key)] = (info.uid, _some(placements))
+            self._changed.add(_own(info.key))
         else:
-            self._touched |= self._put_inside(info, placements).keys()
+            self._changed |= {key for key, _ in self._put_inside(info, placements)}
 
     def unused_in(self, namespace: str) -> Amounts:
         """Return the amounts of the base, corrected for the reservations changed in this pass."""
         total = dict(self._base.unused_in(namespace))
-        for key in self._touched:
+        for key in self._changed:
             if key[0] == namespace:
                 for sign, ledger in ((-1, self._base), (1, self)):
                     for cluster in ledger.reserved(key):
@@ -208,25 +538,36 @@ class _ReservationOverlay(ReservationLedger):
                             total[resource] = total.get(resource, 0) + sign * n
         return total
 
-    def _place(self, key: Key) -> tuple[str, Placements]:
-        return self._places[key] if key in self._places else self._base._place(key)  # noqa: SLF001
+    def _set_inside(self, key: Key, inside: _Inside | None) -> None:
+        self._inside[key] = inside
 
-    def _inside_of(self, key: Key) -> Inside | None:
-        return self._inside[key] if key in self._inside else self._base._inside_of(key)  # noqa: SLF001
+    def _put_user(self, name: Name, key: Key, request: Amounts, replicas: dict[str, int]) -> None:
+        if name not in self._own_users:
+            self._own_users.add(name)
+            self._users[name] = self._users.get(name, _NOBODY).copy()
+        self._users[name].put(key, request, replicas)
 
-    def _forget_inside(self, key: Key) -> None:
-        self._inside[key] = None
 
-    def _table(self, name: Name) -> OwnedUnits:
-        return self._tables[name] if name in self._tables else self._base._table(name)  # noqa: SLF001
+def _claimed(info: WorkloadInfo) -> tuple[ReservedShare, ...]:
+    """Return the claims of a status on reservations that may be for its namespace."""
+    said = split.claimed(info.reservations)
+    return tuple(share for share in said if may_serve(share.namespace, info.namespace))
 
-    def _own_table(self, name: Name) -> OwnedUnits:
-        if name not in self._tables:
-            self._tables[name] = self._base._table(name).copy()  # noqa: SLF001 - its own kind
-        return self._tables[name]
 
-    def _tidy(self, name: Name) -> None:
-        """Keep an empty table: it hides the users in the base."""
+def _name(reserved: Reserved) -> Name:
+    return (reserved.key, reserved.uid)
+
+
+def _share(reserved: Reserved, cluster: str, replicas: int) -> ReservedShare:
+    return ReservedShare(reserved.namespace, reserved.name, reserved.uid, cluster, replicas)
+
+
+def _by_name(shares: Iterable[ReservedShare]) -> dict[Name, dict[str, int]]:
+    found: dict[Name, dict[str, int]] = {}
+    for share in shares:
+        name = ((share.namespace, share.name), share.uid)
+        found.setdefault(name, {})[share.cluster] = share.replicas
+    return found
 
 
 def _some(placements: Placements) -> Placements:
@@ -236,10 +577,3 @@ def _some(placements: Placements) -> Placements:
 def _own(key: Key) -> Key:
     """Return the key of the reservation that is placed under this key."""
     return (key[0], key[1].removeprefix(_PREFIX))
-
-
-def _set(by_cluster: dict[str, Any], cluster: str, value: Any) -> None:
-    if value:
-        by_cluster[cluster] = value
-    else:
-        by_cluster.pop(cluster, None)

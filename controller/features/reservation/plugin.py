@@ -22,7 +22,6 @@ import msgspec
 import numpy as np
 
 from controller.cache.placements import PlacementIndex
-from controller.features.reservation.answers import book
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.owners import matches
@@ -34,6 +33,7 @@ from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
 from controller.framework.status import SKIP, SUCCESS, Refusal, Status, unschedulable
+from controller.model.load import added
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.nodegroups import UNLIMITED
@@ -42,6 +42,7 @@ from controller.snapshot.snapshot import Snapshot
 from crds.reservation import ReservationPhase
 from machinery.types import hostports, quantities
 from machinery.types.api import WorkloadAffinity
+from machinery.types.metadata import Key
 
 NAME = "Reservation"
 _OUTSIDE = "no reservation of its own here"
@@ -56,11 +57,12 @@ NAMED = 3
 class UsableReservations:
     """The reservations that a Workload may use, in one pass.
 
-    `room` are its new replicas that fit inside, by cluster; `first` says that all of them do, and
-    that this pass tries them there.
+    `inside` are its new replicas that fit into each, by cluster, and `room` those that fit into all
+    together; `first` says that all of them fit, and that this pass tries them there.
     """
 
     reserved: Sequence[Reserved]
+    inside: Mapping[Key, Mapping[str, int]]
     room: Mapping[str, int]
     first: bool
     ledger: ReservationLedger
@@ -74,6 +76,7 @@ class ReservationPlugin:
 
     def __init__(self, _args: NoArgs, handle: Handle) -> None:
         self._handle = handle
+        self.endpoints: Sequence[Route] = ()
 
     def events_to_register(self) -> Sequence[EventHint]:
         """Return no events: a pass with a refusal runs again without it.
@@ -90,9 +93,12 @@ class ReservationPlugin:
             return info, False
         ledger = bound.ledger(ReservationLedger)
         reserved = ledger.of(info)
-        room = ledger.inside(info) if reserved else {}
+        inside = ledger.inside(info, reserved)
+        room = Counter[str]()
+        for replicas in inside.values():
+            room.update(replicas)
         first = NAME not in state.without and _fits(info, snapshot, room)
-        state.data[NAME] = UsableReservations(reserved, room, first, ledger)
+        state.data[NAME] = UsableReservations(reserved, inside, room, first, ledger)
         if not first:
             return info, False
         state.tentative.add(NAME)
@@ -122,7 +128,7 @@ class ReservationPlugin:
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         """Add the room that is reserved for this Workload to the snapshot."""
         own = _own(state)
-        back = {} if own is None else own.ledger.releasable(info)
+        back = {} if own is None else added(own.ledger.held(each.key) for each in own.reserved)
         return (info, snapshot.releasing(back), True) if back else (info, snapshot, False)
 
     def filter(
@@ -208,7 +214,8 @@ class ReservationPlugin:
         return notes[:NAMED]
 
     def routes(self) -> Sequence[Route]:
-        return book(lambda: self._handle.index().ledger(ReservationLedger)).routes()
+        """Return the endpoints; none in a plan."""
+        return self.endpoints
 
 
 def _own(state: CycleState) -> UsableReservations | None:
@@ -290,14 +297,16 @@ def _apart(
     own one would take the rest from another, which goes on holding that. Here each but one of them
     serves whole replicas alone, and that one may have the room beside it that nobody holds.
     """
-    inside = own.ledger.inside_each(info)
-    held = {key: own.ledger.held(key) for key in inside}
+    held = {key: own.ledger.held(key) for key in own.inside}
     shared = Counter(cluster for loads in held.values() for cluster in loads)
     several = [c for c, n in shared.items() if n > 1 and c in snapshot.row]
     if not several:
         return {}
     rows, most = snapshot.rows(several), np.zeros(len(several), dtype=np.int64)
-    whole = {k: np.array([n.get(c, 0) for c in several], dtype=np.int64) for k, n in inside.items()}
+    whole = {
+        key: np.array([replicas.get(c, 0) for c in several], dtype=np.int64)
+        for key, replicas in own.inside.items()
+    }
     for key, loads in held.items():
         with_it = snapshot.releasing({c: loads[c] for c in several if c in loads})
         fits = room(info, with_it, variants=variants_of(state))[rows]

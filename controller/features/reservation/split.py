@@ -83,13 +83,10 @@ def loads(unused: Amounts, request: Amounts, whole: Load) -> dict[Load, int]:
     """Return the pieces as loads of the place where the units of the reservation may lie."""
     held: dict[Load, int] = {}
     for amounts, replicas in pieces(unused, request):
-        load = whole if amounts == dict(whole.request) else _partial(amounts, whole)
+        partial = Load(tuple(sorted(amounts.items())), whole.place)
+        load = whole if amounts == dict(whole.request) else partial
         held[load] = held.get(load, 0) + replicas
     return held
-
-
-def _partial(amounts: Amounts, whole: Load) -> Load:
-    return Load(tuple(sorted(amounts.items())), whole.place)
 
 
 def claimed(shares: Iterable[ReservedShare]) -> tuple[ReservedShare, ...]:
@@ -120,11 +117,3 @@ def within(
                 ReservedShare(share.namespace, share.name, share.uid, share.cluster, replicas)
             )
     return tuple(found)
-
-
-def fits(shares: Iterable[ReservedShare], placements: Mapping[str, int]) -> bool:
-    """Return whether there are replicas for all of these shares."""
-    free = dict(placements)
-    for share in shares:
-        free[share.cluster] = free.get(share.cluster, 0) - share.replicas
-    return all(n >= 0 for n in free.values())

@@ -1,21 +1,23 @@
-"""The status of a Reservation beside its decision: its phase, and the use of its room. Pure.
+"""The status of a Reservation: what its decision writes, its phase, and the use of its room. Pure.
 
-The decision writes the placements; from these, the Workloads inside as they are stored, the time
-and the room of the clusters follow the phase, the amounts, the condition Ready, the events, and the
-moment of the next check. Succeeded and Failed are final.
+A decision writes the placements, and in the same write the phase, the names of the clusters and the
+reserved amounts, so that a client that waits for `Available` sees all of them or none. From the
+placements, the Workloads inside as they are stored, the time and the room of the clusters follow
+the amounts in use, the condition Ready, the events, and the moment of the next check. Succeeded and
+Failed are final.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from controller.features.reservation.compiled import Reserved, compile_reservation
+from controller.features.reservation.compiled import ENDED, Reserved, compile_reservation
 from controller.features.reservation.objects import Reservation
-from controller.features.reservation.placed import AVAILABLE, ENDED, status_of
-from controller.framework.statuswriter import MESSAGE_LIMIT, StatusEvent
+from controller.framework.statuswriter import MESSAGE_LIMIT, Result, StatusEvent
+from crds.fields.placing import PlacementStatus
 from crds.reservation import (
     ReservationCondition,
     ReservationEventReason,
@@ -31,6 +33,14 @@ NAMED_OWNERS = 100
 """Owners that a status names; `owners` is the number of all."""
 NOTED = 3
 """Owners that an event names, and clusters that a message does."""
+NAMES_LIMIT = 4096
+"""The longest status.clusterName that the schema allows, in characters."""
+CLOCKS_SECONDS = 5.0
+"""Between two checks of an expired reservation while the clocks differ."""
+_KEPT = frozenset({f.alias or name for name, f in PlacementStatus.model_fields.items()}) | {
+    "conditions"
+}
+_PENDING, _AVAILABLE = ReservationPhase.PENDING.value, ReservationPhase.AVAILABLE.value
 _READY = ReservationCondition.READY.value
 _WAITING = frozenset(
     {
@@ -40,7 +50,15 @@ _WAITING = frozenset(
     }
 )
 """Reasons of Ready, and of Scheduled, that pass by themselves; the others need a person."""
-_GOOD = (ReservationReadyReason.AVAILABLE, ReservationReadyReason.SUCCEEDED)
+_TOLD = {
+    ReservationReadyReason.SUCCEEDED: ReservationEventReason.SUCCEEDED,
+    ReservationReadyReason.EXPIRED: ReservationEventReason.EXPIRED,
+    ReservationReadyReason.CLUSTER_LOST: ReservationEventReason.CLUSTER_LOST,
+    ReservationReadyReason.SHORT: ReservationEventReason.SHORT,
+    ReservationReadyReason.NOT_HELD: ReservationEventReason.NOT_HELD,
+    ReservationReadyReason.CLOCKS_DIFFER: ReservationEventReason.CLOCKS_DIFFER,
+}
+"""The events of new reasons of Ready."""
 
 
 class Use(NamedTuple):
@@ -52,14 +70,6 @@ class Use(NamedTuple):
     cluster: str
     replicas: int
     request: Mapping[str, int]
-
-
-class ReservationResult(NamedTuple):
-    """The fields to write, the events to emit, and when the status may change by itself."""
-
-    fields: Mapping[str, Any]
-    events: Sequence[StatusEvent]
-    next_look: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +99,6 @@ class ReservationState(NamedTuple):
     reason: ReservationReadyReason
     message: str = ""
 
-    @property
-    def ends(self) -> bool:
-        """Return whether the phase is final."""
-        return self.phase.value in ENDED
-
 
 _HOLDS = ReservationState(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
 _WAITS = ReservationState(
@@ -103,108 +108,110 @@ _WAITS = ReservationState(
 )
 
 
-def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields that a decision writes, with the reserved amounts and a new Ready.
-
-    A client that waits for Available finds all of them at once. `fields` are those of a Workload.
-    """
-    written = status_of(stored, fields)
-    if "placements" not in fields:
-        return written
-    replicas = sum(each["replicas"] for each in fields["placements"])
-    amounts = _times(compile_reservation(stored).request, replicas)
-    found = {**written, "allocatable": _rendered(amounts)}
-    comes = stored.status.phase != AVAILABLE and written.get("phase") == AVAILABLE
-    said = conditions.among(stored.status.conditions, _READY)
-    # What Ready says of an older generation must not stand beside the observedGeneration of this.
-    if comes or said.get("observedGeneration") != stored.metadata.generation:
-        verdict = _HOLDS if replicas else _WAITS
-        now = parse_timestamp(fields["decision"]["time"])
-        found["conditions"] = _conditions(stored, fields["conditions"], verdict, now)
-    return found
-
-
-def ended(stored: Reservation) -> bool:
-    return stored.status.phase in ENDED
-
-
-def look(
-    stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: datetime
-) -> ReservationResult:
-    """Return the status as of now; a reservation that has ended stays as a record."""
-    generation = stored.metadata.generation
-    if ended(stored):
-        return ReservationResult({"observedGeneration": generation}, (), None)
-    verdict = verdict_of(stored, reserved, facts, now)
-    fields: dict[str, Any] = {
-        "phase": verdict.phase.value,
-        "allocatable": _rendered(_times(reserved.request, sum(held(stored).values()))),
-        "allocated": _rendered(_allocated(stored, reserved, facts.uses)),
-        "currentOwners": [_owner(use) for use in facts.uses[:NAMED_OWNERS]],
-        "owners": len({(use.namespace, use.name) for use in facts.uses}),
-        "conditions": _conditions(stored, stored.status.conditions, verdict, now),
-    }
-    if verdict.ends:  # before that the decision writes the observed generation
-        fields["observedGeneration"] = generation
-    elif verdict.phase is ReservationPhase.PENDING:
-        fields["clusterName"] = None
-    events = [*_came(stored, facts.uses), *_turned(stored, verdict)]
-    return ReservationResult(fields, events, None if verdict.ends else reserved.expires)
-
-
-def verdict_of(
-    stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: datetime
-) -> ReservationState:
-    """Return the state of a reservation that has not ended before."""
-    if reserved.once and facts.uses:
-        first = facts.uses[0]
-        text = f"it serves once, and {first.namespace}/{first.name} uses it"
-        return ReservationState(ReservationPhase.SUCCEEDED, ReservationReadyReason.SUCCEEDED, text)
-    over = reserved.expires is not None and now >= reserved.expires
-    if reserved.expires is not None and over and not facts.clocks:
-        text = f"it held until {timestamp(reserved.expires)}"
-        return ReservationState(ReservationPhase.FAILED, ReservationReadyReason.EXPIRED, text)
-    if not held(stored):
-        if stored.status.phase == AVAILABLE and facts.gone:
-            text = f"{_named(facts.gone)} is gone, and no other cluster takes it"
-            return ReservationState(
-                ReservationPhase.FAILED, ReservationReadyReason.CLUSTER_LOST, text
-            )
-        return _WAITS._replace(message=reserved.fault or _WAITS.message)
-    if over:
-        text = f"nothing ends by the time while the controller's clock is {facts.clocks}"
-        return ReservationState(
-            ReservationPhase.AVAILABLE, ReservationReadyReason.CLOCKS_DIFFER, text
-        )
-    if facts.short:
-        text = "; ".join(facts.short[:NOTED])
-        return ReservationState(ReservationPhase.AVAILABLE, ReservationReadyReason.SHORT, text)
-    if facts.unheld:
-        return ReservationState(
-            ReservationPhase.AVAILABLE, ReservationReadyReason.NOT_HELD, facts.unheld
-        )
-    return _HOLDS
-
-
 def held(stored: Reservation) -> dict[str, int]:
     """Return the reservation's units by cluster."""
     return {share.cluster: share.replicas for share in stored.status.placements if share.replicas}
 
 
-def _allocated(stored: Reservation, reserved: Reserved, uses: Iterable[Use]) -> dict[str, int]:
+def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the status fields of a Reservation for those of a Workload's decision.
+
+    With placements the phase is Available, without them Pending. A reservation that was available
+    and has no placements any more keeps its phase: the leader tells whether its clusters are lost.
+    """
+    found = {name: value for name, value in fields.items() if name in _KEPT}
+    if "placements" not in fields:
+        return found
+    clusters = [each["cluster"] for each in fields["placements"] if each["replicas"]]
+    units = sum(each["replicas"] for each in fields["placements"])
+    found["allocatable"] = _rendered(_times(compile_reservation(stored).request, units))
+    before = stored.status.phase
+    if clusters:
+        found |= {"phase": _AVAILABLE, "clusterName": _joined(clusters)}
+    elif before != _AVAILABLE:
+        found |= {"phase": _PENDING, "clusterName": None}
+    said = conditions.among(stored.status.conditions, _READY)
+    # What Ready says of an older generation must not stand beside the observedGeneration of this.
+    outdated = said.get("observedGeneration") != stored.metadata.generation
+    if outdated or (clusters and before != _AVAILABLE):
+        now = parse_timestamp(fields["decision"]["time"])
+        state = _HOLDS if units else _WAITS
+        found["conditions"] = _conditions(stored, fields["conditions"], state, now)
+    return found
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Join the names by commas, cut at `NAMES_LIMIT`."""
+    text = ",".join(names)
+    return text if len(text) <= NAMES_LIMIT else f"{text[: NAMES_LIMIT - 1]}…"
+
+
+def look(stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: datetime) -> Result:
+    """Return the status as of now; a reservation that has ended stays as a record."""
+    generation = stored.metadata.generation
+    if stored.status.phase in ENDED:
+        return Result(fields={"observedGeneration": generation})
+    state = state_of(stored, reserved, facts, now)
+    fields: dict[str, Any] = {
+        "phase": state.phase.value,
+        "allocatable": _rendered(_times(reserved.request, sum(held(stored).values()))),
+        "allocated": _rendered(_allocated(stored, reserved, facts.uses)),
+        "currentOwners": [_owner(use) for use in facts.uses[:NAMED_OWNERS]],
+        "owners": len({(use.namespace, use.name) for use in facts.uses}),
+        "conditions": _conditions(stored, stored.status.conditions, state, now),
+    }
+    events, after = [*_came(stored, facts.uses), *_turned(stored, state)], None
+    if state.phase.value in ENDED:  # before that the decision writes the observed generation
+        fields["observedGeneration"] = generation
+    elif reserved.expires is not None:
+        after = (reserved.expires - now).total_seconds()
+        after = max(after, CLOCKS_SECONDS) if facts.clocks else after
+    if state.phase is ReservationPhase.PENDING:
+        fields["clusterName"] = None
+    return Result(fields=fields, events=events, requeue_after=after)
+
+
+def state_of(
+    stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: datetime
+) -> ReservationState:
+    """Return the state of a reservation that has not ended before."""
+    phase, reason = ReservationPhase, ReservationReadyReason
+    if reserved.once and facts.uses:
+        first = facts.uses[0]
+        text = f"it serves once, and {first.namespace}/{first.name} uses it"
+        return ReservationState(phase.SUCCEEDED, reason.SUCCEEDED, text)
+    over = reserved.expires is not None and now >= reserved.expires
+    if reserved.expires is not None and over and not facts.clocks:
+        text = f"it held until {timestamp(reserved.expires)}"
+        return ReservationState(phase.FAILED, reason.EXPIRED, text)
+    if not held(stored):
+        if stored.status.phase == _AVAILABLE and facts.gone:
+            text = f"{_named(facts.gone)} is gone, and no other cluster takes it"
+            return ReservationState(phase.FAILED, reason.CLUSTER_LOST, text)
+        return _WAITS._replace(message=reserved.fault or _WAITS.message)
+    if over:
+        text = f"nothing ends by the time while the controller's clock is {facts.clocks}"
+        return ReservationState(phase.AVAILABLE, reason.CLOCKS_DIFFER, text)
+    if facts.short:
+        text = "; ".join(facts.short[:NOTED])
+        return ReservationState(phase.AVAILABLE, reason.SHORT, text)
+    if facts.unheld:
+        return ReservationState(phase.AVAILABLE, reason.NOT_HELD, facts.unheld)
+    return _HOLDS
+
+
+def _allocated(stored: Reservation, reserved: Reserved, uses: Sequence[Use]) -> dict[str, int]:
     """Return the amounts that users take, no more than is reserved on each cluster."""
-    assigned: dict[str, dict[str, int]] = {}
+    taken: dict[tuple[str, str], int] = {}
     for use in uses:
-        there = assigned.setdefault(use.cluster, {})
         for resource, amount in use.request.items():
-            there[resource] = there.get(resource, 0) + amount * use.replicas
-    total: dict[str, int] = {}
-    for cluster, replicas in held(stored).items():
-        there = assigned.get(cluster, {})
-        for resource, amount in reserved.request.items():
-            used = min(there.get(resource, 0), amount * replicas)
-            total[resource] = total.get(resource, 0) + used
-    return total
+            at = (use.cluster, resource)
+            taken[at] = taken.get(at, 0) + amount * use.replicas
+    there = held(stored)
+    return {
+        resource: sum(min(taken.get((c, resource), 0), amount * n) for c, n in there.items())
+        for resource, amount in (reserved.request.items() if there else ())
+    }
 
 
 def _times(request: Mapping[str, int], replicas: int) -> dict[str, int]:
@@ -229,20 +236,20 @@ def _owner(use: Use) -> dict[str, Any]:
 
 
 def _conditions(
-    stored: Reservation, before: Sequence[Any], verdict: ReservationState, now: datetime
+    stored: Reservation, before: Sequence[Any], state: ReservationState, now: datetime
 ) -> list[Any]:
     """Return Ready and what follows from it as of now, and the other conditions unchanged."""
     ready = conditions.renewed(
         conditions.among(before, _READY),
         type_=_READY,
-        true=verdict.reason in _GOOD,
-        reason=verdict.reason.value,
-        message=verdict.message[:MESSAGE_LIMIT],
+        true=state.reason in (ReservationReadyReason.AVAILABLE, ReservationReadyReason.SUCCEEDED),
+        reason=state.reason.value,
+        message=state.message[:MESSAGE_LIMIT],
         now=now,
         generation=stored.metadata.generation,
     )
     scheduled = conditions.among(before, ReservationCondition.SCHEDULED.value)
-    refused = verdict.phase is ReservationPhase.PENDING and scheduled.get("status") == "False"
+    refused = state.phase is ReservationPhase.PENDING and scheduled.get("status") == "False"
     return conditions.with_progress(
         ({each.get("type"): each for each in before} | {_READY: ready}).values(),
         waits=_WAITING,
@@ -257,32 +264,21 @@ def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[StatusEvent]:
         tuple(map(each.get, ("namespace", "name", "cluster"))): each.get("replicas") or 0
         for each in stored.status.current_owners
     }
-    named = uses[:NAMED_OWNERS]
-    more = [use for use in named if use.replicas > before.get((*use[:2], use.cluster), 0)]
-    if more:
-        texts = [
-            f"{u.namespace}/{u.name} with {_replicas(u.replicas)} on {u.cluster}" for u in more
-        ]
+    texts = [
+        f"{use.namespace}/{use.name} with {_units(use.replicas)} on {use.cluster}"
+        for use in uses[:NAMED_OWNERS]
+        if use.replicas > before.get((use.namespace, use.name, use.cluster), 0)
+    ]
+    if texts:
         yield StatusEvent(ReservationEventReason.ALLOCATED, f"used by {_named(texts)}")
 
 
-def _turned(stored: Reservation, verdict: ReservationState) -> Iterator[StatusEvent]:
+def _turned(stored: Reservation, state: ReservationState) -> Iterator[StatusEvent]:
     """Yield the event of a state that is new."""
-    before = conditions.among(stored.status.conditions, _READY)
-    reason = _TOLD.get(verdict.reason)
-    if reason is not None and before.get("reason") != verdict.reason.value:
-        warning = verdict.reason is not ReservationReadyReason.SUCCEEDED
-        yield StatusEvent(reason, verdict.message, warning)
-
-
-_TOLD = {
-    ReservationReadyReason.SUCCEEDED: ReservationEventReason.SUCCEEDED,
-    ReservationReadyReason.EXPIRED: ReservationEventReason.EXPIRED,
-    ReservationReadyReason.CLUSTER_LOST: ReservationEventReason.CLUSTER_LOST,
-    ReservationReadyReason.SHORT: ReservationEventReason.SHORT,
-    ReservationReadyReason.NOT_HELD: ReservationEventReason.NOT_HELD,
-    ReservationReadyReason.CLOCKS_DIFFER: ReservationEventReason.CLOCKS_DIFFER,
-}
+    before, reason = conditions.among(stored.status.conditions, _READY), _TOLD.get(state.reason)
+    if reason is not None and before.get("reason") != state.reason.value:
+        warning = state.reason is not ReservationReadyReason.SUCCEEDED
+        yield StatusEvent(reason, state.message, warning)
 
 
 def _named(texts: Sequence[str]) -> str:
@@ -291,5 +287,5 @@ def _named(texts: Sequence[str]) -> str:
     return ", ".join(texts[:NOTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _replicas(number: int) -> str:
+def _units(number: int) -> str:
     return "1 unit" if number == 1 else f"{number} units"

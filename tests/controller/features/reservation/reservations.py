@@ -13,6 +13,7 @@ from controller.features.reservation.compiled import Reserved, compile_reservati
 from controller.features.reservation.feature import Reservations as Feature
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.objects import Reservation
+from controller.model.load import added
 from controller.model.objects import Workload
 from controller.model.placed import placed_key
 from controller.model.unit import WorkloadInfo
@@ -171,6 +172,11 @@ class Hall:
         """The decision could not be written."""
         self.world.restore(workload.info, placements, workload)
 
+    def inside(self, info: WorkloadInfo) -> dict[str, int]:
+        """How many more units fit into what is held for it."""
+        each = self.books.inside(info, self.books.of(info)).values()
+        return {cluster: n for found in each for cluster, n in found.items()}
+
     def amounts(self, cluster: str) -> ResourceAmounts:
         """The amounts that the next decision finds on a cluster."""
         found = amounts_of(self.world.snapshot(), cluster)
@@ -183,7 +189,8 @@ class Hall:
 
     def fits_with_its_own(self, workload: Workload, cluster: str) -> int:
         """The same, with what is held for it given back."""
-        snapshot = self.world.snapshot().releasing(self.books.releasable(workload.info))
+        own = added(self.books.held(each.key) for each in self.books.of(workload.info))
+        snapshot = self.world.snapshot().releasing(own)
         return self._fits(snapshot, workload, cluster)
 
     @staticmethod

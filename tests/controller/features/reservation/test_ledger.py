@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from controller.features.reservation.compiled import compile_reservation
-from controller.features.reservation.inside import MOST_PLACES, MOST_USED
-from controller.features.reservation.ledger import ReservationLedger
+from controller.features.reservation.ledger import MOST_PLACES, MOST_USED, ReservationLedger
 from controller.features.reservation.owners import matches
 from controller.features.reservation.split import fitting, pieces, using_up
 from crds.fields.shares import MOST_RESERVED_SHARES
@@ -58,7 +57,7 @@ def test_an_owner_finds_the_room_and_takes_it_once():
     demo = owner(request={"cpu": "2"}, replicas=4)
     assert hall.fits(demo, "a") == 0
     assert hall.fits_with_its_own(demo, "a") == 4
-    assert hall.books.inside(demo.info) == {"a": 4}
+    assert hall.inside(demo.info) == {"a": 4}
     assert hall.decide(demo, {"a": 4}) == (share(4),)
     assert hall.amounts("a").reserved == {}
     assert hall.amounts("a").requested["cpu"] == 8000
@@ -84,7 +83,7 @@ def test_one_that_serves_once_serves_nobody_else():
     hall.world.assume(first, {"a": 1})
     assert hall.books.of(second) == []
     assert hall.books.split(second, {"a": 1}) == ()
-    assert hall.books.inside(first) == {}
+    assert hall.inside(first) == {}
 
 
 @pytest.mark.proves("E29")
@@ -301,7 +300,7 @@ def test_an_edit_of_owners_keeps_who_is_inside_and_takes_others_in():
     )
     assert hall.books.of(demo) == []
     assert hall.books.split(demo, {"a": 2}) == (share(1),)
-    assert hall.books.inside(other) == {"a": 3}
+    assert hall.inside(other) == {"a": 3}
     assert [*hall.books.pending_owners(compiled)] == [(NS, "other")]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.features.reservation import controller as books
+from controller.features.reservation import status as books
 from crds.names import SYSTEM_NAMESPACE
 from machinery import metrics
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, RESERVATIONS
