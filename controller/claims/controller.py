@@ -1,8 +1,9 @@
-"""Writes the statuses of a claimed kind, and in them the claims of decisions.
+"""Writes the statuses of a kind, and in them the quota that decisions take before they are written.
 
-A burst of decisions costs a handful of writes (`controller.framework.statuswriter`). A conflict
-means that another writer was faster, and all decisions in that write are checked against the claims
-of that writer. Claims without room in a status wait until claims before them have landed.
+Each status is a compare-and-swap on the version that was read. A conflict means that another writer
+was faster, and all decisions in that write are checked against what that writer left. A burst of
+decisions costs a handful of writes (`controller.framework.statuswriter`). Claims without room in a
+status wait until claims before them have landed.
 
 A status shows the sum over all placements, recomputed each time, so a lost write or a dead
 scheduler leaves nothing wrong for long.
@@ -11,7 +12,7 @@ scheduler leaves nothing wrong for long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -52,91 +53,97 @@ T = TypeVar("T", bound=Object)
 
 
 @dataclass(slots=True)
-class _ClaimRequest:
-    """A decision that waits for its quota, and the epoch that it was made in."""
+class QuotaRequest:
+    """A decision that waits for its quota: its claim, and what it was made on.
+
+    `before` are the placements that those of the claim replace.
+    """
 
     taken: HeldClaim
-    epoch: int
+    before: Shares
+    epoch: Hashable
     done: asyncio.Future[bool]
 
 
-_Requests: TypeAlias = dict[Key, _ClaimRequest]
+Requests: TypeAlias = dict[Key, QuotaRequest]
 """By Workload."""
 
 
-class ClaimController(StatusWriter[T]):
-    """The objects of a kind, for one term of leadership, with the claims in their statuses.
+class QuotaWriter(StatusWriter[T]):
+    """The objects of a kind, for one term of leadership: decisions take quota in their statuses.
 
-    A draft carries the requests whose claims it holds.
-
-    A subclass says which object a Workload takes quota of (`quota_of`), and which fields go into
-    its status (`fields`).
+    A draft carries the requests that it grants. A subclass says which object a Workload takes quota
+    of (`quota_of`), and in which epoch a decision on the object is valid (`epoch_of`).
     """
 
-    def __init__(
-        self, term: Term, resource: Resource, type_: type[T], *, claims: ClaimIndex
-    ) -> None:
+    holder = ""
+    outcomes = CLAIMS
+    """Counts requests by outcome."""
+
+    def __init__(self, term: Term, resource: Resource, type_: type[T]) -> None:
         super().__init__(term, resource, type_)
-        self._claims = claims
-        self._requests: dict[Key, _Requests] = {}
-        self._singly: set[Key] = set()
+        self._requests: dict[Key, Requests] = {}
 
     def quota_of(self, info: WorkloadInfo) -> Key | None:
         """Return the object whose quota the Workload takes; None where it takes none."""
         raise NotImplementedError
 
-    def fields(self, stored: T, claims: Sequence[HeldClaim]) -> Mapping[str, Any] | None:
-        """Return the status with these claims; None for an object that is unknown here."""
+    def epoch_of(self, key: Key) -> Hashable:
+        """Return what changes when decisions made before are not valid any more."""
         raise NotImplementedError
+
+    def takes(self, info: WorkloadInfo, placements: Shares) -> bool:
+        """Return whether these placements take quota: whether a share grows."""
+        return any(n > info.present.get(cluster, 0) for cluster, n in placements.items())
 
     async def run(self) -> None:
         """Write until cancelled, then refuse every request that is left."""
         try:
             await super().run()
         finally:
-            for requests in self._requests.values():
-                _answer(requests, False)
+            for key in [*self._requests]:
+                self.refuse(key)
 
     def forget(self, key: Key) -> None:
         """Refuse the requests of a deleted object."""
         super().forget(key)
-        _answer(self._requests.pop(key, {}), False)
+        self.refuse(key)
 
-    def touched(self, keys: Collection[Key]) -> None:
-        """Queue objects with changed counts, to show them soon and to drop landed claims."""
-        for key in keys:
-            self.add(key, after=CALM_SECONDS)
+    def refuse(self, key: Key) -> None:
+        """Refuse the requests that no write has begun for."""
+        answers(self._requests.pop(key, {}), False)
 
-    def epoch(self, info: WorkloadInfo) -> int | None:
+    def epoch(self, info: WorkloadInfo) -> Hashable:
         """Return the epoch of a decision made now; None where the Workload takes no quota."""
         key = self.quota_of(info)
-        return None if key is None else self._claims.ledger(key).epoch
+        return None if key is None else self.epoch_of(key)
 
-    async def claim(self, info: WorkloadInfo, placements: Shares, epoch: int | None) -> bool:
+    async def claim(self, info: WorkloadInfo, placements: Shares, epoch: Hashable) -> bool:
         """Take the quota of a decision of that epoch; False means to decide again.
 
         Raises:
             TransportError: the hub refused or could not be reached.
         """
         key = self.quota_of(info)
-        if key is None or not _grows(info.present, placements):
+        if (key is None and epoch is None) or not self.takes(info, placements):
             return True
-        if epoch is None or epoch != self._claims.ledger(key).epoch:
-            CLAIMS.labels("stale").inc()
+        if key is None or epoch is None or epoch != self.epoch_of(key):
+            self.outcomes.labels("stale").inc()
             return False
         if self._waiting(key) >= MOST_CLAIMING:
-            CLAIMS.labels("busy").inc()
+            self.outcomes.labels("busy").inc()
             return False
         now = self._clock.monotonic()
         time = microtime(self._clock.now())
-        taken = HeldClaim(info.key, info.uid, dict(placements), self._claims.holder, time, now)
+        taken = HeldClaim(info.key, info.uid, dict(placements), self.holder, time, now)
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._requests.setdefault(key, {})[info.key] = _ClaimRequest(taken, epoch, done)
+        request = QuotaRequest(taken, dict(info.present), epoch, done)
+        self._requests.setdefault(key, {})[info.key] = request
         self.add(key)
         # The placements are written after this, and must land before other processes drop the
         # claim.
         granted = await done and self._clock.monotonic() - now < WRITE_SECONDS
-        CLAIMS.labels("written" if granted else "stale").inc()
+        self.outcomes.labels("written" if granted else "stale").inc()
         return granted
 
     def withdraw(self, info: WorkloadInfo) -> None:
@@ -145,32 +152,25 @@ class ClaimController(StatusWriter[T]):
         if key is None:
             return
         request = self._requests.get(key, {}).pop(info.key, None)
-        own = self._claims.ledger(key).own.pop(info.uid, None)
-        if request or own:
+        if self.release(key, info) or request:
             self.add(key, after=CALM_SECONDS)
 
-    def draft(self, stored: T) -> Result:
-        key = stored.metadata.key
-        self._claims.recount(key)  # claims whose replicas never show expire with time
-        requests = self._admit(key, self._fresh(key))
-        claims = [*self._claims.told(key), *(request.taken for request in requests.values())]
-        after = LANDED_SECONDS + CALM_SECONDS if claims else None
-        return Result(
-            fields=self.fields(stored, claims),
-            carry=requests,
-            requeue_after=ROOM_SECONDS if self._requests.get(key) else after,
-            anyway=bool(requests),
-        )
+    def grant(self, key: Key, request: QuotaRequest) -> None:
+        """The quota of a request is stored; its placements are written next."""
+
+    def release(self, key: Key, info: WorkloadInfo) -> bool:
+        """Release stored quota of a Workload; return whether there was any."""
+        return False
 
     def landed(self, key: Key, result: Result, *, written: bool) -> None:
-        """Grant the drafted requests, whose claims are stored now."""
+        """Grant the drafted requests, whose quota is stored now."""
         for request in result.carry.values():
-            # A decision may be withdrawn during the write: the next write drops its claim.
+            # A decision may be withdrawn during the write: the next write releases its quota.
             if request.done.done():
                 self.add(key, after=CALM_SECONDS)
             else:
-                self._claims.ledger(key).add(request.taken)
-        _answer(result.carry, True)
+                self.grant(key, request)
+        answers(result.carry, True)
 
     def conflicted(self, key: Key, result: Result) -> None:
         """Queue the drafted requests again; the next draft refuses those of an old epoch."""
@@ -180,35 +180,92 @@ class ClaimController(StatusWriter[T]):
                 again.setdefault(workload, request)
 
     def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
-        """Write requests one by one after a refusal, to find the one that the hub does not take.
-
-        The request that is refused alone gets the error.
-        """
-        requests: _Requests = result.carry
-        self.add(key, after=CALM_SECONDS)
-        if len(requests) > 1:
-            self._requests[key] = {**requests, **self._requests.get(key, {})}
-            self._singly.add(key)
-            return True
-        _answer(requests, error)
-        return bool(self._requests.get(key))
+        """Refuse the requests of a status that the hub does not take."""
+        self.failed(key, result, error)
+        return False
 
     def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
         """Answer every request that waits for this turn, so that no decision waits for ever."""
         # Without a draft the requests of a failed turn are still in the queue.
         requests = self._requests.pop(key, {}) if result is None else result.carry
-        _answer(requests, False if error is None else error)
+        answers(requests, False if error is None else error)
 
-    def _fresh(self, key: Key) -> _Requests:
-        """Return the waiting requests of the current epoch, and refuse the others."""
-        requests, epoch = self._requests.pop(key, {}), self._claims.ledger(key).epoch
-        _answer({k: request for k, request in requests.items() if request.epoch != epoch}, False)
-        fresh = {k: request for k, request in requests.items() if not request.done.done()}
+    def fresh(self, key: Key) -> Requests:
+        """Take the waiting requests of the current epoch, and refuse the others."""
+        requests, epoch = self._requests.pop(key, {}), self.epoch_of(key)
+        answers({k: request for k, request in requests.items() if request.epoch != epoch}, False)
+        return {k: request for k, request in requests.items() if not request.done.done()}
+
+    def _waiting(self, key: Key) -> int:
+        draft = self._drafts.get(key)
+        return len(self._requests.get(key, ())) + (len(draft.carry) if draft else 0)
+
+
+class ClaimController(QuotaWriter[T]):
+    """The objects of a kind with the claims in their statuses, for schedulers of several names.
+
+    A subclass says which fields go into an object's status (`fields`).
+    """
+
+    def __init__(
+        self, term: Term, resource: Resource, type_: type[T], *, claims: ClaimIndex
+    ) -> None:
+        super().__init__(term, resource, type_)
+        self._claims = claims
+        self.holder = claims.holder
+        self._singly: set[Key] = set()
+
+    def fields(self, stored: T, claims: Sequence[HeldClaim]) -> Mapping[str, Any] | None:
+        """Return the status with these claims; None for an object that is unknown here."""
+        raise NotImplementedError
+
+    def epoch_of(self, key: Key) -> Hashable:
+        return self._claims.ledger(key).epoch
+
+    def touched(self, keys: Collection[Key]) -> None:
+        """Queue objects with changed counts, to show them soon and to drop landed claims."""
+        for key in keys:
+            self.add(key, after=CALM_SECONDS)
+
+    def grant(self, key: Key, request: QuotaRequest) -> None:
+        self._claims.ledger(key).add(request.taken)
+
+    def release(self, key: Key, info: WorkloadInfo) -> bool:
+        return self._claims.ledger(key).own.pop(info.uid, None) is not None
+
+    def draft(self, stored: T) -> Result:
+        key = stored.metadata.key
+        self._claims.recount(key)  # claims whose replicas never show expire with time
+        requests = self._admit(key, self._one_by_one(key, self.fresh(key)))
+        claims = [*self._claims.told(key), *(request.taken for request in requests.values())]
+        after = LANDED_SECONDS + CALM_SECONDS if claims else None
+        return Result(
+            fields=self.fields(stored, claims),
+            carry=requests,
+            requeue_after=ROOM_SECONDS if self._requests.get(key) else after,
+            anyway=bool(requests),
+        )
+
+    def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
+        """Write requests one by one after a refusal, to find the one that the hub does not take.
+
+        The request that is refused alone gets the error.
+        """
+        requests: Requests = result.carry
+        self.add(key, after=CALM_SECONDS)
+        if len(requests) > 1:
+            self._requests[key] = {**requests, **self._requests.get(key, {})}
+            self._singly.add(key)
+            return True
+        answers(requests, error)
+        return bool(self._requests.get(key))
+
+    def _one_by_one(self, key: Key, requests: Requests) -> Requests:
+        """Return the first request alone after a refusal by the hub, see `shorter`; else all."""
         if key not in self._singly:
-            return fresh
-        # After a refusal by the hub each request is written by itself, see `shorter`.
-        first = dict(list(fresh.items())[:1])
-        rest = {k: request for k, request in fresh.items() if k not in first}
+            return requests
+        first = dict(list(requests.items())[:1])
+        rest = {k: request for k, request in requests.items() if k not in first}
         if rest:
             self._requests[key] = rest
             self.add(key)
@@ -216,7 +273,7 @@ class ClaimController(StatusWriter[T]):
             self._singly.discard(key)
         return first
 
-    def _admit(self, key: Key, requests: Mapping[Key, _ClaimRequest]) -> _Requests:
+    def _admit(self, key: Key, requests: Requests) -> Requests:
         """Return the requests that the status has room for.
 
         A few others wait, and not for long; the rest must be decided again.
@@ -234,15 +291,8 @@ class ClaimController(StatusWriter[T]):
                 answer(request.done, False)
         return {k: request for k, request in requests.items() if request.taken.uid in chosen}
 
-    def _waiting(self, key: Key) -> int:
-        draft = self._drafts.get(key)
-        return len(self._requests.get(key, ())) + (len(draft.carry) if draft else 0)
 
-
-def _answer(requests: Mapping[Key, _ClaimRequest], granted: bool | TransportError) -> None:
+def answers(requests: Requests, granted: bool | TransportError) -> None:
+    """Answer every decision that waits for its quota."""
     for request in requests.values():
         answer(request.done, granted)
-
-
-def _grows(before: Shares, after: Shares) -> bool:
-    return any(replicas > before.get(cluster, 0) for cluster, replicas in after.items())

@@ -1,4 +1,4 @@
-"""The common base of kinds that are claimed: of the feature, and of its plugin.
+"""The common base of kinds that are claimed, and of plugins whose decisions take quota.
 
 Every instance counts claims, so that a standby decides at once when its turn comes. Only the leader
 writes the objects' statuses and claims. A plugin takes quota before a decision is written, and
@@ -23,12 +23,11 @@ from machinery.types.metadata import Key, Meta
 
 
 class ClaimedKind(Feature):
-    """The base of such a feature; `plugin` is its name for `--controller-plugins`."""
+    """The base of such a feature."""
 
     controller: ClaimController[Any]
 
-    def __init__(self, plugin: str, set_foreign: SetForeign) -> None:
-        self._plugin = plugin
+    def __init__(self, set_foreign: SetForeign) -> None:
         self._set_foreign = set_foreign
         self._claims = ClaimIndex(set_foreign, holder="", clock=self.handle.clock)
 
@@ -38,10 +37,6 @@ class ClaimedKind(Feature):
         self._claims = ClaimIndex(
             self._set_foreign, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock
         )
-
-    def closed(self) -> str:
-        """Return why this process grants no quota at all; empty where it does."""
-        return "" if self.handle.controls(self._plugin) else switched_off(self._plugin)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Handle an informer's event: the shares that a Workload shows end its claims."""
@@ -57,19 +52,25 @@ class ClaimedKind(Feature):
 
 
 class ClaimsQuota:
-    """Reserve and PreBind of a plugin whose kind is claimed.
+    """Reserve and PreBind of a plugin whose decisions take quota (`QuotaWriter`).
 
-    Without `claims` the plugin claims nothing: in a plan or an explanation.
+    Without `claims`, the feature that grants it, the plugin takes none: in a plan or an
+    explanation.
     """
 
     name: str
 
     def __init__(self) -> None:
-        self.claims: ClaimedKind | None = None
+        self.claims: Feature | None = None
 
     @property
     def _epoch(self) -> str:
         return f"{self.name}/epoch"
+
+    def closed(self) -> str:
+        """Return why this process grants no quota at all; empty where it does, and in a plan."""
+        closed = self.claims is not None and not self.claims.handle.controls(self.name)
+        return switched_off(self.name) if closed else ""
 
     def reserve(
         self, state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
@@ -89,7 +90,7 @@ class ClaimsQuota:
         if claims.leading:
             granted = await claims.controller.claim(info, placements, epoch)
         else:  # where it is closed, PreFilter has refused every Workload that takes quota
-            granted = bool(claims.closed())
+            granted = bool(self.closed())
         return SUCCESS if granted else unschedulable(self.name)
 
     def unreserve(

@@ -39,7 +39,7 @@ class WorkloadPolicies(ClaimedKind):
         self.counts = Tally(self._counted)
         self.ledgers = (self.counts,)
         self.plugins = {NAME: Plain(Plugin)}
-        super().__init__(NAME, self.counts.set_foreign)
+        super().__init__(self.counts.set_foreign)
         self.watch(WORKLOAD_POLICIES, WorkloadPolicy, self.policy_changed, gone=self._policy_gone)
         self.watch(WORKLOADS, Workload, self.workload_changed, placed=True)
         self.watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed)

@@ -146,7 +146,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         if policy.fault:
             text = f"workload-policy {policy.name}: {policy.fault}"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_POLICY)
-        if self.claims is not None and (closed := self.claims.closed()):
+        if closed := self.closed():
             return unschedulable(NAME, f"workload-policy {policy.name} takes no units: {closed}")
         replicas = dict(counts.replicas_of(key))
         state.data[NAME] = PolicyState(policy, policy.picks(info.unit_labels), replicas, bound)

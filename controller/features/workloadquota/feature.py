@@ -36,7 +36,7 @@ class WorkloadQuotas(ClaimedKind):
         self.usage = Usage(self._counted)
         self.ledgers = (self.usage,)
         self.plugins = {NAME: Plugin}
-        super().__init__(NAME, self.usage.set_foreign)
+        super().__init__(self.usage.set_foreign)
         self.watch(WORKLOAD_QUOTAS, WorkloadQuota, self.quota_changed, gone=self._quota_gone)
         self.watch(WORKLOADS, Workload, self.workload_changed, placed=True)
         self._everywhere = False

@@ -97,7 +97,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         quotas = self.quotas(bound, info.namespace)
         if not quotas:
             return SUCCESS
-        if self.claims is not None and (closed := self.claims.closed()):
+        if closed := self.closed():
             text = f"{quotas[0].named} lets in no units: {closed}"
             return unschedulable(NAME, text, reason=_REASON)
         there = sum(info.present.values())

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from controller.features.workloadspread.compiled import CompiledSpread
@@ -41,15 +42,6 @@ class UnschedulableUnits:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """How long replicas of a subset may wait, None for ever, and how long a mark lasts."""
-
-    critical: timedelta | None
-    mark: timedelta
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
 class SchedulableCondition:
     """The condition Schedulable, the events of a change, and when it may change by itself."""
 
@@ -59,28 +51,35 @@ class SchedulableCondition:
 
 
 def judged(
-    name: str,
+    spread: CompiledSpread,
+    place: int,
     before: Sequence[Any],
     waiting: Sequence[UnschedulableUnits],
-    rules: Rules,
     now: datetime,
+    *,
+    mark_seconds: int,
 ) -> SchedulableCondition:
-    """Return whether the subset takes new replicas now; `before` are its stored conditions."""
+    """Return whether a subset takes new replicas now; `before` are its stored conditions."""
+    name, marks = spread.subsets[place].name, spread.adaptive and place + 1 < len(spread.subsets)
+    critical, mark = (timedelta(seconds=n) for n in (spread.critical_seconds, mark_seconds))
+    condition = partial(_condition, spread.generation)
     old = conditions.among(before, _TYPE)
     since = _since(old, now)
     events: tuple[StatusEvent, ...] = ()
     if old.get("status") == "False":
-        ends = since + rules.mark
-        if rules.critical is not None and now < ends:
-            return SchedulableCondition(
-                _condition(rules, since, str(old.get("message", ""))), (), ends
-            )
+        if marks and now < since + mark:
+            message = str(old.get("message", ""))
+            return SchedulableCondition(condition(since, message), (), since + mark)
         since, events = stamp(now), (_recovered(name),)
-    due = _due(waiting, rules, since)
-    if due is None or now < due:
-        return SchedulableCondition(_condition(rules, since), events, due)
-    ends = stamp(now) + rules.mark
-    return SchedulableCondition(_condition(rules, stamp(now), _words(waiting, ends)), events, ends)
+    if not marks or not waiting:
+        return SchedulableCondition(condition(since), events)
+    # Replicas that have waited since before `since` wait anew.
+    first = min(each.since for each in waiting)
+    due = max(first + critical, since + max(critical, CHANCE))
+    if now < due:
+        return SchedulableCondition(condition(since), events, due)
+    ends = stamp(now) + mark
+    return SchedulableCondition(condition(stamp(now), _words(waiting, ends)), events, ends)
 
 
 def rescheduled(
@@ -114,15 +113,7 @@ def _since(old: conditions.Condition, now: datetime) -> datetime:
     return stored_time(said, not_after=now + TOLERATED) or stamp(now)
 
 
-def _due(waiting: Sequence[UnschedulableUnits], rules: Rules, since: datetime) -> datetime | None:
-    """Return when the first have waited long enough; `since` begins earlier waits again."""
-    if rules.critical is None or not waiting:
-        return None
-    first = min(each.since for each in waiting)
-    return max(first + rules.critical, since + max(rules.critical, CHANCE))
-
-
-def _condition(rules: Rules, since: datetime, mark: str | None = None) -> dict[str, Any]:
+def _condition(generation: int, since: datetime, mark: str | None = None) -> dict[str, Any]:
     """Return the condition Schedulable since then; or, with a message, marked since then."""
     reason = SchedulableReason.SUFFICIENT if mark is None else SchedulableReason.POD_UNSCHEDULABLE
     return conditions.renewed(
@@ -132,7 +123,7 @@ def _condition(rules: Rules, since: datetime, mark: str | None = None) -> dict[s
         reason=reason.value,
         message=(mark or "")[:MESSAGE_LIMIT],
         now=since,
-        generation=rules.generation,
+        generation=generation,
     )
 
 

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from controller.features.spec import checked_spec
-from controller.features.workloadspread.objects import WorkloadSpread
 from controller.planner.problem import UNBOUNDED
 from controller.planner.webster import Ints
 from crds.workloadspread import StrategyType
@@ -26,9 +25,10 @@ from machinery.types.api import (
     ScheduleStrategy,
     Subset,
     WorkloadSpreadSpec,
+    WorkloadSpreadStatus,
 )
 from machinery.types.bounds import quoted
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Object
 from machinery.types.selectors import SelectorTerm
 from machinery.types.taints import Toleration
 
@@ -37,6 +37,17 @@ MARK_SECONDS: Final = 300
 _SLACK_SECONDS: Final = 5
 """Every subset but the last may be tried in turn before the first mark is over, less this."""
 _CRITICAL_SECONDS: Final = 30
+
+
+class WorkloadSpread(Object, frozen=True):
+    """A WorkloadSpread as the hub stores it.
+
+    The spec stays as it is stored: an older schema may have let in a value of any type, and a
+    spread that cannot be decoded would be as good as deleted.
+    """
+
+    spec: Any = msgspec.field(default_factory=dict)
+    status: WorkloadSpreadStatus = WorkloadSpreadStatus()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,11 @@ class CompiledSpread:
     def age(self) -> tuple[str, str]:
         """Return the sort key by age: the older of two spreads on one target divides it."""
         return (self.created, self.name)
+
+    @property
+    def epoch(self) -> tuple[str, int, frozenset[str]]:
+        """Return what a decision on the spread stands on."""
+        return (self.uid, self.generation, self.marked)
 
     def caps(self, total: int) -> Ints:
         """Return how many of so many each takes, shape (subsets,); the sum may exceed the total."""

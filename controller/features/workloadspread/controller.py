@@ -1,10 +1,9 @@
 """The status of every WorkloadSpread: the replicas of its subsets, and the quota of decisions.
 
-A decision takes its quota first: the status names the replicas that it is about to place, as a
-compare-and-swap on the version that was read, and only then are the placements written. A conflict
-means that another writer was faster; where that one changed the rules or marked a subset, the
-Workload is decided again. A scheduler that dies between the two writes leaves replicas that never
-come, and these count for a while only.
+A decision takes its quota first (`controller.claims.controller`): the status names the replicas
+that it is about to place, and only then are the placements written. Where another writer changed
+the rules or marked a subset meanwhile, the Workload is decided again. A scheduler that dies between
+the two writes leaves replicas that never come, and these count for a while only.
 
 One spread is written by one turn at a time, and changes meanwhile go into the next turn; different
 spreads are written side by side (`controller.framework.statuswriter`).
@@ -12,21 +11,19 @@ spreads are written side by side (`controller.framework.statuswriter`).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from controller.cache.seenwaits import SeenWaits
-from controller.claims.claims import WRITE_SECONDS
+from controller.claims.claims import Shares
+from controller.claims.controller import QuotaRequest, QuotaWriter
 from controller.features.workloadspread.adaptive import rescheduled
-from controller.features.workloadspread.compiled import CompiledSpread
+from controller.features.workloadspread.compiled import CompiledSpread, WorkloadSpread
 from controller.features.workloadspread.counted import CREATE_SECONDS, Classes, SpreadTarget
 from controller.features.workloadspread.ledger import Spreads
-from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.status import (
     NOTHING,
     SpreadResult,
@@ -37,7 +34,7 @@ from controller.features.workloadspread.status import (
 )
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
-from controller.framework.statuswriter import Result, StatusWriter, answer
+from controller.framework.statuswriter import Result
 from controller.model.objects import Workload
 from controller.model.unit import WorkloadInfo
 from machinery import metrics
@@ -60,26 +57,11 @@ COMMITS = metrics.counter(
 )
 
 
-@dataclass(slots=True)
-class _Commit:
-    """A decision whose quota is being taken, or is taken: until its placements show."""
-
-    spread: CompiledSpread
-    workload: str
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    since: float
-    done: asyncio.Future[bool]
-    written: bool = False
-
-
-class SpreadController(StatusWriter[WorkloadSpread]):
-    """The spreads of a hub, for one term of leadership.
-
-    A draft carries its commit, and whether no other commit can be under way.
-    """
+class SpreadController(QuotaWriter[WorkloadSpread]):
+    """The spreads of a hub, for one term of leadership."""
 
     action = "Spreading"
+    outcomes = COMMITS
 
     def __init__(self, term: Term, *, spreads: Spreads, handle: Handle, mark_seconds: int) -> None:
         super().__init__(term, WORKLOAD_SPREADS, WorkloadSpread)
@@ -88,18 +70,12 @@ class SpreadController(StatusWriter[WorkloadSpread]):
         self._handle = handle
         self._mark_seconds = mark_seconds
         self._waits = SeenWaits(self._clock.now)
-        self._commits: dict[Key, _Commit] = {}
-        self._withdrawn: set[Key] = set()
+        self._granted: dict[Key, QuotaRequest] = {}
+        """The quota that is stored for placements that do not show yet."""
+        self._released: dict[Key, bool] = {}
+        """Stored quota of decisions that came to nothing; True once a draft is without it."""
         self._stranded: set[Key] = set()
         self._helped: set[Key] = set()
-
-    async def run(self) -> None:
-        """Write until cancelled, then refuse every commit that waits."""
-        try:
-            await super().run()
-        finally:
-            for commit in self._commits.values():
-                answer(commit.done, False)
 
     def may_help(self) -> None:
         """Queue spreads with stranded replicas after a change of a cluster."""
@@ -112,19 +88,19 @@ class SpreadController(StatusWriter[WorkloadSpread]):
     def look_at_spreads_of(self, targets: Iterable[Key]) -> None:
         """Queue the spreads of these Workloads, which another spread may divide now."""
         for target in targets:
-            holder = self._spreads.of(target)
-            for each in (*((holder,) if holder else ()), *self._spreads.rivals(target)):
+            for each in self._spreads.all_of(target):
                 self.add(each.key)
 
     def forget(self, key: Key) -> None:
-        """Refuse the commit of a deleted spread, and forget the spread."""
+        """Refuse the requests of a deleted spread, and forget the spread."""
         super().forget(key)
-        self._end(key)
-        for each in (self._withdrawn, self._stranded, self._helped):
+        self._granted.pop(key, None)
+        self._released.pop(key, None)
+        for each in (self._stranded, self._helped):
             each.discard(key)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle a change of a Workload, which may end a commit or change the counts."""
+        """Handle a change of a Workload, which may show granted placements or change the counts."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         spread = self._spreads.of(known.metadata.key)
@@ -136,38 +112,37 @@ class SpreadController(StatusWriter[WorkloadSpread]):
         else:
             self.add(spread.key, after=CALM_SECONDS)
             self._tell_of_moves(spread, old, new)
-        commit = self._commits.get(spread.key)
-        if commit is not None and (new is None or _over(commit, new)):
-            del self._commits[spread.key]
-            answer(commit.done, False)  # a deleted Workload is not written any more
+        if new is None or (old is not None and old.metadata.uid != new.metadata.uid):
+            self.refuse(spread.key)  # a deleted Workload is not written any more
+        granted = self._granted.get(spread.key)
+        if granted is not None and (new is None or _shows(granted, new)):
+            del self._granted[spread.key]
 
-    async def commit(
-        self, spread: CompiledSpread, info: WorkloadInfo, placements: Mapping[str, int]
-    ) -> bool:
-        """Take the quota of a decision on that spread; False means to decide again.
+    def quota_of(self, info: WorkloadInfo) -> Key | None:
+        """Return the spread that divides the Workload."""
+        spread = self._spreads.of(info.key)
+        return None if spread is None else spread.key
 
-        Raises:
-            TransportError: the hub refused or could not be reached.
-        """
-        if not self._stands(spread):
-            COMMITS.labels("stale").inc()
+    def epoch_of(self, key: Key) -> Hashable:
+        """Return the version of a spread; None for one that divides nothing."""
+        spread = self._spreads.get(key)
+        divides = spread is not None and self._spreads.of(spread.target) is spread
+        return spread.epoch if spread is not None and divides else None
+
+    def takes(self, info: WorkloadInfo, placements: Shares) -> bool:
+        """Return True: replicas that leave are named, too."""
+        return True
+
+    def grant(self, key: Key, request: QuotaRequest) -> None:
+        self._granted[key] = request
+
+    def release(self, key: Key, info: WorkloadInfo) -> bool:
+        granted = self._granted.get(key)
+        if granted is None or granted.taken.uid != info.uid:
             return False
-        self._end(spread.key)
-        began, done = self._clock.monotonic(), asyncio.get_running_loop().create_future()
-        before, after = dict(info.present), dict(placements)
-        commit = _Commit(spread, info.uid, before, after, began, done)
-        self._commits[spread.key] = commit
-        self.add(spread.key)
-        granted = await done and self._clock.monotonic() - began < WRITE_SECONDS
-        COMMITS.labels("written" if granted else "stale").inc()
-        return granted
-
-    def withdraw(self, spread: CompiledSpread, info: WorkloadInfo) -> None:
-        """End the commit of a decision that was not written."""
-        commit = self._commits.get(spread.key)
-        if commit is not None and commit.workload == info.uid:
-            self._end(spread.key)
-            self.add(spread.key)
+        del self._granted[key]
+        self._released[key] = False
+        return True
 
     def subsets(self, spread: CompiledSpread) -> Sequence[Mapping[str, Any]]:
         """Return the statuses of a spread's subsets as of now, with the quota that is being taken.
@@ -179,52 +154,57 @@ class SpreadController(StatusWriter[WorkloadSpread]):
         verdict = verdict_of(spread, self._spreads.of(spread.target), workload)
         if stored is None or not verdict.counts:
             return ()
-        target = self._target(workload, self._commits.get(spread.key), certain=False)
+        waiting, draft = self._requests.get(spread.key, {}), self._drafts.get(spread.key)
+        requests = {**(draft.carry if draft else {}), **waiting}
+        target = self._target(spread.key, workload, requests, certain=False)
         return self._look(spread, target, stored, self._clock.now()).statuses
 
     def draft(self, stored: WorkloadSpread) -> Result | None:
-        """Return the status that follows from the stored objects, with the commit."""
+        """Return the status that follows from the stored objects, with the quota of a decision."""
         key, now = stored.metadata.key, self._clock.now()
         spread = self._spreads.get(key)
         if spread is None or spread.uid != stored.metadata.uid:
-            self._end(key)
+            self.refuse(key)
+            self._granted.pop(key, None)
             return None
-        commit = self._commit_of(spread)
+        requests = self.fresh(key)
         workload = self._workloads.get(spread.target)
         verdict = verdict_of(spread, self._spreads.of(spread.target), workload)
-        certain = key in self._withdrawn
-        target = self._target(workload, commit, certain=certain)
+        certain = key in self._released
+        target = self._target(key, workload, requests, certain=certain)
         look = self._look(spread, target, stored, now) if verdict.counts else NOTHING
         self._mind(spread, look)
+        if certain:
+            self._released[key] = True
         due = look.next_look
         return Result(
             fields=status_of(stored, look, verdict, now),
             events=[*look.events, *filter(None, [turned(stored, verdict)])],
             requeue_after=None if due is None else (due - now).total_seconds(),
-            anyway=commit is not None and not commit.written,
-            carry=(commit, certain),
+            anyway=bool(requests),
+            carry=requests,
         )
 
     def landed(self, key: Key, result: Result, *, written: bool) -> None:
-        """Grant the commit of the draft."""
-        commit, certain = result.carry
-        if commit is not None:
-            commit.written = True
-            answer(commit.done, True)
-        if certain:
-            self._withdrawn.discard(key)
-
-    def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
-        """Refuse the commit with the error: no part of the status can be left out."""
-        self._fail(key, error)
-        return False
+        if self._released.get(key):
+            del self._released[key]
+        if any(request.done.done() for request in result.carry.values()):
+            self._released[key] = False
+        super().landed(key, result, written=written)
 
     def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
-        """Refuse the commit, even without a draft, so that no decision waits for ever."""
-        self._fail(key, False if error is None else error)
+        """Refuse the requests; the next draft takes the quota back if it was written after all."""
+        if result is not None and result.carry:
+            self._released[key] = False
+        super().failed(key, result, error)
 
     def _target(
-        self, workload: Workload | None, commit: _Commit | None, *, certain: bool
+        self,
+        key: Key,
+        workload: Workload | None,
+        requests: Mapping[Key, QuotaRequest],
+        *,
+        certain: bool,
     ) -> SpreadTarget:
         """Return the Workload as it is, or as it is about to be.
 
@@ -236,11 +216,15 @@ class SpreadController(StatusWriter[WorkloadSpread]):
         reports = {each.name: each for each in status.clusters}
         for name, since in self._waits.of(workload).info.waits.items():
             reports[name] = msgspec.structs.replace(reports[name], unschedulable_since=since)
-        if commit is None:
-            decided = stored_time(status.decision.time)
-            return SpreadTarget(total, workload.placements, reports, decided, certain=certain)
-        leaving = None if commit.written else commit.before
-        return SpreadTarget(total, commit.after, reports, leaving=leaving, certain=True)
+        for request in requests.values():
+            after, before = request.taken.placements, request.before
+            return SpreadTarget(total, after, reports, leaving=before, certain=True)
+        if (granted := self._granted.get(key)) is not None:
+            if self._clock.monotonic() - granted.taken.since < CREATE_SECONDS:
+                return SpreadTarget(total, granted.taken.placements, reports, certain=True)
+            del self._granted[key]
+        decided = stored_time(status.decision.time)
+        return SpreadTarget(total, workload.placements, reports, decided, certain=certain)
 
     def _look(
         self, spread: CompiledSpread, target: SpreadTarget, stored: WorkloadSpread, now: datetime
@@ -259,35 +243,6 @@ class SpreadController(StatusWriter[WorkloadSpread]):
             self._stranded.add(spread.key)
         self._helped.discard(spread.key)
 
-    def _commit_of(self, spread: CompiledSpread) -> _Commit | None:
-        """Return the valid commit; refuse one that is too old, or stands on another spread."""
-        commit = self._commits.get(spread.key)
-        if commit is None:
-            return None
-        late = self._clock.monotonic() - commit.since >= CREATE_SECONDS
-        if late or not (commit.written or self._stands(commit.spread)):
-            del self._commits[spread.key]
-            answer(commit.done, False)
-            return None
-        return commit
-
-    def _stands(self, spread: CompiledSpread) -> bool:
-        """Return whether the spread of a decision still divides its target."""
-        now = self._spreads.of(spread.target)
-        return now is not None and _same(now, spread)
-
-    def _end(self, key: Key) -> None:
-        if (commit := self._commits.pop(key, None)) is not None:
-            answer(commit.done, False)
-            self._withdrawn.add(key)
-
-    def _fail(self, key: Key, why: bool | TransportError) -> None:
-        """Refuse a commit that is not written; the next draft takes it back if it was after all."""
-        commit = self._commits.get(key)
-        if commit is not None and not commit.written:
-            answer(commit.done, why)
-            self._end(key)
-
     def _tell_of_moves(self, spread: CompiledSpread, old: Workload, new: Workload) -> None:
         """Emit an event for replicas that left marked subsets for later ones."""
         if not spread.marked or old.placements == new.placements or spread.fault:
@@ -300,17 +255,7 @@ class SpreadController(StatusWriter[WorkloadSpread]):
             self.emit(stored.metadata, event)
 
 
-def _over(commit: _Commit, workload: Workload) -> bool:
-    if workload.metadata.uid != commit.workload:
-        return True
-    return commit.written and workload.placements != commit.before
-
-
-def _same(one: CompiledSpread, other: CompiledSpread) -> bool:
-    """Return whether a decision on one spread is valid on the other."""
-    return (one.key, one.uid, one.generation, one.marked) == (
-        other.key,
-        other.uid,
-        other.generation,
-        other.marked,
-    )
+def _shows(granted: QuotaRequest, workload: Workload) -> bool:
+    """Return whether a Workload shows other placements than before the decision."""
+    same = workload.metadata.uid == granted.taken.uid
+    return not same or workload.placements != granted.before

@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from controller.features.workloadspread.adaptive import UnschedulableUnits
 from controller.features.workloadspread.compiled import CompiledSpread
 from controller.features.workloadspread.entries import (
-    MOST_ENTRIES,
     NONE,
     Entries,
     Span,
@@ -137,13 +136,6 @@ class Counted:
     waiting: list[UnschedulableUnits] = field(default_factory=list)
 
 
-class _Seen(NamedTuple):
-    """Replicas of a cluster that exist now, ending ones included, and that ever came."""
-
-    exist: int = 0
-    came: int = 0
-
-
 def counted(
     spread: CompiledSpread,
     classes: Classes,
@@ -167,7 +159,7 @@ def counted(
         each.active = number
     _note_waiting(found, ranges, target, now)
     if target.leaving is not None:
-        spans, creating = _with_new(spans, creating, ranges, came, target, now)
+        spans = _with_new(spans, target, now)
     _count_coming(found, ranges, target, spans, creating, ranges.within(came, replicas))
     _count_going(found, classes, target, named, now)
     for each in found:
@@ -221,33 +213,13 @@ def _note_waiting(
                 )
 
 
-def _with_new(
-    spans: Iterable[Span],
-    told: Sequence[Entries],
-    ranges: Ranges,
-    came: Ints,
-    target: SpreadTarget,
-    now: datetime,
-) -> tuple[list[Span], list[Entries]]:
-    """Return the spans being created, with those that are about to be.
-
-    Spans are made for as many as a status may name; the rest becomes a number.
-    """
+def _with_new(spans: Iterable[Span], target: SpreadTarget, now: datetime) -> list[Span]:
+    """Return the spans being created, with those that are about to be."""
     before, after = target.leaving or {}, target.placements
-    known = [
-        each
-        for span in spans
-        for each in span.within(0, min(before.get(span.cluster, 0), after.get(span.cluster, 0)))
-    ]
-    more = sorted(name for name, replicas in after.items() if replicas > before.get(name, 0))
-    new = [Span(n, before.get(n, 0) + 1, after[n], stamp(now)) for n in more[:MOST_ENTRIES]]
-    if len(more) == len(new):
-        return [*known, *new], [*told]
-    rest = {name: after[name] for name in more[MOST_ENTRIES:]}
-    had = replicas_of({name: before.get(name, 0) for name in rest}, ranges.snapshot)
-    numbers = ranges.within(np.maximum(had, came), replicas_of(rest, ranges.snapshot))
-    others = [Entries((), number, stamp(now)) for number in numbers]
-    return [*known, *new], [a.plus(b) if len(b) else a for a, b in zip(told, others, strict=True)]
+    stay = {name: min(replicas, before.get(name, 0)) for name, replicas in after.items()}
+    known = [each for span in spans for each in span.within(0, stay.get(span.cluster, 0))]
+    new = (Span(name, stay[name] + 1, after[name], stamp(now)) for name in sorted(after))
+    return [*known, *(span for span in new if len(span) > 0)]
 
 
 def _count_coming(
@@ -261,7 +233,7 @@ def _count_coming(
     """Sort the replicas being created by subset, without those that came."""
     listed: list[list[Span]] = [[] for _ in found]
     for span in spans:
-        came = _seen(target.reports.get(span.cluster)).came
+        _, came = _seen(target.reports.get(span.cluster))
         for subset, above, last in ranges.of(span.cluster):
             listed[subset] += span.within(max(above, came), last)
     for replicas, here, missing, entries in zip(found, listed, unseen, told, strict=True):
@@ -279,9 +251,8 @@ def _count_going(
     deleting = [entries_of(each.deleting_pods, now) for each in told]
     stuck = [entries_of(each.stuck_pods, now) for each in told]
     if target.leaving is not None:
-        deleting = [
-            a.plus(b) for a, b in zip(deleting, _leaving(classes, target, now), strict=True)
-        ]
+        leaving = _leaving(classes, target, now)
+        deleting = [was.plus(more) for was, more in zip(deleting, leaving, strict=True)]
     listed = [
         (span, place, which)
         for which, kind in enumerate((deleting, stuck))
@@ -293,7 +264,7 @@ def _count_going(
     reached: dict[str, int] = {}
     for span, place, which in sorted(listed, key=lambda each: (each[0].cluster, each[0].first)):
         above = max(target.placements.get(span.cluster, 0), reached.get(span.cluster, 0))
-        exist = _seen(target.reports.get(span.cluster)).exist
+        exist, _ = _seen(target.reports.get(span.cluster))
         kept[which][place] += span.within(above, exist)
         reached[span.cluster] = max(span.last, above)
     left -= sum(len(span) for kind in kept for spans in kind for span in spans)
@@ -307,36 +278,32 @@ def _count_going(
 def _beyond(target: SpreadTarget) -> int:
     """Return the replicas that exist and are not placed, over all clusters."""
     placed = target.placements
-    return sum(max(_seen(r).exist - placed.get(n, 0), 0) for n, r in target.reports.items())
+    return sum(max(_seen(r)[0] - placed.get(n, 0), 0) for n, r in target.reports.items())
 
 
 def _leaving(classes: Classes, target: SpreadTarget, now: datetime) -> list[Entries]:
-    """Return the replicas of each subset that are taken back now; beyond a limit only a number."""
+    """Return the replicas of each subset that are taken back now."""
     before, after = target.leaving or {}, target.placements
     ranges = classes.ranges(before)
-    fewer = sorted(name for name, replicas in before.items() if replicas > after.get(name, 0))
     spans: list[list[Span]] = [[] for _ in classes.subsets.names]
-    for cluster in fewer[:MOST_ENTRIES]:
-        for subset, above, last in ranges.of(cluster):
-            span = Span(cluster, above + 1, last, stamp(now))
-            spans[subset] += span.within(after.get(cluster, 0), last)
-    rest = {name: before[name] for name in fewer[MOST_ENTRIES:]}
-    kept = replicas_of({name: after.get(name, 0) for name in rest}, classes.snapshot)
-    numbers = ranges.within(kept, replicas_of(rest, classes.snapshot))
-    return [
-        Entries(tuple(here), number, stamp(now) if number else None)
-        for here, number in zip(spans, numbers, strict=True)
-    ]
+    for cluster in sorted(before):
+        kept = after.get(cluster, 0)
+        for subset, above, last in ranges.of(cluster) if before[cluster] > kept else ():
+            spans[subset] += Span(cluster, above + 1, last, stamp(now)).within(kept, last)
+    return [Entries(tuple(each)) for each in spans]
 
 
-def _seen(report: ClusterShare | None) -> _Seen:
-    """Return the replicas in a report; of a kind with unknown pods the ready ones."""
+def _seen(report: ClusterShare | None) -> tuple[int, int]:
+    """Return the replicas that exist now, ending ones included, and those that ever came.
+
+    Of a kind with unknown pods the ready ones exist.
+    """
     if report is None:
-        return _Seen()
+        return 0, 0
     finished = between(0, report.finished, MOST_UNITS)
     pods = max(report.current, report.scheduled + report.unschedulable)
     exist = between(0, max(pods, report.ready - finished), MOST_UNITS)
-    return _Seen(exist, exist + finished)
+    return exist, exist + finished
 
 
 def _moment(since: datetime, now: datetime) -> datetime:

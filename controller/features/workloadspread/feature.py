@@ -1,23 +1,28 @@
 """WorkloadSpread as a feature: what the process watches and keeps for it.
 
 Every instance reads the spreads, so that a standby decides at once when its turn comes. When a
-spread changes or is gone, its Workload is decided again; that alone moves nothing.
+spread changes or is gone, its Workload is decided again; that alone moves nothing. The endpoints
+say what the next decision finds: quota that is being taken counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from controller.features.workloadspread.answers import book
-from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread, compile_spread
+from controller.features.workloadspread.compiled import (
+    MARK_SECONDS,
+    CompiledSpread,
+    WorkloadSpread,
+    compile_spread,
+)
 from controller.features.workloadspread.controller import SpreadController
 from controller.features.workloadspread.ledger import Spreads
-from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.plugin import NAME
 from controller.features.workloadspread.plugin import WorkloadSpreadPlugin as Plugin
 from controller.framework.runtime.feature import Enabled, Feature, Term
 from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.services import Book
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
 from machinery.types.metadata import Key
@@ -51,7 +56,7 @@ class WorkloadSpreads(Feature):
         found = self.enabled(Plugin)
         self.mark_seconds = found[0].mark_seconds if found else MARK_SECONDS
         for each in found:
-            each.controller = self._leader
+            each.claims = self
             each.endpoints = book(self.spreads, self._subsets).routes()
 
     def start(self, term: Term) -> SpreadController:
@@ -59,9 +64,6 @@ class WorkloadSpreads(Feature):
         return SpreadController(
             term, spreads=self.spreads, handle=self.handle, mark_seconds=seconds
         )
-
-    def _leader(self) -> SpreadController | None:
-        return self.controller if self.leading else None
 
     def _subsets(self, spread: CompiledSpread) -> Sequence[Mapping[str, Any]]:
         return self.controller.subsets(spread) if self.leading else ()
@@ -92,3 +94,41 @@ class WorkloadSpreads(Feature):
     def _look(self, targets: Collection[Key]) -> None:
         self.controller.look_at_spreads_of(targets)
         self.handle.look(targets)
+
+
+def book(
+    spreads: Spreads, subsets: Callable[[CompiledSpread], Sequence[Mapping[str, Any]]]
+) -> Book[CompiledSpread]:
+    """Return the endpoints; `subsets` returns the statuses of a spread's subsets as of now."""
+
+    def summary(spread: CompiledSpread) -> dict[str, Any]:
+        holder = spreads.of(spread.target)
+        return {
+            "namespace": spread.key[0],
+            "name": spread.name,
+            "workload": spread.target[1],
+            "strategy": "Adaptive" if spread.adaptive else "Fixed",
+            "divides": holder is not None and holder.key == spread.key and not spread.fault,
+            "marked": sorted(spread.marked),
+            "message": spread.fault,
+        }
+
+    def detail(spread: CompiledSpread) -> dict[str, Any]:
+        held = () if spread.fault else subsets(spread)
+        return {**summary(spread), "subsets": [_subset(spread, each) for each in held]}
+
+    return Book("spreads", "workload-spread", spreads.values, spreads.get, summary, detail)
+
+
+def _subset(spread: CompiledSpread, held: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a subset as JSON values; `missing` is -1 where nothing limits it."""
+    return {
+        "name": held["name"],
+        "replicas": held["replicas"],
+        "missing": held["missingReplicas"],
+        "marked": held["name"] in spread.marked,
+        "creating": held["creatingPods"],
+        "deleting": held["deletingPods"],
+        "stuck": held["stuckPods"],
+        "deletionCost": held["deletionCost"],
+    }

@@ -54,9 +54,9 @@ class Spreads:
     def targets(self) -> list[Key]:
         return list(self._of)
 
-    def rivals(self, key: Key) -> Sequence[CompiledSpread]:
-        """Return the other spreads of this Workload, which do not divide it."""
-        return tuple(self._of.get(key, ())[1:])
+    def all_of(self, key: Key) -> Sequence[CompiledSpread]:
+        """Return the spreads of a Workload; the first one divides it."""
+        return tuple(self._of.get(key, ()))
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Count nothing."""

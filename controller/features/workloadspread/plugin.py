@@ -9,7 +9,7 @@ nothing away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -19,9 +19,9 @@ import numpy as np
 from pydantic import Field
 
 from controller.cache.placements import PlacementIndex
+from controller.claims.feature import ClaimsQuota
 from controller.features.workloadspread import patches
 from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread
-from controller.features.workloadspread.controller import SpreadController
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.patches import overrides_of
 from controller.features.workloadspread.subsets import SubsetMemo
@@ -36,7 +36,7 @@ from controller.framework.interface import (
 )
 from controller.framework.room import variants_of, vary
 from controller.framework.runtime.arguments import Args
-from controller.framework.runtime.handle import Handle, switched_off
+from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
 from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
 from controller.model.unit import WorkloadInfo
@@ -63,23 +63,16 @@ class SpreadArgs(Args):
     mark_seconds: Annotated[int, Field(strict=True, ge=1, le=10**9)] = MARK_SECONDS
 
 
-class WorkloadSpreadPlugin:
-    """A spread at PreFilter, Filter, Assign, Reserve and PreBind.
-
-    Attributes:
-        controller: returns that of this term, None while this process does not lead. Without it the
-            plugin commits nothing: in a plan or an explanation.
-        endpoints: none in a plan, which serves no requests.
-    """
+class WorkloadSpreadPlugin(ClaimsQuota):
+    """A spread at PreFilter, Filter, Assign, Reserve and PreBind."""
 
     name = NAME
     ignored_during_execution = True
 
-    def __init__(self, args: SpreadArgs, handle: Handle) -> None:
+    def __init__(self, args: SpreadArgs, _handle: Handle) -> None:
+        super().__init__()
         self.mark_seconds = args.mark_seconds
-        self.controller: Callable[[], SpreadController | None] | None = None
         self.endpoints: Sequence[Route] = ()
-        self._handle = handle
         self._memory = SubsetMemo()
 
     def events_to_register(self) -> Sequence[EventHint]:
@@ -87,6 +80,7 @@ class WorkloadSpreadPlugin:
         return _EVENTS
 
     def routes(self) -> Sequence[Route]:
+        """Return the endpoints; none in a plan."""
         return self.endpoints
 
     def settled(self, info: WorkloadInfo, _now: datetime, bound: PlacementIndex) -> WorkloadInfo:
@@ -110,8 +104,8 @@ class WorkloadSpreadPlugin:
             text = f"workload-spread {spread.name}: {wrong}"
             invalid = ScheduledReason.INVALID_SPREAD
             return unschedulable(NAME, text, reason=invalid, args=(spread.name,))
-        if self.controller is not None and not self._handle.controls(NAME):
-            text = f"workload-spread {spread.name} takes no units: {switched_off(NAME)}"
+        if closed := self.closed():
+            text = f"workload-spread {spread.name} takes no units: {closed}"
             return unschedulable(NAME, text, args=(spread.name,))
         state.data[NAME] = spread
         inside = partial(self._inside, spread, info.replicas)
@@ -258,30 +252,20 @@ class WorkloadSpreadPlugin:
         return {"overrides": overrides_of(spread, subsets, placements, snapshot)}
 
     def reserve(
-        self, _state: CycleState, _info: WorkloadInfo, _placements: Mapping[str, int]
+        self, state: CycleState, _info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
-        """Reserve nothing: only the Workload itself draws on its subsets."""
+        """Record the epoch of the spread that PreFilter has found."""
+        if (spread := _spread(state)) is not None:
+            state.data[self._epoch] = spread.epoch
         return SUCCESS
 
     async def pre_bind(
         self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """Commit the replicas; where the spread has changed the Workload is decided again."""
-        spread = _spread(state)
-        if spread is None or self.controller is None:
-            return SUCCESS
-        leading = self.controller()
-        if leading is not None and await leading.commit(spread, info, placements):
-            return SUCCESS
-        return unschedulable(NAME)
-
-    def unreserve(
-        self, state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
-    ) -> None:
-        spread = _spread(state)
-        leading = self.controller() if self.controller is not None else None
-        if spread is not None and leading is not None:
-            leading.withdraw(spread, info)
+        """Take the quota; where the spread has changed the Workload is decided again."""
+        return (
+            SUCCESS if _spread(state) is None else await super().pre_bind(state, info, placements)
+        )
 
 
 def _spread(state: CycleState) -> CompiledSpread | None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from controller.features.workloadspread import adaptive, patches
-from controller.features.workloadspread.adaptive import Rules
-from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread
+from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread, WorkloadSpread
 from controller.features.workloadspread.counted import (
     CREATE,
     CREATE_SECONDS,
@@ -24,7 +23,6 @@ from controller.features.workloadspread.counted import (
     counted,
 )
 from controller.features.workloadspread.entries import most_entries, named
-from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.patches import fault_of
 from controller.framework.statuswriter import MESSAGE_LIMIT, StatusEvent, ready_conditions
 from controller.model.objects import Workload
@@ -139,14 +137,10 @@ def subset_statuses(
     stored = {each.name: each for each in before}
     for place, subset in enumerate(spread.subsets):
         replicas, cap = counts[place], classes.cap(place)
-        last = place + 1 == len(spread.subsets)
-        rules = Rules(
-            timedelta(seconds=spread.critical_seconds) if spread.adaptive and not last else None,
-            timedelta(seconds=mark_seconds),
-            spread.generation,
-        )
         said = stored[subset.name].conditions if subset.name in stored else []
-        verdict = adaptive.judged(subset.name, said, replicas.waiting, rules, now)
+        verdict = adaptive.judged(
+            spread, place, said, replicas.waiting, now, mark_seconds=mark_seconds
+        )
         statuses.append(
             {
                 "name": subset.name,

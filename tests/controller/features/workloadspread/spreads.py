@@ -13,9 +13,8 @@ from controller.config import default_profile
 from controller.features.workloadpolicy.compiled import compile_policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
-from controller.features.workloadspread.compiled import compile_spread
+from controller.features.workloadspread.compiled import WorkloadSpread, compile_spread
 from controller.features.workloadspread.ledger import Spreads
-from controller.features.workloadspread.objects import WorkloadSpread
 from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
 from controller.model.objects import MemberCluster, Workload

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from controller.features.workloadspread.compiled import compile_spread
-from controller.features.workloadspread.objects import WorkloadSpread
+from controller.features.workloadspread.compiled import WorkloadSpread, compile_spread
 from crds.admission.validation import object_violations
 from machinery.types.metadata import Meta
 from tests.examples import examples

@@ -7,9 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.features.workloadspread.compiled import CompiledSpread, compile_spread
+from controller.features.workloadspread.compiled import (
+    CompiledSpread,
+    WorkloadSpread,
+    compile_spread,
+)
 from controller.features.workloadspread.ledger import Spreads
-from controller.features.workloadspread.objects import WorkloadSpread
 from controller.planner.problem import UNBOUNDED
 
 TARGET = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "demo"}
@@ -183,7 +186,7 @@ def test_of_several_the_oldest_that_makes_sense_has_a_say():
     books.put_spread(broken)
     books.put_spread(old)
     assert books.of(key) == old
-    assert books.rivals(key) == (young, broken)
+    assert books.all_of(key)[1:] == (young, broken)
     assert books.drop_spread(old.key) == {key}
     assert books.of(key) == young
     assert books.drop_spread(young.key) == {key}
