@@ -22,7 +22,10 @@ from enum import Enum
 import numpy as np
 
 from controller.planner.replicacycle import DomainOrder, DomainQuota, Method, growth
-from controller.planner.webster import Ints, first_come, sums
+from controller.planner.webster import Ints, first_come, sums, until_full
+
+_HIGHEST = 2**30
+"""A level, and a number of replicas, above all that there is; twice as much is divided exactly."""
 
 
 class WithinDomain(Enum):
@@ -126,8 +129,7 @@ def in_line(line: Ints, place: Ints, wanted: Ints, replicas: Ints) -> Ints:
 def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order: Ints) -> None:
     """Level the clusters of one domain and score that got some of what they could take, in place.
 
-    The replicas go to those that hold least, equals by the order. All such groups look for their
-    level at once, each between its own bounds.
+    The replicas go to those that hold least, equals by the order.
     """
     if not len(taken):
         return
@@ -138,28 +140,11 @@ def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order:
     if not len(rows):
         return
     group = (np.cumsum(partly) - 1)[group[rows]]
-    held, most, replicas = held[rows], most[rows], got[partly]
-    level = _levels(held, most, group, replicas)[group]
-    some = np.clip(level - held, 0, most)
-    left = replicas - sums(group, some, len(replicas))
-    next_ = np.flatnonzero((held + some == level) & (some < most))
-    line = next_[np.lexsort((order[rows][next_], group[next_]))]
-    one = np.zeros_like(some)
-    one[next_] = 1
-    taken[rows] = some + in_line(line, group, one, left)
-
-
-def _levels(held: Ints, most: Ints, group: Ints, replicas: Ints) -> Ints:
-    """Return for each group the highest level that its replicas suffice for."""
-    low = np.full(len(replicas), np.iinfo(np.int64).max)
-    high = np.full(len(replicas), np.iinfo(np.int64).min)
-    np.minimum.at(low, group, held)
-    np.maximum.at(high, group, held + most)
-    while (low < high).any():
-        middle = (low + high + 1) >> 1
-        enough = sums(group, np.clip(middle[group] - held, 0, most), len(replicas)) <= replicas
-        low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
-    return low
+    # Equal weights take from the lowest level; only differences of levels matter.
+    start = np.minimum(held[rows] - held[rows].min(), _HIGHEST)
+    top = start + np.minimum(most[rows], _HIGHEST)
+    cap = sums(group, start, int(partly.sum())) + got[partly]
+    taken[rows] = until_full(np.ones_like(start), start, top, order[rows], group, cap) - start
 
 
 def _groups(place: Ints, score: Ints) -> tuple[Ints, int]:

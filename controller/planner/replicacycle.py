@@ -9,9 +9,8 @@ that are in no listed domain. Taking away is the same backwards. Between the clu
 
 Nothing here counts replicas one by one. A domain's next replicas have scores that only ever fall
 under Balance, so all domains' replicas merge by a threshold on the 101 scores; under Fill a domain
-that was chosen stays the best until it is full; beyond the numbers, a threshold on count/desired
-leaves a handful of replicas to be sorted exactly. So a hundred thousand replicas cost as much as
-ten.
+that was chosen stays the best until it is full; beyond the numbers, count/desired is a divisor
+method (`controller.planner.webster`). So a hundred thousand replicas cost as much as ten.
 
 Integers only; pure; standard library and numpy. The tests hold it against the loop over replicas.
 """
@@ -25,20 +24,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from controller.planner.webster import Ints, Mask, first_come, sums
+from controller.planner.webster import ADAMS, Ints, Mask, first_come, sums, until_full
 
 OUTSIDE = -1
 """The domain of a cluster that is in no listed one."""
 _BEST = 100
-_FAR = 60
-"""Halvings after which a threshold is as exact as a float can be."""
-_FARTHEST = 2.0**60
-"""More replicas than there can be, and still an int64."""
 TURNS = 64
 """The number of replicas whose order is listed."""
-_PLACES = 31
-"""Binary places of a fraction that are computed at once."""
-
 
 _Rule: TypeAlias = Callable[[int, Ints, Ints, Ints], Ints]
 
@@ -212,41 +204,13 @@ def _out_of_sequence(replicas: int, desired: Ints, count: Ints, most: Ints) -> I
 
 def _beyond(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
     """Take the first replicas by rising count/desired, equals by the list; number 0 comes last."""
-    taken = np.zeros_like(most)
+    known, one = desired > 0, np.zeros_like(most)
     if replicas <= 0:
-        return taken
-    known = desired > 0
-    low, high = 0.0, float((count + most + 1).max() / max(1, int(desired[known].min(initial=1))))
-    for _ in range(_FAR):
-        middle = (low + high) / 2
-        enough = _up_to(middle, desired, count, most, known).sum() >= replicas
-        low, high = (low, middle) if enough else (middle, high)
-    # Floats round: one replica less of each is surely among the first, and one more surely not.
-    taken = np.maximum(_up_to(low, desired, count, most, known) - 1, 0)
-    near = np.where(known, np.minimum(_up_to(high, desired, count, most, known) + 1, most), 0)
-    taken = taken + _first_of(desired, count + taken, near - taken, replicas - int(taken.sum()))
-    nothing = np.where(known, 0, most)
-    return taken + first_come(nothing, replicas - int(taken.sum()))
-
-
-def _up_to(ratio: float, desired: Ints, count: Ints, most: Ints, known: Mask) -> Ints:
-    reach = np.floor(np.minimum(ratio * desired, _FARTHEST)).astype(np.int64) - count + 1
-    return np.where(known, np.clip(reach, 0, most), 0)
-
-
-def _first_of(desired: Ints, count: Ints, some: Ints, replicas: int) -> Ints:
-    """Take the first few replicas of all domains by count/desired, compared to 62 binary places.
-
-    Two such fractions differ by more than that, or are equal, as no number has more than 31 bits.
-    """
-    domain = np.repeat(np.arange(len(some)), some)
-    replica = np.arange(len(domain)) - np.repeat(np.cumsum(some) - some, some)
-    number = desired[domain]
-    whole, rest = np.divmod(count[domain] + replica, number)
-    upper, rest = np.divmod(rest << _PLACES, number)
-    lower = (rest << _PLACES) // number
-    line = np.lexsort((domain, lower, upper, whole))[: max(replicas, 0)]
-    return np.bincount(domain[line], minlength=len(some))
+        return one
+    start = np.where(known, count, 0)
+    cap, top = np.array([int(start.sum()) + replicas]), start + np.where(known, most, 0)
+    taken = until_full(desired, start, top, np.arange(len(most)), one, cap, rule=ADAMS) - start
+    return taken + first_come(np.where(known, 0, most), replicas - int(taken.sum()))
 
 
 def _kept_last(rule: _Rule, replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:

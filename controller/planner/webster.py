@@ -2,10 +2,10 @@
 
 The rule is Webster's: a cluster of weight `w` that holds `a` replicas stands in line with the
 priority `w / (2a + 1)`, the highest takes the next replica, and equal priorities go by an injected
-order. Bounds only ever take a cluster out of the line. Because each replica is given without
-knowing how many will follow, one more replica never takes one away elsewhere (house monotonicity),
-and because the bounds are nested, giving greedily wastes nothing: whatever can be placed within
-them is placed.
+order. Domains of a policy beyond their numbers go by Adams' rule, `w / a`. Bounds only ever take a
+cluster out of the line. Because each replica is given without knowing how many will follow, one
+more replica never takes one away elsewhere (house monotonicity), and because the bounds are nested,
+giving greedily wastes nothing: whatever can be placed within them is placed.
 
 `divide` reaches the same result without the loop, in two steps that are each exact:
 
@@ -39,6 +39,9 @@ Mask: TypeAlias = NDArray[np.bool_]
 MAX_WEIGHT = 2**31 - 1
 MAX_REPLICAS = 2**31 - 1
 """The most that a field of Kubernetes counts; products of the two fit into 63 bits."""
+
+WEBSTER, ADAMS = 1, 0
+"""The divisors of a rule: 1, 3, 5 and so on, or 0, 1, 2."""
 
 _PLACES = 31
 """Binary places of a divisor after the first one."""
@@ -114,27 +117,43 @@ def divide(
     return until_full(weight, start, reach, order, whole, np.array([total], dtype=np.int64))
 
 
-def until_full(weight: Ints, start: Ints, top: Ints, order: Ints, group: Ints, cap: Ints) -> Ints:
-    """Return the replicas of each cluster when its group holds its `cap`, or can take no more."""
+def until_full(
+    weight: Ints,
+    start: Ints,
+    top: Ints,
+    order: Ints,
+    group: Ints,
+    cap: Ints,
+    *,
+    rule: int = WEBSTER,
+) -> Ints:
+    """Return the replicas of each cluster when its group holds its `cap`, or can take no more.
+
+    A cluster that holds `a` replicas stands in line with `(2a + 1) / weight` by Webster's rule, and
+    with `a / weight` by Adams'. The lowest number takes the next replica, equals go by `order`.
+    """
     # Groups that can take no more than their cap need no division: their clusters reach the top.
     tight = sums(group, top, len(cap)) > cap
     if not tight.any():
         return top
     if len(cap) == 1:
-        return _share_out(weight, start, top, order, group, cap)
+        return _share_out(weight, start, top, order, group, cap, rule)
     held = top.copy()
     inside = np.flatnonzero(tight[group])
     number = np.cumsum(tight) - 1
+    block, quota = number[group[inside]], cap[tight]
     held[inside] = _share_out(
-        weight[inside], start[inside], top[inside], order[inside], number[group[inside]], cap[tight]
+        weight[inside], start[inside], top[inside], order[inside], block, quota, rule
     )
     return held
 
 
-def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, quota: Ints) -> Ints:
+def _share_out(
+    weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, quota: Ints, rule: int
+) -> Ints:
     """Divide each block's quota over its clusters; every block can take more than its quota."""
-    found = _few(weight, start, top, int(quota[0])) if len(quota) == 1 else None
-    sure, reach = found or _around(weight, start, top, block, quota)
+    found = _few(weight, start, top, int(quota[0]), rule) if len(quota) == 1 else None
+    sure, reach = found or _around(weight, start, top, block, quota, rule)
     left = np.maximum(quota - sums(block, sure, len(quota)), 0)
     spare = reach - sure
     if len(left) == 1 and int(spare.sum()) <= left[0]:
@@ -143,8 +162,9 @@ def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, q
     spare = spare[near]
     who = near.repeat(spare)
     replica = sure[who] + np.arange(len(who)) - (spare.cumsum() - spare).repeat(spare)
-    whole, rest = np.divmod((2 * replica + 1) << _PLACES, weight[who])
-    keys = (order[who], (rest << _PLACES) // weight[who], whole)
+    whole, rest = np.divmod((replica << rule) + rule, weight[who])
+    upper, rest = np.divmod(rest << _PLACES, weight[who])
+    keys = (order[who], (rest << _PLACES) // weight[who], upper, whole)
     if len(left) == 1:
         taken = who[np.lexsort(keys)[: left[0]]]
     else:
@@ -156,7 +176,7 @@ def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, q
     return sure + np.bincount(taken, minlength=len(sure))
 
 
-def _few(weight: Ints, start: Ints, top: Ints, quota: int) -> tuple[Ints, Ints] | None:
+def _few(weight: Ints, start: Ints, top: Ints, quota: int, rule: int) -> tuple[Ints, Ints] | None:
     """Do as `_around` for one block that gives fewer replicas than it has clusters to take one.
 
     None where too many other replicas stand before the end of the quota as well.
@@ -166,17 +186,19 @@ def _few(weight: Ints, start: Ints, top: Ints, quota: int) -> tuple[Ints, Ints] 
     if not 0 < missing <= int(np.count_nonzero(takes)):
         return None
     # The first replica of each of so many clusters stands before the end of the quota.
-    first = np.where(takes, (2.0 * start + 1.0) / np.maximum(weight, 1), np.inf)
-    last = np.partition(first, missing - 1)[missing - 1] if missing > 1 else first.min()
+    next_ = np.where(takes, ((start << rule) + rule) / np.maximum(weight, 1), np.inf)
+    last = np.partition(next_, missing - 1)[missing - 1] if missing > 1 else next_.min()
     x = ((_digits(last[np.newaxis]) + 1) << _CUT).view(np.float64)  # not below the exact number
-    reach = np.minimum(np.maximum(_replicas(weight, x, _BLOCK), start), top)
+    reach = np.minimum(np.maximum(_replicas(weight, x, _BLOCK, rule), start), top)
     return (start, reach) if int((reach - start).sum()) <= _sorted(len(start)) else None
 
 
-def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> tuple[Ints, Ints]:
+def _around(
+    weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints, rule: int
+) -> tuple[Ints, Ints]:
     """Return each cluster's replicas a little before its block's quota runs out, and after.
 
-    At the divisor x a cluster holds each replica of which (2a - 1) / w is at most x. The search for
+    At the divisor x a cluster holds each replica whose number in line is at most x. The search for
     the x at which a block holds its quota goes along the slope of the block's replicas, and a
     little too far, so that it soon has an x on each side; every sixth step halves the interval.
 
@@ -189,14 +211,14 @@ def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> t
     size, clusters = len(quota), len(weight)
 
     def held_at(guess: Ints) -> tuple[Ints, Ints]:
-        replicas = _replicas(weight, (guess << _CUT).view(np.float64), block)
+        replicas = _replicas(weight, (guess << _CUT).view(np.float64), block, rule)
         return replicas, np.minimum(np.maximum(replicas, start), top)
 
     least, most = sums(block, start, size), sums(block, top, size)
     low, high = np.full(size, _digits(_LEAST)), np.full(size, _digits(_MOST))
     wanted = np.maximum(quota, least)
     high = np.where(wanted > least, high, low)
-    rates = weight * 0.5
+    rates = weight / (1 + rule)
     pace: NDArray[Any] = _sums(block, rates, size)
     width = np.sqrt(np.bincount(block, minlength=size))
     x, missing, before = np.zeros(size), wanted, np.zeros(size, dtype=np.bool_)
@@ -234,7 +256,7 @@ def _digits(x: Floats | float) -> Ints:
     return digits
 
 
-def _replicas(weight: Ints, x: Floats, block: Ints) -> Ints:
+def _replicas(weight: Ints, x: Floats, block: Ints, rule: int) -> Ints:
     """Return how many replicas of each cluster stand before its block's divisor, or at it."""
     digits: Any
     places: Any
@@ -245,7 +267,7 @@ def _replicas(weight: Ints, x: Floats, block: Ints) -> Ints:
         parts, powers = np.frexp(x)
         digits = (parts * 2.0**32).astype(np.int64)[block]
         places = (32 - powers.astype(np.int64))[block]
-    replicas: Ints = ((weight * digits >> places) + 1) >> 1
+    replicas: Ints = ((weight * digits >> places) + 1) >> rule
     return replicas
 
 

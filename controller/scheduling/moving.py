@@ -26,6 +26,7 @@ from controller.model.moving import lacking
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import Reason, RuleKind
+from controller.planner.webster import first_come
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.movement import MovingReason
@@ -477,15 +478,8 @@ def towards(
     if whole and moved > most:
         moved = 0
     moved = min(moved, most)
-    shares: Ints = present + _first_of(lacks, moved) - _first_of(more, moved)
+    shares: Ints = present + first_come(lacks, moved) - first_come(more, moved)
     return shares
-
-
-def _first_of(values: Ints, total: int) -> Ints:
-    """Return the leading part of the values whose sum is `total`."""
-    before = np.cumsum(values) - values
-    taken: Ints = np.minimum(values, np.maximum(total - before, 0))
-    return taken
 
 
 def on_the_way(info: WorkloadInfo) -> bool:
