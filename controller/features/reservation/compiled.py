@@ -39,10 +39,9 @@ _MOST_REPLICAS = 2**31 - 1
 class Reserved:
     """The room of a reservation and its owners.
 
-    `request` and `load` are those of one unit; `expires` is when the reservation ends by itself,
-    None for never; `namespaces` are those of the Workloads that each of `owners` selects, empty
-    where the entry selects none. `ended` reservations take part in no decision: by their phase, or
-    because they are being deleted.
+    `request` and `load` are those of one unit. `expires` is None for never. `namespaces` has that
+    of each of `owners`, "" for an entry that selects none. An `ended` reservation takes part in no
+    decision, by its phase or because it is being deleted.
     """
 
     key: Key
@@ -102,8 +101,7 @@ def compile_reservation(stored: Reservation) -> Reserved:
 def as_placed(stored: Reservation) -> Workload | None:
     """Return the Workload that decisions read; None for a reservation that has ended.
 
-    An invalid spec becomes the `fault`. A reservation that is being deleted still is a Workload: it
-    holds nothing, as no shares count then.
+    An invalid spec becomes the `fault`. One that is being deleted holds nothing, but has shares.
     """
     if stored.status.phase in ENDED:
         return None

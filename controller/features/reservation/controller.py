@@ -1,14 +1,12 @@
 """Keeps the statuses of all Reservations beside their decisions; the leader runs it.
 
-A status follows from stored objects: the placements of the reservation, and the shares inside that
-each Workload's status holds. So nothing is claimed here and nothing can be lost: any process that
-reads the same objects writes the same status, and a restart in which nothing changed writes
-nothing. Changes of one reservation are written together, once a second at most.
+A status follows from stored objects alone: the placements of the reservation, and the shares inside
+in each Workload's status. A restart in which nothing changed writes nothing. Changes of one
+reservation are written together, once a second at most.
 
-Time counts as well. An expired reservation ends, also if no process led at that moment, but not
-while this machine's clock and the hub's differ, as that cannot be taken back. A cluster with less
-free room than is held there is reported only once that has lasted for a while, as replicas that end
-on a member take their room until the member says otherwise.
+An expired reservation ends, but not while this machine's clock and the hub's differ, as that cannot
+be taken back. A cluster with less free room than is held there is reported once that has lasted, as
+ending replicas take their room until their member reports.
 """
 
 from __future__ import annotations
@@ -157,7 +155,7 @@ class ReservationController(StatusWriter[Reservation]):
     def _uses(self, reserved: Reserved) -> list[Use]:
         """Return the users inside, by stored statuses alone, as a decision may come to nothing."""
         found, there = [], self._ledger.reserved(reserved.key)
-        for key in self._ledger.users(reserved.key):
+        for key in sorted(self._ledger.uses(reserved.key)):
             workload = self._workloads.get(key)
             if workload is None or workload.metadata.deleting:
                 continue

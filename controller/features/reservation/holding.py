@@ -1,10 +1,9 @@
 """`hold: Member`: pods that keep the room of a Reservation on its members.
 
-The ledger keeps other Workloads out; a user who deploys to a member directly knows nothing of it.
-So each such reservation has a Workload `NAME-hold`, whose pods ask for the request of one unit, and
-give way to every other pod. Its shares are the whole units that no owner inside has taken, and
-follow the ledger: when owners come, as many pods go; when owners go, the pods come back. The
-controlling owner reference marks the Workload; another one of that name is never touched.
+The ledger keeps other Workloads out, but not pods that users deploy to a member directly. So each
+such reservation has a Workload `NAME-hold`, whose pods ask for one unit and give way to every other
+pod. Its shares are the whole units that no owner has taken, by the ledger. The controlling owner
+reference marks the Workload; another one of that name is never touched.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from controller.features.reservation import split
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.objects import Reservation
@@ -103,16 +101,12 @@ class Placeholders:
             self._queue.shut_down()
 
     async def sync(self, key: Key) -> float | None:
-        """Bring one placeholder to its wanted state; return the seconds until the next check.
+        """Sync one placeholder; return the seconds until the next check, None for no more.
 
-        None for no further check.
-
-        Raises:
-            TransportError: where trying again may help.
-            LeaseLost: this process does not lead any more.
+        Raises LeaseLost, or TransportError if a retry may help.
         """
         try:
-            return await self._bring(key)
+            problem, again = await self._bring(key)
         except Conflict:
             return CALM_SECONDS
         except NotFound:
@@ -120,43 +114,36 @@ class Placeholders:
         except TransportError as e:
             if not (for_good(e) or isinstance(e, Forbidden)):
                 raise
-            name, cure = _placeholder(key)[1], ""
+            problem = f"the hub refuses the Workload {_placeholder(key)[1]}: {clean(str(e))}"
             if isinstance(e, Forbidden):
-                cure = f"; in a namespace that is no tenant: `stowage tenant add {key[0]}`"
-            why = f"the hub refuses the Workload {name}: {clean(str(e))}{cure}"
-            self._say(key, f"no pods keep it: {why}")
-            return AGAIN_SECONDS
+                problem += f"; in a namespace that is no tenant: `stowage tenant add {key[0]}`"
+            again = AGAIN_SECONDS
+        self._say(key, f"no pods keep it: {problem}" if problem else "")
+        return again
 
-    async def _bring(self, key: Key) -> float | None:
-        held = self._workloads.get(_placeholder(key))
-        reserved = self._wanted(key)
+    async def _bring(self, key: Key) -> tuple[str, float | None]:
+        """Return why there is no placeholder, and the seconds until the next check."""
+        held, reserved = self._workloads.get(_placeholder(key)), self._wanted(key)
         if reserved is None:
-            self._say(key, "")
             if held is not None and _ours(held, key) and await self._over(key, held):
                 await self._objects.delete(held)
-            return None
+            return "", None
         replicas = self._replicas(reserved)
         if forbidden_namespace(key[0]):
-            self._say(key, f"no pods keep it: members take nothing into the namespace {key[0]}")
-            return None
+            return f"members take nothing into the namespace {key[0]}", None
         if held is None:
             if not replicas:
-                self._say(key, "")
-                return None
+                return "", None
             stored = self._reservations.get(key)
             assert stored is not None  # noqa: S101 - `_wanted` has seen it, and nothing was awaited
             held = await self._objects.create(placeholder(stored, reserved), key[0])
         elif not _ours(held, key):
-            name = held.metadata.name
-            self._say(key, f"no pods keep it: the Workload {name} is somebody else's")
-            return None
+            return f"the Workload {held.metadata.name} is somebody else's", None
         elif _owner(held, key) != reserved.uid or held.metadata.deleting:
-            await self._objects.delete(
-                held
-            )  # the placeholder of an earlier reservation of that name
-            return SETTLED_SECONDS
-        self._say(key, "")
-        return SETTLED_SECONDS if await self._place(held, replicas) else None
+            # It is the placeholder of an earlier reservation of that name.
+            await self._objects.delete(held)
+            return "", SETTLED_SECONDS
+        return "", SETTLED_SECONDS if await self._place(held, replicas) else None
 
     def _wanted(self, key: Key) -> Reserved | None:
         """Return the reservation if it shall have a placeholder now."""
@@ -167,10 +154,7 @@ class Placeholders:
 
     def _replicas(self, reserved: Reserved) -> dict[str, int]:
         """Return the whole units by cluster that are held and not taken."""
-        found = {
-            cluster: split.fitting(self._ledger.unused(reserved.key, cluster), reserved.request)
-            for cluster in self._ledger.reserved(reserved.key)
-        }
+        found = self._ledger.inside(reserved.request, [reserved])[reserved.key]
         return {cluster: replicas for cluster, replicas in sorted(found.items()) if replicas > 0}
 
     async def _over(self, key: Key, held: Workload) -> bool:
@@ -197,11 +181,11 @@ class Placeholders:
         return True
 
     def _say(self, key: Key, problem: str) -> None:
-        if self._problems.get(key, "") == problem:
+        if self.problem(key) == problem:
             return
-        self._problems[key] = problem
-        if not problem:
-            del self._problems[key]
+        self._problems.pop(key, None)
+        if problem:
+            self._problems[key] = problem
         self._told(key)
 
 

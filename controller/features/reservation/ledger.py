@@ -1,14 +1,12 @@
 """The ledger of Reservations: who is inside each, what is left of it, and the room that it holds.
 
-The shares inside stand in the Workloads' own status, written with their placements; a decision that
-is not written yet is split in the same way (`split`). So all counts follow from stored objects
-alone, in whatever order these arrive, and no claim outlives its Workload. A claim does not count on
-a reservation that is unknown, has another UID, or belongs to another tenant, and neither do
-replicas beyond those on the cluster.
+The status of a Workload names its shares inside, in the write of its placements; a decision that is
+not written yet is split in the same way (`split`). So all counts follow from stored objects, in any
+order, and no claim outlives its Workload. A claim counts as far as the cluster has replicas, and
+only on a known reservation of that UID that may serve the Workload's namespace.
 
-Room that no user inside has taken is held: other Workloads find that much less. The held room
-follows each change at once, so that no decision comes between. A reservation that serves only once
-holds nothing from its first owner on.
+Room that no user has taken is held: other Workloads find less. A reservation that serves once holds
+nothing from its first owner on.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from controller.features.reservation import split
 from controller.features.reservation.compiled import Reserved, may_serve
 from controller.features.reservation.owners import OwnerIndex, demanded, matches, offered
 from controller.features.reservation.split import Amounts
-from controller.model.load import Load, Loads, added
+from controller.model.load import Load, Loads
 from controller.model.unit import WorkloadInfo
 from machinery.api.resources import RESERVATIONS
 from machinery.types.api import ReservedShare
@@ -49,10 +47,7 @@ _PREFIX = f"{RESERVATIONS.plural}/"
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """A Workload as it counts: its claims, and the shares of these that have replicas.
-
-    Which of more claims than replicas count depends on the reservations that are known.
-    """
+    """A Workload with its claims, and with the shares of these that count."""
 
     request: Amounts
     claims: tuple[ReservedShare, ...]
@@ -72,7 +67,7 @@ class _Users:
         return _Users(dict(self.users), {c: dict(amounts) for c, amounts in self.taken.items()})
 
     def put(self, key: Key, request: Amounts, replicas: dict[str, int]) -> None:
-        """Count a Workload with so many replicas by cluster; none removes it."""
+        """Count a Workload with these replicas by cluster; without any, remove it."""
         asked, before = self.users.pop(key, (NOTHING, {}))
         if replicas:
             self.users[key] = (request, replicas)
@@ -92,9 +87,9 @@ class _Users:
 
 
 class _Hold(NamedTuple):
-    """The loads that a reservation holds on a cluster, and what no other Workload can have there.
+    """The loads that a reservation holds on a cluster, and the amounts that no other may have.
 
-    Users inside count to `spoken`: one that leaves frees its room for the reservation alone.
+    `spoken` includes the users inside: one that leaves frees its room for the reservation alone.
     """
 
     loads: dict[Load, int]
@@ -166,7 +161,7 @@ class ReservationLedger:
         self._settle(self._replace(key, None))
 
     def overlay(self, placed: PlacementsByWorkload) -> ReservationLedger:
-        """Return a ledger with these placed so; the held room stays that of the snapshot."""
+        """Return a ledger with these placed so; `held` stays that of the snapshot."""
         return _ReservationOverlay(self, placed)
 
     def values(self) -> Collection[Reserved]:
@@ -187,10 +182,10 @@ class ReservationLedger:
     # --- the reservations of a Workload -----------------------------------------------------------
 
     def of(self, info: WorkloadInfo) -> list[Reserved]:
-        """Return the reservations that a Workload may use, in the order in which it uses them.
+        """Return the open reservations that a Workload may use, in their order of use.
 
-        These are open and name the Workload as an owner; one that serves once and serves another
-        Workload already is left out. `MOST_USED` and `MOST_PLACES` bound their number.
+        Without those that serve once and serve another Workload. `MOST_USED` and `MOST_PLACES`
+        bound their number.
         """
         if info.booked or not len(self._open):
             return []
@@ -207,7 +202,7 @@ class ReservationLedger:
         return found
 
     def pending_owners(self, reserved: Reserved) -> Iterator[Key]:
-        """Yield the owners with replicas that have no cluster; others may come and go meanwhile."""
+        """Yield the owners with replicas without a cluster; the ledger may change meanwhile."""
         for key in self._waiting_at.of(demanded(reserved)):
             info = self._waiting.get(key)
             if info is not None and matches(reserved, info):
@@ -221,14 +216,11 @@ class ReservationLedger:
         taken = self._users_of(reserved).taken_on(cluster, but)
         return split.left(reserved.request, replicas, taken)
 
-    def inside(self, info: WorkloadInfo, reserved: Iterable[Reserved]) -> dict[Key, dict[str, int]]:
-        """Return how many more replicas fit inside each reservation, by cluster.
-
-        The number is 0 where less than a replica is unused.
-        """
+    def inside(self, request: Amounts, reserved: Iterable[Reserved]) -> dict[Key, dict[str, int]]:
+        """Return how many more replicas fit inside each reservation, by cluster with any unused."""
         return {
             each.key: {
-                cluster: split.fitting(unused, info.request)
+                cluster: split.fitting(unused, request)
                 for cluster in self.reserved(each.key)
                 if (unused := self.unused(each.key, cluster))
             }
@@ -238,16 +230,15 @@ class ReservationLedger:
     def split(self, info: WorkloadInfo, placements: Placements) -> tuple[ReservedShare, ...]:
         """Return the Workload's shares inside reservations, were it placed so.
 
-        Replicas that were inside and are still there stay, as long as the reservation lasts.
-        Replicas that a cluster did not have before go into the reservations there, in order, into
-        each as many as fit. Others go where they lack the least, into each no more than use it up.
+        Replicas that were inside stay. New ones on a cluster go into its reservations in order, as
+        many as fit; the rest goes where it lacks the least, until the reservation is used up.
         """
         return self._reached(info, self._counting(placements, self._claims(info, placements)))
 
     def says_too_much(self, info: WorkloadInfo) -> bool:
-        """Return whether the status has more replicas inside than an open reservation has room for.
+        """Return whether the status has more replicas inside than a reservation has room for.
 
-        A status does so when a decision of the reservation was lost after an owner relied on it.
+        That is so where a decision of the reservation was lost after an owner relied on it.
         """
         known = tuple(share for share in _claimed(info) if self._is_there(share))
         return self._reached(info, known) != known
@@ -255,10 +246,7 @@ class ReservationLedger:
     # --- the users of a reservation ---------------------------------------------------------------
 
     def uses(self, key: Key) -> Mapping[Key, Placements]:
-        """Return the Workloads inside of a reservation, with their replicas there by cluster.
-
-        Those of an open reservation count only where it holds something.
-        """
+        """Return the Workloads inside a reservation, with their replicas by cluster that it has."""
         reserved = self._reserved.get(key)
         if reserved is None:
             return {}
@@ -268,10 +256,6 @@ class ReservationLedger:
         there = self.reserved(key)
         found = {key: {c: n for c, n in own.items() if c in there} for key, own in users.items()}
         return {key: replicas for key, replicas in found.items() if replicas}
-
-    def users(self, key: Key) -> list[Key]:
-        """Return the Workloads inside of a reservation, by name."""
-        return sorted(self.uses(key))
 
     def claimants(self, key: Key) -> list[Key]:
         """Return the Workloads inside, and those with claims where nothing is held any more."""
@@ -291,10 +275,6 @@ class ReservationLedger:
         """Return the room that a reservation holds, by cluster."""
         there = self._held.get(key, {}).items()
         return {cluster: hold.loads for cluster, hold in there if hold.loads}
-
-    def holds(self) -> Loads:
-        """Return all held room, by cluster."""
-        return added(map(self.held, self._held))
 
     def unused_in(self, namespace: str) -> Amounts:
         """Return the amounts that the reservations of a namespace hold for owners still to come."""
@@ -364,9 +344,8 @@ class ReservationLedger:
         claims = self._claims(info, placements)
         if not claims:
             return self._replace(info.key, None)
-        # Usually there are replicas for all claims, and then all of them count, as the users of an
-        # unknown reservation are never read. So a reservation that ten thousand Workloads use may
-        # come and go without a recount.
+        # Usually all claims have replicas. Then all count, as users of an unknown reservation are
+        # never read, and a reservation of ten thousand users comes and goes without a recount.
         shares = split.within(claims, placements)
         if shares != claims:
             shares = self._counting(placements, claims)
@@ -374,7 +353,7 @@ class ReservationLedger:
         return self._replace(info.key, inside)
 
     def _recount(self) -> set[Spot]:
-        """Count again after a reservation came, went, or has units on other clusters."""
+        """Count tight Workloads again, as a reservation came, went or has other clusters."""
         changed = set[Spot]()
         for key in [*self._tight]:
             if (inside := self._inside.get(key)) is not None:

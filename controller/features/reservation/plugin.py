@@ -1,14 +1,12 @@
 """The plugin Reservation: reserved room is for its owners alone.
 
-The first pass tries a Workload that may use reservations inside. Where all its new replicas fit
-into their room, its rules about other Workloads and its spread are removed from the copy that this
-pass reads, as the author of the reservation has chosen the cluster, and no cluster takes more than
-fits inside there. Where that leaves replicas without a cluster, the pass runs again without these
-changes. Both passes release the room that its reservations hold, so a replica that fits only inside
-fits.
+Where all new replicas of a Workload fit into the room of its reservations, the first pass tries
+them inside: without its rules about other Workloads and its spread, as the author of the
+reservation has chosen the cluster, and with at most the replicas that fit. Where that leaves
+replicas without a cluster, the pass runs again without these changes. Both passes release the room
+that its reservations hold.
 
-The Workload's own status records the shares inside, in the write of its placements: there is no
-second write, and nothing is taken that could be left unused.
+The Workload's status names the shares inside, in the write of its placements.
 """
 
 from __future__ import annotations
@@ -57,8 +55,8 @@ NAMED = 3
 class UsableReservations:
     """The reservations that a Workload may use, in one pass.
 
-    `inside` are its new replicas that fit into each, by cluster, and `room` those that fit into all
-    together; `first` says that all of them fit, and that this pass tries them there.
+    `inside` are the replicas that fit into each, by cluster, `room` their sum. With `first` this
+    pass tries all new replicas there.
     """
 
     reserved: Sequence[Reserved]
@@ -79,10 +77,7 @@ class ReservationPlugin:
         self.endpoints: Sequence[Route] = ()
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return no events: a pass with a refusal runs again without it.
-
-        The feature queues the pending owners when a reservation comes, changes or has room.
-        """
+        """Return no events: the feature queues pending owners when a reservation has room."""
         return ()
 
     def before_pre_filter(
@@ -93,7 +88,7 @@ class ReservationPlugin:
             return info, False
         ledger = bound.ledger(ReservationLedger)
         reserved = ledger.of(info)
-        inside = ledger.inside(info, reserved)
+        inside = ledger.inside(info.request, reserved)
         room = Counter[str]()
         for replicas in inside.values():
             room.update(replicas)
@@ -109,10 +104,7 @@ class ReservationPlugin:
     def pre_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Status:
-        """Cap each cluster at the replicas that fit inside, while that is tried.
-
-        Where several reservations may be used there, at those that take from none but their own.
-        """
+        """Cap each cluster at the replicas that fit inside, while that is tried."""
         own = _own(state)
         if own is not None and (most := _apart(state, info, snapshot, own)):
             cap(state, lambda after: _column(after, most, UNLIMITED))
@@ -143,7 +135,7 @@ class ReservationPlugin:
     def post_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, found: Unplaced
     ) -> Status:
-        """Say how much of the room that pending replicas ask for is held for others."""
+        """Name the room held for others that pending replicas ask for."""
         if info.booked or not info.counted or not len(snapshot.holds):
             return SUCCESS
         told = _held_for_others(state, info, snapshot, found)
@@ -183,7 +175,7 @@ class ReservationPlugin:
         return {"reservations": [msgspec.to_builtins(share) for share in inside] or None}
 
     def changes(self, before: PassView, after: PassView) -> Sequence[str]:
-        """Say which rules were removed, for which reservation, and which room was given back."""
+        """Name the removed rules with the reservation, and the released room."""
         found = []
         if gone := [
             name for name, field in _RULES if field(before.workload) != field(after.workload)
@@ -252,8 +244,7 @@ def _held_for_others(
 ) -> str:
     """Return, for example, `Reservations hold 6 of 8 cpu that 4 units ask for`.
 
-    Counts clusters that would take replicas, or more of them, were nothing held there; empty where
-    there are none.
+    It counts clusters that would take more replicas if nothing were held there; "" without any.
     """
     names = [snapshot.names[row] for row in np.unique(snapshot.holds.cluster).tolist()]
     without = snapshot.releasing({name: snapshot.held(name) for name in names})
@@ -293,9 +284,9 @@ def _apart(
 ) -> dict[str, int]:
     """Return the most replicas of each cluster on which several reservations may be used.
 
-    All of their room is given back, so without a bound a replica larger than what is left of its
-    own one would take the rest from another, which goes on holding that. Here each but one of them
-    serves whole replicas alone, and that one may have the room beside it that nobody holds.
+    All their room is released, so a replica larger than the rest of its reservation could take from
+    another one, which goes on holding that. So all but one of them serve whole replicas alone; that
+    one may use free room as well.
     """
     held = {key: own.ledger.held(key) for key in own.inside}
     shared = Counter(cluster for loads in held.values() for cluster in loads)
@@ -326,7 +317,7 @@ def _column(snapshot: Snapshot, replicas: Mapping[str, int], default: int = 0) -
 
 
 def _lacking(own: UsableReservations, reserved: Reserved, info: WorkloadInfo) -> str:
-    """Say what a reservation lacks for one more replica; empty where it has a place."""
+    """Name what a reservation lacks for one more replica; "" where it has a place."""
     name, lacks = f"Reservation {reserved.name}", []
     for cluster in own.ledger.reserved(reserved.key):
         unused = own.ledger.unused(reserved.key, cluster)

@@ -1,9 +1,8 @@
 """Arithmetic of one reservation on one cluster: what is left of it, and how it is held. Pure.
 
-Amounts are by resource, in the smallest units. Each unit reserves a place for a pod too, but an
-owner whose replicas are smaller than those units has more of them. So places for pods bound no
-owner as long as the reservation holds anything else; an owner that needs more of them takes them
-from the free room.
+Amounts are by resource, in the smallest units. Each unit reserves a place for a pod too, but
+smaller replicas of an owner need more places. So places for pods bound no owner where the
+reservation holds anything else; further ones come from the free room.
 """
 
 from __future__ import annotations
@@ -51,11 +50,7 @@ def lack(unused: Amounts, request: Amounts) -> Fraction:
 
 
 def most_inside(reserved: Amounts, request: Amounts) -> int:
-    """Return the most replicas of an owner for which so much can be held.
-
-    These replicas leave none of the resources that they ask for. Places for pods count, so that an
-    owner that is cut down to this number leaves as little as before.
-    """
+    """Return the fewest replicas that leave nothing of these amounts; places for pods count."""
     return max((-(-n // request[r]) for r, n in reserved.items() if request.get(r)), default=0)
 
 
@@ -65,10 +60,9 @@ def _bounding(unused: Amounts, request: Amounts) -> list[str]:
 
 
 def pieces(unused: Amounts, request: Amounts) -> list[tuple[dict[str, int], int]]:
-    """Return the unused amounts as pairs (load, how many) that lie wherever a unit may lie.
+    """Return the unused amounts as pairs (load, how many), whole units first.
 
-    Whole units come first, then those that lack the resources used up. No piece asks for more than
-    a unit does, as such a piece could lie nowhere and would hold nothing.
+    No piece is larger than a unit, as it could lie nowhere and would hold nothing.
     """
     rest = {r: n for r, n in unused.items() if n > 0}
     found: list[tuple[dict[str, int], int]] = []

@@ -1,10 +1,8 @@
 """The status of a Reservation: what its decision writes, its phase, and the use of its room. Pure.
 
-A decision writes the placements, and in the same write the phase, the names of the clusters and the
-reserved amounts, so that a client that waits for `Available` sees all of them or none. From the
-placements, the Workloads inside as they are stored, the time and the room of the clusters follow
-the amounts in use, the condition Ready, the events, and the moment of the next check. Succeeded and
-Failed are final.
+A decision writes placements, phase, names of the clusters and reserved amounts at once, for clients
+that wait for `Available`. The leader derives the rest from the placements, the stored Workloads
+inside, the time and the room of the clusters. Succeeded and Failed are final.
 """
 
 from __future__ import annotations

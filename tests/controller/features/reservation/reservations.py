@@ -13,7 +13,7 @@ from controller.features.reservation.compiled import Reserved, compile_reservati
 from controller.features.reservation.feature import Reservations as Feature
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.objects import Reservation
-from controller.model.load import added
+from controller.model.load import Loads, added
 from controller.model.objects import Workload
 from controller.model.placed import placed_key
 from controller.model.unit import WorkloadInfo
@@ -172,9 +172,14 @@ class Hall:
         """The decision could not be written."""
         self.world.restore(workload.info, placements, workload)
 
+    @property
+    def holds(self) -> Loads:
+        """All held room, by cluster."""
+        return added(self.books.held(each.key) for each in self.books.values())
+
     def inside(self, info: WorkloadInfo) -> dict[str, int]:
         """How many more units fit into what is held for it."""
-        each = self.books.inside(info, self.books.of(info)).values()
+        each = self.books.inside(info.request, self.books.of(info)).values()
         return {cluster: n for found in each for cluster, n in found.items()}
 
     def amounts(self, cluster: str) -> ResourceAmounts:

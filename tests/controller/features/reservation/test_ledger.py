@@ -48,7 +48,7 @@ def test_what_is_reserved_is_there_for_nobody_else():
     assert hall.amounts("a").reserved == {"cpu": 4000, "pods": 1}
     hall.release()
     assert hall.fits(other, "a") == 8
-    assert hall.books.holds() == {}
+    assert hall.holds == {}
 
 
 @pytest.mark.proves("E28")
@@ -104,7 +104,7 @@ def test_one_that_has_ended_holds_nothing_and_takes_nobody(phase):
     assert hall.amounts("a").reserved == {}
     assert hall.books.of(demo) == []
     assert hall.books.split(demo, {"a": 2}) == (share(1),), "who was inside stays on record"
-    assert hall.books.users(PEAK) == [(NS, "demo")]
+    assert [*hall.books.uses(PEAK)] == [(NS, "demo")]
 
 
 @pytest.mark.proves("E29")
@@ -551,8 +551,8 @@ def test_an_overlay_that_grows_says_what_one_that_is_made_anew_says(
     mine, others = grown.ledger(ReservationLedger), late.ledger(ReservationLedger)
     for cluster in ("a", "b"):
         assert mine.taken(PEAK, cluster) == others.taken(PEAK, cluster)
-    assert mine.users(PEAK) == others.users(PEAK) != []
-    assert hall.books.users(PEAK) == []
+    assert mine.uses(PEAK) == others.uses(PEAK) != {}
+    assert hall.books.uses(PEAK) == {}
 
 
 def test_an_overlay_takes_each_workload_once(monkeypatch: pytest.MonkeyPatch) -> None:

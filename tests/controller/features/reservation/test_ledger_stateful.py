@@ -347,14 +347,14 @@ class Books(RuleBasedStateMachine):
         workload = self.workloads.get(name)
         if workload is None or workload.decided is None:
             return
-        before = self.hall.books.holds()
+        before = self.hall.holds
         said = self.oracle.told(workload)
         workload.present, workload.said = workload.decided, said
         workload.decided, workload.entered = None, {}
         info = self.hall.store(workload.stored())
         again = self.hall.books.split(info, info.present)
         assert again == info.reservations, "what is told is told again"
-        assert self.hall.books.holds() == before
+        assert self.hall.holds == before
 
     def is_undone(self, name: str) -> None:
         workload = self.workloads.get(name)
@@ -397,7 +397,7 @@ class Books(RuleBasedStateMachine):
         random.Random(seed).shuffle(steps)
         for step, stored in steps:
             step(stored)
-        assert new.books.holds() == old.books.holds()
+        assert new.holds == old.holds
         for name in NAMES:
             assert new.books.uses((NS, name)) == old.books.uses((NS, name))
         self.hall = new
@@ -408,7 +408,7 @@ class Books(RuleBasedStateMachine):
         workload = self.workloads.get(name)
         if workload is None:
             return
-        before = self.hall.books.holds()
+        before = self.hall.holds
         info = self.hall.workloads[NS, name].info
         over = self.hall.books.overlay({info.key: (info, placed)})
         kept = (workload.decided, workload.entered)
@@ -416,7 +416,7 @@ class Books(RuleBasedStateMachine):
         workload.decided = placed
         self.agrees(over)
         workload.decided, workload.entered = kept
-        assert self.hall.books.holds() == before
+        assert self.hall.holds == before
         self.agrees(self.hall.books)
 
     def agrees(self, books: ReservationLedger) -> None:
@@ -452,7 +452,7 @@ class Books(RuleBasedStateMachine):
     @invariant()
     def who_is_inside_is_told(self) -> None:
         for held in self.reservations.values():
-            assert set(self.hall.books.users((NS, held.name))) == {
+            assert set(self.hall.books.uses((NS, held.name))) == {
                 (NS, name) for name in self.oracle.users(held)
             }
 
@@ -461,7 +461,7 @@ class Books(RuleBasedStateMachine):
             self.goes(name)
         for name in [*self.reservations]:
             self.releases(name)
-        assert self.hall.books.holds() == {}
+        assert self.hall.holds == {}
         kept = {k: v for k, v in vars(self.hall.books).items() if isinstance(v, dict) and v}
         assert kept == {}, "nothing is remembered of what is gone"
 
