@@ -1,9 +1,8 @@
 """Marks: subsets that take no new replica for a while, as their clusters left some without a node.
 
 A mark is a condition in the spread's status, so a restart forgets none. It begins when replicas of
-a subset have had no node for the critical seconds, lasts for the mark seconds whatever happens
-meanwhile, and is never made longer. A subset whose mark is over is not marked again before replicas
-have waited again. The last subset is the refuge of all others and never marked.
+a subset have had no node for the critical seconds, and lasts for exactly the mark seconds. The next
+one begins only after replicas have waited again. The last subset is never marked.
 """
 
 from __future__ import annotations

@@ -170,5 +170,5 @@ def _marked(ws: WorkloadSpread, subsets: Sequence[CompiledSubset]) -> frozenset[
 
 
 def _most_seconds(subsets: int, mark_seconds: int) -> int:
-    """Return the most critical seconds that reach the last subset before the first mark ends."""
+    """Return the most critical seconds that let all subsets be tried before a mark ends."""
     return max(mark_seconds - _SLACK_SECONDS, 0) // max(subsets - 1, 1)

@@ -1,13 +1,12 @@
 """Which replicas count to each subset: those that run, that come, and that do not go. Pure.
 
 The counts follow from stored objects each time: the placements of the target, the reports of the
-members, and the moments that the spread's own status keeps. Nothing is added to a former count, so
-a write by another client, or a crash between two writes, leaves nothing wrong for long.
+members, and the moments in the spread's own status. So a write by another client, or a crash
+between two writes, leaves nothing wrong for long.
 
-A replica counts while a member runs it, and while it is being created, for `CREATE_SECONDS` at
-most. One that is taken back counts no longer, unless its member still has it after
-`DELETE_SECONDS`: then it counts until it is gone. Quota that was taken for placements which never
-came is free again after `CREATE_SECONDS` too.
+A replica counts while a member runs it, and for `CREATE_SECONDS` while it is being created. One
+that is taken back counts again if its member still has it after `DELETE_SECONDS`. Quota for
+placements that never came is free again after `CREATE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ import numpy as np
 from controller.features.workloadspread.adaptive import UnschedulableUnits
 from controller.features.workloadspread.compiled import CompiledSpread
 from controller.features.workloadspread.entries import (
-    NONE,
-    Entries,
     Span,
     apart,
     entries_of,
+    parted,
     stamp,
+    units,
+    unnamed,
 )
 from controller.features.workloadspread.subsets import replicas_of, subsets_of
 from controller.model.objects import ClusterShare
@@ -109,10 +109,10 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class SpreadTarget:
-    """The Workload as it is known: wanted replicas, placements, and reports of members.
+    """A Workload: wanted replicas, placements and when they were decided, reports of members.
 
-    `decided` is when the placements were. `leaving` are the placements before, where `placements`
-    are about to replace them; `certain` says that no others can be on their way.
+    `leaving` are the stored placements that `placements` are about to replace. `certain` means that
+    no other placements can be on their way.
     """
 
     total: int
@@ -128,11 +128,11 @@ class Counted:
     """The replicas of one subset. Late ones move to `not_created` or `not_deleted`."""
 
     active: int = 0
-    creating: Entries = NONE
-    deleting: Entries = NONE
-    stuck: Entries = NONE
-    not_created: Entries = NONE
-    not_deleted: Entries = NONE
+    creating: list[Span] = field(default_factory=list)
+    deleting: list[Span] = field(default_factory=list)
+    stuck: list[Span] = field(default_factory=list)
+    not_created: list[Span] = field(default_factory=list)
+    not_deleted: list[Span] = field(default_factory=list)
     waiting: list[UnschedulableUnits] = field(default_factory=list)
 
 
@@ -149,7 +149,7 @@ def counted(
     found = [Counted() for _ in named]
     creating = [entries_of(each.creating_pods, now) for each in named]
     stray = [entries_of(each.creating_pods, now) for each in before if each not in named]
-    spans = list(apart(span for each in (*creating, *stray) for span in each.spans))
+    spans = list(apart(span for each in (*creating, *stray) for span in each))
     placements = _with_those_on_their_way(target, spans, now)
     ranges, snapshot = classes.ranges(placements), classes.snapshot
     replicas, (exist, came) = replicas_of(placements, snapshot), _shown(target, snapshot)
@@ -163,18 +163,17 @@ def counted(
     _count_coming(found, ranges, target, spans, creating, ranges.within(came, replicas))
     _count_going(found, classes, target, named, now)
     for each in found:
-        each.creating, each.not_created = each.creating.parted(CREATE, now)
-        each.active += len(each.creating)
-        each.deleting, each.not_deleted = each.deleting.parted(DELETE, now)
-        each.stuck = each.stuck.plus(each.not_deleted)
-        each.active += len(each.stuck)
+        each.creating, each.not_created = parted(each.creating, CREATE, now)
+        each.deleting, each.not_deleted = parted(each.deleting, DELETE, now)
+        each.stuck += each.not_deleted
+        each.active += units(each.creating) + units(each.stuck)
     return found
 
 
 def _with_those_on_their_way(
     target: SpreadTarget, spans: Iterable[Span], now: datetime
 ) -> Mapping[str, int]:
-    """Return the placements, with those for which quota was taken and that may still be written."""
+    """Return the placements, with those that may still be written as their quota was taken."""
     if target.certain or target.leaving is not None:
         return target.placements
     most = dict(target.placements)
@@ -227,7 +226,7 @@ def _count_coming(
     ranges: Ranges,
     target: SpreadTarget,
     spans: Iterable[Span],
-    told: Sequence[Entries],
+    told: Sequence[Sequence[Span]],
     unseen: Sequence[int],
 ) -> None:
     """Sort the replicas being created by subset, without those that came."""
@@ -237,7 +236,7 @@ def _count_coming(
         for subset, above, last in ranges.of(span.cluster):
             listed[subset] += span.within(max(above, came), last)
     for replicas, here, missing, entries in zip(found, listed, unseen, told, strict=True):
-        replicas.creating = Entries(tuple(here)).beside(entries, missing - sum(map(len, here)))
+        replicas.creating = [*here, *unnamed(entries, missing - units(here))]
 
 
 def _count_going(
@@ -251,28 +250,25 @@ def _count_going(
     deleting = [entries_of(each.deleting_pods, now) for each in told]
     stuck = [entries_of(each.stuck_pods, now) for each in told]
     if target.leaving is not None:
-        leaving = _leaving(classes, target, now)
-        deleting = [was.plus(more) for was, more in zip(deleting, leaving, strict=True)]
+        deleting = [[*a, *b] for a, b in zip(deleting, _leaving(classes, target, now), strict=True)]
     listed = [
-        (span, place, which)
-        for which, kind in enumerate((deleting, stuck))
-        for place, entries in enumerate(kind)
-        for span in entries.spans
+        (span, kept)
+        for replicas, ends, stays in zip(found, deleting, stuck, strict=True)
+        for spans, kept in ((ends, replicas.deleting), (stays, replicas.stuck))
+        for span in spans
     ]
-    left = _beyond(target) if listed or any(each.others for each in (*deleting, *stuck)) else 0
-    kept: tuple[list[list[Span]], ...] = tuple([[] for _ in found] for _ in range(2))
     reached: dict[str, int] = {}
-    for span, place, which in sorted(listed, key=lambda each: (each[0].cluster, each[0].first)):
+    for span, kept in sorted(listed, key=lambda each: (each[0].cluster, each[0].first)):
         above = max(target.placements.get(span.cluster, 0), reached.get(span.cluster, 0))
         exist, _ = _seen(target.reports.get(span.cluster))
-        kept[which][place] += span.within(above, exist)
+        kept.extend(span.within(above, exist))
         reached[span.cluster] = max(span.last, above)
-    left -= sum(len(span) for kind in kept for spans in kind for span in spans)
-    for place, replicas in enumerate(found):
-        replicas.deleting = Entries(tuple(kept[0][place])).beside(deleting[place], left)
-        left -= replicas.deleting.others
-        replicas.stuck = Entries(tuple(kept[1][place])).beside(stuck[place], left)
-        left -= replicas.stuck.others
+    left = _beyond(target) - sum(units((*each.deleting, *each.stuck)) for each in found)
+    for replicas, ends, stays in zip(found, deleting, stuck, strict=True):
+        for spans, kept in ((ends, replicas.deleting), (stays, replicas.stuck)):
+            others = unnamed(spans, left)
+            left -= units(others)
+            kept.extend(others)
 
 
 def _beyond(target: SpreadTarget) -> int:
@@ -281,7 +277,7 @@ def _beyond(target: SpreadTarget) -> int:
     return sum(max(_seen(r)[0] - placed.get(n, 0), 0) for n, r in target.reports.items())
 
 
-def _leaving(classes: Classes, target: SpreadTarget, now: datetime) -> list[Entries]:
+def _leaving(classes: Classes, target: SpreadTarget, now: datetime) -> list[list[Span]]:
     """Return the replicas of each subset that are taken back now."""
     before, after = target.leaving or {}, target.placements
     ranges = classes.ranges(before)
@@ -290,7 +286,7 @@ def _leaving(classes: Classes, target: SpreadTarget, now: datetime) -> list[Entr
         kept = after.get(cluster, 0)
         for subset, above, last in ranges.of(cluster) if before[cluster] > kept else ():
             spans[subset] += Span(cluster, above + 1, last, stamp(now)).within(kept, last)
-    return [Entries(tuple(each)) for each in spans]
+    return spans
 
 
 def _seen(report: ClusterShare | None) -> tuple[int, int]:

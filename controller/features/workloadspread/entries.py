@@ -1,9 +1,9 @@
 """Replicas under way: those that no member has shown yet, and those that still end on one.
 
-The replicas of a cluster are numbered from 1. The status of the spread keeps ranges of these
-numbers, each with the moment since when it waits: `member-a/81-100`. So a thousand replicas that
-came at once are one entry, and a restart knows since when each of them waits. Entries beyond the
-allowed number are stored as a sum: `*/250`.
+The replicas of a cluster are numbered from 1. The status of the spread has ranges of these numbers,
+each with the moment since when it waits: `member-a/81-100`. So a thousand replicas that came at
+once are one entry, and a restart forgets no moment. Entries beyond the allowed number are stored as
+a sum: `*/250`.
 """
 
 from __future__ import annotations
@@ -50,74 +50,66 @@ class Span:
             yield replace(self, first=first, last=last)
 
 
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """The entries of a status under one name: the spans, the number of `others`, and since when."""
-
-    spans: tuple[Span, ...] = ()
-    others: int = 0
-    since: datetime | None = None
-
-    def __len__(self) -> int:
-        return sum(map(len, self.spans)) + self.others
-
-    def first(self, after: timedelta) -> datetime | None:
-        """Return when the first of them will have waited for so long; None where there are none."""
-        moments = [span.since for span in self.spans] + ([self.since] if self.since else [])
-        return min(moments) + after if moments else None
-
-    def parted(self, late: timedelta, now: datetime) -> tuple[Entries, Entries]:
-        """Part them into those that have not waited for so long, and those that have."""
-        young, old = (
-            Entries(tuple(s for s in self.spans if (s.since + late <= now) is due))
-            for due in (False, True)
-        )
-        if self.since is not None and self.since + late <= now:
-            return young, replace(old, others=self.others, since=self.since)
-        return replace(young, others=self.others, since=self.since), old
-
-    def beside(self, told: Entries, most: int) -> Entries:
-        """Add the unnamed replicas of another entry, at most so many."""
-        others = max(min(told.others, most), 0)
-        return replace(self, others=others, since=told.since) if others else self
-
-    def plus(self, more: Entries) -> Entries:
-        moments = [each for each in (self.since, more.since) if each]
-        others = self.others + more.others
-        return Entries((*self.spans, *more.spans), others, max(moments, default=None))
-
-    def to_dict(self, most: int) -> dict[str, str]:
-        """Return at most so many entries; of the rest only the number, and the last moment."""
-        spans = joined(self.spans)
-        room = most - 1 if self.others or len(spans) > most else most
-        told = {str(span): timestamp(span.since) for span in spans[:room]}
-        left = spans[room:]
-        moments = [span.since for span in left] + ([self.since] if self.since else [])
-        if others := self.others + sum(map(len, left)):
-            told[f"{OTHERS}/{min(others, MOST_UNITS)}"] = timestamp(max(moments))
-        return told
-
-
-NONE = Entries()
-
-
-def entries_of(stored: Mapping[str, str], now: datetime) -> Entries:
+def entries_of(stored: Mapping[str, str], now: datetime) -> list[Span]:
     """Read the valid entries of a status; each replica counts once.
 
     A moment that is unreadable, or in the future, is taken for now.
     """
-    spans, others, latest = [], 0, None
+    spans, others = list[Span](), list[Span]()
     for text, said in stored.items():
         if (found := _ID.fullmatch(text)) is None:
             continue
         first = int(found["first"])
-        since = stored_time(said, not_after=now + TOLERATED) or stamp(now)
         last = int(found["last"] or first)
+        since = stored_time(said, not_after=now + TOLERATED) or stamp(now)
         if found["cluster"] == OTHERS:
-            others, latest = others + first, max(since, latest or since)
+            others.append(Span(OTHERS, 1, first, since))
         elif 1 <= first <= last <= MOST_UNITS:
             spans.append(Span(found["cluster"], first, last, since))
-    return Entries(tuple(apart(spans)), min(others, MOST_UNITS), latest)
+    return [*apart(spans), *unnamed(others, MOST_UNITS)]
+
+
+def units(spans: Iterable[Span]) -> int:
+    return sum(map(len, spans))
+
+
+def unnamed(spans: Iterable[Span], most: int) -> list[Span]:
+    """Return the replicas of clusters that are not named, as one span of at most so many."""
+    others = [span for span in spans if span.cluster == OTHERS]
+    number = min(units(others), most)
+    return [Span(OTHERS, 1, number, max(s.since for s in others))] if number > 0 else []
+
+
+def first_due(spans: Iterable[Span], after: timedelta) -> datetime | None:
+    """Return when the first of them will have waited for so long; None where there are none."""
+    first = min((span.since for span in spans), default=None)
+    return None if first is None else first + after
+
+
+def parted(spans: Sequence[Span], late: timedelta, now: datetime) -> tuple[list[Span], list[Span]]:
+    """Part them into those that have not waited for so long, and those that have."""
+    due = [span for span in spans if span.since + late <= now]
+    return [span for span in spans if span.since + late > now], due
+
+
+def to_dict(spans: Sequence[Span], most: int) -> dict[str, str]:
+    """Return at most so many entries; of the rest only the number, and the last moment."""
+    listed, others = joined(spans), unnamed(spans, MOST_UNITS)
+    room = most - 1 if others or len(listed) > most else most
+    told = {str(span): timestamp(span.since) for span in listed[:room]}
+    if rest := [*listed[room:], *others]:
+        last = timestamp(max(span.since for span in rest))
+        told[f"{OTHERS}/{min(units(rest), MOST_UNITS)}"] = last
+    return told
+
+
+def named(spans: Sequence[Span], most: int) -> str:
+    """Return, for messages, `member-a/1-3, member-b/2 and 4 more`."""
+    listed = joined(spans)[:most]
+    text, more = ", ".join(map(str, listed)), units(spans) - units(listed)
+    if not more:
+        return text
+    return f"{text} and {more} more" if text else f"{more} more"
 
 
 def stamp(moment: datetime) -> datetime:
@@ -132,22 +124,15 @@ def most_entries(subsets: int) -> int:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """Sort the spans, and join those that follow one another and wait equally long."""
+    """Sort the spans of named clusters, and join those that follow and wait equally long."""
     found: list[Span] = []
-    for span in sorted(spans, key=_place):
-        if found and _follows(found[-1], span):
+    for span in sorted((s for s in spans if s.cluster != OTHERS), key=_place):
+        at = (span.cluster, span.first, span.since)
+        if found and (found[-1].cluster, found[-1].last + 1, found[-1].since) == at:
             found[-1] = replace(found[-1], last=span.last)
         else:
             found.append(span)
     return found
-
-
-def named(spans: Sequence[Span], most: int) -> str:
-    """Return, for messages, `member-a/1-3, member-b/2 and 4 more`."""
-    listed = joined(spans)
-    text = ", ".join(map(str, listed[:most]))
-    more = sum(map(len, listed[most:]))
-    return f"{text} and {more} more" if more else text
 
 
 def apart(spans: Iterable[Span]) -> Iterator[Span]:
@@ -162,7 +147,3 @@ def apart(spans: Iterable[Span]) -> Iterator[Span]:
 
 def _place(span: Span) -> tuple[str, int]:
     return (span.cluster, span.first)
-
-
-def _follows(one: Span, other: Span) -> bool:
-    return (one.cluster, one.last + 1, one.since) == (other.cluster, other.first, other.since)

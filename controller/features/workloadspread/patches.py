@@ -1,20 +1,17 @@
 """The pods of a Workload in a subset: patch and tolerations for placing, and what its status says.
 
-A patch is merged over the pod that the Workload keeps (`WorkloadInfo.pod`), with the same merge
-that the propagator uses on the whole template. A patch that does not fit is the fault of the whole
-spread: a Workload with shares patched only in part would run in an undefined state.
-
-`overrides_of` is a pure function of the spread, the placements and the clusters' labels: another
-instance, or the same after a restart, computes the same.
+A patch is merged over `WorkloadInfo.pod`, as the propagator merges it over the whole template. A
+patch that does not fit is the fault of the whole spread, as a Workload patched in part would run in
+an undefined state. Pure: a restart computes the same overrides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -36,23 +33,8 @@ _KEPT = 1024
 """Patched pods that are remembered: every pass asks for the same few."""
 
 
-@dataclass(frozen=True, slots=True)
-class PatchedPod:
-    """The request of a pod once it is patched, and the nodes that it may lie on."""
-
-    request: Mapping[str, int]
-    place: Place
-
-
-def patched(info: WorkloadInfo, patch: Mapping[str, Any]) -> PatchedPod:
-    """Return the pod of a Workload with a patch over it.
-
-    Raises:
-        ValueError: the patch does not fit; names the field.
-    """
-    if not info.pod:
-        raise ValueError(f"a {info.kind} has no pod template that it could be laid over")
-    return _patched(info.pod, msgspec.json.encode(patch, order="deterministic"))
+_Pod: TypeAlias = tuple[Mapping[str, int], Place]
+"""The request of a pod, and the nodes that it may lie on."""
 
 
 def variants(
@@ -63,10 +45,10 @@ def variants(
 ) -> list[Variant]:
     """Return the Workload as it is in the subsets where it differs, equal ones as one.
 
-    `before` are its variants without the spread, over whose pods the patches are laid; where one
-    does not fit there, that variant stays as it is. The patches must fit the template. A cluster of
-    several subsets has the variant of the first one that tolerates its taints, or, where none does,
-    of the first one. `inside` returns which clusters each matches, shape (subsets, n).
+    The patches must fit the template. They are laid over the pods of `before`, its other variants,
+    too, where they fit. A cluster of several subsets has the variant of the first one that
+    tolerates its taints, else of the first one. `inside` returns which clusters each subset
+    matches, shape (subsets, n).
     """
     both = []
     for each in before:
@@ -86,22 +68,18 @@ def _both(
 
 def _overlaid(info: WorkloadInfo, variant: Variant) -> WorkloadInfo:
     """Return the Workload with the replica of a variant."""
-    return replace(
-        info,
-        pod=variant.pod or info.pod,
-        request=variant.request,
-        place=variant.place,
-    )
+    pod = variant.pod or info.pod
+    return replace(info, pod=pod, request=variant.request, place=variant.place)
 
 
 def _varied(
     spread: CompiledSpread, info: WorkloadInfo, inside: Callable[[Snapshot], Mask]
 ) -> Iterator[Variant]:
     said = [(*info.tolerations, *each.tolerations) for each in spread.subsets]
-    kinds = [Variant(_nowhere, *_asked(info, None), info.tolerations)]
+    kinds = [Variant(_nowhere, *_pod(info, None), info.tolerations)]
     alike: list[list[int]] = [[]]
     for at, (subset, tolerations) in enumerate(zip(spread.subsets, said, strict=True)):
-        made = Variant(_nowhere, *_asked(info, subset.patch), tolerations)
+        made = Variant(_nowhere, *_pod(info, subset.patch), tolerations)
         if made not in kinds:
             kinds.append(made)
             alike.append([])
@@ -111,11 +89,17 @@ def _varied(
         yield replace(kind, rows=partial(where.among, places))
 
 
-def _asked(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> tuple[Mapping[str, int], Place]:
+def _pod(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> _Pod:
+    """Return the pod of a Workload with a patch over it.
+
+    Raises:
+        ValueError: the patch does not fit; names the field.
+    """
     if patch is None:
         return info.request, info.place
-    pod = patched(info, patch)
-    return pod.request, pod.place
+    if not info.pod:
+        raise ValueError(f"a {info.kind} has no pod template that it could be laid over")
+    return _patched(info.pod, msgspec.json.encode(patch, order="deterministic"))
 
 
 class _Where:
@@ -152,11 +136,10 @@ def _nowhere(snapshot: Snapshot) -> Mask:
 def fault(spread: CompiledSpread, info: WorkloadInfo) -> str:
     """Return the fault of its patches for the pods of its target; empty where there is none."""
     for i, subset in enumerate(spread.subsets):
-        if subset.patch is not None:
-            try:
-                patched(info, subset.patch)
-            except ValueError as e:
-                return f"spec.subsets[{i}].patch: {e}"
+        try:
+            _pod(info, subset.patch)
+        except ValueError as e:
+            return f"spec.subsets[{i}].patch: {e}"
     return ""
 
 
@@ -171,7 +154,7 @@ def fault_of(spread: CompiledSpread, info: WorkloadInfo) -> str:
 
 
 @lru_cache(maxsize=_KEPT)
-def _patched(pod: bytes, patch: bytes) -> PatchedPod:
+def _patched(pod: bytes, patch: bytes) -> _Pod:
     merged = strategic_merge.merge(msgspec.json.decode(pod), msgspec.json.decode(patch))
     podtemplate.check_pods(merged)
     spec = merged.get("spec") or {}
@@ -179,7 +162,7 @@ def _patched(pod: bytes, patch: bytes) -> PatchedPod:
         request = request_of(spec, (merged.get("metadata") or {}).get("labels") or {})
     except ValueError as e:
         raise ValueError(str(e).removeprefix("spec.template.")) from e
-    return PatchedPod(request, Place.of(spec))
+    return request, Place.of(spec)
 
 
 def overrides_of(
@@ -187,8 +170,7 @@ def overrides_of(
 ) -> list[dict[str, Any]] | None:
     """Return status.overrides for these subsets; None where no cluster holds any replica.
 
-    Each cluster with replicas stands under the first subset that has some there; those in no subset
-    stand in the last entry, which has no name.
+    A cluster stands under the first subset with replicas there, or in the last entry, without name.
     """
     replicas = replicas_of(placements, snapshot)
     classes = np.vstack(subsets.classified(replicas))

@@ -1,10 +1,9 @@
 """The plugin WorkloadSpread: ordered subsets of clusters for the replicas of one Workload.
 
-A spread needs no label: it names its Workload, whose replicas are divided from then on, whatever
-its distribution. PreFilter finds the spread, and applies the subsets' patches and tolerations;
-Filter refuses clusters of no subset; at Assign the plan gets the subsets, their order, caps and
-preferences. An invalid spread, or one whose patch does not fit, lets in nothing new and takes
-nothing away.
+A spread names its Workload, whose replicas are then divided, whatever its distribution. PreFilter
+finds the spread and applies the subsets' patches and tolerations; Filter refuses clusters of no
+subset; Assign gives the plan the subsets with their order, caps and preferences. An invalid spread
+lets in nothing new and takes nothing away.
 """
 
 from __future__ import annotations
@@ -132,9 +131,9 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         return NAME in state.data
 
     def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """Add the subsets with their order and caps; inside them preferences and scores decide.
+        """Add the subsets; inside them preferences and scores decide.
 
-        Where a subset is marked, replicas that its members leave without a node are free to go.
+        Replicas without a node in a marked subset are free to go.
         """
         spread = _spread(field.state)
         if spread is None:
@@ -205,7 +204,7 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         return None if left is None else (ChangeCause.RESCHEDULED.value, left)
 
     def cure(self, shortage: Shortage, refusal: Refusal, _rows: Mask) -> str:
-        """Suggest a valid spread, or a label that puts a cluster into one of its subsets."""
+        """Suggest a valid spread, or a label for one of its subsets."""
         name = refusal.args[0]
         if refusal.code == _OUTSIDE:
             into = _open(shortage.state)

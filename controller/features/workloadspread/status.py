@@ -22,7 +22,13 @@ from controller.features.workloadspread.counted import (
     SpreadTarget,
     counted,
 )
-from controller.features.workloadspread.entries import most_entries, named
+from controller.features.workloadspread.entries import (
+    first_due,
+    most_entries,
+    named,
+    to_dict,
+    units,
+)
 from controller.features.workloadspread.patches import fault_of
 from controller.framework.statuswriter import MESSAGE_LIMIT, StatusEvent, ready_conditions
 from controller.model.objects import Workload
@@ -146,9 +152,9 @@ def subset_statuses(
                 "name": subset.name,
                 "replicas": min(replicas.active, MOST_UNITS),
                 "missingReplicas": -1 if cap >= UNBOUNDED else max(cap - replicas.active, 0),
-                "creatingPods": replicas.creating.to_dict(most),
-                "deletingPods": replicas.deleting.to_dict(most),
-                "stuckPods": replicas.stuck.to_dict(most),
+                "creatingPods": to_dict(replicas.creating, most),
+                "deletingPods": to_dict(replicas.deleting, most),
+                "stuckPods": to_dict(replicas.stuck, most),
                 "deletionCost": costs[place],
                 "conditions": [verdict.condition],
             }
@@ -157,8 +163,8 @@ def subset_statuses(
         events += [*_failures(subset.name, replicas), *verdict.events]
         looks += [
             verdict.next_look,
-            replicas.creating.first(CREATE),
-            replicas.deleting.first(DELETE),
+            first_due(replicas.creating, CREATE),
+            first_due(replicas.deleting, DELETE),
         ]
     next_look = min((each for each in looks if each), default=None)
     return SpreadResult(statuses, events, next_look, _summary(statuses, classes), stranded)
@@ -188,7 +194,6 @@ def _failures(name: str, replicas: Counted) -> Iterator[StatusEvent]:
             f"not deleted in {DELETE_SECONDS} s",
         ),
     ):
-        if number := len(late):
-            where = named(late.spans, NAMED_SPANS)
-            more = f"{' and ' if where else ''}{late.others} more" if late.others else ""
-            yield StatusEvent(reason, f"subset {name}, units {number}: {text}: {where}{more}", True)
+        if late:
+            where = named(late, NAMED_SPANS)
+            yield StatusEvent(reason, f"subset {name}, units {units(late)}: {text}: {where}", True)

@@ -12,7 +12,14 @@ import pytest
 from controller.features.workloadspread.adaptive import rescheduled
 from controller.features.workloadspread.compiled import CompiledSpread, compile_spread
 from controller.features.workloadspread.counted import Classes, SpreadTarget
-from controller.features.workloadspread.entries import Entries, Span, entries_of, named, stamp
+from controller.features.workloadspread.entries import (
+    Span,
+    entries_of,
+    named,
+    stamp,
+    to_dict,
+    units,
+)
 from controller.features.workloadspread.status import SpreadResult, subset_statuses
 from controller.model.objects import ClusterShare
 from machinery.clock import timestamp
@@ -648,14 +655,14 @@ class TestBounds:
 def test_entries_as_text() -> None:
     moment = START + timedelta(seconds=1)
     spans = (Span("m1", 3, 3, START), Span("m1", 1, 2, START), Span("m1", 4, 9, moment))
-    told = Entries(spans).to_dict(10)
+    told = to_dict(spans, 10)
     assert told == {"m1/1-3": "2026-01-01T00:00:00Z", "m1/4-9": "2026-01-01T00:00:01Z"}
-    assert Entries(spans).to_dict(1) == {"*/9": "2026-01-01T00:00:01Z"}
+    assert to_dict(spans, 1) == {"*/9": "2026-01-01T00:00:01Z"}
     again = entries_of(told, START + timedelta(hours=1))
-    assert again.to_dict(10) == told
-    assert len(again) == 9
-    assert entries_of({"m1/1-5": "2026-01-01T00:00:00Z", "m1/4-7": "x"}, START).to_dict(9) == {
-        "m1/1-7": "2026-01-01T00:00:00Z"
-    }
+    assert to_dict(again, 10) == told
+    assert units(again) == 9
+    twice = entries_of({"m1/1-5": "2026-01-01T00:00:00Z", "m1/4-7": "x"}, START)
+    assert to_dict(twice, 9) == {"m1/1-7": "2026-01-01T00:00:00Z"}
+    assert named(entries_of({"*/7": "x"}, START), 1) == "7 more"
     assert named(spans, 1) == "m1/1-3 and 6 more"
     assert stamp(START + timedelta(microseconds=1)) == moment
