@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.seenwaits import SeenWaits
 from controller.claims.claims import Shares
 from controller.claims.controller import QuotaRequest, QuotaWriter
 from controller.features.workloadspread.adaptive import rescheduled
@@ -69,7 +68,6 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         self._spreads = spreads
         self._handle = handle
         self._mark_seconds = mark_seconds
-        self._waits = SeenWaits(self._clock.now)
         self._granted: dict[Key, QuotaRequest] = {}
         """The quota that is stored for placements that do not show yet."""
         self._released: dict[Key, bool] = {}
@@ -107,7 +105,6 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         if spread is None:
             return
         if old is None or new is None:
-            self._waits.forget(known.metadata.key)
             self.look_at_spreads_of([known.metadata.key])
         else:
             self.add(spread.key, after=CALM_SECONDS)
@@ -214,8 +211,9 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
             return SpreadTarget(0, {}, {}, certain=True)
         total, status = workload.info.replicas, workload.status
         reports = {each.name: each for each in status.clusters}
-        for name, since in self._waits.of(workload).info.waits.items():
-            reports[name] = msgspec.structs.replace(reports[name], unschedulable_since=since)
+        for name, since in self._handle.named(workload).info.waits.items():
+            if name in reports:
+                reports[name] = msgspec.structs.replace(reports[name], unschedulable_since=since)
         for request in requests.values():
             after, before = request.taken.placements, request.before
             return SpreadTarget(total, after, reports, leaving=before, certain=True)

@@ -16,6 +16,7 @@ from controller.framework.events import Action
 from controller.framework.interface import Plugin
 from controller.framework.profile import SchedulerConfiguration
 from controller.framework.runtime import fencing
+from controller.model.objects import Workload
 from controller.snapshot.builder import SnapshotBuilder
 from controller.snapshot.snapshot import Snapshot
 from machinery import metrics
@@ -105,6 +106,13 @@ class Handle(Protocol):
         """Return the clusters that shares name without a MemberCluster."""
         ...
 
+    def named(self, workload: Workload) -> Workload:
+        """Return a stored Workload as decisions read it.
+
+        Its clusters have their present names. No replica has waited longer than this term knows.
+        """
+        ...
+
     def look(self, keys: Iterable[Key]) -> None:
         """Requeue these Workloads in turn. Unknown keys are ignored."""
         ...
@@ -123,6 +131,8 @@ class SharedState(Protocol):
     away: AwayClusters
 
     def snapshot(self) -> Snapshot: ...
+
+    def named(self, workload: Workload) -> Workload: ...
 
     def activate_in_steps(self, keys: Iterable[Key]) -> None: ...
 
@@ -178,6 +188,9 @@ class PluginHandle:
 
     def away(self) -> AwayClusters:
         return AwayClusters() if self._shared is None else self._shared.away
+
+    def named(self, workload: Workload) -> Workload:
+        return workload if self._shared is None else self._shared.named(workload)
 
     def look(self, keys: Iterable[Key]) -> None:
         if self._shared is not None:
