@@ -22,10 +22,10 @@ from enum import Enum
 import numpy as np
 
 from controller.planner.replicacycle import DomainOrder, DomainQuota, Method, growth
-from controller.planner.webster import Ints, first_come, sums, until_full
+from controller.planner.webster import ADAMS, Ints, first_come, sums, until_full
 
-_HIGHEST = 2**30
-"""A level, and a number of replicas, above all that there is; twice as much is divided exactly."""
+_HIGHEST = 2**31
+"""A level above all that there is."""
 
 
 class WithinDomain(Enum):
@@ -140,11 +140,11 @@ def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order:
     if not len(rows):
         return
     group = (np.cumsum(partly) - 1)[group[rows]]
-    # Equal weights take from the lowest level; only differences of levels matter.
-    start = np.minimum(held[rows] - held[rows].min(), _HIGHEST)
-    top = start + np.minimum(most[rows], _HIGHEST)
+    # By Adams' rule equal weights are levels; only differences of levels matter.
+    start = np.minimum(held[rows] - held[rows].min() + 1, _HIGHEST)
     cap = sums(group, start, int(partly.sum())) + got[partly]
-    taken[rows] = until_full(np.ones_like(start), start, top, order[rows], group, cap) - start
+    about = (np.ones_like(start), start, start + most[rows], order[rows], group, cap)
+    taken[rows] = until_full(*about, rule=ADAMS) - start
 
 
 def _groups(place: Ints, score: Ints) -> tuple[Ints, int]:

@@ -24,7 +24,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from controller.planner.webster import ADAMS, Ints, Mask, first_come, sums, until_full
+from controller.planner.webster import (
+    ADAMS,
+    MAX_REPLICAS,
+    Ints,
+    Mask,
+    first_come,
+    sums,
+    until_full,
+)
 
 OUTSIDE = -1
 """The domain of a cluster that is in no listed one."""
@@ -207,8 +215,9 @@ def _beyond(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
     known, one = desired > 0, np.zeros_like(most)
     if replicas <= 0:
         return one
-    start = np.where(known, count, 0)
-    cap, top = np.array([int(start.sum()) + replicas]), start + np.where(known, most, 0)
+    start = np.where(known, np.minimum(count, MAX_REPLICAS), 0)
+    top = start + np.where(known, np.minimum(most, replicas), 0)
+    cap = np.array([int(start.sum()) + replicas])
     taken = until_full(desired, start, top, np.arange(len(most)), one, cap, rule=ADAMS) - start
     return taken + first_come(np.where(known, 0, most), replicas - int(taken.sum()))
 

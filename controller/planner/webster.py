@@ -131,6 +131,7 @@ def until_full(
 
     A cluster that holds `a` replicas stands in line with `(2a + 1) / weight` by Webster's rule, and
     with `a / weight` by Adams'. The lowest number takes the next replica, equals go by `order`.
+    `top` is at most 2**31 by Webster's rule, 2**32 by Adams', which needs a `start` of at least 1.
     """
     # Groups that can take no more than their cap need no division: their clusters reach the top.
     tight = sums(group, top, len(cap)) > cap
@@ -205,10 +206,11 @@ def _around(
     The search ends: an x is one of 2**37 numbers of 32 binary digits, so after 38 halvings the two
     ends stand next to each other. Then w x differs by at most 2 between them, as w x is at most
     2**32 where a cluster is not at its top; hence no cluster has more than one replica in between,
-    however many of them tie, and there are no more replicas to be sorted than clusters: 6 * 38
+    by Adams' rule two, however many of them tie, and few replicas are left to be sorted: 6 * 38
     steps at the most.
     """
     size, clusters = len(quota), len(weight)
+    few = clusters << (WEBSTER - rule)
 
     def held_at(guess: Ints) -> tuple[Ints, Ints]:
         replicas = _replicas(weight, (guess << _CUT).view(np.float64), block, rule)
@@ -237,7 +239,7 @@ def _around(
         low, high = np.where(under, guess, low), np.where(over, guess, high)
         least, most = np.where(under, held, least), np.where(over, held, most)
         apart = int((most - least).sum())
-        if apart <= (_sorted(clusters) if step < _HASTE else clusters):
+        if apart <= (_sorted(clusters) if step < _HASTE else few):
             other = held_at(np.where(under, high, low))[1]
             return np.minimum(replicas, other), np.maximum(replicas, other)
         pace = _sums(block, rates * ((could >= start) & (could < top)), size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.planner.indomain import Clusters, grow
+from controller.planner.indomain import Clusters, grow, taken_by_rank
 from controller.planner.replicacycle import (
     DomainQuota,
     Method,
@@ -85,3 +85,16 @@ def test_a_hundred_thousand_units(method, required):
     expected = [70_001, 30_000] if required else [84_001, 36_000]
     assert grow(quota, clusters, 120_001).tolist() == expected
     assert growth(quota, np.array([FAR, FAR, FAR]), 100_000).sum() == 100_000
+
+
+@pytest.mark.parametrize("method", Method)
+def test_counts_and_rooms_that_no_fleet_has_come_to_an_end(method):
+    """As they follow from statuses, which anybody may have written."""
+    desired, none = np.array([3, 2**31 - 1, 7]), np.zeros(3, dtype=np.int64)
+    quota = DomainQuota(desired, desired + np.array([2**34, 0, 2**31]), method, required=False)
+    room = np.array([2**41, 2**31, 2**41, 0])
+    assert growth(quota, room, 2**31 - 1).sum() == 2**31 - 1
+    held = np.array([2**31 - 1, -(2**31), 0])
+    clusters = Clusters(none, np.full(3, 2**31 - 1), none, held, none, np.arange(3))
+    level = taken_by_rank(clusters, none, np.array([2**31 - 1]), method)
+    assert level.tolist() == ([2**31 - 1, 0, 0] if method is FILL else [0, 2**31 - 1, 0])
