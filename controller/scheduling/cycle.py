@@ -336,12 +336,9 @@ class _Pass:
 
     def candidates(self) -> Candidates:
         self.rank()
-        present = np.zeros(len(self.snapshot), dtype=np.int64)
+        present = self.snapshot.by_row(self.info.present)
         held = np.zeros(len(self.snapshot), dtype=np.bool_)
-        for name, replicas in self.info.present.items():
-            if name in self.snapshot.row:
-                present[self.snapshot.row[name]] = replicas
-                held[self.snapshot.row[name]] = True
+        held[self.snapshot.rows(self.info.present)] = True
         feasible, ranking = self.feasible, self.ranking
         if self.info.profile.ordered and len(ranking) > MOST_RANGES:
             ranking = self._with_ranges(held)

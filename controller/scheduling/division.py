@@ -151,8 +151,7 @@ def asked(info: WorkloadInfo, field: Candidates) -> Problem:
 
 def _leaving(info: WorkloadInfo, field: Candidates) -> Mask:
     mask: Mask = np.zeros(len(field.snapshot), dtype=np.bool_)
-    rows = (field.snapshot.row.get(name) for name in info.moving.leaving)
-    mask[[row for row in rows if row is not None]] = True
+    mask[field.snapshot.rows(info.moving.leaving)] = True
     return mask
 
 

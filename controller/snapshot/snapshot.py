@@ -122,6 +122,14 @@ class Snapshot:
         found = (self.row.get(name) for name in names)
         return np.array([row for row in found if row is not None], dtype=np.int64)
 
+    def by_row(self, numbers: Mapping[str, int], default: int = 0) -> Ints:
+        """Return the number of each cluster, shape (n,); `default` for those without one."""
+        column = np.full(len(self), default, dtype=np.int64)
+        for name, number in numbers.items():
+            if (row := self.row.get(name)) is not None:
+                column[row] = number
+        return column
+
     def domain(self, key: str, names: Iterable[str]) -> Mask:
         """Return the clusters with the same label value as one of these; none without a value."""
         codes = self.column(key).codes

@@ -107,11 +107,11 @@ class ReservationPlugin:
         """Cap each cluster at the replicas that fit inside, while that is tried."""
         own = _own(state)
         if own is not None and (most := _apart(state, info, snapshot, own)):
-            cap(state, lambda after: _column(after, most, UNLIMITED))
+            cap(state, lambda after: after.by_row(most, UNLIMITED))
         if own is not None and own.first:
             cap(
                 state,
-                lambda snapshot: _column(snapshot, info.present) + _column(snapshot, own.room),
+                lambda snapshot: snapshot.by_row(info.present) + snapshot.by_row(own.room),
             )
         return SUCCESS
 
@@ -130,7 +130,7 @@ class ReservationPlugin:
         own = _own(state)
         if own is None or not own.first:
             return NOTHING_REFUSED
-        return FilterMask([(_column(snapshot, own.room) <= 0, _OUTSIDE)])
+        return FilterMask([(snapshot.by_row(own.room) <= 0, _OUTSIDE)])
 
     def post_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, found: Unplaced
@@ -158,7 +158,7 @@ class ReservationPlugin:
     ) -> Ints:
         """Return 100 for clusters with a place inside."""
         own = _own(state)
-        values: Ints = np.where(_column(snapshot, own.room if own else {}) > 0, 100, 0)
+        values: Ints = np.where(snapshot.by_row(own.room if own else {}) > 0, 100, 0)
         return values
 
     def status_fields(
@@ -304,16 +304,6 @@ def _apart(
         others = sum((n for other, n in whole.items() if other != key), np.zeros_like(most))
         most = np.maximum(most, plus(fits, others))
     return dict(zip(several, most.tolist(), strict=True))
-
-
-def _column(snapshot: Snapshot, replicas: Mapping[str, int], default: int = 0) -> Ints:
-    """Return a number for each cluster, shape (n,), `default` for those that are not named."""
-    column = np.full(len(snapshot), default, dtype=np.int64)
-    for name, number in replicas.items():
-        row = snapshot.row.get(name)
-        if row is not None:
-            column[row] = number
-    return column
 
 
 def _lacking(own: UsableReservations, reserved: Reserved, info: WorkloadInfo) -> str:

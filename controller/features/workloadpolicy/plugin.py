@@ -42,7 +42,7 @@ from controller.snapshot.columns import Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.base import NAME as OBJECT_NAME
 from crds.workload import ScheduledReason
-from machinery.types.bounds import MOST_UNITS, between
+from machinery.types.bounds import MOST_UNITS
 from machinery.types.metadata import Key
 
 NAME = "WorkloadPolicy"
@@ -99,12 +99,7 @@ class PolicyState:
         return domains
 
     def held(self, snapshot: Snapshot) -> Ints:
-        held = np.zeros(len(snapshot), dtype=np.int64)
-        for cluster, replicas in self.replicas.items():
-            row = snapshot.row.get(cluster)
-            if row is not None:
-                held[row] = between(0, replicas, MOST_UNITS)
-        return held
+        return np.clip(snapshot.by_row(self.replicas), 0, MOST_UNITS)
 
     def count(self, domain: Ints, held: Ints) -> Ints:
         listed = domain != OUTSIDE

@@ -17,7 +17,6 @@ from controller.planner.problem import UNBOUNDED
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
-from machinery.types.bounds import between
 
 
 class SubsetMemo:
@@ -60,12 +59,7 @@ def inside(subset: CompiledSubset, snapshot: Snapshot) -> Mask:
 
 def replicas_of(placements: Mapping[str, int], snapshot: Snapshot) -> Ints:
     """Return the replicas of each cluster, shape (n,), without those on clusters that are gone."""
-    replicas = np.zeros(len(snapshot), dtype=np.int64)
-    for name, number in placements.items():
-        row = snapshot.row.get(name)
-        if row is not None:
-            replicas[row] = between(0, number, UNBOUNDED)
-    return replicas
+    return np.clip(snapshot.by_row(placements), 0, UNBOUNDED)
 
 
 def _rank(subset: CompiledSubset, snapshot: Snapshot) -> Ints:
