@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from controller.features.workloadspread.compiled import CompiledSpread, CompiledSubset
-from controller.features.workloadspread.subsets import replicas_of
+from controller.features.workloadspread.subsets import kept, replicas_of, subsets_of
 from controller.framework.variants import Variant
 from controller.model import podtemplate
 from controller.model.place import HARD, Place
@@ -38,26 +38,22 @@ _Pod: TypeAlias = tuple[Mapping[str, int], Place]
 
 
 def variants(
-    spread: CompiledSpread,
-    info: WorkloadInfo,
-    inside: Callable[[Snapshot], Mask],
-    before: Sequence[Variant] = (),
+    spread: CompiledSpread, info: WorkloadInfo, before: Sequence[Variant] = ()
 ) -> list[Variant]:
     """Return the Workload as it is in the subsets where it differs, equal ones as one.
 
     The patches must fit the template. They are laid over the pods of `before`, its other variants,
     too, where they fit. A cluster of several subsets has the variant of the first one that
-    tolerates its taints, else of the first one. `inside` returns which clusters each subset
-    matches, shape (subsets, n).
+    tolerates its taints, else of the first one.
     """
     both = []
     for each in before:
         with suppress(ValueError):
             both += [
                 replace(other, rows=partial(_both, each.rows, other.rows))
-                for other in _varied(spread, _overlaid(info, each), inside)
+                for other in _varied(spread, _overlaid(info, each))
             ]
-    return [*both, *before, *_varied(spread, info, inside)]
+    return [*both, *before, *_varied(spread, info)]
 
 
 def _both(
@@ -72,10 +68,8 @@ def _overlaid(info: WorkloadInfo, variant: Variant) -> WorkloadInfo:
     return replace(info, pod=pod, request=variant.request, place=variant.place)
 
 
-def _varied(
-    spread: CompiledSpread, info: WorkloadInfo, inside: Callable[[Snapshot], Mask]
-) -> Iterator[Variant]:
-    said = [(*info.tolerations, *each.tolerations) for each in spread.subsets]
+def _varied(spread: CompiledSpread, info: WorkloadInfo) -> Iterator[Variant]:
+    said = tuple((*info.tolerations, *each.tolerations) for each in spread.subsets)
     kinds = [Variant(_nowhere, *_pod(info, None), info.tolerations)]
     alike: list[list[int]] = [[]]
     for at, (subset, tolerations) in enumerate(zip(spread.subsets, said, strict=True)):
@@ -84,9 +78,8 @@ def _varied(
             kinds.append(made)
             alike.append([])
         alike[kinds.index(made)].append(at)
-    where = _Where(said, inside)
     for kind, places in zip(kinds[1:], alike[1:], strict=True):
-        yield replace(kind, rows=partial(where.among, places))
+        yield replace(kind, rows=partial(_among, spread, info.replicas, said, places))
 
 
 def _pod(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> _Pod:
@@ -102,31 +95,24 @@ def _pod(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> _Pod:
     return _patched(info.pod, msgspec.json.encode(patch, order="deterministic"))
 
 
-class _Where:
-    """The subset that decides the variant on each cluster, computed once for each snapshot."""
+def _among(
+    spread: CompiledSpread,
+    total: int,
+    tolerations: tuple[tuple[Toleration, ...], ...],
+    places: Sequence[int],
+    snapshot: Snapshot,
+) -> Mask:
+    """Return the clusters whose variant one of these subsets decides, shape (n,)."""
 
-    def __init__(
-        self, tolerations: Sequence[Sequence[Toleration]], inside: Callable[[Snapshot], Mask]
-    ) -> None:
-        self._tolerations = tolerations
-        self._inside = inside
-        self._last: tuple[Snapshot, Ints] | None = None
-
-    def among(self, places: Sequence[int], snapshot: Snapshot) -> Mask:
-        """Return the clusters where one of these subsets decides, shape (n,)."""
-        if self._last is None or self._last[0] is not snapshot:
-            self._last = (snapshot, self._first(snapshot))
-        mask: Mask = np.isin(self._last[1], places)
-        return mask
-
-    def _first(self, snapshot: Snapshot) -> Ints:
-        matching = self._inside(snapshot)
-        bears = {
-            each: snapshot.untolerated(each, HARD) == 0 for each in map(tuple, self._tolerations)
-        }
-        tolerant = matching & np.array([bears[tuple(each)] for each in self._tolerations])
+    def first() -> Ints:
+        matching = subsets_of(spread, snapshot, total).inside
+        bears = {each: snapshot.untolerated(each, HARD) == 0 for each in tolerations}
+        tolerant = matching & np.array([bears[each] for each in tolerations])
         first: Ints = np.where(tolerant.any(axis=0), tolerant, matching).argmax(axis=0)
         return np.where(matching.any(axis=0), first, len(matching))
+
+    mask: Mask = np.isin(kept(spread, snapshot, tolerations, first), places)
+    return mask
 
 
 def _nowhere(snapshot: Snapshot) -> Mask:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from controller.features.workloadspread import patches
 from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.patches import overrides_of
-from controller.features.workloadspread.subsets import SubsetMemo
+from controller.features.workloadspread.subsets import subsets_of
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Note, NoteKind, Shortage, Stop, either
 from controller.framework.interface import (
@@ -72,7 +71,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         super().__init__()
         self.mark_seconds = args.mark_seconds
         self.endpoints: Sequence[Route] = ()
-        self._memory = SubsetMemo()
 
     def events_to_register(self) -> Sequence[EventHint]:
         """Return changes of the clusters in a subset, and of their taints."""
@@ -107,13 +105,8 @@ class WorkloadSpreadPlugin(ClaimsQuota):
             text = f"workload-spread {spread.name} takes no units: {closed}"
             return unschedulable(NAME, text, args=(spread.name,))
         state.data[NAME] = spread
-        inside = partial(self._inside, spread, info.replicas)
-        vary(state, patches.variants(spread, info, inside, variants_of(state)))
+        vary(state, patches.variants(spread, info, variants_of(state)))
         return SUCCESS
-
-    def _inside(self, spread: CompiledSpread, total: int, snapshot: Snapshot) -> Mask:
-        """Return which clusters each subset matches, shape (subsets, n)."""
-        return self._memory.of(spread, snapshot, total).inside
 
     def filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
@@ -122,7 +115,8 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         spread = _spread(state)
         if spread is None:
             return NOTHING_REFUSED
-        outside: Mask = np.all(~self._inside(spread, info.replicas, snapshot), axis=0)
+        inside = subsets_of(spread, snapshot, info.replicas).inside
+        outside: Mask = np.all(~inside, axis=0)
         text = f"not in a subset of workload-spread {spread.name}"
         return FilterMask([(outside, text, _OUTSIDE, (spread.name,))])
 
@@ -138,7 +132,7 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         spread = _spread(field.state)
         if spread is None:
             return problem
-        subsets = self._memory.of(spread, field.snapshot, info.replicas)
+        subsets = subsets_of(spread, field.snapshot, info.replicas)
         # A cluster that may take replicas and is full lacks only room, too.
         crowded = field.crowded | (field.able & (problem.room <= problem.present))
         able = field.able | crowded
@@ -162,7 +156,7 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         return Status(reasons=(text,), plugin=NAME)
 
     def _empty(self, spread: CompiledSpread, info: WorkloadInfo, snapshot: Snapshot) -> list[str]:
-        inside = self._inside(spread, info.replicas, snapshot)
+        inside = subsets_of(spread, snapshot, info.replicas).inside
         return [
             each.name for each, row in zip(spread.subsets, inside, strict=True) if not row.any()
         ]
@@ -247,7 +241,7 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         # The overrides of a spread that became invalid stay as they are, so that nothing restarts.
         if patches.fault_of(spread, info):
             return {}
-        subsets = self._memory.of(spread, snapshot, info.replicas)
+        subsets = subsets_of(spread, snapshot, info.replicas)
         return {"overrides": overrides_of(spread, subsets, placements, snapshot)}
 
     def reserve(

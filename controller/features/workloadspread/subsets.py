@@ -6,7 +6,7 @@ the same subset in all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -18,18 +18,14 @@ from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 
+T = TypeVar("T", bound=np.generic)
+V = TypeVar("V")
 
-class SubsetMemo:
-    """Keeps the last answer of `subsets_of`: a pass asks several times for the same."""
 
-    def __init__(self) -> None:
-        self._last: tuple[CompiledSpread, Snapshot, int, Subsets] | None = None
-
-    def of(self, spread: CompiledSpread, snapshot: Snapshot, total: int) -> Subsets:
-        last = self._last
-        if last is None or last[0] is not spread or last[1] is not snapshot or last[2] != total:
-            last = self._last = (spread, snapshot, total, subsets_of(spread, snapshot, total))
-        return last[3]
+def kept(spread: CompiledSpread, snapshot: Snapshot, name: Hashable, compute: Callable[[], V]) -> V:
+    """Return what follows from a spread and the labels and taints of clusters, computed once."""
+    # The entry holds the spread, so that no other one gets its id meanwhile.
+    return snapshot.kept.fixed((id(spread), name), lambda: (spread, compute()))[1]
 
 
 def subsets_of(spread: CompiledSpread, snapshot: Snapshot, total: int) -> Subsets:
@@ -37,17 +33,22 @@ def subsets_of(spread: CompiledSpread, snapshot: Snapshot, total: int) -> Subset
 
     Ties are broken by name, so that nothing depends on scores, which change.
     """
-    marked = np.array([each.name in spread.marked for each in spread.subsets], dtype=np.bool_)
-    return Subsets(
-        names=[each.name for each in spread.subsets],
-        inside=_stacked([inside(each, snapshot) for each in spread.subsets], snapshot, np.bool_),
-        cap=spread.caps(total),
-        closed=marked,
-        overflow=np.full(len(marked), not spread.simulates),
-        rank=_stacked([_rank(each, snapshot) for each in spread.subsets], snapshot, np.int64),
-        crowded=np.zeros(len(snapshot), dtype=np.bool_),
-        order=snapshot.by_name,
-    )
+
+    def computed() -> Subsets:
+        subsets = spread.subsets
+        marked = np.array([each.name in spread.marked for each in subsets], dtype=np.bool_)
+        return Subsets(
+            names=[each.name for each in subsets],
+            inside=_stacked([inside(each, snapshot) for each in subsets], snapshot, np.bool_),
+            cap=spread.caps(total),
+            closed=marked,
+            overflow=np.full(len(marked), not spread.simulates),
+            rank=_stacked([_rank(each, snapshot) for each in subsets], snapshot, np.int64),
+            crowded=np.zeros(len(snapshot), dtype=np.bool_),
+            order=snapshot.by_name,
+        )
+
+    return kept(spread, snapshot, total, computed)
 
 
 def inside(subset: CompiledSubset, snapshot: Snapshot) -> Mask:
@@ -68,9 +69,6 @@ def _rank(subset: CompiledSubset, snapshot: Snapshot) -> Ints:
     for each in subset.preferred:
         rank += each.weight * snapshot.matches(each.preference)
     return rank
-
-
-T = TypeVar("T", bound=np.generic)
 
 
 def _stacked(columns: Sequence[NDArray[T]], snapshot: Snapshot, kind: type[T]) -> NDArray[T]:
