@@ -95,10 +95,7 @@ def given_by_rank(clusters: Clusters, place: Ints, replicas: Ints, method: Metho
 
 def taken_by_score(start: Ints, top: Ints, score: Ints, order: Ints, replicas: int) -> Ints:
     """Divide by rank where no domains have an order: the best clusters take all they can."""
-    line = np.lexsort((order, -score))
-    taken = np.zeros_like(start)
-    taken[line] = first_come(np.maximum(top - start, 0)[line], replicas)
-    return taken
+    return first_come(np.maximum(top - start, 0), replicas, np.lexsort((order, -score)))
 
 
 def taken_packed(
@@ -115,11 +112,9 @@ def taken_packed(
 
 def in_line(line: Ints, place: Ints, wanted: Ints, replicas: Ints) -> Ints:
     """Serve the clusters in line, sorted by place, until the replicas of their place are gone."""
-    served = np.zeros_like(wanted)
     if len(replicas) == 1:
-        served[line] = first_come(wanted[line], int(replicas[0]))
-        return served
-    asked, at = wanted[line], place[line]
+        return first_come(wanted, int(replicas[0]), line)
+    served, asked, at = np.zeros_like(wanted), wanted[line], place[line]
     totals = sums(place, wanted, len(replicas))
     before = np.cumsum(asked) - asked - (np.cumsum(totals) - totals)[at]
     served[line] = np.clip(replicas[at] - before, 0, asked)
@@ -165,9 +160,7 @@ def _unordered(quota: DomainQuota, clusters: Clusters, replicas: int) -> Ints:
         place = clusters.place(len(quota.desired))
         by_place = line[np.argsort(place[line], kind="stable")]
         wanted = in_line(by_place, place, wanted, quota.gap)
-    taken = np.zeros_like(wanted)
-    taken[line] = first_come(wanted[line], replicas)
-    return taken
+    return first_come(wanted, replicas, line)
 
 
 def ranked(order: DomainOrder, score: Ints, names: Ints, amount: Ints) -> Clusters:

@@ -123,8 +123,11 @@ def growth(quota: DomainQuota, room: Ints, replicas: int) -> Ints:
         replicas: fewer are taken where nothing may take the rest.
     """
     below = np.minimum(np.maximum(quota.desired - quota.count, 0), room[:-1])
-    fill = _in_sequence if quota.method is Method.FILL else _in_balance
-    taken = fill(min(replicas, int(below.sum())), quota.desired, quota.count, below)
+    if quota.method is Method.FILL:
+        taken = first_come(below, replicas, _in_sequence(quota.desired, quota.count))
+    else:
+        wanted = min(replicas, int(below.sum()))
+        taken = _in_balance(wanted, quota.desired, quota.count, below)
     outside, left = 0, replicas - int(taken.sum())
     if not quota.required and left:
         rest = room[:-1] - taken
@@ -148,7 +151,7 @@ def decline(quota: DomainQuota, own: Ints, replicas: int) -> Ints:
     left -= int(first.sum())
     count, own_left = quota.count - first, np.minimum(own[:-1] - first, quota.count - first)
     if quota.method is Method.FILL:
-        second = _out_of_sequence(min(left, int(own_left.sum())), quota.desired, count, own_left)
+        second = first_come(own_left, left, _in_sequence(quota.desired, count)[::-1])
     else:
         wanted = min(left, int(own_left.sum()))
         second = _kept_last(_in_balance, wanted, quota.desired, count, own_left)
@@ -192,22 +195,10 @@ def _in_balance(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
     return sure + first_come(reach[level] - sure, replicas - int(sure.sum()))
 
 
-def _in_sequence(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """Take replicas from one domain after the other, the fullest first, equals by the list."""
-    ratio = _BEST * count // np.maximum(desired, 1)
-    line = np.argsort(-ratio, kind="stable")
-    taken = np.zeros_like(most)
-    taken[line] = first_come(most[line], replicas)
-    return taken
-
-
-def _out_of_sequence(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """Take back in reverse: the least full domain gives first, equals from the end of the list."""
+def _in_sequence(desired: Ints, count: Ints) -> Ints:
+    """Return the domains in the order of Fill: the fullest first, equals by the list."""
     ratio = np.where(count >= desired, _BEST, _BEST * count // np.maximum(desired, 1))
-    line = np.lexsort((-np.arange(len(most)), ratio))
-    given = np.zeros_like(most)
-    given[line] = first_come(most[line], replicas)
-    return given
+    return np.argsort(-ratio, kind="stable")
 
 
 def _beyond(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:

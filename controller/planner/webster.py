@@ -78,10 +78,14 @@ class Nest:
     cap: Ints
 
 
-def first_come(wanted: Ints, replicas: int) -> Ints:
-    """Serve each entry in order as much as it wants, until none is left; shape as `wanted`."""
-    before = np.cumsum(wanted) - wanted
-    served: Ints = np.minimum(np.maximum(replicas - before, 0), wanted)
+def first_come(wanted: Ints, replicas: int, line: Ints | slice = slice(None)) -> Ints:
+    """Serve each entry as much as it wants, in the order of `line`, until none is left.
+
+    Returns:
+        shape as `wanted`; without a `line` the first entry comes first.
+    """
+    served, asked = np.zeros_like(wanted), wanted[line]
+    served[line] = np.clip(replicas - (np.cumsum(asked) - asked), 0, asked)
     return served
 
 
