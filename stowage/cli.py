@@ -17,6 +17,7 @@ import click
 from machinery import garbage
 from stowage.commands import (
     asking,
+    clusters,
     install,
     members,
     moving,
@@ -69,6 +70,8 @@ for _command in (
     members.rename,
     members.sweep,
     moving.drain,
+    clusters.cordon,
+    clusters.uncordon,
     moving.taint,
     moving.rebalance,
     moving.simulate,

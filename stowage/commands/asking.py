@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stowage.commands.options import (
+    CLUSTER,
     OUTPUT,
     PLUGINS,
     HubOptions,
@@ -82,7 +83,9 @@ def plan(
     help="The bearer token for a controller that asks for one.",
 )
 @click.option("--all", "everything", is_flag=True, help="Print every cluster.")
-@click.option("--cluster", metavar="NAME", help="The cluster that --rendered is about.")
+@click.option(
+    "--cluster", type=CLUSTER, metavar="NAME", help="The cluster that --rendered is about."
+)
 @click.option(
     "--rendered",
     is_flag=True,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowage.commands.options import (
+    CLUSTER,
     OUTPUT,
     HubOptions,
     home_options,
@@ -45,7 +46,7 @@ def _profile(_: click.Context, option: click.Parameter, text: str | None) -> str
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, type=CLUSTER)
 @home_options
 @click.option("--member-kubeconfig", type=click.Path(exists=True))
 @click.option("--member-context", help="The context in the member's kubeconfig.")
@@ -161,7 +162,7 @@ def _join_member(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", type=CLUSTER)
 @home_options
 @click.option("--member-kubeconfig", type=click.Path(exists=True), help="Clean up there, too.")
 @click.option("--member-context", help="The context in the member's kubeconfig.")
@@ -187,7 +188,7 @@ def unjoin(
 
 
 @click.command()
-@click.argument("cluster", required=False)
+@click.argument("cluster", required=False, type=CLUSTER)
 @home_options
 @click.option(
     "--confirm",
@@ -239,8 +240,8 @@ def sweep(
 
 
 @click.command()
-@click.argument("old")
-@click.argument("new")
+@click.argument("old", type=CLUSTER)
+@click.argument("new", type=CLUSTER)
 @home_options
 @click.option("--dry-run", is_flag=True, help="Only tell what would have the new name.")
 @click.option("--force", is_flag=True, help="Also where specs name the old one.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from stowage.commands.options import (
+    CLUSTER,
     CONFIG,
     OUTPUT,
     PLUGINS,
@@ -20,7 +21,7 @@ from stowage.console.terminal import say
 
 
 @click.command()
-@click.argument("cluster")
+@click.argument("cluster", type=CLUSTER)
 @hub_options
 @click.option("--dry-run", is_flag=True, help="Only tell what would leave, and where to.")
 @click.option("--undo", is_flag=True, help="Take a drain back; what has moved comes home.")
@@ -71,7 +72,7 @@ def drain(
 
 
 @click.command()
-@click.argument("cluster")
+@click.argument("cluster", type=CLUSTER)
 @click.argument("taints", nargs=-1, required=True, metavar="KEY[=VALUE]:EFFECT|KEY[:EFFECT]-...")
 @hub_options
 def taint(cluster: str, taints: tuple[str, ...], hub: HubOptions) -> None:
@@ -124,7 +125,9 @@ def rebalance(
     metavar="CLUSTER|KEY=VALUE",
     help="A cluster that answers no more, or all with a label; may be given again.",
 )
-@click.option("--drain", multiple=True, metavar="CLUSTER", help="A cluster that is drained.")
+@click.option(
+    "--drain", type=CLUSTER, multiple=True, metavar="CLUSTER", help="A cluster that is drained."
+)
 @click.option("--add", multiple=True, metavar="FILE", help="MemberClusters that come.")
 @click.option(
     "--scale", multiple=True, metavar="NAMESPACE/WORKLOAD=UNITS", help="Other numbers of units."

@@ -168,6 +168,25 @@ TIMEOUT = click.option(
 )
 
 
+class _Name(click.ParamType[str]):
+    """The name of an object of one kind, as `NAME` or, as kubectl prints it, `kind/NAME`."""
+
+    name = "text"
+
+    def __init__(self, *kinds: str) -> None:
+        self._kinds = kinds
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        kind, slash, name = value.rpartition("/")
+        if slash and (kind.partition(".")[0].lower() not in self._kinds or not name):
+            self.fail(f"{value!r} is not NAME or {self._kinds[0]}/NAME", param, ctx)
+        return name
+
+
+CLUSTER = _Name("mc", "memberclusters", "membercluster")
+NAMESPACE = _Name("ns", "namespaces", "namespace")
+
+
 def named(given: tuple[str, ...]) -> Reference:
     """Return the object that arguments name, as `wl/NAME`."""
     from stowage.kinds import reference

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from stowage.commands.options import (
+    NAMESPACE,
     OUTPUT,
     HubOptions,
     home_options,
@@ -20,7 +21,7 @@ def tenant() -> None:
 
 
 @tenant.command()
-@click.argument("namespaces", nargs=-1, required=True, metavar="NAMESPACE...")
+@click.argument("namespaces", nargs=-1, required=True, type=NAMESPACE, metavar="NAMESPACE...")
 @home_options
 @click.option("--dry-run", is_flag=True, help="Print what would be applied.")
 def add(
@@ -44,7 +45,7 @@ def add(
 
 
 @tenant.command()
-@click.argument("namespaces", nargs=-1, required=True, metavar="NAMESPACE...")
+@click.argument("namespaces", nargs=-1, required=True, type=NAMESPACE, metavar="NAMESPACE...")
 @home_options
 def remove(namespaces: tuple[str, ...], hub: HubOptions) -> None:
     """Take the rights back; what lies on members stays as it is."""
