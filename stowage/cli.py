@@ -24,6 +24,7 @@ from stowage.commands import (
     playground,
     processes,
     rollout,
+    running,
     tenants,
     web,
 )
@@ -76,6 +77,9 @@ for _command in (
     moving.rebalance,
     moving.simulate,
     rollout.rollout,
+    running.restart,
+    running.pods,
+    running.logs,
     tenants.tenant,
     asking.plan,
     asking.explain,

@@ -12,6 +12,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 PAGE = 500
+LONGEST_LINE = 1 << 20
+"""Bytes of one line of a log that are printed at once."""
 MOST_PAGES = 10_000
 ATTEMPTS = 5
 """Tries of one request, if the server says when to try again."""
@@ -118,11 +121,11 @@ async def _token(found: Connection) -> str | None:
     return await found.token_source() if found.token_source else None
 
 
-def reader(of: Connection) -> Reader:
-    """Return a reader of the hub. Raises ConfigurationError for a kubeconfig without a server."""
+def reader(of: Connection, *, timeout: float = 30.0) -> Reader:
+    """Return a reader of an API server. Raises ConfigurationError where none is named."""
     if not of.server:
         raise ConfigurationError("the kubeconfig names no server")
-    return Reader(of)
+    return Reader(of, timeout=timeout)
 
 
 # --- reads ----------------------------------------------------------------------------------------
@@ -204,16 +207,9 @@ class Reader:
         return self._once(where)
 
     def _once(self, where: str) -> bytes:
-        try:
-            self._http.request("GET", where, headers={**self._headers, "Accept": JSON})
-            answer = self._http.getresponse()
+        with self._reached():
+            answer = self._answer(where)
             body = answer.read(bounds.PAGE_BYTES + 1)
-        except ssl.SSLCertVerificationError as e:
-            raise TLSVerificationFailed(f"{self._server}: {e.verify_message}") from e
-        except (OSError, http.client.HTTPException) as e:
-            self._http.close()
-            said = (e.strerror if isinstance(e, OSError) else "") or str(e) or type(e).__name__
-            raise Unreachable(f"{self._server}: {bounds.clean(said)}") from e
         if len(body) > bounds.PAGE_BYTES:
             self._http.close()
             raise TooMuch(f"{where.partition('?')[0]}: more than {bounds.PAGE_BYTES} bytes")
@@ -221,17 +217,56 @@ class Reader:
             raise refusal(answer.status, dict(answer.getheaders()), body)
         return body
 
+    def _answer(self, where: str) -> http.client.HTTPResponse:
+        self._http.request("GET", where, headers={**self._headers, "Accept": JSON})
+        return self._http.getresponse()
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Raise a TransportError for what the standard library raises of a connection."""
+        try:
+            yield
+        except ssl.SSLCertVerificationError as e:
+            raise TLSVerificationFailed(f"{self._server}: {e.verify_message}") from e
+        except (OSError, http.client.HTTPException) as e:
+            self._http.close()
+            said = (e.strerror if isinstance(e, OSError) else "") or str(e) or type(e).__name__
+            raise Unreachable(f"{self._server}: {bounds.clean(said)}") from e
+
+    def lines(self, path: str, params: Mapping[str, str]) -> Iterator[str]:
+        """Yield the lines of a text that may go on, such as a log, a very long one in parts.
+
+        No time bounds the wait for the next line. Raises as `get` does.
+        """
+        with self._reached():
+            answer = self._answer(f"{self._prefix}{path}?{urlencode(params)}")
+            if not 200 <= answer.status < 300:
+                raise refusal(
+                    answer.status, dict(answer.getheaders()), answer.read(bounds.PAGE_BYTES)
+                )
+            if self._http.sock is not None:
+                self._http.sock.settimeout(None)
+        while True:
+            with self._reached():
+                line = answer.readline(LONGEST_LINE)
+            if not line:
+                return
+            yield line.decode(errors="replace").rstrip("\n")
+
     def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
         """Return one object as a struct of type `as_`. Raises as `get` does."""
         return decode(self.get(res.path(namespace, name)), msgspec.json.Decoder(as_))
 
-    def each(self, res: Resource, as_: Any, namespace: str | None = None) -> Iterator[Any]:
+    def each(
+        self, res: Resource, as_: Any, namespace: str | None = None, *, selector: str = ""
+    ) -> Iterator[Any]:
         """Yield the objects of a list, page by page, as structs of type `as_`.
 
-        A page that is too large is asked for again with fewer objects.
+        `selector` selects them by labels. A page that is too large is asked for again with fewer.
         """
         decoder = msgspec.json.Decoder(msgspec.defstruct("Page", [("items", list[as_], [])]))
-        params: dict[str, str] = {}
+        selected = {"labelSelector": selector} if selector else {}
+        params = selected
         size = PAGE
         for _ in range(MOST_PAGES):
             try:
@@ -245,7 +280,7 @@ class Reader:
             following = onward(page)
             if not following:
                 return
-            params = {"continue": following}
+            params = {**selected, "continue": following}
             size = min(PAGE, max(1, size * bounds.USUAL_PAGE_BYTES // len(page)))
         raise TransportError(f"the list of {res.plural} has no end after {MOST_PAGES} pages")
 

@@ -33,6 +33,14 @@ OUTPUT = click.option(
     show_default=True,
     help="How to print.",
 )
+OBJECTS = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "name", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
 PLUGINS = click.option(
     "--plugin",
     "plugins",
