@@ -19,6 +19,7 @@ from stowage.commands import (
     asking,
     clusters,
     install,
+    itself,
     members,
     moving,
     playground,
@@ -28,6 +29,7 @@ from stowage.commands import (
     tenants,
     web,
 )
+from stowage.commands.options import Commands
 from stowage.console.terminal import say
 
 
@@ -56,7 +58,7 @@ def _flat(faults: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
             yield fault
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="stowage", prog_name="stowage", message="%(prog)s %(version)s")
 def cli() -> None:
     """Places workloads across a fleet of Kubernetes clusters, and says why."""
@@ -73,6 +75,7 @@ for _command in (
     moving.drain,
     clusters.cordon,
     clusters.uncordon,
+    clusters.clean,
     moving.taint,
     moving.rebalance,
     moving.simulate,
@@ -90,5 +93,7 @@ for _command in (
     asking.import_,
     web.ui,
     playground.playground,
+    itself.version,
+    itself.completion,
 ):
     cli.add_command(_command)

@@ -11,6 +11,7 @@ from stowage.commands.options import (
     CLUSTER,
     OUTPUT,
     PLUGINS,
+    SYSTEM,
     HubOptions,
     fleet_options,
     looking,
@@ -200,12 +201,7 @@ def drift(
 
 @click.command()
 @object_options("Only the Workloads of this namespace.  [default: all]")
-@click.option(
-    "--system-namespace",
-    default="stowage-system",
-    show_default=True,
-    help="Where Stowage lives: that of the Leases.",
-)
+@SYSTEM
 @click.option("-w", "--watch", is_flag=True, help="Keep it on the screen, until interrupted.")
 @click.option("--all", "everything", is_flag=True, help="Print every row of each list.")
 @OUTPUT
@@ -213,7 +209,6 @@ def drift(
 def status(
     command: click.Context,
     hub: HubOptions,
-    system_namespace: str,
     watch: bool,
     everything: bool,
     output: str,
@@ -228,7 +223,7 @@ def status(
     if watch and output != "table":
         raise click.UsageError("-w is for people: leave -o out")
     with looking():
-        fleet = (hub.quick(), hub.namespace, system_namespace)
+        fleet = (hub.quick(), hub.namespace, hub.system_namespace)
         if watch:
             urgent = reading.keep(*fleet, everything=everything)
         else:

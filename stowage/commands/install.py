@@ -9,6 +9,7 @@ import click
 from stowage.commands.options import (
     HubOptions,
     home_options,
+    timeout_option,
     with_hub,
 )
 from stowage.console.output import manifests
@@ -49,13 +50,7 @@ from stowage.console.terminal import say
     show_default=True,
     help="Wait until both processes run, and fail with their pods' reason when they do not.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=300.0,
-    show_default=True,
-    help="For how many seconds to wait.",
-)
+@timeout_option("5m")
 @click.option("--ui", is_flag=True, help="The web page as well, for many readers.")
 @click.option(
     "--yes", is_flag=True, help="Also where it changes what becomes of what runs, as is listed."
@@ -81,14 +76,14 @@ def install(
         raise click.UsageError("--ui is a process, and --crds-only installs none")
     image = image or parts.default_image()
     objects = parts.manifests(
-        namespace=hub.home,
+        namespace=hub.system_namespace,
         image=image,
         crds_only=crds_only,
         all_namespaces=bool(all_namespaces),
         argocd=argocd,
     )
     if ui:
-        objects += parts.page_manifests(namespace=hub.home, image=image)
+        objects += parts.page_manifests(namespace=hub.system_namespace, image=image)
     if dry_run:
         manifests(objects)
         if not crds_only:
@@ -101,9 +96,11 @@ def install(
     async def whole(client: Any) -> None:
         await parts.apply(client, objects, say=say)
         if ui:
-            await parts.ensure_session_key(client, hub.home, say=say)
+            await parts.ensure_session_key(client, hub.system_namespace, say=say)
         if not crds_only:
-            await tenants.settle(client, home=hub.home, all_namespaces=all_namespaces, say=say)
+            await tenants.settle(
+                client, home=hub.system_namespace, all_namespaces=all_namespaces, say=say
+            )
         if wait:
             await parts.until_running(client, objects, progress=Lines(), seconds=timeout)
 
@@ -139,4 +136,4 @@ def _foretold(hub: HubOptions, image: str) -> str:
     from stowage.setup import install as parts
 
     with reader(hub.quick()) as api:
-        return parts.foretold(api, home=hub.home, image=image)
+        return parts.foretold(api, home=hub.system_namespace, image=image)

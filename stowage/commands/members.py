@@ -118,9 +118,9 @@ def join(
         raise click.UsageError("say either --member-kubeconfig or --from-clusterprofile")
     at = hub.written()
     if profile is not None:
-        _join_profile(at, profile, name or "", hub.home, properties)
+        _join_profile(at, profile, name or "", hub.system_namespace, properties)
     else:
-        _join_member(at, str(name), hub.home, str(member_kubeconfig), **how)
+        _join_member(at, str(name), hub.system_namespace, str(member_kubeconfig), **how)
 
 
 def _join_profile(
@@ -183,7 +183,7 @@ def unjoin(
         if member_kubeconfig
         else None
     )
-    plan = join.Unjoin(name=name, namespace=hub.home, member=member, force=force)
+    plan = join.Unjoin(name=name, namespace=hub.system_namespace, member=member, force=force)
     with_hub(at, lambda client: join.unjoin(client, plan, say=say))
 
 
@@ -257,7 +257,7 @@ def rename(
     """Give a cluster another name: nothing is moved or restarted."""
     from stowage.setup import rename as renaming
 
-    plan = renaming.Rename(old=old, new=new, namespace=hub.home, force=force)
+    plan = renaming.Rename(old=old, new=new, namespace=hub.system_namespace, force=force)
 
     async def run(hub: Any) -> None:
         if dry_run:

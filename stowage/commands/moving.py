@@ -85,6 +85,7 @@ def taint(cluster: str, taints: tuple[str, ...], hub: HubOptions) -> None:
 
 @click.command()
 @click.argument("references", nargs=-1, metavar="[wl/NAME]...")
+@click.option("--all", "everything", is_flag=True, help="All Workloads of the namespace.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="All Workloads of the hub.")
 @object_options("Of the Workloads; the context's.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would move.")
@@ -93,22 +94,23 @@ def taint(cluster: str, taints: tuple[str, ...], hub: HubOptions) -> None:
 @OUTPUT
 def rebalance(
     references: tuple[str, ...],
+    everything: bool,
     all_namespaces: bool,
     hub: HubOptions,
     dry_run: bool,
     output: str,
 ) -> None:
-    """Plan Workloads anew, once, and have their units move to where that plan wants them.
-
-    Without a name those of the namespace are meant.
-    """
+    """Plan Workloads anew, once, and have their units move to where that plan wants them."""
     from machinery.clock import SystemClock
     from stowage.console import output as printing
     from stowage.simulation import rebalance as balance
 
     names = [workload_name((each,), "rebalanced") for each in references]
-    if names and all_namespaces:
-        raise click.UsageError("-A means all Workloads: leave their names out")
+    if bool(names) + everything + all_namespaces != 1:
+        raise click.UsageError(
+            "say which Workloads: their names as wl/NAME, --all for those of the namespace, or -A "
+            "for all of the hub"
+        )
     found = balance.planned(hub.where(), names, everywhere=all_namespaces, clock=SystemClock())
     for note in found.notes:
         say(f"note: {note}", err=True)
@@ -166,6 +168,7 @@ def simulate(
     if not (lose or drain or add or scale or files or each):
         raise click.UsageError("say what happens: --lose, --drain, --add, --scale, -f or --each")
     where = hub.where()
+    lose = tuple(each if "=" in each else CLUSTER.convert(each, None, None) for each in lose)
     try:
         units = simulation.scales(scale, where.namespace)
     except ValueError as e:

@@ -23,7 +23,8 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 Found = TypeVar("Found")
 _STOWAGE = "stowage-system"
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,3})?"
 
 OUTPUT = click.option(
     "-o",
@@ -55,7 +56,9 @@ _HUB = (
     click.option("--kubeconfig", type=click.Path(), help="The hub's kubeconfig file."),
     click.option("--context", help="The context in it."),
 )
-_HOME = click.option("-n", "--namespace", default=_STOWAGE, help="Where Stowage lives.")
+SYSTEM = click.option(
+    "--system-namespace", default=_STOWAGE, show_default=True, help="Where Stowage lives."
+)
 _FLEET = click.option(
     "--fleet",
     multiple=True,
@@ -68,20 +71,17 @@ _FLEET = click.option(
 class HubOptions:
     """The hub or the files that a command is about, and the profiles that decide.
 
-    `namespace` is None where it was left out.
+    `namespace` is that of the objects, None where it was left out; `system_namespace` is where
+    Stowage lives.
     """
 
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
+    system_namespace: str = _STOWAGE
     fleet: tuple[str, ...] = ()
     config_file: Path | None = None
     plugins: tuple[str, ...] = ()
-
-    @property
-    def home(self) -> str:
-        """Return the namespace of Stowage, for commands whose --namespace says that."""
-        return self.namespace or _STOWAGE
 
     def connection(self) -> Connection:
         """Return how to reach the hub. Raises ConfigurationError."""
@@ -133,7 +133,7 @@ def _handed_over(*options: Decorator) -> Decorator:
 
 
 hub_options = _handed_over(*_HUB)
-home_options = _handed_over(*_HUB, _HOME)
+home_options = _handed_over(*_HUB, SYSTEM)
 
 
 def object_options(namespace: str) -> Decorator:
@@ -165,15 +165,26 @@ def with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, Fo
 
 
 def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smh]?)", text)
-    if found is None:
-        raise click.BadParameter(f"{text!r} is no time such as 90s, 30m or 2h", param=option)
-    return float(found[1]) * _UNITS[found[2]]
+    if re.fullmatch(_NUMBER, text):
+        return float(text)
+    if not re.fullmatch(f"({_NUMBER}(ms|s|m|h))+", text):
+        raise click.BadParameter(f"{text!r} is no time such as 30s, 5m or 1h30m", param=option)
+    return sum(float(n) * _UNITS[unit] for n, unit in re.findall(f"({_NUMBER})(ms|s|m|h)", text))
 
 
-TIMEOUT = click.option(
-    "--timeout", default="30m", show_default=True, callback=_seconds, help="For how long to wait."
-)
+def timeout_option(default: str) -> Decorator:
+    """Add `--timeout`: a duration as kubectl takes it, or plain seconds."""
+    return click.option(
+        "--timeout",
+        default=default,
+        show_default=True,
+        callback=_seconds,
+        metavar="DURATION",
+        help="For how long to wait, as 30s or 5m.",
+    )
+
+
+TIMEOUT = timeout_option("30m")
 
 
 class _Name(click.ParamType[str]):
@@ -189,6 +200,17 @@ class _Name(click.ParamType[str]):
         if slash and (kind.partition(".")[0].lower() not in self._kinds or not name):
             self.fail(f"{value!r} is not NAME or {self._kinds[0]}/NAME", param, ctx)
         return name
+
+
+class Commands(click.Group):
+    """A group that prints the first sentence of each command whole; click cuts it at the width."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        shown = {name: each for name, each in sorted(self.commands.items()) if not each.hidden}
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(limit=200)) for name, each in shown.items()]
+            )
 
 
 CLUSTER = _Name("mc", "memberclusters", "membercluster")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from stowage.commands.options import OUTPUT
+from stowage.commands.options import OUTPUT, Commands
 from stowage.console.terminal import say
 
 
-@click.group()
+@click.group(cls=Commands)
 def playground() -> None:
     """A hub and members on this machine."""
 

@@ -81,7 +81,7 @@ def controller(
         debug_scores=debug_scores,
         http_host=http_host,
         http_port=http_port,
-        namespace=hub.home,
+        namespace=hub.system_namespace,
         traces=TraceSettings(endpoint=otlp_endpoint, ratio=trace_ratio),
     )
     serve(lambda: app.run(settings), verbosity)
@@ -111,7 +111,7 @@ def propagator(
     settings = PropagatorSettings(
         kubeconfig=hub.kubeconfig,
         context=hub.context,
-        namespace=hub.home,
+        namespace=hub.system_namespace,
         http_host=http_host,
         http_port=http_port,
         traces=TraceSettings(endpoint=otlp_endpoint, ratio=trace_ratio),

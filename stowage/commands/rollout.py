@@ -10,6 +10,7 @@ from stowage.commands.options import (
     OUTPUT,
     TIMEOUT,
     Command,
+    Commands,
     HubOptions,
     looking,
     object_options,
@@ -37,7 +38,7 @@ def _arguments(command: Command) -> Command:
     return command
 
 
-@click.group()
+@click.group(cls=Commands)
 def rollout() -> None:
     """Show the staged rollout of a Workload, approve it, pause it, give it up."""
 

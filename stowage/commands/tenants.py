@@ -6,7 +6,8 @@ import click
 
 from stowage.commands.options import (
     NAMESPACE,
-    OUTPUT,
+    OBJECTS,
+    Commands,
     HubOptions,
     home_options,
     with_hub,
@@ -15,7 +16,7 @@ from stowage.console.output import manifests
 from stowage.console.terminal import say
 
 
-@click.group()
+@click.group(cls=Commands)
 def tenant() -> None:
     """Name the namespaces of the hub whose Secrets Stowage may read."""
 
@@ -35,12 +36,16 @@ def add(
     if dry_run:
         for each in namespaces:
             tenants.refuse(each)
-        made = [made for each in namespaces for made in tenants.bindings(each, home=hub.home)]
+        made = [
+            made
+            for each in namespaces
+            for made in tenants.bindings(each, home=hub.system_namespace)
+        ]
         manifests(made)
         return
     with_hub(
         hub.written(),
-        lambda api: tenants.add(api, namespaces, home=hub.home, say=say),
+        lambda api: tenants.add(api, namespaces, home=hub.system_namespace, say=say),
     )
 
 
@@ -53,26 +58,29 @@ def remove(namespaces: tuple[str, ...], hub: HubOptions) -> None:
 
     with_hub(
         hub.written(),
-        lambda api: tenants.remove(api, namespaces, home=hub.home, say=say),
+        lambda api: tenants.remove(api, namespaces, home=hub.system_namespace, say=say),
     )
 
 
 @tenant.command("list")
 @home_options
-@OUTPUT
+@OBJECTS
 def list_(hub: HubOptions, output: str) -> None:
     """Show the tenants, and the namespaces in which something waits to be in one."""
     from dataclasses import asdict
     from typing import Any
 
-    from stowage.console.output import show, table
+    from stowage.console.output import named_objects, show, table
     from stowage.setup import tenants
 
     async def whole(api: Any) -> None:
-        those = await tenants.found(api, home=hub.home)
+        those = await tenants.found(api, home=hub.system_namespace)
         rows = [
             {**asdict(each), "tenant": each.tenant or those.everywhere} for each in those.namespaces
         ]
+        if output == "name":
+            named_objects("namespace", [each["namespace"] for each in rows])
+            return
         text = table(rows, ("namespace", "tenant", "workloads", "reservations", "clusters"))
         if those.everywhere:
             text = f"Every namespace is a tenant.\n{text}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stowage.commands.options import CONFIG, PLUGINS, HubOptions, hub_options
+from stowage.commands.options import CONFIG, PLUGINS, SYSTEM, HubOptions, hub_options
 from stowage.commands.processes import serve
 
 
@@ -34,19 +34,13 @@ from stowage.commands.processes import serve
     help="With --fleet: Workloads that are shown as they would be placed.",
 )
 @click.argument("more", nargs=-1, metavar="[FILE]...")
-@click.option(
-    "--system-namespace",
-    default="stowage-system",
-    show_default=True,
-    help="Where Stowage lives: that of the Leases.",
-)
+@SYSTEM
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 chooses a free one.")
 @click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
 @click.option(
     "--hosted",
     is_flag=True,
-    help="Open the page that stowage install --ui has installed, through the API server; -n is "
-    "where Stowage lives.",
+    help="Open the page that stowage install --ui has installed, through the API server.",
 )
 @click.option(
     "--service-account",
@@ -74,7 +68,6 @@ def ui(
     namespaces: tuple[str, ...],
     files: tuple[str, ...],
     more: tuple[str, ...],
-    system_namespace: str,
     port: int,
     no_browser: bool,
     hosted: bool,
@@ -102,7 +95,7 @@ def ui(
 
         through = forwarding.ForwardingSettings(
             hub=hub.connection(),
-            namespace=namespaces[0] if namespaces else system_namespace,
+            namespace=hub.system_namespace,
             service_account=_account(service_account),
             port=port,
             browser=not no_browser,
@@ -120,7 +113,7 @@ def ui(
             port=http_port,
             certificate=_certificate(tls_cert, tls_key, behind_tls=behind_tls),
             keys=session_keys,
-            system=system_namespace,
+            system=hub.system_namespace,
         )
         serve(lambda: hosting.run(hosted_as), 0)
         return
@@ -133,7 +126,7 @@ def ui(
         where=Where(named, hub.fleet, at, hub.config_file, hub.plugins),
         files=(*files, *more),
         namespaces=namespaces,
-        system=system_namespace,
+        system=hub.system_namespace,
         port=port,
         browser=not no_browser,
     )

@@ -34,6 +34,12 @@ def show(data: Any, output: str, *, text: str) -> None:
         say(text)
 
 
+def named_objects(kind: str, names: Iterable[str]) -> None:
+    """Print `kind/name` for each, as kubectl does for `-o name`."""
+    for name in names:
+        say(f"{kind}/{name}")
+
+
 def manifests(objects: Iterable[Mapping[str, Any]]) -> None:
     """Print objects as one YAML stream for `kubectl apply -f -`."""
     from stowage.console import yamltext  # noqa: PLC0415 - slow, and only a dry run needs it

@@ -97,7 +97,7 @@ def show(
     now = datetime.now(UTC)
     rows = [_row(each.cluster, pod, now) for each in found for pod in each.pods]
     if form == "name":
-        say("\n".join(f"pod/{row['name']}" for row in rows))
+        output.named_objects("pod", [row["name"] for row in rows])
     elif rows or form in ("json", "yaml"):
         silent = {each.cluster: each.why for each in found if each.why}
         text = output.table(rows, WIDE if form == "wide" else COLUMNS)

@@ -172,29 +172,61 @@ async def _set_up_cluster(
     return token
 
 
-async def remove_all(member: ApiClient, home: str, say: Say) -> None:
-    """Remove everything that joining and the propagator made there, but namespaces.
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An object on a member that joining or the propagator made; of a namespace only the label."""
+
+    resource: Resource
+    name: str
+    namespace: str | None = None
+
+    def __str__(self) -> str:
+        named = f"{self.resource.kind} {_where(self.name, self.namespace)}"
+        return f"{named}: the label {LABEL_TENANT}" if self.resource == NAMESPACES else named
+
+
+async def made_there(member: ApiClient, home: str) -> list[Made]:
+    """Return everything that joining and the propagator made there, in the order of removal.
 
     Rights go first, everywhere, and the policies that bound them last.
     """
+    found = []
     for resource, names in (
         (ROLE_BINDINGS, {TENANT_BINDING, ACTING_BINDING}),
         (SERVICE_ACCOUNTS, {TENANT_ACCOUNT}),
+        (NAMESPACES, None),
     ):
-        for found in (await member.list(resource, label_selector=_OURS))["items"]:
-            meta = found["metadata"]
-            if meta["name"] in names:
-                where = meta["namespace"]
-                await remove(member, resource, meta["name"], namespace=where, say=say)
-    for found in (await member.list(NAMESPACES, label_selector=_OURS))["items"]:
-        patch = {"metadata": {"labels": {LABEL_TENANT: None}}}
-        await member.merge_patch(NAMESPACES, found["metadata"]["name"], patch)
+        for each in (await member.list(resource, label_selector=_OURS))["items"]:
+            meta = each["metadata"]
+            if names is None or meta["name"] in names:
+                found.append(Made(resource, meta["name"], meta.get("namespace")))
     known = await _priority_class(member)
-    if known is not None and _ours(known):
-        await _unmake(member, [member_rights.placeholder_class()], say)
-    await remove(member, LEASES, HUB_LEASE, namespace=home, say=say)
+    lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
     whole = [*member_rights.cluster_policy(home), *_maker(home), *member_rights.narrow(home)]
-    await _unmake(member, whole, say)
+    whole += [{**lease, "metadata": {"name": HUB_LEASE, "namespace": home}}]
+    whole += [member_rights.placeholder_class()] if known is not None and _ours(known) else []
+    for manifest in reversed(whole):
+        meta = manifest["metadata"]
+        with suppress(NotFound):
+            resource = await member.resource(manifest["apiVersion"], manifest["kind"])
+            await member.get(resource, meta["name"], namespace=meta.get("namespace"))
+            found.append(Made(resource, meta["name"], meta.get("namespace")))
+    return found
+
+
+async def remove_all(member: ApiClient, home: str, say: Say) -> None:
+    """Remove everything that joining and the propagator made there, but namespaces."""
+    await remove_made(member, await made_there(member, home), say)
+
+
+async def remove_made(member: ApiClient, made: Sequence[Made], say: Say) -> None:
+    """Remove these objects, and of namespaces the label alone."""
+    for each in made:
+        if each.resource == NAMESPACES:
+            patch = {"metadata": {"labels": {LABEL_TENANT: None}}}
+            await member.merge_patch(NAMESPACES, each.name, patch)
+        else:
+            await remove(member, each.resource, each.name, namespace=each.namespace, say=say)
 
 
 async def remove(

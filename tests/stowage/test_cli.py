@@ -73,7 +73,7 @@ def test_it_says_which_version_it_is(stowage):
 )
 def test_every_command_says_which_hub(name):
     printed = CliRunner().invoke(cli.cli, [*name.split(), "--help"]).output
-    assert all(option in printed for option in ("--kubeconfig", "--context", "-n, --namespace"))
+    assert all(option in printed for option in ("--kubeconfig", "--context", "namespace TEXT"))
 
 
 @pytest.mark.proves("E17")

@@ -198,7 +198,7 @@ async def test_a_rebalance_tells_what_moves_and_then_moves_it(world: World) -> N
             await world.edit_cluster(name, {"spec": {"unschedulable": False}})
         await world.settle()
         before = await versions(world)
-        told = await run(world, "rebalance", "--dry-run", "-n", "shop")
+        told = await run(world, "rebalance", "--all", "--dry-run", "-n", "shop")
         assert told.exit_code == 0, told.output
         assert await versions(world) == before
         heads, row, last = told.stdout.splitlines()
@@ -217,7 +217,10 @@ async def test_a_rebalance_tells_what_moves_and_then_moves_it(world: World) -> N
         await world.until("web", lambda status: status["rebalanced"] == asked)
     missing = await run(world, "rebalance", "wl/none", "-n", "shop")
     assert "there is no Workload shop/none" in str(missing.exception)
-    assert (await run(world, "rebalance", "wl/web", "-A")).exit_code == 2
+    for usage in ([], ["wl/web", "-A"], ["wl/web", "--all"], ["--all", "-A"]):
+        refused = await run(world, "rebalance", *usage)
+        assert refused.exit_code == 2
+        assert "say which Workloads: their names as wl/NAME" in refused.output
 
 
 async def test_a_write_of_somebody_else_meanwhile_is_no_end(

@@ -61,7 +61,7 @@ def _get(cluster, *what):
 @pytest.mark.long
 def test_dry_run_prints_yaml_and_touches_nothing(cluster, stowage):
     printed = stowage.succeed(
-        "install", "--dry-run", f"--kubeconfig={cluster.kubeconfig}", "-n", "x"
+        "install", "--dry-run", f"--kubeconfig={cluster.kubeconfig}", "--system-namespace=x"
     )
     objects = list(yaml.safe_load_all(printed))
     kinds = [each["kind"] for each in objects]

@@ -6,6 +6,7 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import timedelta
 from unittest.mock import create_autospec
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from crds.names import LABEL_TENANT, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS
-from machinery.clock import SystemClock
+from machinery.clock import SystemClock, microtime
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Invalid, StowageError
 from machinery.tasks import end
@@ -223,3 +224,61 @@ async def test_the_class_of_placeholders_comes_and_goes_with_the_member(bare):
     await member_side.remove_all(client, SYSTEM_NAMESPACE, said.append)
     assert _class_of(cluster)["value"] == 7, "it was not ours"
     cluster.kubectl("delete", "priorityclass", CLASS)
+
+
+@pytest.mark.proves("Q15")
+async def test_what_a_hub_left_on_a_member_is_shown_and_removed_on_a_word(bare, stowage):
+    client, cluster = bare
+    cluster.kubectl("create", "namespace", "given")
+    side = member_side.Side(
+        namespace=SYSTEM_NAMESPACE,
+        member=cluster.connection(),
+        targets=["given"],
+        new_namespaces=False,
+    )
+    await member_side.set_up(client, side, "", lambda _: None)
+    asked = ["clean", f"--member-kubeconfig={cluster.kubeconfig}"]
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "stowage-hub", "namespace": SYSTEM_NAMESPACE},
+        "spec": {"holderIdentity": "u-1 https://hub.example p-1"},
+    }
+    for ago, code in ((20, 1), (400, 0)):
+        lease["spec"]["renewTime"] = microtime(SystemClock().now() - timedelta(seconds=ago))
+        cluster.kubectl("apply", "-f", "-", input=json.dumps(lease))
+        done = await asyncio.to_thread(stowage, *asked, *(["--yes"] if code else []))
+        assert done.code == 1, "it is served, or nobody confirms"
+        assert ("These go:" in done.out) is not code
+        assert _account(cluster), "nothing is removed yet"
+        if code:
+            assert "a hub at https://hub.example serves this cluster: it renewed Lease" in done.err
+            assert "Run `stowage unjoin` against that hub; 300 s after" in done.err
+    done = await asyncio.to_thread(stowage, *asked, "--yes")
+    assert done.code == 0
+    shown, _, told = done.out.partition("\nRoleBinding")
+    assert shown.splitlines() == [
+        "These go:",
+        "  RoleBinding given/stowage",
+        "  RoleBinding given/stowage-acting",
+        "  ServiceAccount given/stowage",
+        "  Namespace given: the label stowage.dev/tenant",
+        "  PriorityClass stowage-placeholder",
+        f"  Lease {SYSTEM_NAMESPACE}/stowage-hub",
+        "  ClusterRoleBinding stowage-member",
+        f"  RoleBinding {SYSTEM_NAMESPACE}/stowage-member",
+        f"  Role {SYSTEM_NAMESPACE}/stowage-member",
+        f"  ServiceAccount {SYSTEM_NAMESPACE}/stowage-member",
+        "  ClusterRole stowage-member",
+        "  ClusterRole stowage-acting",
+        "  ClusterRole stowage-tenant",
+    ]
+    assert told.splitlines()[-1].startswith(f"done; namespaces stay, {SYSTEM_NAMESPACE} among them")
+    assert not _account(cluster)
+    cleaned = await asyncio.to_thread(stowage.succeed, *asked)
+    assert cleaned == "nothing that `stowage join` makes is there\n"
+
+
+def _account(cluster):
+    named = ("-n", SYSTEM_NAMESPACE, "stowage-member", "--ignore-not-found", "-o", "name")
+    return cluster.kubectl("get", "serviceaccount", *named).strip()

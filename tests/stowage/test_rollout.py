@@ -32,7 +32,7 @@ def full(hub):
 
 
 def _install(hub, namespace, *more):
-    return ["install", f"--kubeconfig={hub.kubeconfig}", f"--namespace={namespace}", *more]
+    return ["install", f"--kubeconfig={hub.kubeconfig}", f"--system-namespace={namespace}", *more]
 
 
 def _deployment(hub, namespace, name="stowage-controller"):

@@ -31,6 +31,9 @@ WRITES = {
     "sweep": "m1 --confirm",
     "drain": "m1",
     "taint": "m1 spot:NoSchedule",
+    "cordon": "m1",
+    "uncordon": "m1",
+    "restart": "wl/web",
     "rebalance": "wl/web",
     "tenant add": "shop",
     "tenant remove": "shop",
@@ -50,6 +53,9 @@ READS = {
     "simulate",
     "tenant list",
     "rollout status",
+    "pods",
+    "logs",
+    "version",
 }
 PROCESSES = {"controller", "propagator", "ui"}
 

@@ -1,0 +1,46 @@
+"""`stowage version` and `completion`: what the command says of itself."""
+
+from __future__ import annotations
+
+import click
+
+from stowage.commands.options import OUTPUT, HubOptions, home_options
+from stowage.console.terminal import say
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@home_options
+@click.option("--client", is_flag=True, help="Of this command alone: no hub is asked.")
+@OUTPUT
+@click.pass_context
+def version(command: click.Context, hub: HubOptions, client: bool, output: str) -> None:
+    """Show the release of this command, and of both processes on the hub.
+
+    Exit code 1 when there is a hub and it cannot be asked.
+    """
+    from stowage.report import version as reading
+
+    asked = None if client else hub.quick
+    command.exit(0 if reading.show(asked, hub.system_namespace, output) else 1)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script by which a shell completes commands and options.
+
+    In ~/.bashrc: source <(stowage completion bash)
+
+    In ~/.zshrc, after compinit: source <(stowage completion zsh)
+
+    Once: stowage completion fish > ~/.config/fish/completions/stowage.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from stowage.cli import cli
+
+    of_shell = get_completion_class(shell)
+    assert of_shell is not None  # noqa: S101 - click has each of SHELLS
+    say(of_shell(cli, {}, "stowage", "_STOWAGE_COMPLETE").source())

@@ -1,0 +1,55 @@
+"""`stowage clean`: what `join` made on a member that no hub serves any more.
+
+`unjoin` without the member's kubeconfig, or a hub that is gone, leaves accounts, roles and policies
+there. The Lease of a hub says whether one still serves the member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from machinery.api.client import ApiClient
+from machinery.api.resources import LEASES
+from machinery.errors import ConfigurationError, NotFound
+from propagator.members.hub_lease import HELD_SECONDS, HUB_LEASE
+from stowage.console.terminal import say
+from stowage.console.words import seconds, time
+from stowage.setup import member_side
+
+
+async def clean(
+    member: ApiClient, home: str, *, now: datetime, confirmed: Callable[[], bool]
+) -> None:
+    """Show what is there, and remove it once `confirmed` says so.
+
+    Raises ConfigurationError while a hub serves the member.
+    """
+    await _refuse_served(member, home, now)
+    made = await member_side.made_there(member, home)
+    if not made:
+        say("nothing that `stowage join` makes is there")
+        return
+    say("\n".join(("These go:", *(f"  {each}" for each in made))))
+    if not confirmed():
+        say("nothing is removed")
+        return
+    await member_side.remove_made(member, made, say)
+    say(f"done; namespaces stay, {home} among them, and what Workloads have in them")
+
+
+async def _refuse_served(member: ApiClient, home: str, now: datetime) -> None:
+    """Raise ConfigurationError if a hub has renewed its Lease there a short while ago."""
+    try:
+        spec = (await member.get(LEASES, HUB_LEASE, namespace=home)).get("spec") or {}
+    except NotFound:
+        return
+    renewed = time(spec.get("renewTime") or "")
+    silent = None if renewed is None else (now - renewed).total_seconds()
+    if spec.get("holderIdentity") and silent is not None and silent < HELD_SECONDS:
+        at = "".join(spec["holderIdentity"].split(" ")[1:2])
+        raise ConfigurationError(
+            f"a hub{f' at {at}' if at else ''} serves this cluster: it renewed Lease "
+            f"{home}/{HUB_LEASE} {seconds(silent)} ago. Run `stowage unjoin` against that hub; "
+            f"{HELD_SECONDS} s after its last renewal this command goes on"
+        )
