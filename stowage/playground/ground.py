@@ -12,14 +12,14 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import SECRETS
+from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
 from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import ConfigurationError, StowageError
 from stowage.console.progress import Progress
@@ -80,7 +80,9 @@ def up(
             on_hub = bool(image or "image" in state)
             registered = {n: _registration(directory, n, chosen, on_hub=on_hub) for n in names}
             progress.say("Installing Stowage on the hub, and registering the members")
-            asyncio.run(_prepare(directory, registered, image=image, progress=progress))
+            on_the_hub = asyncio.run(
+                _prepare(directory, registered, image=image, progress=progress)
+            )
             if image:
                 # They would hold the leases that the processes on the hub need.
                 roles.end(state.pop("processes", {}))
@@ -91,7 +93,9 @@ def up(
                 )
             _save(directory, state)
             if run:
-                roles.wait_ready(_client(directory), names, state.get("processes", {}), progress)
+                roles.wait_ready(
+                    _client(directory), on_the_hub, state.get("processes", {}), progress
+                )
 
 
 @contextmanager
@@ -207,10 +211,10 @@ def _registration(directory: Path, name: str, provider: str, *, on_hub: bool) ->
 
 async def _prepare(
     directory: Path, members: Mapping[str, str], *, image: str | None, progress: Progress
-) -> None:
+) -> list[str]:
     """Install the kinds on the hub, and a Secret for each member: its name, and its kubeconfig.
 
-    With an image, returns when both processes run on the hub.
+    With an image, returns when both processes run on the hub. Returns the members' names there.
     """
     async with _client(directory) as hub:
         objects = install.manifests(
@@ -219,20 +223,37 @@ async def _prepare(
             crds_only=not image,
             all_namespaces=True,  # users of a playground create namespaces as they like
         )
+        if not image:  # then they are among them
+            objects += install.tenancy(SYSTEM_NAMESPACE)
         await install.apply(hub, objects, say=lambda _: None)
         if image:
             await tenants.settle(
                 hub, home=SYSTEM_NAMESPACE, all_namespaces=True, say=lambda _: None
             )
         await install.ensure_namespace(hub, SYSTEM_NAMESPACE)
+        called = await names_on_hub(hub, members)
         for name, text in members.items():
-            secret = join.secret(name, SYSTEM_NAMESPACE, text, {ZONE: _zone(name)})
+            if called[name] != name:
+                progress.say(f"{name} is {called[name]} on the hub, as it was renamed")
+            secret = join.secret(called[name], SYSTEM_NAMESPACE, text, {ZONE: _zone(name)})
             await hub.apply(
-                SECRETS, secret, name=name, field_manager="stowage-playground", force=True
+                SECRETS, secret, name=called[name], field_manager="stowage-playground", force=True
             )
             async with _client(directory, name) as member:
                 await member_side.make_placeholder_class(member, lambda _: None)
         await install.until_running(hub, objects, progress=progress)
+        return list(called.values())
+
+
+async def names_on_hub(hub: ApiClient, members: Iterable[str]) -> dict[str, str]:
+    """Return the name of each member on the hub: another one after `stowage rename`."""
+    renamed = {
+        former: each["metadata"]["name"]
+        for each in (await hub.list(MEMBER_CLUSTERS))["items"]
+        for former in each["spec"].get("formerNames") or ()
+        if former != each["metadata"]["name"]
+    }
+    return {name: renamed.get(name, name) for name in members}
 
 
 def _client(directory: Path, cluster: str = HUB) -> ApiClient:

@@ -63,8 +63,20 @@ def manifests(
         return [*kinds, *generator]
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     parts = [o for part in _PARTS for o in load(part, namespace=namespace, image=image)]
-    tenants = [each for each in wide(namespace) if each["metadata"]["name"] != DEFAULTS]
-    return [*kinds, home, *parts, *(tenants if all_namespaces else ()), *generator]
+    tenants = _everywhere(namespace) if all_namespaces else []
+    return [*kinds, home, *parts, *tenants, *generator]
+
+
+def tenancy(namespace: str) -> list[dict[str, Any]]:
+    """Return the roles of a tenant, and the bindings by which every namespace is one."""
+    bindings = _everywhere(namespace)
+    named = {each["roleRef"]["name"] for each in bindings}
+    roles = load("rbac.yaml", namespace=namespace)
+    return [*(each for each in roles if each["metadata"]["name"] in named), *bindings]
+
+
+def _everywhere(namespace: str) -> list[dict[str, Any]]:
+    return [each for each in wide(namespace) if each["metadata"]["name"] != DEFAULTS]
 
 
 def wide(namespace: str) -> list[dict[str, Any]]:

@@ -9,10 +9,12 @@ import subprocess
 import pytest
 
 from machinery.api.resources import MEMBER_CLUSTERS
+from machinery.clock import SystemClock
 from machinery.errors import Unreachable
 from stowage.playground import ground, kind, local, roles
 from stowage.playground.processes import Process, wait_until
 from stowage.toolchain import binaries
+from tests.memoryhub import MemoryHub
 from tests.patience import PATIENCE
 
 
@@ -127,6 +129,48 @@ def test_up_again_starts_nothing_anew(up, stowage):
     stowage.succeed("playground", "up", "--members=1", f"--dir={up}")
     assert {role: process.pid() for role, process in _roles(up).items()} == before
     assert {n: c.processes["kube-apiserver"].pid() for n, c in planes.clusters.items()} == servers
+
+
+@pytest.mark.proves("Q22")
+@pytest.mark.long
+def test_a_namespace_is_a_tenant_and_may_be_added_as_on_any_hub(up, stowage):
+    hub = f"--kubeconfig={up / 'hub.kubeconfig'}"
+    assert "namespace default is a tenant" in stowage.succeed("tenant", "add", "default", hub)
+    assert stowage.succeed("tenant", "list", hub).startswith("Every namespace is a tenant.")
+    assert "namespace/default" in stowage.succeed("tenant", "list", hub, "-o", "name")
+    stowage.succeed("tenant", "remove", "default", hub)
+
+
+@pytest.mark.proves("Q22")
+@pytest.mark.long
+def test_up_again_after_a_member_was_renamed(up, stowage):
+    hub = f"--kubeconfig={up / 'hub.kubeconfig'}"
+    stowage.succeed("rename", "member-1", "oslo", hub)
+    try:
+        again = stowage("playground", "up", "--members=1", f"--dir={up}")
+        assert again.code == 0, again.err
+        assert "member-1 is oslo on the hub, as it was renamed" in again.out + again.err
+        assert _kubectl(up, "hub", "get", "mc", "-o", "name").split() == [
+            "membercluster.stowage.dev/oslo"
+        ]
+    finally:
+        stowage.succeed("rename", "oslo", "member-1", hub)
+    stowage.succeed("playground", "up", "--members=1", f"--dir={up}")
+    assert _kubectl(up, "hub", "get", "mc", "-o", "name").split() == [
+        "membercluster.stowage.dev/member-1"
+    ]
+
+
+@pytest.mark.proves("Q22")
+async def test_a_member_has_the_name_that_it_was_given_last():
+    hub = MemoryHub(clock=SystemClock(), admission=False)
+    for name, former in (("oslo", ["bergen", "member-1"]), ("member-2", ["x", "member-2"])):
+        hub.put(MEMBER_CLUSTERS, {"metadata": {"name": name}, "spec": {"formerNames": former}})
+    assert await ground.names_on_hub(hub, ["member-1", "member-2", "member-3"]) == {
+        "member-1": "oslo",
+        "member-2": "member-2",
+        "member-3": "member-3",
+    }
 
 
 @pytest.mark.long
