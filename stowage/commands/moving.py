@@ -167,8 +167,8 @@ def simulate(
 
     if not (lose or drain or add or scale or files or each):
         raise click.UsageError("say what happens: --lose, --drain, --add, --scale, -f or --each")
-    where = hub.where()
     lose = tuple(each if "=" in each else CLUSTER.convert(each, None, None) for each in lose)
+    where = hub.where()
     try:
         units = simulation.scales(scale, where.namespace)
     except ValueError as e:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import resource
 import shutil
 import signal
 import socket
@@ -276,6 +277,18 @@ def test_a_command_loads_only_what_it_needs(args: str, kubeconfig: Path) -> None
     loaded = set(done.stderr.strip().splitlines()[-1].split())
     assert "click" in loaded
     assert loaded <= ({"click"} if args == "--help" else READING)
+
+
+@pytest.mark.perf
+@pytest.mark.proves("U2")
+def test_help_costs_at_most_150_ms_of_a_processor() -> None:
+    def cost() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "stowage", "--help"], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(cost() for _ in range(10)) < 0.15
 
 
 @pytest.mark.long

@@ -84,6 +84,7 @@ def test_a_drain_goes_on_and_leaves_a_cordon_that_is_no_longer_its_own(
         (["drain", "mc/"], "'mc/' is not NAME or mc/NAME"),
         (["rename", "mc/m1", "ns/m2"], "'ns/m2' is not NAME or mc/NAME"),
         (["simulate", "--drain", "wl/m1"], "'wl/m1' is not NAME or mc/NAME"),
+        (["simulate", "--lose", "wl/m1"], "'wl/m1' is not NAME or mc/NAME"),
         (["tenant", "add", "mc/shop"], "'mc/shop' is not NAME or ns/NAME"),
     ],
 )
