@@ -201,10 +201,7 @@ async def test_a_hub_that_runs_no_deployments_says_so(propagated_hub, stowage):
 @pytest.mark.long
 def test_what_is_printed_is_what_is_applied(hub, stowage):
     printed = stowage.succeed(*_install(hub, "printed", "--dry-run"))
-    assert printed == yaml.safe_dump_all(
-        install.manifests(namespace="printed", image=install.default_image()),
-        sort_keys=False,
-        width=100,
-    )
+    applied = install.manifests(namespace="printed", image=install.default_image())
+    assert list(yaml.safe_load_all(printed)) == applied
     assert f"image: {install.default_image()}" in printed
     assert ":latest" not in printed
