@@ -8,9 +8,9 @@ from typing import Any
 from crds.names import ANNOTATION_DRAINED, TAINT_DRAIN
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS
-from machinery.errors import NotFound, StowageError
+from machinery.errors import StowageError
 from stowage.console.terminal import say
-from stowage.hub import edit, unknown_cluster
+from stowage.hub import edit, member_cluster
 
 
 async def cordon(hub: ApiClient, names: Sequence[str], *, wanted: bool) -> None:
@@ -23,8 +23,6 @@ async def cordon(hub: ApiClient, names: Sequence[str], *, wanted: bool) -> None:
     for name in names:
         try:
             say(f"membercluster.{MEMBER_CLUSTERS.group}/{name} {await _one(hub, name, wanted)}")
-        except NotFound:
-            faults.append(unknown_cluster(name))
         except StowageError as e:
             faults.append(e)
     if faults:
@@ -46,6 +44,7 @@ async def _one(hub: ApiClient, name: str, wanted: bool) -> str:
         changed = {} if already else {"unschedulable": wanted}
         return {"metadata": ours, "spec": changed} if ours or changed else {}
 
+    await member_cluster(hub, name)  # which tells an unknown one
     await edit(hub, MEMBER_CLUSTERS, name, patch)
     told = f"already {word}" if already else word
     if drained and not wanted:
