@@ -54,8 +54,8 @@ class Members:
             return connection(self.kubeconfig, name)
         except ConfigurationError as e:
             raise ConfigurationError(
-                f"{e}; your credentials of a member are the context of its name, or "
-                f"--member-kubeconfig {name}=FILE"
+                "your credentials of a member are the context of its name, or "
+                f"--member-kubeconfig {name}=FILE: {e}"
             ) from e
 
 

@@ -254,8 +254,10 @@ def test_a_member_that_cannot_be_asked_keeps_no_other_back(
     refused, unknown = done.err.splitlines()
     assert refused.startswith("m2 is not shown: ")
     assert "user may not list pods" in refused
-    assert unknown.startswith("m3 is not shown: ")
-    assert unknown.endswith("the context of its name, or --member-kubeconfig m3=FILE")
+    assert unknown.startswith(
+        "m3 is not shown: your credentials of a member are the context of its name, or "
+        "--member-kubeconfig m3=FILE: "
+    )
 
 
 @pytest.mark.parametrize(
