@@ -145,9 +145,28 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     if divided:
         text = f"{_more(decision.pending, info)} {amounts} on {where}"
     else:
-        most = int(fits[tight].max())
-        text = f"{_all(info)} {amounts} on {where}: there is room for {most} at the most"
+        text = f"{_all(info)} {amounts} on {where}{_most(decision, fits, lacking, tight)}"
     yield Note(NoteKind.ROOM, decision.pending, ",".join(lacking), text)
+
+
+def _most(decision: Decision, fits: Ints, lacking: list[str], rows: Mask) -> str:
+    """Return how many replicas fit on one of these clusters; of none, how large its nodes are."""
+    if most := int(fits[rows].max()):
+        return f": there is room for {most} at the most"
+    groups = decision.snapshot.groups
+    asked = {r: _asked(decision, r) for r in lacking if hostports.code(r) is None and r != "pods"}
+    asked = {r: n for r, n in asked.items() if n and not hostports.is_apart(r)}
+    there = np.flatnonzero(rows[groups.cluster] & groups.open_to(decision.seen.place))
+    if not (asked and len(there)):
+        return ""
+    parts = np.min([groups.room(r)[there] / n for r, n in asked.items()], axis=0)
+    if not 0 < parts.max() < 1:  # from 1 on its room is taken by replicas that are on their way
+        return ""
+    largest = there[int(parts.argmax())]
+    amounts = ((r, int(groups.room(r)[largest])) for r in asked)
+    free = " and ".join(f"{quantities.readable(r, n)} {r}" for r, n in amounts)
+    cluster = decision.snapshot.names[groups.cluster[largest]]
+    return f": the largest node, on {cluster}, has {free} free"
 
 
 def _where(decision: Decision, shortage: Shortage, rows: Mask) -> str:

@@ -102,7 +102,7 @@ def bounded(resource: str, text: str | float) -> int:
 
 
 def readable(resource: str, n: int) -> str:
-    """Return an `amount` for tables, rounded down to one decimal: `23.5Gi`, `7.9`."""
+    """Return an `amount` for tables, rounded down to one decimal, but not to 0: `23.5Gi`, `7.9`."""
     unit, suffix = (1000, "") if resource == "cpu" else (1, "")
     if resource == "memory":
         unit, suffix = next(
@@ -110,6 +110,8 @@ def readable(resource: str, n: int) -> str:
             (unit, suffix),
         )
     whole, tenths = divmod(n * 10 // unit, 10)
+    if not (whole or tenths):
+        return render(resource, n)
     return f"{whole}.{tenths}{suffix}" if tenths else f"{whole}{suffix}"
 
 

@@ -52,6 +52,22 @@ def test_room_for_all_on_one_cluster() -> None:
     assert decided(asked, cluster("a", groups=roomy)).scheduled
 
 
+@pytest.mark.proves("Q12")
+def test_without_room_for_a_single_one_the_largest_node_is_named() -> None:
+    small = [{"count": 9, "free": {"cpu": "1", "memory": "64Gi", "pods": "10"}}]
+    asks = {"requests": {"cpu": "4", "memory": "8Gi"}}
+    asked = info(replicas=2, pod={"containers": [{"name": "main", "resources": asks}]})
+    decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=small))
+    (note,) = said(decision)
+    assert note == (
+        "all 2 units need 4 cpu and 8Gi memory each on a or b: "
+        "the largest node, on a, has 2 cpu and 4Gi memory free"
+    )
+    full = [{"count": 1, "free": {"cpu": "0", "memory": "0", "pods": "10"}}]
+    (note,) = said(decided(asked, cluster("a", groups=full)))
+    assert note == "all 2 units need 4 cpu and 8Gi memory each on a", "there is nothing to name"
+
+
 @pytest.mark.proves("E30")
 def test_room_for_the_rest_of_a_divided_one() -> None:
     asked = info(replicas=10, distribution="Divided")

@@ -286,8 +286,7 @@ class TestWords:
         )
         (note,) = remedies(decided(made, info("both", pod=spec, replicas=1)))
         assert note.text == (
-            "the unit needs 1Gi memory and a node whose ports 8080/TCP and 53/UDP are free on a: "
-            "there is room for 0 at the most"
+            "the unit needs 1Gi memory and a node whose ports 8080/TCP and 53/UDP are free on a"
         )
 
     def test_numbers_over_http(self) -> None:

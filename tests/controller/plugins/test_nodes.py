@@ -215,7 +215,7 @@ class TestTaintsOfNodes:
             "tolerate, 1 insufficient cpu"
         )
         assert [note.text for note in remedies(found)] == [
-            "all 2 units need 1 cpu each on full: there is room for 0 at the most",
+            "all 2 units need 1 cpu each on full",
             "a toleration of sla=950:NoSchedule in the pods' tolerations: that alone keeps it from a",
         ]
         helped = info(pod=pod(tolerations=[{"key": "sla", "operator": "Exists"}]))

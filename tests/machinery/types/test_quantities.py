@@ -44,7 +44,7 @@ def test_rendering_is_the_inverse(amount: int, resource: str) -> None:
     assert quantities.amount(resource, quantities.render(resource, amount)) == amount
 
 
-@pytest.mark.proves("Y5")
+@pytest.mark.proves("Y5", "Q12")
 @pytest.mark.parametrize(
     ("resource", "text", "readable"),
     [
@@ -55,7 +55,8 @@ def test_rendering_is_the_inverse(amount: int, resource: str) -> None:
         ("memory", "0", "0"),
         ("cpu", "7999m", "7.9"),
         ("cpu", "24", "24"),
-        ("cpu", "50m", "0"),
+        ("cpu", "50m", "50m"),
+        ("cpu", "0", "0"),
         ("pods", "330", "330"),
     ],
 )
