@@ -177,9 +177,9 @@ def _lacking(decision: Decision, workload: Workload) -> dict[str, int]:
 
 def _settled(leaving: Sequence[LeavingShare]) -> str:
     if not leaving:
-        return "every unit is where it shall be"
+        return "every replica is where it should be"
     named = _named({each.cluster: word(each.cause) for each in leaving})
-    return f"every unit runs where it shall be; what {named} still has goes once it answers"
+    return f"every replica is where it should be; what {named} still has goes once it answers"
 
 
 def word(cause: str) -> str:

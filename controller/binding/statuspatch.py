@@ -476,8 +476,9 @@ def _conditions(
 def _moving(
     moves: moving.MovingCondition, old: Mapping[str, Any], decision: Decision, generation: int
 ) -> dict[str, Any]:
+    """Return the condition Moving; it is False for several reasons, and each has its own time."""
     return conditions.renewed(
-        old,
+        old if old.get("reason") == moves.reason.value else {},
         type_=WorkloadCondition.MOVING.value,
         true=moves.true,
         reason=moves.reason.value,

@@ -38,6 +38,7 @@ RESYNC_SECONDS = 1.0
 LEAST_WAIT = 0.1
 """The least seconds until the next draft: the two clocks that measure them differ slightly."""
 MESSAGE_LIMIT = 4096
+VALID = "its spec is valid and in force"
 """The longest message of a condition, by the schemas of the kinds."""
 LONGEST_WAIT = 3600.0
 """Seconds after which an object is drafted again, in case the wall clock was set."""
@@ -78,14 +79,17 @@ def ready_conditions(
     now: datetime,
     waits: Collection[str] = (),
 ) -> list[conditions.Condition]:
-    """Return the condition Ready as of now, with `conditions.with_progress`."""
+    """Return the condition Ready as of now, with `conditions.with_progress`.
+
+    An object that is ready for no other reason than its spec gives no message.
+    """
     before = stored.status.conditions
     ready = conditions.renewed(
         conditions.among(before, conditions.READY),
         type_=conditions.READY,
         true=true,
         reason=reason,
-        message=message[:MESSAGE_LIMIT],
+        message=(message or VALID)[:MESSAGE_LIMIT],
         now=now,
         generation=stored.metadata.generation,
     )

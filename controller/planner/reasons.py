@@ -36,7 +36,7 @@ class RuleKind(Enum):
     OVERFLOW = "{number} wait for room here, as subset {name} is filled whatever its room"
     WAITING = "{number} wait here for a node, as no other cluster takes them"
     SUBSET_CLOSED = "subset {name} takes no more while its units wait for a node"
-    REMAINDER = "rounded up by {number}: its exact share ends in {of} hundredths"
+    REMAINDER = "rounded up by {number}: its exact share is 0.{of:02} larger"
     TIE = "as high in line as {number} more, and first in the order"
     MIN_DOMAINS = "at least {number} domains of {name} are used"
     MAX_DOMAINS = "at most {number} domains of {name} are used"
@@ -53,6 +53,15 @@ _WITH_SECOND = {
     RuleKind.LOWER: "{number} of its lower bound of {of}",
 }
 """Sentences with the second number, for reasons that have one."""
+_OF_ONE = {
+    RuleKind.KEPT: "1 stays where it is",
+    RuleKind.WHOLE: "1 goes to the best cluster",
+    RuleKind.OVERFLOW: "1 waits for room here, as subset {name} is filled whatever its room",
+    RuleKind.WAITING: "1 waits here for a node, as no other cluster takes it",
+    RuleKind.MIN_DOMAINS: "at least 1 domain of {name} is used",
+    RuleKind.MAX_DOMAINS: "at most 1 domain of {name} is used",
+}
+"""Sentences where the number is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,10 @@ class Reason:
 
     def __str__(self) -> str:
         text = _WITH_SECOND.get(self.kind, self.kind.value) if self.of else self.kind.value
+        if self.number == 1:
+            text = _OF_ONE.get(self.kind, text)
+        if self.of == 1:
+            text = text.replace("{of} units", "1 unit")
         return text.format(number=self.number, name=self.name, of=self.of)
 
 
@@ -156,6 +169,11 @@ _STOPS = {
     RuleKind.LEARNT: "clusters that could take more were seen to run {number} in all and no more",
     RuleKind.NO_WEIGHT: "{number} clusters have weight 0",
 }
+_STOP_OF_ONE = {
+    RuleKind.NO_WEIGHT: "1 cluster has weight 0",
+    RuleKind.MIN_DOMAINS: _OF_ONE[RuleKind.MIN_DOMAINS],
+    RuleKind.MAX_DOMAINS: _OF_ONE[RuleKind.MAX_DOMAINS],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +202,10 @@ class Obstacle:
         """Return the obstacle in words, and how many replicas its removal would place."""
         if self.reason.kind is RuleKind.CONTRADICTION:
             return str(self.reason)
-        text = _STOPS.get(self.reason.kind, self.reason.kind.value)
+        kind = self.reason.kind
+        text = _STOPS.get(kind, kind.value)
+        if self.reason.number == 1:
+            text = _STOP_OF_ONE.get(kind, text)
         told = text.format(number=self.reason.number, name=self.reason.name)
         if not self.gain:
             return f"{told}; to lift this alone would not help"

@@ -62,6 +62,7 @@ def status_of(
     if desired is None:
         desired = sum(workload.placements.values())
     state = _overall(placed, workload.metadata.generation)
+    missing = _missing(ready, desired)
     status: dict[str, Any] = {
         **_generations(workload),
         "clusters": entries,
@@ -69,7 +70,9 @@ def status_of(
         "ready": ready,
         "readySummary": f"{ready}/{desired}",
         "serviceExternalIP": _addresses(entries) or None,
-        "conditions": _conditions(workload, placed, shares, state, drift, now, remark),
+        "conditions": _conditions(
+            workload, placed, shares, state, drift, now, remark, missing=missing
+        ),
     }
     if drift or workload.status.drift:
         status["drift"] = [*drift]
@@ -209,6 +212,8 @@ def _conditions(
     drift: Sequence[Mapping[str, Any]],
     now: datetime,
     remark: str,
+    *,
+    missing: str,
 ) -> list[conditions.Condition]:
     after = {each["type"]: each for each in workload.conditions}
     before = condition(workload, WorkloadCondition.PROPAGATED)
@@ -222,18 +227,31 @@ def _conditions(
             message = f"{remark}; {message}"
         _renew(after, workload, WorkloadCondition.PROPAGATED, good, reason.value, message, now)
     ready = _all_placed(workload) and _all_ready(workload, placed, shares, state)
-    why, text = WorkloadReadyReason.ALL_READY, ""
+    why, text = WorkloadReadyReason.ALL_READY, "every replica is ready"
     if ready and state is WorkloadState.COMPLETE:
         why, text = WorkloadReadyReason.COMPLETED, _AGAIN
     elif not ready:
         why, text = _not_ready(workload, shares)
+        text = text or missing
     _renew(after, workload, WorkloadCondition.READY, ready, why.value, text, now)
     stands = [each for each in drift if each["state"] in STANDING]
     if stands or WorkloadCondition.DRIFTED.value in after:
         cause = min((each["state"] for each in stands), default=DriftedReason.NONE.value)
-        message = _joined([_drifted(each) for each in stands])
+        message = (
+            _joined([_drifted(each) for each in stands]) or "every object is as it was applied"
+        )
         _renew(after, workload, WorkloadCondition.DRIFTED, bool(stands), cause, message, now)
     return _with_progress(workload, after, now)
+
+
+def _missing(ready: int, desired: int) -> str:
+    """Return the message of a Ready that is False while replicas start or end."""
+    if not desired:
+        return "no replica is wanted, and what runs is not gone yet"
+    found = f"{ready} of {desired} replicas are ready"
+    if ready < desired:
+        return found
+    return f"{found}, but not all of them are known to run the present generation"
 
 
 def _all_ready(
@@ -470,6 +488,12 @@ _COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finishe
 _KEPT = (*_COUNTS, "capacityVersion", "unschedulableSince", "state", "message")
 
 
+_DECISIONS = {
+    WorkloadReadyReason.DECIDED: "every replica has a cluster, and another tool brings it there",
+    WorkloadReadyReason.NOT_DECIDED: "not every replica of this generation has a cluster yet",
+}
+
+
 def _undelivered_conditions(workload: Workload, now: datetime) -> list[conditions.Condition]:
     after = {each["type"]: each for each in workload.conditions if each["type"] not in _DELIVERY}
     decided = _all_placed(workload)
@@ -480,7 +504,7 @@ def _undelivered_conditions(workload: Workload, now: datetime) -> list[condition
         type_=ready,
         true=decided,
         reason=why.value,
-        message="",
+        message=_DECISIONS[why],
         now=now,
         generation=workload.metadata.generation,
     )

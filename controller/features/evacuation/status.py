@@ -196,8 +196,10 @@ def _said(
             return EvacuatingReason.TOLERATING, text, None
         due = since + timedelta(seconds=seconds)
         if now < due:
-            wait = int((due - now).total_seconds() + 0.5)
-            text = f"the cluster does not answer; Workloads leave it in {wait}s, unless it is back"
+            text = (
+                f"the cluster does not answer; Workloads leave it at {timestamp(due)}, unless it "
+                "is back"
+            )
             return EvacuatingReason.TOLERATING, text, due
         return (*((EvacuatingReason.LOST, left) if standing.units else drained), None)
     if until is not None:

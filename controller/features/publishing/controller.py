@@ -40,6 +40,7 @@ AGAIN_SECONDS = 60.0
 SERVED_SECONDS = 1.0
 """Seconds between checks whether the hub has the kinds. No request is made."""
 _PUBLISHED = WorkloadCondition.PUBLISHED.value
+_DONE = "its clusters are published"
 
 
 class PublishingController(StatusWriter[Workload]):
@@ -143,7 +144,7 @@ class PublishingController(StatusWriter[Workload]):
             type_=_PUBLISHED,
             true=obstacle is None,
             reason=(PublishedReason.PUBLISHED if obstacle is None else obstacle.reason).value,
-            message="" if obstacle is None else obstacle.message,
+            message=_DONE if obstacle is None else obstacle.message,
             now=self._clock.now(),
             generation=stored.metadata.generation,
         )

@@ -243,7 +243,7 @@ class ClusterDecisions:
     ) -> tuple[dict[str, Any], Obstacle | None]:
         listed, obstacle = self._fitting(clusters, keys), None
         reason = DecisionReadyReason.PUBLISHED
-        message = ""
+        message = "it lists every cluster of its Workload"
         if listed is None:
             # A cut list would look like units that are gone. The old one does less harm.
             listed, reason = found.status.decisions, DecisionReadyReason.TOO_LARGE

@@ -95,10 +95,12 @@ class ReservationState(NamedTuple):
 
     phase: ReservationPhase
     reason: ReservationReadyReason
-    message: str = ""
+    message: str
 
 
-_HOLDS = ReservationState(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
+_HOLDS = ReservationState(
+    ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE, "its room is held for its owners"
+)
 _WAITS = ReservationState(
     ReservationPhase.PENDING,
     ReservationReadyReason.PENDING,

@@ -250,7 +250,7 @@ class Machine:
     def _complete(self) -> None:
         self.stable, self.phase = self.revision, RolloutPhase.COMPLETE
         self.updates, self._times = {}, {}
-        text = f"{len(self._held())} clusters have {short_revision(self.revision)}"
+        text = f"{_have(len(self._held()))} {short_revision(self.revision)}"
         self._tell(EventReason.ROLLOUT_COMPLETE, text)
 
     # Rollback.
@@ -381,9 +381,8 @@ class Machine:
         times = self._times.setdefault(wave.name, _Times())
         if times.ended is None:
             times.ended = self._now()
-            text = (
-                f"wave {wave.name}: {self._count(self.wave)} have {short_revision(self.revision)}"
-            )
+            have = _have(len(self._members[self.wave]))
+            text = f"wave {wave.name}: {have} {short_revision(self.revision)}"
             self._tell(EventReason.WAVE_COMPLETE, text)
         return times.ended
 
@@ -579,8 +578,7 @@ class Machine:
         return self._waves[self.wave].name
 
     def _count(self, wave: int) -> str:
-        number = len(self._members[wave])
-        return f"{number} {'cluster' if number == 1 else 'clusters'}"
+        return _clusters(len(self._members[wave]))
 
     def _named_waves(self) -> str:
         counts = (f"{self._waves[at].name} ({self._count(at)})" for at in self._told_waves())
@@ -589,6 +587,14 @@ class Machine:
     def _now(self) -> datetime:
         assert self.view.now is not None  # noqa: S101 - `step` alone asks, and is given one
         return self.view.now
+
+
+def _clusters(number: int) -> str:
+    return f"{number} {'cluster' if number == 1 else 'clusters'}"
+
+
+def _have(number: int) -> str:
+    return f"{_clusters(number)} {'has' if number == 1 else 'have'}"
 
 
 def failure(failed: Sequence[RolloutCluster], spec: Rollout) -> str:

@@ -120,7 +120,7 @@ def _condition(generation: int, since: datetime, mark: str | None = None) -> dic
         type_=_TYPE,
         true=mark is None,
         reason=reason.value,
-        message=(mark or "")[:MESSAGE_LIMIT],
+        message=("it takes new replicas" if mark is None else mark)[:MESSAGE_LIMIT],
         now=since,
         generation=generation,
     )

@@ -204,11 +204,11 @@ def test_a_share_says_which_subset_it_counts_to_and_what_waits() -> None:
     ]
     assert told(of, 1) == ["1 in subset a", "it has room for 1", "subset a is at its cap of 6"]
     assert told(of, 2) == ["2 in subset b", "it has room for 2"]
-    assert told(of, 3) == ["1 stay where they are", "1 in no subset"]
+    assert told(of, 3) == ["1 stays where it is", "1 in no subset"]
     over = spread(3, ["0"], [2], present=[3])
     assert told(over, 0)[1:3] == ["2 in subset a", "1 beyond the cap of subset a"]
     waiting = spread(4, ["0", "1"], [3, 1], present=[3, 0], learnt=[1, FREE], closed="a")
-    assert "1 wait here for a node, as no other cluster takes them" in told(waiting, 0)
+    assert "1 waits here for a node, as no other cluster takes it" in told(waiting, 0)
 
 
 @pytest.mark.proves("W6", "W28")

@@ -50,6 +50,14 @@ _GONE: Final = frozenset(
 _SCHEDULED: Final = GroupCondition.SCHEDULED.value
 _READY: Final = GroupCondition.READY.value
 _GOOD: Final = (GroupPhase.RUNNING, GroupPhase.FINISHED)
+_WORDS: Final = {
+    GroupPhase.PENDING: "it has not been tried yet",
+    GroupPhase.SCHEDULING: "clusters are looked for, the condition Scheduled says what is missing",
+    GroupPhase.SCHEDULED: "its replicas have clusters and start there",
+    GroupPhase.RUNNING: "at least minMember replicas run",
+    GroupPhase.FINISHED: "at least minMember replicas ended well, and no other runs",
+    GroupPhase.FAILED: "so many replicas failed that fewer than minMember are left",
+}
 _UNWRITTEN: Final = "lastFailureTime"
 """Written along with other changes, and no reason for a write: the queue knows it better."""
 
@@ -368,7 +376,7 @@ def _conditions(
         type_=_READY,
         true=placed and phase in _GOOD,
         reason=phase.value,
-        message="",
+        message=_WORDS[phase],
         now=now,
         generation=generation,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,7 @@ from controller.config import default_profile
 from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
 from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.clock import parse_timestamp
 from tests.controller.live import deployment
 from tests.controller.memory import Stage
 
@@ -538,6 +540,29 @@ async def test_of_a_lost_cluster_it_moves_only_once_a_person_says_that_nothing_r
         members.taint("m1", TAINT_OUT_OF_SERVICE)
         await stage.until(lambda: stage.placed("db") == {"m2": 3, "m3": 3}, seconds=3)
         assert causes(stage, "db")[-1] == "OutOfService"
+
+
+@pytest.mark.proves("Q2")
+async def test_a_standing_move_says_a_time_of_day_and_begins_with_its_cause() -> None:
+    async with fleet() as (stage, members):
+        stage.workload("db", replicas=6, **stateful())
+        await stage.until(lambda: members.looks.get("db") and members.looks["db"][-1].ready == 6)
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.says("db", "Moving")[1] == "Settled", seconds=60)
+        await stage.calm(600)
+        lost = stage.clock.now()
+        members.lose("m2")
+        await stage.until(lambda: members.evacuation("m2")[1] == "Tolerating", seconds=15)
+        said = members.evacuation("m2")[2]
+        leaves = re.search(r"Workloads leave it at (\S+Z), unless it is back", said)
+        assert leaves is not None
+        assert parse_timestamp(leaves[1]) > lost
+        await stage.calm(1)
+        assert members.evacuation("m2")[2] == said, "it is true as long as it stands"
+        await stage.until(lambda: stage.says("db", "Moving")[1] == "AwaitingFencing", seconds=30)
+        conditions = stage.hub.read(WORKLOADS, "db")["status"]["conditions"]
+        (moving,) = (each for each in conditions if each["type"] == "Moving")
+        assert parse_timestamp(moving["lastTransitionTime"]) >= lost.replace(microsecond=0)
 
 
 # --- budgets of the fleet, rebalance --------------------------------------------------------------

@@ -52,7 +52,7 @@ async def test_quota_is_taken_before_the_placements_are_written() -> None:
         assert numbers(stage) == {"normal": (100, 0), "elastic": (30, -1)}
         assert status(stage)["summary"] == "normal=100/100,elastic=30"
         assert status(stage)["observedGeneration"] == 1
-        assert ready(stage) == ("Valid", "")
+        assert ready(stage) == ("Valid", "its spec is valid and in force")
         for each in subsets(stage).values():
             assert each["creatingPods"] == each["deletingPods"] == each["stuckPods"] == {}
         before = writes(stage)

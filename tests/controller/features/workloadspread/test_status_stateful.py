@@ -247,7 +247,7 @@ async def _comes_to_rest(stage: Stage) -> None:
     workload = stage.hub.read(WORKLOADS, "demo")
     wanted, placed = workload["spec"]["replicas"], stage.placed("demo")
     assert sum(placed.values()) == wanted
-    assert ready(stage) == ("Valid", "")
+    assert ready(stage) == ("Valid", "its spec is valid and in force")
     cap = stage.hub.read(WORKLOAD_SPREADS, "ws")["spec"]["subsets"][0]["maxReplicas"]
     held = placed.get("n", 0)
     assert numbers(stage) == {
