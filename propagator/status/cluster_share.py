@@ -127,13 +127,16 @@ class ReportedShare:
     def outcome(self) -> Outcome | None:
         """The outcome, if known and if the share stays.
 
-        That of a leaving share only if a disruption budget keeps it.
+        That of a leaving share only if a disruption budget keeps it, or the member refuses to
+        remove it.
         """
         outcome = self.seen.outcome
-        blocked = outcome.blocked if outcome is not None else None
+        if self.word is not Word.KNOWN or outcome is None:
+            return None
+        blocked, reason = outcome.blocked, outcome.reason
         budget = blocked is not None and blocked.reason is BlockedReason.DISRUPTION_BUDGET
-        told = not self.seen.leaving or budget
-        return outcome if self.word is Word.KNOWN and told else None
+        refused = reason not in (None, PropagatedReason.PROPAGATING)
+        return outcome if budget or refused or not self.seen.leaving else None
 
     @property
     def failed(self) -> bool:

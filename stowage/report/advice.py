@@ -101,6 +101,32 @@ PROPAGATED: Mapping[str, str] = {
 }
 """By the reason of Propagated on a Workload."""
 
+_NODES = (
+    ("volume", "volumes for its claims there: a StorageClass that makes them, or some by hand"),
+    ("Volume", "volumes for its claims there: a StorageClass that makes them, or some by hand"),
+    ("untolerated taint", "a toleration of the taint in its pods, or nodes there without it"),
+    ("node affinity", "nodes there that its nodeSelector and node affinity match"),
+    ("affinity rules", "more nodes there, or looser affinity between its pods"),
+    ("topology spread", "more nodes there, or looser topologySpreadConstraints"),
+    ("Insufficient", "a larger node there, or smaller requests"),
+    ("Too many pods", "more nodes there"),
+)
+"""The advice by words of the member's scheduler; the first that a cause has counts."""
+
+
+def without_node(message: str) -> tuple[str, str]:
+    """Return why no node takes the pods of a share, in the member's words, and what helps.
+
+    The cause is empty where the share's message gives none.
+    """
+    cause = message.partition("no node: ")[2]
+    helps = (
+        next((helps for words, helps in _NODES if words in each), "see its pods there")
+        for each in cause.split(", ")
+    )
+    return cause, ", or ".join(dict.fromkeys(helps))
+
+
 RESERVATIONS: Mapping[str, str] = {
     "ClocksDiffer": "set the clock of the controller's node, or that of the hub's API servers",
     "NotHeld": "make way for its Workload NAME-hold as the message says, or set hold: Books",

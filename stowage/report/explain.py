@@ -25,12 +25,13 @@ from machinery.errors import ConfigurationError, Forbidden, StowageError
 from machinery.kinds.table import profile_of_main
 from machinery.kinds.templates import runs_once
 from machinery.types import conditions
+from machinery.types.bounds import clean
 from stowage.console import output, words
 from stowage.console.terminal import say
 from stowage.console.words import count, inside
 from stowage.hub import ObjectReader, reader
 from stowage.kinds import Reference, titled
-from stowage.report import groups, rooms
+from stowage.report import advice, groups, rooms
 from stowage.report.groups import Belongs, Gang
 from stowage.report.history import stored
 
@@ -181,6 +182,8 @@ def text(
         parts.append(rooms.text(found, datetime.now(UTC), everything=everything))
     if shares:
         parts.append(_table(of_status(status), shares, everything=everything))
+    if waiting := _without_node(status.get("clusters") or ()):
+        parts.append(waiting)
     if leaving := status.get("leaving"):
         parts.append(_leaving(leaving, datetime.now(UTC), everything=everything))
     if moves := _moving(found):
@@ -214,6 +217,19 @@ def _brought_along(asked: ExplainRequest, found: Mapping[str, Any]) -> list[str]
         every = api.each(MEMBER_CLUSTERS, MemberCluster)
         clusters = [each for each in every if each.metadata.name in names]
     return dependencies.recorded(found, clusters)
+
+
+def _without_node(shares: Sequence[Mapping[str, Any]]) -> str:
+    """Return the shares that no node takes, with the member's words and what helps."""
+    lines = []
+    for each in shares:
+        if stuck := each.get("unschedulable"):
+            cause, helps = advice.without_node(clean(each.get("message") or ""))
+            said = f": {cause}" if cause else ""
+            lines.append(f"  {stuck} of {each['replicas']} on {each['name']}{said} ({helps})")
+    more = len(lines) - SHOWN
+    shown = [*lines[:SHOWN], *([f"  … {more} more"] if more > 0 else [])]
+    return "\n".join(["No node takes:", *shown]) if lines else ""
 
 
 def _leaving(shares: Sequence[Mapping[str, Any]], now: datetime, *, everything: bool) -> str:

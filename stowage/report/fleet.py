@@ -16,7 +16,7 @@ from machinery.types import quantities
 from machinery.types.api import Capacity, Placement
 from machinery.types.metadata import Meta
 from stowage.console import output
-from stowage.console.words import time
+from stowage.console.words import count, time
 from stowage.report import advice, groups
 from stowage.report.features import GROUPS
 from stowage.report.findings import (
@@ -275,7 +275,7 @@ def _failing(workload: WorkloadSummary, now: datetime) -> Finding | None:
     if said is not None and said.reason == "ClusterUnreachable":
         away = [each.name for each in workload.status.clusters if each.state == "Unreachable"]
         named = output.named(away, NAMED) or "a cluster"
-        message = f"{named} cannot be reached: told above, with its cluster"
+        message = f"{named} cannot be reached"
         return Finding(workload.name, said.reason, said.last_transition_time, message=message)
     if said is not None and said.status == "False" and said.reason != "Propagating":
         return Finding(
@@ -291,14 +291,15 @@ def _failing(workload: WorkloadSummary, now: datetime) -> Finding | None:
     if not late:
         return None
     first = late[0]
-    more = f" and {len(late) - 1} more clusters" if len(late) > 1 else ""
+    more = f" and {count(len(late) - 1, 'more cluster')}" if len(late) > 1 else ""
+    cause, helps = advice.without_node(first.message)
     return Finding(
         workload.name,
         "NoNode",
         since=first.unschedulable_since,
         units=f"{sum(each.unschedulable for each in late)} of {workload.status.desired}",
-        message=f"{first.name}{more}: no node takes them",
-        help="a larger node there, or smaller requests",
+        message=f"{first.name}{more}: no node takes them" + (f": {cause}" if cause else ""),
+        help=helps,
         urgent=True,
     )
 
@@ -354,15 +355,18 @@ def _removed(workload: WorkloadSummary, now: datetime) -> Finding:
         return unready(workload.name, said, advice.PROPAGATED[said.reason])
     left = [each.name for each in workload.status.clusters]
     where = f"still on {output.named(left, NAMED)}" if left else "its last objects go"
+    refused = said is not None and said.status == "False" and said.reason != "ClusterUnreachable"
+    why = said.message if said is not None and refused else ""
+    helps = "a cluster that answers, or stowage unjoin for one that is gone for good"
+    if said is not None and refused:
+        helps = advice.PROPAGATED.get(said.reason, "")
     return Finding(
         workload.name,
         "Removing",
         since=since,
         units=str(sum(each.replicas for each in workload.status.clusters)),
-        message=where,
-        help="a cluster that answers, or stowage unjoin for one that is gone for good"
-        if late
-        else "",
+        message=f"{where}: {why}" if why else where,
+        help=helps if late else "",
         urgent=late,
     )
 

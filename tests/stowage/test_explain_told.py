@@ -32,6 +32,13 @@ MOVING = {
     "message": "30 of 2 units leave m00: 1 waits: disruption budget shop/demo allows 0",
 }
 
+WAITING = {
+    "name": "a",
+    "replicas": 2,
+    "unschedulable": 1,
+    "message": "pods are not ready: no node: pod has unbound immediate PersistentVolumeClaims",
+}
+
 ROLLOUT = {
     "phase": "Soaking",
     "revision": "6f2c000000000000",
@@ -55,7 +62,7 @@ class Hub(PlainHub):
             "leaving": LEAVING,
             "conditions": [MOVING],
             "rollout": ROLLOUT,
-            "clusters": [{"name": "m00", "scheduled": 1, "current": 1}],
+            "clusters": [{"name": "m00", "scheduled": 1, "current": 1}, WAITING],
         }
         meta, spec = {"name": "demo", "namespace": "shop"}, {"movement": {"maxSurge": 2}}
         self.workloads = [{"metadata": meta, "spec": spec, "status": status}]
@@ -100,6 +107,16 @@ def test_what_a_move_waits_for_is_told_with_its_budgets(hub: Path) -> None:
     budget = "2 beyond 2 units at once (maxSurge), 0 may lack (maxUnavailable)"
     assert lines[at + 1] == f"  {budget}; 30 under way, so 0 may begin"
     assert json.loads(explained(hub, "-o", "json"))["recorded"]["moving"] == MOVING
+
+
+@pytest.mark.proves("Q7")
+def test_replicas_that_no_node_takes_are_told_in_the_members_words(hub: Path) -> None:
+    lines = explained(hub).splitlines()
+    at = lines.index("No node takes:")
+    assert lines[at + 1] == (
+        "  1 of 2 on a: pod has unbound immediate PersistentVolumeClaims "
+        "(volumes for its claims there: a StorageClass that makes them, or some by hand)"
+    )
 
 
 def test_for_programs_it_is_as_it_was_told(hub: Path) -> None:

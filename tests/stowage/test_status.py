@@ -195,6 +195,7 @@ def test_a_dead_cluster_is_one_thing_however_many_workloads_it_runs(
     result = run(file)
     assert "; 1 thing needs a person" in result.output
     assert "dead cannot be reached" in result.output
+    assert "above" not in result.output
     assert "a long story" not in result.output
 
 
@@ -394,6 +395,43 @@ def test_a_removal_needs_somebody_only_when_it_takes_long(hub: tuple[Hub, Path])
         result = run(file)
         assert result.exit_code == code
         assert "still on dead" in result.output
+
+
+@pytest.mark.proves("Q4")
+def test_a_removal_says_what_it_stands_still_for(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    why = 'm1: deployments.apps "web" is forbidden: User "stowage" cannot delete them'
+    gone = workload("gone", clusters=[{"name": "m1", "replicas": 4}])
+    gone["status"]["conditions"] = condition("Propagated", "Rejected", why)
+    gone["metadata"]["deletionTimestamp"] = LONG_AGO
+    there.workloads = [gone]
+    result = run(file)
+    assert f"still on m1: {why}" in result.output
+    assert advice.PROPAGATED["Rejected"] in result.output
+
+
+@pytest.mark.proves("Q7")
+@pytest.mark.parametrize(
+    ("cause", "helps"),
+    [
+        ("pod has unbound immediate PersistentVolumeClaims", "volumes for its claims there"),
+        ("node(s) had volume node affinity conflict", "volumes for its claims there"),
+        ("node(s) had untolerated taint {sla: gold}", "a toleration of the taint"),
+        ("Insufficient cpu", "a larger node there, or smaller requests"),
+        ("", "see its pods there"),
+    ],
+)
+def test_replicas_that_no_node_takes_are_told_in_the_members_words(
+    hub: tuple[Hub, Path], cause: str, helps: str
+) -> None:
+    there, file = hub
+    told = f"pods are not ready: no node: {cause}" if cause else ""
+    share = {"name": "a", "unschedulable": 2, "unschedulableSince": LONG_AGO, "message": told}
+    there.workloads = [workload("x", clusters=[share])]
+    result = run(file)
+    assert f"a: no node takes them{': ' if cause else ''}{cause}" in result.output
+    assert helps in result.output
+    assert ("larger node" in result.output) == ("Insufficient" in cause)
 
 
 def test_a_large_fleet_is_read_in_pages_and_shown_in_part(hub: tuple[Hub, Path]) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from crds.fields.shares import BlockedReason, ClusterShare, ShareState
@@ -200,6 +201,32 @@ def test_why_pods_have_no_node_is_told_with_the_share():
     waits = PodCounts(2, unschedulable=1, trouble="no node: Insufficient cpu")
     share, _ = told(seen(main=main(1), pods=waits), RAN, said=GOOD)
     assert share.entry["message"] == "pods are not ready: no node: Insufficient cpu"
+
+
+@pytest.mark.proves("Q4")
+def test_a_member_that_does_not_let_a_share_go_is_told_in_the_condition():
+    why = 'm1: deployments.apps "web" is forbidden: no right to delete it'
+    for reason in (PropagatedReason.REJECTED, PropagatedReason.CONFLICT):
+        one = replace(seen(main=main()), leaving=True)
+        one = replace(one, outcome=Outcome(one.desired, reason, why))
+        share, status = told(one, RAN, said=GOOD)
+        said = find(status, WorkloadCondition.PROPAGATED)
+        assert (share.entry["state"], share.entry["message"]) == ("Leaving", why)
+        assert (said["status"], said["reason"], said["message"]) == ("False", reason.value, why)
+    under_way = replace(one, outcome=Outcome(one.desired, PropagatedReason.PROPAGATING, "it ends"))
+    assert find(told(under_way, RAN, said=GOOD)[1], WorkloadCondition.PROPAGATED)["message"] != why
+
+
+@pytest.mark.proves("Q21")
+def test_ready_and_drifted_always_say_something():
+    for ready, text in ((1, "1 of 3 replicas are ready"), (3, "every replica is ready")):
+        _, status = told(seen(main=main(ready), outcome=Outcome(seen().desired)), RAN, said=GOOD)
+        assert find(status, WorkloadCondition.READY)["message"] == text
+        assert all(each["message"] for each in status["conditions"])
+    judged = msgspec.structs.replace(main().judged, updated=1, outdated=2)
+    old = msgspec.structs.replace(main(), judged=judged)
+    _, status = told(seen(main=old), RAN, said=GOOD)
+    assert find(status, WorkloadCondition.READY)["message"].startswith("3 of 3 replicas are ready,")
 
 
 @pytest.mark.proves("W24", "W25")
