@@ -247,9 +247,10 @@ class RolloutProgress:
     def _waits(self, at: int) -> str:
         """Return what a wave waits for that has not begun."""
         before = str(self.waves[at - 1]["name"])
-        if needs_approval(self.spec_of(before)) and not self.approved(before):
-            return "waits for an approval"
-        return f"waits for {before}"
+        if not needs_approval(self.spec_of(before)) or self.approved(before):
+            return f"waits for {before}"
+        now = self.phase == RolloutPhase.AWAITING_APPROVAL and at - 1 == self._place
+        return "waits for an approval" if now else f"waits for {before}, then for an approval"
 
     def _updating(self, wave: Json) -> str:
         most = at_once(self.spec_of(wave["name"]), wave.get("clusters", 0))

@@ -45,7 +45,7 @@ def test_a_row_for_each_wave(tmp_path: Path):
         "WAVE CLUSTERS HEALTHY UPDATING FAILED DEFERRED STATE",
         "canary 2 2 - - - complete, soaked 10m",
         "eu 10 4 member-5, member-6, member-7 - member-9 (away) 3 of at most 3 at once",
-        "rest 30 0 - - - waits for an approval",
+        "rest 30 0 - - - waits for eu, then for an approval",
     ]
     assert message == "member-7: 2 of 4 units are Ready"
 
@@ -120,16 +120,25 @@ def test_the_hub_could_not_be_asked_exits_with_2(tmp_path: Path):
         RolloutProgress.of(plain, NOW)
 
 
+@pytest.mark.proves("Q19")
 @pytest.mark.parametrize(
     ("phase", "eu", "expected"),
     [
-        ("Soaking", {}, ["soaks 10m, 6m left", "waits for canary", "waits for an approval"]),
+        (
+            "Soaking",
+            {},
+            ["soaks 10m, 6m left", "waits for canary", "waits for eu, then for an approval"],
+        ),
         ("AwaitingApproval", ENDED, ["complete, soaked 10m", "complete", "waits for an approval"]),
-        ("Paused", {"updating": []}, ["complete, soaked 10m", "paused", "waits for an approval"]),
+        (
+            "Paused",
+            {"updating": []},
+            ["complete, soaked 10m", "paused", "waits for eu, then for an approval"],
+        ),
         (
             "Failed",
             {"updating": [], "failed": ["m1"]},
-            ["complete, soaked 10m", "failed", "waits for an approval"],
+            ["complete, soaked 10m", "failed", "waits for eu, then for an approval"],
         ),
         ("RolledBack", {}, ["given up", "given up", "not begun"]),
     ],
@@ -155,7 +164,7 @@ def test_an_approval_ahead_and_a_wave_of_which_a_part_is_named():
     wide["updates"] = [*updates, {"cluster": "x", "startTime": SINCE, "failedTime": SINCE}]
     assert states(body)[1] == "29 of at most 30 at once"
     body["spec"]["rollout"]["approvals"] = [{"revision": STABLE, "wave": "eu"}]
-    assert states(body)[2] == "waits for an approval", "that is another revision's"
+    assert states(body)[2] == "waits for eu, then for an approval", "that is another revision's"
 
 
 def test_digests_are_told_by_their_first_digits_and_names_are_cut():

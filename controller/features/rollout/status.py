@@ -11,7 +11,7 @@ import msgspec
 from controller.features.rollout.machine import RolloutStep, failure
 from controller.framework.statuswriter import MESSAGE_LIMIT
 from controller.model.rollout import RolloutState
-from crds.fields.rollout import MOST_WAVES, RolledOutReason, RolloutPhase
+from crds.fields.rollout import MOST_NAMES, MOST_WAVES, RolledOutReason, RolloutPhase
 from crds.names import short_revision
 from machinery.clock import timestamp
 from machinery.types.api import RevisionException, Rollout, RolloutStatus, RolloutWave
@@ -49,6 +49,8 @@ def message_of(step: RolloutStep, spec: Rollout) -> str:
             return f"wave {status.wave} soaks{_until(step, spec)}"
         case RolloutPhase.AWAITING_APPROVAL:
             done = "is complete" if _clusters(status) else f"has no cluster that shows {new}"
+            if late := ", ".join(each.name for each in step.updating[:MOST_NAMES]):
+                done += f" but for {late}, which came later"
             return f"wave {status.wave} {done}, the next one waits for an approval of {new}"
         case RolloutPhase.PAUSED:
             return "no further cluster is started: spec.rollout.paused"

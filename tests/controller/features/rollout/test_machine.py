@@ -132,6 +132,32 @@ def test_the_next_wave_waits_for_an_approval_of_this_revision() -> None:
     assert (road.phase, road.given()) == ("Progressing", {"c1", "m1"})
 
 
+@pytest.mark.proves("Q19")
+def test_a_newcomer_of_a_complete_wave_is_told_beside_the_approval() -> None:
+    road = Road(canary(approval=True), clusters=[("c1", 0), ("m1", 1)])
+    road.edit(NEW)
+    road.obey("c1")
+    step = road.look()
+    told = "the next one waits for an approval of bbbb"
+    assert condition_of(step, road.spec).message == f"wave canary is complete, {told}"
+    road.admit("c2", 0)
+    step = road.look()
+    assert step.status.phase == "AwaitingApproval"
+    assert condition_of(step, road.spec).message == (
+        f"wave canary is complete but for c2, which came later, {told}"
+    )
+
+
+@pytest.mark.proves("Q21")
+@pytest.mark.parametrize(("clusters", "have"), [(1, "1 cluster has"), (2, "2 clusters have")])
+def test_a_complete_wave_is_told_in_the_right_number(clusters: int, have: str) -> None:
+    road = Road(canary(max_concurrent=9), clusters=[*((f"c{n}", 0) for n in range(clusters))])
+    step = road.edit(NEW)
+    road.obey()
+    step = road.look()
+    assert f"{have} bbbb" in [each.note for each in step.events]
+
+
 @pytest.mark.proves("T6")
 def test_paused_starts_none_and_ends_what_was_begun() -> None:
     road = two()
