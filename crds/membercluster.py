@@ -382,6 +382,9 @@ class MemberClusterStatus(Model):
 
     Evacuating, whether units leave the cluster; InventoryUnhealthy while the ClusterProfile that it
     comes from says so, or is gone. Writer: controller."""
+    state: Annotated[str, Field(max_length=63)] | None = None
+    """The STATUS column, as of a Node: Ready or NotReady; SchedulingDisabled while it is cordoned,
+    Draining and then Drained while it is drained. Writer: propagator."""
     evacuation: Evacuation | None = None
     """What leaves the cluster. Writer: controller."""
     # The generated alias would be clusterId; Kubernetes writes ID.
@@ -422,7 +425,7 @@ class MemberCluster(Kind):
     short = "mc"
     namespaced = False
     columns = (
-        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+        ("Status", "string", ".status.state", 0),
         ("Version", "string", ".status.version", 0),
         ("Provider", "string", ".status.provider", 0),
         ("Nodes", "integer", ".status.capacity.nodes", 0),

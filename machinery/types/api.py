@@ -122,6 +122,7 @@ class Reliability(Part, frozen=True, gc=False):
 class MemberClusterStatus(Part, frozen=True):
     observed_generation: int | None = None
     conditions: list[dict[str, Any]] = []
+    state: str = ""
     evacuation: Evacuation | None = None
     cluster_id: str = msgspec.field(default="", name="clusterID")
     cluster_uid: str = msgspec.field(default="", name="clusterUID")

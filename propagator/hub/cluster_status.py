@@ -14,6 +14,7 @@ import msgspec
 
 from crds.membercluster import (
     WAITING,
+    EvacuatingReason,
     MemberClusterCondition,
     MemberClusterEventReason,
     ReadyReason,
@@ -58,6 +59,7 @@ def status_of(
     status["observedGeneration"] = session.generation
     _tell_held(status, session)
     status["conditions"] = _conditions(cluster, session, verdict, now)
+    status["state"] = _state(cluster, status)
     if session.link is not None and verdict.reason not in ANOTHERS:
         if session.link.tenants is None:
             status.pop("namespaces", None)
@@ -137,6 +139,17 @@ def _conditions(
     for kind in strangers[_CONDITIONS_LIMIT - len(_KNOWN) :]:
         del after[kind]  # else the hub would refuse the whole status
     return conditions.with_progress(after.values(), waits=WAITING, now=now)
+
+
+def _state(cluster: MemberCluster, status: Mapping[str, Any]) -> str:
+    """Return the STATUS column, as kubectl has it of a Node."""
+    words = ["Ready" if conditions.holds(status, MemberClusterCondition.READY) else "NotReady"]
+    if cluster.drains:
+        said = conditions.find(status, MemberClusterCondition.EVACUATING).get("reason")
+        words.append("Drained" if said == EvacuatingReason.DRAINED else "Draining")
+    elif cluster.spec.unschedulable:
+        words.append("SchedulingDisabled")
+    return ",".join(words)
 
 
 def _tell_held(status: dict[str, Any], session: MemberSession) -> None:

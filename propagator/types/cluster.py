@@ -48,6 +48,7 @@ class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
     secret_ref: SecretReference | None = None
     endpoint: ClusterEndpoint | None = None
     taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
     namespaces: NamespaceRule = NamespaceRule()
     allowed_kinds: tuple[str, ...] = ()
     provider: str = ""
@@ -83,6 +84,10 @@ class MemberCluster(Object, frozen=True):
     def forced_drain(self) -> bool:
         drain = (TAINT_DRAIN, FORCED_DRAIN)
         return any((each.key, each.value) == drain for each in self.spec.taints)
+
+    @property
+    def drains(self) -> bool:
+        return any(each.key == TAINT_DRAIN for each in self.spec.taints)
 
     @property
     def inventory_trouble(self) -> str:

@@ -24,7 +24,9 @@ from stowage.console.terminal import say
 @click.argument("cluster", type=CLUSTER)
 @hub_options
 @click.option("--dry-run", is_flag=True, help="Only tell what would leave, and where to.")
-@click.option("--undo", is_flag=True, help="Take a drain back; what has moved comes home.")
+@click.option(
+    "--undo", is_flag=True, help="Take a drain back; a Single Workload stays where it went."
+)
 @click.option("--force", is_flag=True, help="Pass over the PodDisruptionBudgets of the member.")
 @click.option(
     "--wait",

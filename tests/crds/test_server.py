@@ -165,6 +165,7 @@ def test_a_membercluster_and_its_columns(tenant):
             "namespaces": {"allow": ["*"]},
         }
         status = {
+            "state": "Ready,SchedulingDisabled",
             "version": "v1.36.3",
             "provider": "kind",
             "capacity": {
@@ -178,7 +179,7 @@ def test_a_membercluster_and_its_columns(tenant):
         head, row = tenant.kubectl("get", "mc", f"{tenant.namespace}-a").splitlines()
         assert head.split() == [
             "NAME",
-            "READY",
+            "STATUS",
             "VERSION",
             "PROVIDER",
             "NODES",
@@ -186,7 +187,8 @@ def test_a_membercluster_and_its_columns(tenant):
             "MEMORY",
             "AGE",
         ]
-        assert row.split()[1:7] == ["True", "v1.36.3", "kind", "3", "12", "23.5Gi"]
+        cordoned = "Ready,SchedulingDisabled"
+        assert row.split()[1:7] == [cordoned, "v1.36.3", "kind", "3", "12", "23.5Gi"]
     finally:
         mark = ("annotate", "mc", f"{tenant.namespace}-a", f"{ANNOTATION_UNJOIN}={GIVEN_UP}")
         tenant.kubectl(*mark)

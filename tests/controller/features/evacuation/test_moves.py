@@ -8,12 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from controller.config import default_profile
 from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
 from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import parse_timestamp
+from stowage.cli import cli
 from tests.controller.live import deployment
 from tests.controller.memory import Stage
 
@@ -563,6 +565,23 @@ async def test_a_standing_move_says_a_time_of_day_and_begins_with_its_cause() ->
         conditions = stage.hub.read(WORKLOADS, "db")["status"]["conditions"]
         (moving,) = (each for each in conditions if each["type"] == "Moving")
         assert parse_timestamp(moving["lastTransitionTime"]) >= lost.replace(microsecond=0)
+
+
+@pytest.mark.proves("Q20")
+async def test_a_single_workload_stays_where_a_drain_took_it_as_the_help_of_undo_says() -> None:
+    async with fleet() as (stage, members):
+        stage.workload("one", replicas=2, distribution="Single")
+        await stage.until(lambda: members.looks.get("one") and members.looks["one"][-1].ready == 2)
+        (home,) = stage.placed("one")
+        members.taint(home, TAINT_DRAIN)
+        await stage.until(lambda: home not in stage.placed("one"), seconds=60)
+        await stage.until(lambda: stage.says("one", "Moving")[1] == "Settled", seconds=60)
+        there = stage.placed("one")
+        members.taint(home)
+        await stage.calm(120)
+        assert stage.placed("one") == there
+    told = CliRunner().invoke(cli, ["drain", "--help"]).output
+    assert "a Single Workload stays where it went" in " ".join(told.split())
 
 
 # --- budgets of the fleet, rebalance --------------------------------------------------------------
