@@ -25,15 +25,20 @@ from crds.base import Condition, Kind, Model
 from crds.definition import KINDS
 
 WRITTEN = {
+    "ClusterSelector": "machinery.types.selectors",
     "LabelSelector": "machinery.types.selectors",
     "Requirement": "machinery.types.selectors",
     "SelectorTerm": "machinery.types.selectors",
     "Taint": "machinery.types.taints",
     "Toleration": "machinery.types.taints",
 }
-"""Structs with methods, by their names, and the modules that declare them."""
+"""Structs with methods, by their names, and the modules that declare them. A ClusterSelector is a
+mapping there, as it may be labels alone.
+"""
 _LONG = "_during_scheduling_ignored_during_execution"
 _TEXT = "str | None"
+_EMPTY = {"LabelSelector": "LabelSelector()", "ClusterSelector": "{}"}
+"""Selectors without which all is selected, though they are required."""
 _SCALARS = frozenset({"str", "int", "bool", "None"})
 
 HEADER = '''# Generated from the models in `crds`; `make crds` writes it.
@@ -164,7 +169,7 @@ def _type(annotation: Any) -> str:
 def _default(field: FieldInfo, kind: str) -> str:
     if field.is_required():
         is_time = (field.json_schema_extra or {}) == {"format": "date-time"} and kind == "str"
-        return '""' if is_time else {"LabelSelector": "LabelSelector()"}.get(kind, "")
+        return '""' if is_time else _EMPTY.get(kind, "")
     value = field.get_default(call_default_factory=True)
     if value is None:
         return '""' if kind == _TEXT else "None"

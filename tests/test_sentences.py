@@ -33,6 +33,7 @@ ALLOWED = {
     "propagator.errors._of_the_store": "an API server tells in words alone what its store refuses",
     "propagator.apply.refusals.rejected": "an API server tells what cannot be changed in words alone",
     "propagator.members.capacity.kept._without_node": "a kube-scheduler says in words alone why",
+    "stowage.report.advice.without_node": "a kube-scheduler says in words alone why",
     "stowage.simulation.drain._state": "what stands before the colon is told beside it: cut, not judged",
 }
 """By function: a sentence of another program, or one that is only shortened."""

@@ -50,6 +50,7 @@ from machinery.types.api import (
 )
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key, Object
+from machinery.types.selectors import ClusterSelector
 from machinery.types.taints import Taint, Toleration
 
 AWAY = "Away"
@@ -202,7 +203,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     spread_constraints: list[SpreadConstraint] = []
     target_namespace: str = ""
     target_cluster: TargetCluster | None = None
-    cluster_selector: dict[str, str] = {}
+    cluster_selector: ClusterSelector = {}
     cluster_affinity: ClusterAffinity = msgspec.field(default_factory=ClusterAffinity)
     workload_affinity: WorkloadAffinity = msgspec.field(default_factory=WorkloadAffinity)
     workload_anti_affinity: WorkloadAffinity = msgspec.field(default_factory=WorkloadAffinity)

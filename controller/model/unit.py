@@ -67,6 +67,7 @@ from machinery.types.api import (
 )
 from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.metadata import Key, Meta
+from machinery.types.selectors import SelectorPart, flattened, label_selector
 from machinery.types.taints import Toleration
 
 _PLACED_BY = (
@@ -130,7 +131,7 @@ class WorkloadInfo:
     guarded_kinds: tuple[str, ...]
     """The kinds, as `<group>/<kind>`, that a cluster must list to take it."""
     target_cluster: TargetCluster | None
-    cluster_selector: Mapping[str, str]
+    cluster_selector: Mapping[str, SelectorPart]
     cluster_affinity: ClusterAffinity
     affinity: WorkloadAffinity
     anti_affinity: WorkloadAffinity
@@ -348,7 +349,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         target_namespace=spec.target_namespace or meta.namespace,
         guarded_kinds=_guarded(spec),
         target_cluster=spec.target_cluster,
-        cluster_selector=spec.cluster_selector,
+        cluster_selector=flattened(spec.cluster_selector),
         cluster_affinity=spec.cluster_affinity,
         affinity=spec.workload_affinity,
         anti_affinity=spec.workload_anti_affinity,
@@ -574,19 +575,25 @@ def _rules(spec: WorkloadSpec, namespace: str) -> dict[str, Any]:
     """Return what placement reads of the spec beside numbers, by names that never change."""
     return {
         "distribution": spec.distribution,
-        "weights": spec.distribution_weights,
+        "weights": [_in_one_form(each) for each in spec.distribution_weights],
         "packing": spec.packing,
         **({"spread": spec.spread_constraints} if spec.spread_constraints else {}),
         "namespace": spec.target_namespace or namespace,
         **({"kinds": kinds} if (kinds := _guarded(spec)) else {}),
         "cluster": spec.target_cluster,
-        "selector": spec.cluster_selector,
+        "selector": flattened(spec.cluster_selector),
         "clusterAffinity": spec.cluster_affinity,
         "affinity": spec.workload_affinity,
         "antiAffinity": spec.workload_anti_affinity,
         "tolerations": spec.tolerations,
         "scheduler": spec.scheduler_name,
     }
+
+
+def _in_one_form(weight: DistributionWeight) -> DistributionWeight:
+    """Return a weight whose selector is no edit of the same one in another form."""
+    selector: Any = label_selector(weight.cluster_selector)
+    return msgspec.structs.replace(weight, cluster_selector=selector)
 
 
 def _hash(value: Any) -> str:

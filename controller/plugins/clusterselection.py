@@ -6,7 +6,7 @@ relabelled cluster moves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -56,12 +56,7 @@ class NamedCluster:
 
 
 class ClusterSelector:
-    """Enforces spec.clusterSelector: every pair must hold.
-
-    Reserved keys: clusterName, clusterNamespace (of the cluster's Secret), cloudProvider and its
-    alias clusterProvider (case does not matter), clusterVersion (a leading v does not matter). A
-    cluster's own label of that name counts too.
-    """
+    """Enforces spec.clusterSelector: every label and expression must hold, see `chosen`."""
 
     name = "ClusterSelector"
     ignored_during_execution = False
@@ -74,30 +69,11 @@ class ClusterSelector:
     ) -> FilterMask:
         if not info.cluster_selector:
             return NOTHING_REFUSED
-        mask = np.ones(len(snapshot), dtype=np.bool_)
-        for key, value in info.cluster_selector.items():
-            holds = snapshot.column(key).equals(value)
-            reserved = _RESERVED.get(key)
-            mask &= holds | reserved(snapshot, value) if reserved else holds
-        return FilterMask([(~mask, "didn't match clusterSelector")])
+        chosen = snapshot.chosen(info.cluster_selector)
+        return FilterMask([(~chosen, "didn't match clusterSelector")])
 
     def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
-        return "other pairs in spec.clusterSelector, or these labels on the MemberCluster"
-
-
-def _named(snapshot: Snapshot, value: str) -> Mask:
-    mask = np.zeros(len(snapshot), dtype=np.bool_)
-    mask[snapshot.rows([value])] = True
-    return mask
-
-
-_RESERVED: Mapping[str, Callable[[Snapshot, str], Mask]] = {
-    "clusterName": _named,
-    "clusterNamespace": lambda snapshot, value: snapshot.secret_namespace.equals(value),
-    "cloudProvider": lambda snapshot, value: snapshot.provider.equals(value.lower()),
-    "clusterProvider": lambda snapshot, value: snapshot.provider.equals(value.lower()),
-    "clusterVersion": lambda snapshot, value: snapshot.version.equals(value.removeprefix("v")),
-}
+        return "other labels in spec.clusterSelector, or these labels on the MemberCluster"
 
 
 def _is_named(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:

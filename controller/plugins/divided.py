@@ -30,6 +30,7 @@ from controller.planner.reasons import RuleKind
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.placing import Packing
+from machinery.types.selectors import label_selector
 
 PATIENCE_SECONDS = 60
 """Seconds without a node until a cluster counts as full: a cluster that scales its nodes needs a
@@ -198,7 +199,7 @@ class _Rules:
         upper = np.full(len(snapshot), UNBOUNDED, dtype=np.int64)
         free = np.ones(len(snapshot), dtype=np.bool_)
         for rule in info.weights:
-            mask = snapshot.selected(rule.cluster_selector) & free
+            mask = snapshot.selected(label_selector(rule.cluster_selector)) & free
             free &= ~mask
             weight[mask] = rule.weight
             lower[mask] = rule.min_replicas or 0

@@ -5,7 +5,7 @@ A rule is a few array operations over all clusters. `builder` makes the snapshot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +17,14 @@ from controller.snapshot.columns import ABSENT, Column, DerivedColumns, Floats, 
 from controller.snapshot.inflight import MOST_PLACES, InFlight, cost_of, taken, taken_by
 from controller.snapshot.nodegroups import UNLIMITED, NodeGroups
 from controller.snapshot.saturating import sums, times
-from machinery.types.selectors import LabelSelector, Requirement, SelectorTerm
+from machinery.types.selectors import (
+    LabelSelector,
+    Operator,
+    Requirement,
+    SelectorPart,
+    SelectorTerm,
+    label_selector,
+)
 from machinery.types.taints import Taint, Toleration
 
 _ALL = b""
@@ -111,6 +118,34 @@ class Snapshot:
         for requirement in selector.match_expressions:
             mask &= self.meets(requirement)
         return mask
+
+    def chosen(self, said: Mapping[str, SelectorPart]) -> Mask:
+        """Return the clusters that a spec.clusterSelector takes.
+
+        Reserved keys: clusterName, clusterNamespace (of the cluster's Secret), cloudProvider and
+        its alias clusterProvider (case does not matter), clusterVersion (a leading v does not
+        matter). A cluster's own label of that name counts too. Expressions read them by In and
+        NotIn.
+        """
+        selector = label_selector(said)
+        mask = np.ones(len(self), dtype=np.bool_)
+        for key, value in selector.match_labels.items():
+            mask &= self._has(key, value)
+        for each in selector.match_expressions:
+            if each.key in _RESERVED and each.operator in (Operator.IN, Operator.NOT_IN):
+                among = np.zeros(len(self), dtype=np.bool_)
+                for value in each.values:
+                    among |= self._has(each.key, value)
+                mask &= among if each.operator == Operator.IN else ~among
+            else:
+                mask &= self.meets(each)
+        return mask
+
+    def _has(self, key: str, value: str) -> Mask:
+        """Return the clusters with that label, or of which a reserved key says as much."""
+        holds = self.column(key).equals(value)
+        reserved = _RESERVED.get(key)
+        return holds | reserved(self, value) if reserved else holds
 
     def matches(self, term: SelectorTerm) -> Mask:
         """Return the clusters that a term matches; an empty term matches none."""
@@ -238,6 +273,21 @@ class Snapshot:
             found = flights.joined(holds) if both else flights if len(flights) else holds
             self._coming[name] = found
         return found
+
+
+def _named(snapshot: Snapshot, value: str) -> Mask:
+    mask = np.zeros(len(snapshot), dtype=np.bool_)
+    mask[snapshot.rows([value])] = True
+    return mask
+
+
+_RESERVED: Mapping[str, Callable[[Snapshot, str], Mask]] = {
+    "clusterName": _named,
+    "clusterNamespace": lambda snapshot, value: snapshot.secret_namespace.equals(value),
+    "cloudProvider": lambda snapshot, value: snapshot.provider.equals(value.lower()),
+    "clusterProvider": lambda snapshot, value: snapshot.provider.equals(value.lower()),
+    "clusterVersion": lambda snapshot, value: snapshot.version.equals(value.removeprefix("v")),
+}
 
 
 def _free(groups: NodeGroups, replicas: Ints, size: int) -> Ints:

@@ -10,6 +10,7 @@ the long way, and is judged there by the rules themselves.
 
 from __future__ import annotations
 
+from crds.admission import selecting
 from crds.admission.approving import cel_none
 from crds.admission.placeholder import cel_free, cel_ours
 from crds.names import FORBIDDEN_NAMESPACE_PREFIX, GROUP, SYSTEM_NAMESPACE
@@ -51,6 +52,7 @@ def cel_plain(spec: str) -> str:
             namespace,
             f"!({cel_ours(spec)})",
             f"!has({spec}.overrides)",
+            selecting.cel_plain(spec),
             (
                 f"(!has({spec}.distribution) || {spec}.distribution != 'Divided'"
                 f" || !has({template}) || !has({template}.spec) || type({template}.spec) != map"

@@ -10,8 +10,8 @@ namespace other than the Workload's own that the Workload would write to, and on
 clusterscopedobjects.stowage.dev for every guarded kind that it brings along (`carried`). These
 checks are made at the cluster's level: a Role in a tenant's own namespace cannot grant them. It
 asks who lets Secrets of a namespace be read in another one (`following`) and who approves a rollout
-(`approving`), and it refuses labels and annotations that are Stowage's own (`reserved`), and the
-PriorityClass of placeholders (`placeholder`).
+(`approving`), and it refuses labels and annotations that are Stowage's own (`reserved`), the
+PriorityClass of placeholders (`placeholder`), and what is no selector of clusters (`selecting`).
 
 A second validating policy keeps the propagator's notes on a Workload from being invented. Another
 one keeps a tenant's Reservation from naming owners of other tenants, whose units would be drawn to
@@ -41,6 +41,7 @@ from crds.admission import (
     plain,
     priorities,
     reserved,
+    selecting,
 )
 from crds.admission.carried import KIND_LIMIT, KIND_LIMIT_TEXT
 from crds.admission.policy import Manifest, binding, policy, variable
@@ -128,6 +129,7 @@ def validating_policy() -> Manifest:
             *reserved.cel_validations(),
             *placeholder.cel_validations(),
             *overriding.cel_validations(),
+            *selecting.cel_validations("object.spec"),
             *(_stays_in_target(part) for part in (*_TEMPLATES, "targetService")),
             *(_not_negative(part) for part in _TEMPLATES),
             _not_divided(),
@@ -305,21 +307,23 @@ def marks_policy() -> Manifest:
 
 
 def reservation_policy() -> Manifest:
-    """Return the policy that a tenant's Reservation names owners of its own namespace alone."""
+    """Return the policy that a tenant's Reservation names owners of its own namespace alone.
+
+    Its selectors of clusters are judged as those of a Workload.
+    """
     foreign = " || ".join(
         f"(has(o.{field}) && has(o.{field}.namespace) && o.{field}.namespace != request.namespace)"
         for field in ("object", "controller")
     )
     spec = {
         "failurePolicy": "Fail",
-        "matchConditions": [
-            {"name": "of-a-tenant", "expression": f"request.namespace != '{SYSTEM_NAMESPACE}'"}
-        ],
         "validations": [
             {
-                "expression": f"!object.spec.owners.exists(o, {foreign})",
+                "expression": f"request.namespace == '{SYSTEM_NAMESPACE}'"
+                f" || !object.spec.owners.exists(o, {foreign})",
                 "message": f"spec.owners: {OWNER_TEXT}",
-            }
+            },
+            *selecting.cel_validations("object.spec", ("distributionWeights",)),
         ],
     }
     return policy("Validating", spec, name=RESERVATION_ADMISSION_POLICY, plurals=("reservations",))

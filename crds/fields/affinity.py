@@ -24,7 +24,7 @@ from crds.base import (
     Weight,
     atomic,
 )
-from crds.fields.labels import LabelSelector, SelectorTerm
+from crds.fields.labels import ClusterSelector, LabelSelector, SelectorTerm
 
 
 class TargetCluster(Model):
@@ -103,7 +103,7 @@ class DistributionWeight(Model):
         ),
     )
 
-    cluster_selector: LabelSelector
+    cluster_selector: ClusterSelector
     """The clusters meant; an empty selector means all. The first entry that matches counts."""
     weight: Weight
     """1 to 100, relative to the other clusters' weights."""

@@ -6,13 +6,17 @@ matches.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from crds.base import (
     NAME,
+    PRESERVE,
     QUALIFIED,
     Count,
     LabelKey,
@@ -130,6 +134,38 @@ class LabelSelector(Model):
     """Labels that must be there with just these values."""
     match_expressions: list[Requirement] = atomic(32)
     """Requirements that must all hold."""
+
+
+SELECTOR_FIELDS = ("matchLabels", "matchExpressions")
+SELECTOR_TEXT = (
+    "give labels alone, each with its value as text, or matchLabels and matchExpressions, not both"
+)
+
+
+class ClusterSelector(LabelSelector):
+    """Selects clusters by their labels; labels alone, `{tier: gold}`, are taken as matchLabels."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_labels_alone(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        parts = {key for key, value in given.items() if isinstance(value, Mapping | list | Model)}
+        if not given or parts == given.keys() or given.keys() & set(SELECTOR_FIELDS) - parts:
+            return given
+        if parts:
+            raise PydanticCustomError("selector", SELECTOR_TEXT)
+        return {"matchLabels": given}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        # A structural schema has fields of its own or any others of one form; the admission
+        # policies judge the others (`crds.admission.selecting`).
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        handler.resolve_ref_schema(schema)[PRESERVE] = True
+        return schema
 
 
 class SelectorTerm(Model):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from crds.base import ATOMIC, PRESERVE, DnsLabel, DnsName, Model, Rule
-from crds.fields.labels import LabelSelector
+from crds.fields.labels import ClusterSelector
 from crds.names import GROUP
 
 MOST_OVERRIDES = 32
@@ -111,7 +111,7 @@ class ClusterOverride(Model):
 
     name: DnsLabel
     """Its name, by which messages call it."""
-    cluster_selector: LabelSelector
+    cluster_selector: ClusterSelector
     """The MemberClusters, by their labels; an empty one is every cluster."""
     target: OverrideTarget | None = None
     """The Service or one of the manifests; the template or targetDeployment when unset."""

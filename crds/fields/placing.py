@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crds.base import Count, Int32, Int64, LabelMap, Model, atomic, listmap
+from crds.base import Count, Int32, Int64, Model, atomic, listmap
 from crds.fields.affinity import (
     ClusterAffinity,
     DistributionWeight,
@@ -18,7 +18,7 @@ from crds.fields.affinity import (
     TargetCluster,
     WorkloadAffinity,
 )
-from crds.fields.labels import Toleration
+from crds.fields.labels import ClusterSelector, Toleration
 from crds.fields.shares import Placement, PluginsTold
 from crds.fields.why import DecisionReference, PlacementChange, PlacementReasons, ReasonCount
 from crds.names import DEFAULT_SCHEDULER
@@ -54,8 +54,11 @@ class PlacementRules(Model):
     """Over how many regions, zones or clusters the shares go."""
     target_cluster: TargetCluster | None = None
     """Only this cluster."""
-    cluster_selector: LabelMap = Field(default_factory=dict)
-    """Labels that a cluster must have; also cloudProvider, clusterVersion, clusterName …"""
+    cluster_selector: ClusterSelector = Field(default_factory=ClusterSelector)
+    """Labels that a cluster must have; also cloudProvider, clusterVersion, clusterName …
+
+    Of these reserved keys expressions take In and NotIn. Labels alone are taken as matchLabels.
+    """
     cluster_affinity: ClusterAffinity | None = None
     """Required and preferred rules on the labels of clusters."""
     workload_affinity: WorkloadAffinity | None = None

@@ -17,7 +17,7 @@ from pydantic.json_schema import WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from crds.base import Count, DnsLabel, DnsName, Flag, Instant, Model, Moment, Rule, atomic
-from crds.fields.labels import LabelSelector
+from crds.fields.labels import ClusterSelector
 
 REVISION_FIELDS: Final = (
     "template",
@@ -121,7 +121,7 @@ class RolloutWave(Model):
 
     name: DnsLabel
     """Its name, by which approvals and the status call it."""
-    cluster_selector: LabelSelector
+    cluster_selector: ClusterSelector
     """The MemberClusters, by their labels; the first wave that takes a cluster counts."""
     max_concurrent: Concurrency = 1
     """Clusters that are updated at once; percents are rounded up."""

@@ -22,7 +22,7 @@ from machinery.types import strategic_merge
 from machinery.types.api import ImageRule
 from machinery.types.bounds import MESSAGE, clean
 from machinery.types.merge_patch import merged
-from machinery.types.selectors import LabelSelector
+from machinery.types.selectors import ClusterSelector, label_selector
 from machinery.types.strategic_merge import CONTAINER_LISTS
 
 _BUILT_IN = frozenset(
@@ -67,7 +67,7 @@ class ClusterOverride(msgspec.Struct, frozen=True, rename="camel"):
     """A patch of one object, on the clusters that the selector matches."""
 
     name: str
-    cluster_selector: LabelSelector
+    cluster_selector: ClusterSelector
     target: OverrideTarget | None = None
     patch: dict[str, Any] | None = None
     json_patch: list[Operation] | None = None
@@ -113,7 +113,9 @@ _decoder = msgspec.json.Decoder(list[ClusterOverride] | None)
 def matching(
     overrides: Sequence[ClusterOverride], labels: Mapping[str, str]
 ) -> tuple[ClusterOverride, ...]:
-    return tuple(each for each in overrides if each.cluster_selector.matches(labels))
+    return tuple(
+        each for each in overrides if label_selector(each.cluster_selector).matches(labels)
+    )
 
 
 def overridden(

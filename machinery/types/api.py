@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from machinery.types.selectors import LabelSelector, SelectorTerm
+from machinery.types.selectors import ClusterSelector, LabelSelector, SelectorTerm
 from machinery.types.taints import Taint, Toleration
 
 
@@ -200,7 +200,7 @@ class WorkloadPolicyStatus(Part, frozen=True):
 
 class DistributionWeight(Part, frozen=True):
     weight: int
-    cluster_selector: LabelSelector = LabelSelector()
+    cluster_selector: ClusterSelector = {}
     min_replicas: int | None = None
     max_replicas: int | None = None
 
@@ -424,7 +424,7 @@ class JsonPatchOperation(Part, frozen=True):
 
 class ClusterOverride(Part, frozen=True):
     name: str
-    cluster_selector: LabelSelector = LabelSelector()
+    cluster_selector: ClusterSelector = {}
     target: OverrideTarget | None = None
     patch: dict[str, Any] | None = None
     json_patch: list[JsonPatchOperation] | None = None
@@ -441,7 +441,7 @@ class Movement(Part, frozen=True, gc=False):
 
 class RolloutWave(Part, frozen=True):
     name: str
-    cluster_selector: LabelSelector = LabelSelector()
+    cluster_selector: ClusterSelector = {}
     max_concurrent: int | str = 1
     soak_seconds: int = 0
     approval: bool = False

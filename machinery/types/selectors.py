@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -68,6 +68,28 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return _all_hold(self.match_labels, self.match_expressions, labels)
+
+
+SelectorPart: TypeAlias = str | dict[str, str] | list[Requirement]
+ClusterSelector: TypeAlias = dict[str, SelectorPart]
+"""A LabelSelector of clusters as it is stored, or labels alone, which are its matchLabels."""
+
+
+def label_selector(given: Mapping[str, SelectorPart]) -> LabelSelector:
+    """Return a selector of clusters in its one form. Labels beside matchLabels count as well."""
+    labels, expressions = given.get("matchLabels"), given.get("matchExpressions")
+    alone = {key: value for key, value in given.items() if isinstance(value, str)}
+    return LabelSelector(
+        {**alone, **labels} if isinstance(labels, dict) else alone,
+        expressions if isinstance(expressions, list) else [],
+    )
+
+
+def flattened(given: Mapping[str, SelectorPart]) -> Mapping[str, SelectorPart]:
+    """Return the selector as its labels, with matchExpressions beside them where it has some."""
+    selector = label_selector(given)
+    expressions = selector.match_expressions
+    return {**selector.match_labels, **({"matchExpressions": expressions} if expressions else {})}
 
 
 class SelectorTerm(msgspec.Struct, frozen=True, rename="camel"):

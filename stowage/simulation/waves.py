@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from controller.model.objects import MemberCluster
 from crds.fields.rollout import BACK, REST
 from machinery.kinds.revisions import digest_of, revision_data
 from machinery.types.budget import amount
-from machinery.types.selectors import LabelSelector, parse_label_selector
+from machinery.types.selectors import ClusterSelector, LabelSelector, label_selector
 from stowage.console import output, words
 
 Json = Mapping[str, Any]
@@ -115,11 +117,15 @@ def _staged(
 ) -> ForeseenRollout:
     spec = body["spec"]
     waves = list(_waves(spec["rollout"], shares, clusters))
-    selector = LabelSelector(match_labels=spec.get("clusterSelector") or {})
+    selector = _selector(spec.get("clusterSelector") or {})
     fleet = {c.metadata.name: 0 for c in clusters if selector.matches(c.labels)}
     reached = [waves, list(_waves(spec["rollout"], fleet, clusters))]
     last = max((at for some in reached for at, w in enumerate(some) if w.shares), default=0)
     return ForeseenRollout(revision, stable, waves, said, last)
+
+
+def _selector(given: Json) -> LabelSelector:
+    return label_selector(msgspec.convert(given, ClusterSelector))
 
 
 def _runs(body: Json) -> bool:
@@ -133,7 +139,7 @@ def _waves(
     labels = {each.metadata.name: each.labels for each in clusters}
     left = {name: shares[name] for name in sorted(shares)}
     for wave in rollout["waves"]:
-        selector = parse_label_selector(wave["clusterSelector"])
+        selector = _selector(wave["clusterSelector"])
         taken = {c: n for c, n in left.items() if selector.matches(labels.get(c, {}))}
         left = {c: n for c, n in left.items() if c not in taken}
         yield ForeseenWave(wave, taken)

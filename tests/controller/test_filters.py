@@ -24,7 +24,7 @@ from .make import (
 GOOD = ""
 
 
-def selected(selector: dict[str, str], *clusters: Any) -> dict[str, str]:
+def selected(selector: dict[str, Any], *clusters: Any) -> dict[str, str]:
     return verdicts(decided(info(clusterSelector=selector), *clusters))
 
 
@@ -453,3 +453,33 @@ class TestWorkloadAffinity:
         rule = {REQUIRED: [beside("front", ZONE)]}
         asked = info("front", present={"a": 1}, workloadAntiAffinity=rule)
         assert set(self.reasons(asked, (asked, {"a": 1})).values()) == {GOOD}
+
+
+@pytest.mark.proves("Q9")
+class TestBothFormsOfASelector:
+    """Labels alone are the matchLabels of a selector, and an expression reads reserved keys too."""
+
+    def test_they_select_the_same_clusters_and_are_no_edit_of_each_other(self) -> None:
+        there = [cluster("a", {"tier": "gold"}), cluster("b")]
+        labels = {"tier": "gold", "clusterName": "a"}
+        for form in (labels, {"matchLabels": labels}):
+            assert selected(form, *there) == {"a": GOOD, "b": "didn't match clusterSelector"}
+        one, other = (
+            info(clusterSelector=form, distributionWeights=[{"clusterSelector": form, "weight": 1}])
+            for form in (labels, {"matchLabels": labels})
+        )
+        assert one.hash == other.hash
+
+    def test_expressions(self) -> None:
+        there = [cluster("a", {"tier": "gold"}, provider="gcp"), cluster("b", provider="AWS")]
+
+        def found(key: str, operator: str, *values: str) -> set[str]:
+            each = {"key": key, "operator": operator, "values": [*values]}
+            told = selected({"matchExpressions": [each]}, *there)
+            return {name for name, text in told.items() if text == GOOD}
+
+        assert found("tier", "Exists") == {"a"}
+        assert found("tier", "DoesNotExist") == {"b"}
+        assert found("cloudProvider", "In", "gcp", "azure") == {"a"}
+        assert found("cloudProvider", "NotIn", "GCP") == {"b"}
+        assert found("clusterName", "NotIn", "b") == {"a"}

@@ -85,7 +85,7 @@ def test_a_failure_as_people_see_it() -> None:
         "",
         "What would help:",
         (
-            "  other pairs in spec.clusterSelector, or these labels on the MemberCluster: "
+            "  other labels in spec.clusterSelector, or these labels on the MemberCluster: "
             "that alone keeps it from member-1 or member-2, with room for 60 at the most"
         ),
         (

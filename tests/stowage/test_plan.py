@@ -109,6 +109,42 @@ def refusal(*args: object) -> str:
     return str(result.exception)
 
 
+@pytest.mark.proves("Q9")
+def test_labels_alone_and_a_selector_choose_the_same_clusters(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a", labels={"tier": "gold"}), cluster("b"))
+
+    def planned(selector: dict[str, Any]) -> list[dict[str, int]]:
+        override = {
+            "name": "gold",
+            "clusterSelector": selector,
+            "patch": {"spec": {"paused": True}},
+        }
+        weights = [
+            {"clusterSelector": selector, "weight": 3},
+            {"clusterSelector": {}, "weight": 1},
+        ]
+        parts = workload(
+            "parts",
+            replicas=4,
+            distribution="Divided",
+            distributionWeights=weights,
+            overrides=[override],
+        )
+        one = workload("one", clusterSelector=selector)
+        found = plan(write("w.yaml", one, parts), fleet)
+        return [shares(found["one"]), shares(found["parts"])]
+
+    expressions = [{"key": "tier", "operator": "In", "values": ["gold"]}]
+    for form in (
+        {"tier": "gold"},
+        {"matchLabels": {"tier": "gold"}},
+        {"matchExpressions": expressions},
+    ):
+        assert planned(form) == [{"a": 2}, {"a": 3, "b": 1}]
+    both = write("w.yaml", workload("one", clusterSelector={"matchLabels": {}, "tier": "gold"}))
+    assert "not both" in refusal("-f", both, "--fleet", fleet)
+
+
 def test_the_examples_as_people_see_them() -> None:
     files = [f"-f{next(EXAMPLES.glob(f'0{number}-*'))}" for number in "012349"]
     result = run("plan", *files, "--fleet", FLEET)

@@ -61,6 +61,16 @@ def planned(folder: Path, there: list[dict[str, Any]], file: dict[str, Any], *ho
     return done.stdout
 
 
+@pytest.mark.proves("Q9")
+def test_waves_of_labels_alone_are_those_of_a_selector(tmp_path: Path):
+    before = stored()
+    file = edited(before)
+    alone = copy.deepcopy(file)
+    for wave in alone["spec"]["rollout"]["waves"]:
+        wave["clusterSelector"] = wave["clusterSelector"]["matchLabels"]
+    assert planned(tmp_path, [before], alone) == planned(tmp_path, [before], file)
+
+
 def test_an_edit_shows_each_wave_with_its_clusters_in_their_order(tmp_path: Path):
     before = stored()
     file = edited(before)

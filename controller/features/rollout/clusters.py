@@ -19,7 +19,7 @@ from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot
 from machinery.kinds.profile import Profile
 from machinery.types.api import Rollout, RolloutStatus
-from machinery.types.selectors import LabelSelector
+from machinery.types.selectors import label_selector
 
 
 def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutView | None:
@@ -85,13 +85,13 @@ def waves_of(spec: Rollout, snapshot: Snapshot) -> Ints:
     """Return each cluster's wave, shape (n,): the first that selects it, or the rest."""
     waves = np.full(len(snapshot), len(spec.waves), dtype=np.int64)
     for at in reversed(range(len(spec.waves))):
-        waves[snapshot.selected(spec.waves[at].cluster_selector)] = at
+        waves[snapshot.selected(label_selector(spec.waves[at].cluster_selector))] = at
     return waves
 
 
 def _open_waves(waves: Ints, info: WorkloadInfo, snapshot: Snapshot) -> frozenset[int]:
     """Return the waves of the clusters that the Workload's own selector matches."""
-    taken = snapshot.selected(LabelSelector(match_labels=dict(info.cluster_selector)))
+    taken = snapshot.chosen(info.cluster_selector)
     return frozenset(np.unique(waves[taken]).tolist())
 
 

@@ -120,7 +120,7 @@ def test_only_what_is_lacking_is_named() -> None:
             {},
             {"clusterSelector": {"tier": "gold"}},
             (
-                "other pairs in spec.clusterSelector, or these labels on the MemberCluster: "
+                "other labels in spec.clusterSelector, or these labels on the MemberCluster: "
                 "that alone keeps it from a, with room for 16"
             ),
         ),

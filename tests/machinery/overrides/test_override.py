@@ -85,6 +85,13 @@ def test_a_selector_matches_labels_the_cluster_by_its_name_and_every_cluster() -
     assert [each.name for each in matching(all_, MEMBER.labels)] == ["eu", "named", "every"]
 
 
+@pytest.mark.proves("Q9")
+def test_labels_alone_select_as_match_labels() -> None:
+    alone = {"topology.kubernetes.io/region": "us"}
+    all_ = [override("eu", clusterSelector=EU), override("us", clusterSelector=alone)]
+    assert [each.name for each in matching(all_, MEMBER.labels)] == ["eu"]
+
+
 @pytest.mark.proves("O2")
 def test_the_later_of_two_wins_and_patches_of_different_fields_both_hold() -> None:
     first = override("first", patch=pods(image="nginx:2", args=["one"]))

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
-from machinery.types.selectors import LabelSelector, Requirement, SelectorTerm, parse_label_selector
+from machinery.types.selectors import (
+    ClusterSelector,
+    LabelSelector,
+    Requirement,
+    SelectorTerm,
+    flattened,
+    label_selector,
+    parse_label_selector,
+)
 
 LABELS = {"tier": "gold", "generation": "7", "name": "a"}
 
@@ -77,3 +88,34 @@ def test_all_must_hold() -> None:
 def test_a_wrong_selector_names_the_field(obj: dict, field: str) -> None:
     with pytest.raises(ValueError, match=field):
         parse_label_selector(obj)
+
+
+GOLD = {"tier": "gold"}
+IN_EU = {"key": "region", "operator": "In", "values": ["eu"]}
+EU = Requirement("region", "In", ("eu",))
+
+
+@pytest.mark.proves("Q9")
+@pytest.mark.parametrize(
+    ("given", "meant", "flat"),
+    [
+        ({}, LabelSelector(), {}),
+        (GOLD, LabelSelector(GOLD), GOLD),
+        ({"matchLabels": GOLD}, LabelSelector(GOLD), GOLD),
+        ({"matchExpressions": [IN_EU]}, LabelSelector({}, [EU]), {"matchExpressions": [EU]}),
+        (
+            {"matchLabels": GOLD, "matchExpressions": [IN_EU]},
+            LabelSelector(GOLD, [EU]),
+            {**GOLD, "matchExpressions": [EU]},
+        ),
+        # Admission refuses both at once; where it was not asked, no label is passed over.
+        ({"matchLabels": GOLD, "a": "b"}, LabelSelector({"a": "b", **GOLD}), {"a": "b", **GOLD}),
+    ],
+)
+def test_labels_alone_are_match_labels(
+    given: dict[str, Any], meant: LabelSelector, flat: dict[str, Any]
+) -> None:
+    stored = msgspec.convert(given, ClusterSelector)
+    assert label_selector(stored) == meant
+    assert flattened(stored) == flat
+    assert label_selector(flattened(stored)) == meant
