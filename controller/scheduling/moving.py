@@ -295,7 +295,8 @@ class _Budgets:
 
     def taken(self, eviction: Eviction, able: int) -> int:
         """Return how many of the replicas move, and count them."""
-        if eviction is EDITED:
+        # A copy that is dropped places nothing elsewhere, which is what the budgets bound.
+        if eviction is EDITED or self.info.everywhere:
             return able
         cause, info = eviction.cause, self.info
         if cause not in self._fleet:
@@ -307,7 +308,7 @@ class _Budgets:
         bound = EVERY if together and most else most
         if bound < goes:
             self.holder, goes = words, bound
-        if goes < able and (together or info.everywhere):
+        if goes < able and together:
             goes = 0
         self._fleet[cause] = (max(most - goes, 0), words)
         self.own -= 0 if eviction.lost else goes
@@ -327,7 +328,7 @@ def due(eviction: Eviction, now: datetime) -> bool:
 
 
 def _own_budget(info: WorkloadInfo, wanted: int) -> int:
-    if info.everywhere or not info.delivered:  # no report would release the next ones
+    if not info.delivered:  # no report would release the next ones
         return EVERY
     under_way = info.moving.under_way()
     if info.whole or info.shared_work is not None:  # a part of the work moves as a whole

@@ -567,6 +567,18 @@ async def test_a_standing_move_says_a_time_of_day_and_begins_with_its_cause() ->
         assert parse_timestamp(moving["lastTransitionTime"]) >= lost.replace(microsecond=0)
 
 
+@pytest.mark.proves("M58")
+async def test_a_copy_that_is_dropped_waits_for_no_budget_of_the_fleet() -> None:
+    async with fleet(movement=replace(QUICK, max_moving=1)) as (stage, members):
+        stage.workload("each", replicas=4, distribution="Duplicated")
+        await stage.until(
+            lambda: members.looks.get("each") and members.looks["each"][-1].ready == 12
+        )
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: members.evacuation("m1")[1] == "Drained", seconds=60)
+        assert stage.placed("each") == {"m2": 4, "m3": 4}
+
+
 @pytest.mark.proves("Q20")
 async def test_a_single_workload_stays_where_a_drain_took_it_as_the_help_of_undo_says() -> None:
     async with fleet() as (stage, members):
