@@ -44,6 +44,7 @@ PATIENCE_SECONDS = 10.0
 """The drain ends if nothing changed for so long and all that is left is blocked."""
 COLUMNS = ("workload", "units", "left", "to", "state")
 STAYS = "stay: tolerated"
+DROPPED = "no copy here any more"
 _BLOCKED = frozenset(
     each.value
     for each in (
@@ -279,7 +280,7 @@ def simulated(cluster: str, simulation: Simulation, before: Mapping[Key, Workloa
         to = {} if outcome is None else outcome.grown
         stays = tolerates(workload)
         blocked = bool(left) and not stays
-        state = STAYS if stays else MovingReason.SETTLED.value
+        state = STAYS if stays else _settled(to)
         if blocked and outcome is not None and outcome.data:
             state = f"{MovingReason.HOLDS_DATA.value}: {clean(outcome.data_message)}"
         elif blocked and outcome is not None:
@@ -316,7 +317,7 @@ def observed(
         state, blocked = STAYS, False
         if not stays:
             gone = not (left or reported)
-            state, blocked = (MovingReason.SETTLED.value, False) if gone else _state(workload)
+            state, blocked = (_settled(grown), False) if gone else _state(workload)
         row = DrainedWorkload(key, units, left, grown, state, stays, blocked, bool(reported))
         listed.append(row)
     return Drainage(cluster, listed)
@@ -337,6 +338,11 @@ def ended_on(workload: Workload) -> set[str]:
 def tolerates(workload: Workload) -> bool:
     """Whether a drain leaves the Workload where it is."""
     return taints.tolerated(_DRAIN, workload.spec.tolerations, 0) is None
+
+
+def _settled(to: Mapping[str, int]) -> str:
+    """Return the state of what has left; a copy of a Duplicated Workload goes nowhere else."""
+    return MovingReason.SETTLED.value if to else DROPPED
 
 
 def _state(workload: Workload) -> tuple[str, bool]:

@@ -138,6 +138,17 @@ async def test_a_drain_is_one_write_and_shows_its_end_and_the_undo_takes_it_back
         await world.until("web", lambda status: placements({"status": status}).get("m1") == 2)
 
 
+@pytest.mark.proves("Q21")
+async def test_a_copy_that_goes_nowhere_else_is_not_told_as_settled(world: World) -> None:
+    await world.workload("each", replicas=2, distribution="Duplicated")
+    async with deciding(world), running(world):
+        await world.until("each", lambda status: len(status["placements"]) == 3)
+        await world.settle()
+        told = await run(world, "drain", "m1", "--dry-run")
+    (row,) = (line for line in told.stdout.splitlines() if line.startswith("shop/each"))
+    assert row.split() == ["shop/each", "2", "0", "-", "no", "copy", "here", "any", "more"]
+
+
 @pytest.mark.long
 @pytest.mark.proves("M26")
 async def test_where_nothing_else_is_a_drain_of_all_ends_blocked(world: World) -> None:
