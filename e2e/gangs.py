@@ -20,7 +20,7 @@ from e2e.room import Room
 from e2e.stage import MEMBERS, Stage
 
 UNIT = 6
-"""The room that a unit asks for."""
+"""The room that a replica asks for."""
 SPARE = 2
 """The room on each node beside whole units: that of three nodes together would fit one."""
 KINDS = (

@@ -126,7 +126,7 @@ def test_a_namespace_with_a_quota(demo: Playground) -> None:
         assert said["reason"] == "QuotaExceeded"
         # The message is of the decision that placed the three, and may count the use before it.
         assert re.search(
-            r"WorkloadQuota team: units [03] of 3 used, a unit asks for 1", said["message"]
+            r"WorkloadQuota team: units [03] of 3 used, a replica asks for 1", said["message"]
         )
     finally:
         demo.hub("-n", "demo-team", "delete", "wl", "--all", timeout=120)
@@ -292,7 +292,7 @@ def test_a_training_run_starts_with_its_last_member_and_ends(demo: Playground) -
     demo.hub.apply(gang)
     demo.hub.apply(driver)
     waits = demo.until_condition(NAMESPACE, "driver", "Scheduled", reason="GroupIncomplete")
-    assert "has 1 units in all its Workloads, minMember is 4" in waits["message"]
+    assert "has 1 replicas in all its Workloads, minMember is 4" in waits["message"]
     assert not demo.placements(NAMESPACE, "driver")
     wait("the phase of its group", lambda: group(demo, "training").get("phase") == "Pending")
     demo.hub.apply(workers)

@@ -126,7 +126,7 @@ def test_a_driver_and_its_workers_wait_for_each_other(yard: Yard) -> None:
     yard.workers("worker", 3)
     yard.until_refused(
         "worker",
-        f"WorkloadGroup {yard.space}/batch has 3 units in all its Workloads, minMember is 4",
+        f"WorkloadGroup {yard.space}/batch has 3 replicas in all its Workloads, minMember is 4",
     )
     steady(yard.stage, "nobody starts alone", yard.nothing)
     driver = yard.member("driver", 1, takes=UNIT // 3, distribution="Single")

@@ -204,7 +204,7 @@ def test_a_group_of_the_same_name_elsewhere_is_another_one(yard: Yard) -> None:
         yard.workers("worker", 4)
         yard.until_running("worker", 4)
         yard.until(phase="Running", running=4, workloads=1)
-        other.until_refused("worker", "has 3 units in all its Workloads, minMember is 4")
+        other.until_refused("worker", "has 3 replicas in all its Workloads, minMember is 4")
         status = other.told()
         assert status.get("phase") in ("Pending", "Scheduling")
         assert not status.get("running")

@@ -58,7 +58,7 @@ def test_a_port_that_a_pod_of_a_member_uses_is_not_given_again(
         )
         free = nodes | {"member-1": nodes["member-1"] - 1}
         assert playground.placements(namespace, "ported") == {m: n for m, n in free.items() if n}
-        assert f"{everywhere - 1} of {everywhere} units have a cluster" in said["message"]
+        assert f"{everywhere - 1} of {everywhere} replicas have a cluster" in said["message"]
 
         def ready() -> bool:
             status = playground.status(namespace, "ported")

@@ -122,7 +122,7 @@ def test_units_that_a_hanging_member_does_not_create_give_their_quota_back(
         until_told(running, space, (2, 4), 0)
         wait("the warning", lambda: warnings(running, space, "CreateFailed"))
         (said,) = warnings(running, space, "CreateFailed")
-        assert said == "subset normal, units 3: not created in 30 s: member-1/3-5"
+        assert said == "subset normal, replicas 3: not created in 30 s: member-1/3-5"
         assert running.placements(space, "web") == {"member-1": 5}
     assert len(warnings(running, space, "CreateFailed")) == 1
 
@@ -178,7 +178,7 @@ def test_a_unit_that_does_not_end_counts_again_until_it_has_ended(
         until_told(running, space, (5, 1), 0, stuckPods=["member-1/5"])
         wait("the warning", lambda: warnings(running, space, "DeleteFailed"))
         (said,) = warnings(running, space, "DeleteFailed")
-        assert said == "subset normal, units 1: not deleted in 15 s: member-1/5"
+        assert said == "subset normal, replicas 1: not deleted in 15 s: member-1/5"
         assert ending() == [False] * 4 + [True]
         until_ended(running, "member-1", space)
         until_told(running, space, (4, 2), 0)

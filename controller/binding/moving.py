@@ -144,9 +144,9 @@ def moving_of(
         text = f"{moves.held} {wait}: {moves.holder or 'others of it move first'}"
     where = _where(decision, going)
     if reason is MovingReason.HOLDS_DATA:
-        what = "units stays on" if total == 1 else "units stay on"
+        what = "replicas stays on" if total == 1 else "replicas stay on"
     else:
-        what = "units leaves" if total == 1 else "units leave"
+        what = "replicas leaves" if total == 1 else "replicas leave"
     return MovingCondition(reason, f"{total} of {decision.desired} {what} {where}: {text}")
 
 

@@ -374,7 +374,7 @@ def _selector(decision: Decision) -> str:
 def _message(decision: Decision) -> str:
     long = len(decision.workload.pod_selector)
     note = (
-        f"; status.selector is left out: the labels of the units make {long} characters, "
+        f"; status.selector is left out: the labels of the replicas make {long} characters, "
         f"{SELECTOR_LIMIT} at most, so a HorizontalPodAutoscaler cannot find its pods"
         if long > SELECTOR_LIMIT
         else ""

@@ -194,7 +194,7 @@ class StatusUpdater:
         waits = decision.reason is ScheduledReason.WAITING_ON_PERMIT
         reason = EventReason.SCHEDULED if good else EventReason.FAILED_SCHEDULING
         reason = EventReason.WAITING_ON_PERMIT if waits else reason
-        note = f"assigned {_shares(decision) or 'no units'}" if good else decision.message
+        note = f"assigned {_shares(decision) or 'no replicas'}" if good else decision.message
         LOG.info("%s: %s", reason.value, note, extra={"object": f"{namespace}/{name}"})
         self._recorder.event(
             self._workloads.reference(decision.workload.key, decision.workload.uid),

@@ -286,8 +286,8 @@ def _amount(resource: str, amount: int) -> str:
 def _more(replicas: int, info: WorkloadInfo) -> str:
     if not info.counted:
         return "it needs"
-    return "1 more unit needs" if replicas == 1 else f"{replicas} more units need"
+    return "1 more replica needs" if replicas == 1 else f"{replicas} more replicas need"
 
 
 def _all(info: WorkloadInfo) -> str:
-    return "the unit needs" if info.replicas == 1 else f"all {info.replicas} units need"
+    return "the replica needs" if info.replicas == 1 else f"all {info.replicas} replicas need"

@@ -37,8 +37,9 @@ from controller.planner.subsets import Subsets
 from controller.planner.webster import MAX_REPLICAS, Ints, Mask, sums
 
 UNTRIED = (
-    "spreadConstraints allow more choices of domains than were tried: another may hold more units; "
-    "one constraint, or two with keys whose domains lie within each other, are tried through"
+    "spreadConstraints allow more choices of domains than were tried: another may hold more "
+    "replicas; one constraint, or two with keys whose domains lie within each other, are tried "
+    "through"
 )
 
 NAMED = 3

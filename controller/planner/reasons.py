@@ -35,7 +35,7 @@ class RuleKind(Enum):
     NO_SUBSET = "{number} in no subset"
     OVERFLOW = "{number} wait for room here, as subset {name} is filled whatever its room"
     WAITING = "{number} wait here for a node, as no other cluster takes them"
-    SUBSET_CLOSED = "subset {name} takes no more while its units wait for a node"
+    SUBSET_CLOSED = "subset {name} takes no more while its replicas wait for a node"
     REMAINDER = "rounded up by {number}: its exact share is 0.{of:02} larger"
     TIE = "as high in line as {number} more, and first in the order"
     MIN_DOMAINS = "at least {number} domains of {name} are used"
@@ -49,7 +49,7 @@ class RuleKind(Enum):
 
 
 _WITH_SECOND = {
-    RuleKind.WEIGHT: "its weight's share of {of} units is {number}",
+    RuleKind.WEIGHT: "its weight's share of {of} replicas is {number}",
     RuleKind.LOWER: "{number} of its lower bound of {of}",
 }
 """Sentences with the second number, for reasons that have one."""
@@ -101,7 +101,7 @@ class Reason:
         if self.number == 1:
             text = _OF_ONE.get(self.kind, text)
         if self.of == 1:
-            text = text.replace("{of} units", "1 unit")
+            text = text.replace("{of} replicas", "1 replica")
         return text.format(number=self.number, name=self.name, of=self.of)
 
 

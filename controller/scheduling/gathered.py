@@ -326,7 +326,7 @@ class _GroupCycle:
             workload=info,
             desired=info.replicas,
             reason=found.reason,
-            message=f"{most} of {info.replicas} units have a cluster; {found.message}",
+            message=f"{most} of {info.replicas} replicas have a cluster; {found.message}",
             shared_by=tuple(sorted(found.kept_out_by().union(less.shared_by))),
         )
 

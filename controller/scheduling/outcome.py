@@ -59,7 +59,7 @@ def of_assignment(
     assigned, desired = sum(assignment.shares.values()) + ended, assignment.desired + ended
     feasible = int((verdicts == FITS).sum())
     if assigned == desired and (assignment.shares or holds or ended or (feasible and not desired)):
-        message = f"{assigned} of {desired} units have a cluster"
+        message = f"{assigned} of {desired} replicas have a cluster"
         return ScheduledCondition(ScheduledReason.SCHEDULED, WorkloadState.SCHEDULED, message)
     counted = tally(verdicts, refusals)
     if not (counted or said):
@@ -75,7 +75,7 @@ def of_assignment(
         reason = ScheduledReason.REPLICAS_REACHED
     if not assigned:
         return ScheduledCondition(reason, without_units(reason), message)
-    message = f"{assigned} of {desired} units have a cluster; {message}"
+    message = f"{assigned} of {desired} replicas have a cluster; {message}"
     return ScheduledCondition(reason, WorkloadState.SCHEDULED, message)
 
 
@@ -105,7 +105,7 @@ def over(info: WorkloadInfo, snapshot: Snapshot, now: datetime) -> Decision:
         desired=0,
         reason=ScheduledReason.SCHEDULED,
         state=WorkloadState.SCHEDULED,
-        message=f"{units} of {units} units have a cluster",
+        message=f"{units} of {units} replicas have a cluster",
     )
 
 

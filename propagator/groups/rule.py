@@ -68,11 +68,11 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
     if group.closed and not group.takes_back(workload.uid):
         return _wait(f"{label} has not released this Workload, and takes nothing of it back")
     if group.closed:
-        what = "what it had released" if retained else "all of its units"
+        what = "what it had released" if retained else "all of its replicas"
         message = f"{label} took {what} back from the clusters, to try again"
         return GateVerdict(GateAnswer.REMOVE, message, keeps=frozenset(retained))
     if not group.open:
-        return _wait(f"{label} has not released any of its units yet: it waits for its quorum")
+        return _wait(f"{label} has not released any of its replicas yet: it waits for its quorum")
     return _released(workload, group, label)
 
 

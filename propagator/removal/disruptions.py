@@ -148,7 +148,7 @@ class Disruptions:
                 del member.steps[each]
         step = member.steps.get(key)
         if step is not None:
-            why = f"{step.units} units of the last step are not gone, or not counted"
+            why = f"{step.units} replicas of the last step are not gone, or not counted"
             return Allowed(max(keeps, step.keeps), why if keeps < step.keeps else "")
         if not over:
             return Allowed(keeps)

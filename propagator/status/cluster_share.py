@@ -30,8 +30,8 @@ from propagator.outcome import DesiredShare, Outcome
 
 MESSAGE_LIMIT = 4096
 LEAVING = "kept until the other clusters are ready"
-UNPLACED = "kept, as it ran here before this registration, until every unit has a cluster"
-STAYING = "kept, as the Workload wants units and is placed nowhere now"
+UNPLACED = "kept, as it ran here before this registration, until every replica has a cluster"
+STAYING = "kept, as the Workload wants replicas and is placed nowhere now"
 LASTING = frozenset(
     {
         PropagatedReason.ALREADY_EXISTS,

@@ -226,7 +226,9 @@ def _without_node(shares: Sequence[Mapping[str, Any]]) -> str:
         if stuck := each.get("unschedulable"):
             cause, helps = advice.without_node(clean(each.get("message") or ""))
             said = f": {cause}" if cause else ""
-            lines.append(f"  {stuck} of {each.get('replicas', stuck)} on {each['name']}{said} ({helps})")
+            lines.append(
+                f"  {stuck} of {each.get('replicas', stuck)} on {each['name']}{said} ({helps})"
+            )
     more = len(lines) - SHOWN
     shown = [*lines[:SHOWN], *([f"  … {more} more"] if more > 0 else [])]
     return "\n".join(["No node takes:", *shown]) if lines else ""

@@ -268,7 +268,7 @@ def _head(found: Json) -> str:
     status, least = status_of(found), found["spec"].get("minMember")
     placed, held = status.get("scheduled") or 0, status.get("waiting") or 0
     have, are = ("has" if placed == 1 else "have"), ("is" if least == 1 else "are")
-    text = f"{status.get('phase') or 'Undecided'}, {count(placed, 'unit')} {have} a cluster"
+    text = f"{status.get('phase') or 'Undecided'}, {count(placed, 'replica')} {have} a cluster"
     return f"{text}, {f'{held} held, ' if held else ''}{least} {are} needed"
 
 

@@ -59,7 +59,9 @@ def text(name: str, history: Sequence[PlacementChange], now: datetime) -> str:
 
 def _change(change: PlacementChange, now: datetime) -> str:
     what = words.cause(change.cause, change.name)
-    head = f"{words.moment(change.time, now)}  {what}: {words.counts(change)} units have a cluster"
+    head = (
+        f"{words.moment(change.time, now)}  {what}: {words.counts(change)} replicas have a cluster"
+    )
     rows = [_row(move) for move in change.moves]
     body = output.table(rows, ("cluster", "units", "why"), head=False, indent=2) if rows else ""
     more = [f"  {_more(change.more, told=bool(rows))}"] if change.more else []

@@ -180,7 +180,7 @@ def _process(process: ProcessSummary) -> dict[str, Any]:
 def _counts(report: Report) -> str:
     units = report.units
     of = (
-        f"; {units['assigned']} of {count(units['desired'], 'unit')} have a cluster, "
+        f"; {units['assigned']} of {count(units['desired'], 'replica')} have a cluster, "
         f"{units['ready']} are ready"
         if units.get("desired")
         else ""

@@ -278,7 +278,7 @@ def _why(told: _Told) -> tuple[ScheduledReason, str, str]:
         return ScheduledReason.GROUP_NOT_FOUND, f"{named(told.key)} is not there", ""
     if told.group.fault:
         return ScheduledReason.INVALID_GROUP, f"{told.group}: {told.group.fault}", ""
-    numbers = f"{told.assigned} of {told.wanted} units have a cluster"
+    numbers = f"{told.assigned} of {told.wanted} replicas have a cluster"
     text = f"{numbers}, minMember is {told.group.min_member}"
     return ScheduledReason.WAITING_FOR_GROUP, text, ""
 

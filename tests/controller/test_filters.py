@@ -37,7 +37,7 @@ class TestOutcome:
         assert decision.placements == {"a": 3}
         assert (decision.desired, decision.pending) == (3, 0)
         assert decision.reason is ScheduledReason.SCHEDULED
-        assert decision.message == "3 of 3 units have a cluster"
+        assert decision.message == "3 of 3 replicas have a cluster"
 
     def test_a_refusal_counts_clusters_by_reason_the_most_frequent_first(self) -> None:
         decision = decided(

@@ -100,7 +100,7 @@ def test_a_group_tells_its_quorum_who_holds_what_and_what_it_lacks(hub: tuple[Hu
     there.group["status"] |= said("GroupDenied", DENIED)
     there.workloads[1]["status"] |= said("GroupDenied", DENIED)
     told = lines(run(file, "explain", "wg/batch"))
-    assert told[0] == "shop/wg/batch: Scheduling, 3 units have a cluster, 4 are needed"
+    assert told[0] == "shop/wg/batch: Scheduling, 3 replicas have a cluster, 4 are needed"
     assert told[1] == "6 units wanted by 2 Workloads; 0 running, 0 succeeded, 0 failed"
     assert told[2] == "Gate shut: nothing of it goes to a member before the quorum is placed"
     assert told[3].startswith("GroupDenied since ")
@@ -193,7 +193,7 @@ def test_what_is_held_is_told_with_its_time_out() -> None:
     }
     told = groups.text(groups.Gang("shop", "batch", found, []), NOW, everything=False)
     assert told.splitlines() == [
-        "shop/wg/batch: Scheduling, 0 units have a cluster, 3 held, 4 are needed",
+        "shop/wg/batch: Scheduling, 0 replicas have a cluster, 3 held, 4 are needed",
         "0 units wanted by 0 Workloads; 0 running, 0 succeeded, 0 failed",
         "Gate shut: nothing of it goes to a member before the quorum is placed",
         "All of it in one domain of topology.kubernetes.io/zone (Required)",
@@ -209,7 +209,7 @@ def test_a_member_tells_its_group_in_a_line_or_two(hub: tuple[Hub, Path]) -> Non
     there.group["status"] |= said("GroupDenied", DENIED)
     told = lines(run(file, "explain", "wl/worker"))
     assert told[1] == (
-        "in wg/batch: Scheduling, 3 units have a cluster, 4 are needed, its units are not released"
+        "in wg/batch: Scheduling, 3 replicas have a cluster, 4 are needed, its units are not released"
     )
     assert told[2].startswith("GroupDenied since ")
     there.group["status"] |= released(driver, worker) | said("Scheduled", "", "True")

@@ -55,10 +55,10 @@ async def test_one_that_lacks_room_is_told_alike_by_every_command(
     assert asked["recorded"]["reason"] == "GroupDenied"
     assert "resource gap: cpu 3 more" in asked["message"]
     about = (await run(world, "explain", "wg/batch")).stdout
-    assert about.startswith("shop/wg/batch: Scheduling, 0 units have a cluster, 4 are needed\n")
+    assert about.startswith("shop/wg/batch: Scheduling, 0 replicas have a cluster, 4 are needed\n")
     assert "Decided now, nothing more of it would be placed:" in about
     of = (await run(world, "explain", "wl/worker")).stdout.splitlines()
-    assert of[1] == "in wg/batch: Scheduling, 0 units have a cluster, 4 are needed"
+    assert of[1] == "in wg/batch: Scheduling, 0 replicas have a cluster, 4 are needed"
     assert "resource gap: cpu 3 more" in of[2]
     status = await run(world, "status", "-o", "json")
     assert status.exit_code == 1
@@ -86,7 +86,7 @@ async def test_what_is_held_is_told_from_the_hub_and_needs_nobody(world: World) 
         live = (await run(world, "explain", "wg/batch", *here)).stdout
         status = json.loads((await run(world, "status", "-o", "json")).stdout)
         assert (await told(world))["waiting"] == 9
-    assert "0 units have a cluster, 9 held, 10 are needed" in live
+    assert "0 replicas have a cluster, 9 held, 10 are needed" in live
     assert "The controller counts 9 units, 9 of them held." in live
     assert "Held for 60 s at most" in live
     [matter] = status["groups"]

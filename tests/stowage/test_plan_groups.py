@@ -236,7 +236,7 @@ def test_a_group_of_which_others_decide_all_says_how_much_is_placed(write: Write
     fleet = write("f.yaml", cluster("c1"), group(), theirs)
     told = explained("--fleet", fleet)
     assert (told["outcome"], told["reason"]) == ("waits", "WaitingForGroup")
-    assert told["message"] == "1 of 4 units have a cluster, minMember is 4"
+    assert told["message"] == "1 of 4 replicas have a cluster, minMember is 4"
     assert told["helps"] == ["3 more units of theirs, which is left to scheduler mine"]
     alone = write("alone.yaml", cluster("c1"), theirs)
     told = explained("--fleet", alone)
@@ -260,7 +260,7 @@ def test_a_group_that_nobody_names_says_so_and_not_one_whose_units_are_gone(writ
     assert (told["outcome"], told["message"]) == ("waits", "no Workload names it")
     assert told["helps"] == ["4 more units in its Workloads, or one more Workload"]
     told = groups(write("none.yaml", group(), member("a", 0)), fleet)["batch"]
-    words = "WorkloadGroup shop/batch has 0 units in all its Workloads, minMember is 4"
+    words = "WorkloadGroup shop/batch has 0 replicas in all its Workloads, minMember is 4"
     assert (told["outcome"], told["message"]) == ("waits", words)
 
 

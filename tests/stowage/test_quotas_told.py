@@ -35,7 +35,7 @@ def test_a_plan_of_files_honours_the_quotas_among_them(write: Write) -> None:
     assert plan(free, fleet)["demo"]["pending"] == 0
     whole = write("whole.yaml", workload("demo", replicas=5), QUOTA)
     said = run("plan", "-f", whole, "--fleet", fleet).stdout
-    assert "WorkloadQuota team: units 0 of 3 used, 5 units ask for 5" in said
+    assert "WorkloadQuota team: units 0 of 3 used, 5 replicas ask for 5" in said
     helps = run("explain", "wl/demo", "-n", "shop", "-f", files, "--fleet", fleet).stdout
     assert "more of hard.units in WorkloadQuota team" in helps
 
@@ -50,7 +50,7 @@ def quota(name: str = "team", namespace: str = "shop", used: str = "3") -> Quota
 
 
 def waiting(name: str = "shop/demo") -> Finding:
-    text = "0/1 clusters: WorkloadQuota team: units 3 of 3 used, a unit asks for 1"
+    text = "0/1 clusters: WorkloadQuota team: units 3 of 3 used, a replica asks for 1"
     return Finding(name, "QuotaExceeded", units="2 of 5", message=text, help="more", urgent=True)
 
 

@@ -61,7 +61,7 @@ async def test_whose_room_it_is_is_told_by_every_command(world: World) -> None:
     assert sum(each["replicas"] for each in used) == 3
     history = (await run(world, "history", "rsv/room")).stdout
     assert history.startswith("shop/rsv/room: one change of placement\n")
-    assert "placed: 2 of 2 units have a cluster" in history
+    assert "placed: 2 of 2 replicas have a cluster" in history
 
 
 def units(status: Mapping[str, Any]) -> int:

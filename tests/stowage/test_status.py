@@ -105,7 +105,7 @@ def test_a_good_fleet_takes_five_lines(hub: tuple[Hub, Path]) -> None:
     assert lines[3].split()[:2] == ["controller", "9.9.9"]
     assert lines[6:] == [
         "Clusters: 1 Ready, 1 Cordoned",
-        "Workloads: 1 Running; 4 of 4 units have a cluster, 4 are ready",
+        "Workloads: 1 Running; 4 of 4 replicas have a cluster, 4 are ready",
     ]
 
 
@@ -289,7 +289,7 @@ def rows(result: Result) -> list[str]:
 
 
 REFUSED = condition("Scheduled", "InsufficientCapacity", "no room for 3 units")
-PENDING = condition("Ready", "Pending", "no unit of it has a cluster")
+PENDING = condition("Ready", "Pending", "no replica of it has a cluster")
 SHORT = condition("Ready", "Short", "a lacks cpu 1500m")
 NOT_HELD = condition("Ready", "NotHeld", "a Workload bare-hold is somebody else's")
 
@@ -561,7 +561,7 @@ def test_clusters_that_are_left_are_listed_and_a_brake_takes_one_line(
     there, file = hub
     brake = "3 of 4 clusters are lost, 2 at most"
     there.clusters = [
-        evacuating("a", "Draining", "2 units of 1 Workload still here", left=2),
+        evacuating("a", "Draining", "2 replicas of 1 Workload still here", left=2),
         evacuating("b", "None", "nothing has to leave"),
         *(evacuating(name, "Braked", brake) for name in ("l3", "l1", "l2")),
         evacuating("z", "Dwelling", "the cluster was lost and is back"),
@@ -586,7 +586,7 @@ def test_a_move_that_is_blocked_for_a_minute_needs_a_person(
     hub: tuple[Hub, Path], reason: str
 ) -> None:
     there, file = hub
-    said = condition("Moving", reason, "2 of 4 units leave a (drain): all of it")
+    said = condition("Moving", reason, "2 of 4 replicas leave a (drain): all of it")
     there.workloads = [workload("demo", conditions=said)]
     result = run(file)
     assert result.exit_code == int(reason in advice.MOVING)
@@ -598,7 +598,7 @@ def test_a_move_that_is_blocked_for_a_minute_needs_a_person(
     moving = run(file)
     assert moving.exit_code == 0
     assert "Being moved:" in moving.output
-    assert "2 of 4 units leave a (drain): all of it" in moving.output
+    assert "2 of 4 replicas leave a (drain): all of it" in moving.output
 
 
 @pytest.mark.proves("T30")

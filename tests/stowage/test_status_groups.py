@@ -203,7 +203,7 @@ def test_a_workload_that_waits_beside_a_group_that_is_well_needs_a_person(
 @pytest.mark.proves("G12")
 def test_who_has_just_begun_to_wait_for_siblings_needs_nobody_yet(hub: tuple[Hub, Path]) -> None:
     there, file = hub
-    text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
+    text = "WorkloadGroup shop/batch has 3 replicas in all its Workloads, minMember is 4"
     for since, code in ((ago(2), 0), (LONG_AGO, 1)):
         there.groups = [group("batch", "Pending", said("GroupIncomplete", text, since=since))]
         there.workloads = [waiting("first", "GroupIncomplete", text, since=since)]

@@ -56,8 +56,8 @@ async def test_history_names_a_quota_that_grew(world: World) -> None:
         await world.until("demo", lambda s: s["assigned"] == 4)
     told = (await run(world, "history", "wl/demo", "-n", "shop")).stdout.splitlines()
     assert told[0] == "shop/demo: the last 2 changes of placement, the newest last"
-    assert told[1].endswith("placed: 2 of 5 units have a cluster")
-    assert told[3].endswith("the quota let more in: 4 of 5 units have a cluster")
+    assert told[1].endswith("placed: 2 of 5 replicas have a cluster")
+    assert told[3].endswith("the quota let more in: 4 of 5 replicas have a cluster")
     assert told[4].split("   ")[-1] == "domain z0 is at its quota of 4"
     why = (await run(world, "explain", "wl/demo", "-n", "shop")).stdout
     assert "2 more at " in why

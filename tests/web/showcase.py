@@ -140,7 +140,7 @@ def _beside() -> list[dict[str, Any]]:
                 "conditions": [
                     {
                         **fleets.condition("Scheduled", "False", "GroupDenied"),
-                        "message": "resource gap: cpu 6 more (6 of 8 units have room)",
+                        "message": "resource gap: cpu 6 more (6 of 8 replicas have room)",
                     }
                 ],
             },

@@ -141,7 +141,7 @@ class TaintEviction:
             elif taint == taints.NOT_READY and (held := _held(cluster)) is not None:
                 found.append(about(reason=held[0], note=held[1]))
             elif lost and not fenced and info.moving.at_most_once(info.replicas):
-                note = f"its units run at most once, and {_fencing(cluster)}"
+                note = f"its replicas run at most once, and {_fencing(cluster)}"
                 reason = MovingReason.AWAITING_FENCING.value
                 found.append(about(reason=reason, note=note))
             else:
@@ -153,7 +153,9 @@ class TaintEviction:
 
         def budget(_cause: str) -> tuple[int, str] | None:
             most = max(amount(most_of, moves.placed, up=False), 1)
-            text = f"{moves.moving} of at most {most} units of the fleet move (movement.maxMoving)"
+            text = (
+                f"{moves.moving} of at most {most} replicas of the fleet move (movement.maxMoving)"
+            )
             return max(most - moves.moving, 0), text
 
         return budget

@@ -165,7 +165,7 @@ def _said(
     drained = EvacuatingReason.DRAINED, f"everything that had to leave has left{_stay(standing)}"
     if TAINT_OUT_OF_SERVICE in keys:
         warn = (
-            "; the cluster answers, so this is a drain: units that run at most once are made "
+            "; the cluster answers, so this is a drain: replicas that run at most once are made "
             "elsewhere only after they are seen gone here"
             if cluster.ready
             else ""
@@ -210,7 +210,7 @@ def _said(
 
 def _left(standing: Standing) -> str:
     units, workloads = standing.units, standing.workloads
-    text = f"{units} {_s(units, 'unit')} of {workloads} {_s(workloads, 'Workload')} still here"
+    text = f"{units} {_s(units, 'replica')} of {workloads} {_s(workloads, 'Workload')} still here"
     if standing.blocked:
         more = len(standing.blocked)
         text += f", {more} {_s(more, 'Workload')} blocked"
@@ -220,7 +220,7 @@ def _left(standing: Standing) -> str:
 def _stay(standing: Standing) -> str:
     stay = standing.stay
     return (
-        f"; {stay} {_s(stay, 'unit')} {'stays' if stay == 1 else 'stay'} (tolerated)"
+        f"; {stay} {_s(stay, 'replica')} {'stays' if stay == 1 else 'stay'} (tolerated)"
         if stay
         else ""
     )

@@ -183,7 +183,7 @@ class ReservationPlugin:
             ledger = self._handle.index().ledger(ReservationLedger)
             names = [each.name for each in ledger.of(before.workload)]
             new = before.workload.replicas - sum(before.workload.present.values())
-            fits = "its new unit fits" if new == 1 else f"all {new} new units fit"
+            fits = "its new replica fits" if new == 1 else f"all {new} new replicas fit"
             inside = f"inside reservation {either(names, 'and')}" if names else "inside"
             found.append(f"took {either(gone, 'and')} away: {fits} {inside}")
         return [*found, *_given_back(before.snapshot, after.snapshot)]
@@ -259,7 +259,7 @@ def _held_for_others(
             part, all_of_it = min(most, asked * pending), asked * pending
             told = (quantities.readable(resource, n) for n in (part, all_of_it))
             amounts.append(f"{' of '.join(told)} {resource}")
-    replicas = "a unit asks for" if pending == 1 else f"{pending} units ask for"
+    replicas = "a replica asks for" if pending == 1 else f"{pending} replicas ask for"
     return f"Reservations hold {' and '.join(amounts)} that {replicas}" if amounts else ""
 
 
@@ -317,7 +317,7 @@ def _lacking(own: UsableReservations, reserved: Reserved, info: WorkloadInfo) ->
         return f"a cluster for its {name}, which has none yet"
     cluster, lack = min(lacks, key=lambda each: (len(each[1]), sum(each[1].values()), each[0]))
     amounts = " and ".join(f"{quantities.render(r, n)} {r}" for r, n in sorted(lack.items()))
-    less = f"what it has left on {cluster} is {amounts} less than a unit asks for"
+    less = f"what it has left on {cluster} is {amounts} less than a replica asks for"
     return f"a larger {name}: {less}" if lack else ""
 
 

@@ -104,7 +104,7 @@ _HOLDS = ReservationState(
 _WAITS = ReservationState(
     ReservationPhase.PENDING,
     ReservationReadyReason.PENDING,
-    "no unit of it has a cluster; the condition Scheduled says why",
+    "no replica of it has a cluster; the condition Scheduled says why",
 )
 
 
@@ -265,7 +265,7 @@ def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[StatusEvent]:
         for each in stored.status.current_owners
     }
     texts = [
-        f"{use.namespace}/{use.name} with {_units(use.replicas)} on {use.cluster}"
+        f"{use.namespace}/{use.name} with {_replicas(use.replicas)} on {use.cluster}"
         for use in uses[:NAMED_OWNERS]
         if use.replicas > before.get((use.namespace, use.name, use.cluster), 0)
     ]
@@ -287,5 +287,5 @@ def _named(texts: Sequence[str]) -> str:
     return ", ".join(texts[:NOTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _units(number: int) -> str:
-    return "1 unit" if number == 1 else f"{number} units"
+def _replicas(number: int) -> str:
+    return "1 replica" if number == 1 else f"{number} replicas"

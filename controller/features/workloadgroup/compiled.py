@@ -78,7 +78,9 @@ class CompiledGroup:
         return takes_back(self.released, uid)
 
     def too_few(self, replicas: int) -> str:
-        return f"{self} has {replicas} units in all its Workloads, minMember is {self.min_member}"
+        return (
+            f"{self} has {replicas} replicas in all its Workloads, minMember is {self.min_member}"
+        )
 
     def __str__(self) -> str:
         return named(self.key)

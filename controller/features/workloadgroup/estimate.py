@@ -65,14 +65,16 @@ _OF_ALL: Final = {
     ScheduledReason.GROUP_NOT_FOUND: "{group}, or no label that names it",
     ScheduledReason.AMBIGUOUS_GROUP: "one name in all its labels that name a WorkloadGroup",
     ScheduledReason.INVALID_GROUP: "another value in the field of {group} that is named",
-    ScheduledReason.WAITING_FOR_GROUP: "room for the last units of {group}, or a smaller minMember",
-    ScheduledReason.GROUP_DENIED: "room for minMember units of {group}, smaller requests or a"
+    ScheduledReason.WAITING_FOR_GROUP: "room for the last replicas of {group}, or a"
+    " smaller minMember",
+    ScheduledReason.GROUP_DENIED: "room for minMember replicas of {group}, smaller requests or a"
     " smaller minMember: stowage explain wg/{name} says where",
-    ScheduledReason.GROUP_INCOMPLETE: "more units in the Workloads of {group}, or a smaller"
+    ScheduledReason.GROUP_INCOMPLETE: "more replicas in the Workloads of {group}, or a smaller"
     " minMember",
     ScheduledReason.GROUP_WITHDRAWN: "nothing but time, once what {group} names in its own"
     " condition is mended",
-    ScheduledReason.SCHEDULE_TIMEOUT: "room for the last units of {group}, or a smaller minMember",
+    ScheduledReason.SCHEDULE_TIMEOUT: "room for the last replicas of {group}, or a"
+    " smaller minMember",
 }
 """Cures for a refusal of the whole Workload, by the reason of Scheduled."""
 
@@ -123,7 +125,7 @@ def gap(
     if len(found) <= MOST_CLASSES:
         short = _short_of_units(found, open_, need, snapshot) | short
     short = short or _together(found, need - fits)
-    return _words(short, f"{min(fits, need)} of {need} units have room")
+    return _words(short, f"{min(fits, need)} of {need} replicas have room")
 
 
 def _short_in_sum(
@@ -224,8 +226,8 @@ def waits(group: CompiledGroup, found: int, until: datetime) -> str:
     """Return the message of held replicas; the same for as long as they are held."""
     missing = group.min_member - found
     return (
-        f"{group} has a cluster for {found} of {group.min_member} units (minMember): they are held "
-        f"until {timestamp(until)} for {missing} more"
+        f"{group} has a cluster for {found} of {group.min_member} replicas (minMember): they are "
+        f"held until {timestamp(until)} for {missing} more"
     )
 
 
@@ -252,7 +254,7 @@ def rejected(
         else min((name for _, name in left_out), default="")
     )
     due = f"due to Pod {who} is unschedulable even after PostFilter"
-    said = [f"{found} of {group.min_member} units (minMember) have a cluster"]
+    said = [f"{found} of {group.min_member} replicas (minMember) have a cluster"]
     if short is not None:
         said.append(f"{who}: {clean(short.message, _DETAIL)}")
     if left_out:

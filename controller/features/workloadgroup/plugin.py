@@ -226,7 +226,7 @@ class Coscheduling:
             return _refused(group, mine, self._timed_out(group))
         if (other := self.memory.turns.for_whom(gang, tried, self._holds())) is not None:
             why = f"{words(other, group.namespace)}: "
-            why += f"{found} of {group.min_member} units would wait"
+            why += f"{found} of {group.min_member} replicas would wait"
             return _refused(group, mine, _denied(f"{group} {why}", why))
         text = estimate.waits(group, found, until)
         if new <= before and self._held(members):  # the others keep their hold
@@ -357,14 +357,16 @@ class Coscheduling:
         """Return why no attempt is made now; None also where no quorum is needed any more."""
         key = group.key
         if not self._handle.controls(NAME):
-            text = f"{group} releases no units: {switched_off(NAME)}"
+            text = f"{group} releases no replicas: {switched_off(NAME)}"
             return unschedulable(NAME, text, reason=_DENIED)
         if (number := len(groups.members(key))) > MOST_WORKLOADS:
             text = f"{group} has {number} Workloads, {MOST_WORKLOADS} at most: make several groups"
             invalid = ScheduledReason.INVALID_GROUP
             return unschedulable(NAME, text, reason=invalid, detail=estimate.TOO_MANY)
         if group.gate == GateState.CLOSED:
-            text = f"{group} is taken away from all clusters, as units failed before its quorum ran"
+            text = (
+                f"{group} is taken away from all clusters, as replicas failed before its quorum ran"
+            )
             return unschedulable(NAME, text, reason=_WITHDRAWN)
         if groups.started(key):
             return None

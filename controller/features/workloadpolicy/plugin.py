@@ -142,7 +142,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
             text = f"workload-policy {policy.name}: {policy.fault}"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_POLICY)
         if closed := self.closed():
-            return unschedulable(NAME, f"workload-policy {policy.name} takes no units: {closed}")
+            return unschedulable(NAME, f"workload-policy {policy.name} takes no replicas: {closed}")
         replicas = dict(counts.replicas_of(key))
         state.data[NAME] = PolicyState(policy, policy.picks(info.unit_labels), replicas, bound)
         return SUCCESS
@@ -195,7 +195,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         if refusal.code == _NO_DOMAIN:
             where = f"spec.allocationPolicy of {policy}"
             return f"its domain in {where}, or a label that puts it into one"
-        return f"labels on its units that spec.labelSelector of {policy} matches"
+        return f"labels on its replicas that spec.labelSelector of {policy} matches"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         key = policy_of(shortage.workload)

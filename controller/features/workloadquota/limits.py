@@ -38,8 +38,8 @@ class Short:
                 "which is what counts: ask for the most in the template"
             )
         if self.name != RESERVATIONS:
-            who = "a unit asks for" if replicas == 1 else f"{replicas} units ask for"
-            who = "a unit, with the pods of its manifests, asks for" if self.along else who
+            who = "a replica asks for" if replicas == 1 else f"{replicas} replicas ask for"
+            who = "a replica, with the pods of its manifests, asks for" if self.along else who
             text = f"{text}, {who} {rendered(self.name, self.asks * replicas)}"
         if self.unknown:
             text += ", and another scheduler has claimed some for a Workload that is not seen yet"

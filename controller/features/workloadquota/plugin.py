@@ -98,7 +98,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         if not quotas:
             return SUCCESS
         if closed := self.closed():
-            text = f"{quotas[0].named} lets in no units: {closed}"
+            text = f"{quotas[0].named} lets in no replicas: {closed}"
             return unschedulable(NAME, text, reason=_REASON)
         there = sum(info.present.values())
         reservations = bound.ledger(ReservationLedger)

@@ -102,7 +102,7 @@ def rescheduled(
         ", ".join(name for name, here in zip(names, which, strict=True) if here)
         for which in (fell, rose)
     )
-    note = f"units without a node went from subset {source} to {aim}: {min(gone, come)}"
+    note = f"replicas without a node went from subset {source} to {aim}: {min(gone, come)}"
     return StatusEvent(SpreadEventReason.RESCHEDULED, note)
 
 
@@ -130,9 +130,9 @@ def _words(waiting: Sequence[UnschedulableUnits], ends: datetime) -> str:
     some = ", ".join(f"{each.replicas} on {each.cluster}" for each in waiting[:NAMED_CLUSTERS])
     more = len(waiting) - NAMED_CLUSTERS
     rest = f" and on {more} more clusters" if more > 0 else ""
-    return f"units have no node: {some}{rest}; it takes no new one until {timestamp(ends)}"
+    return f"replicas have no node: {some}{rest}; it takes no new one until {timestamp(ends)}"
 
 
 def _recovered(name: str) -> StatusEvent:
-    note = f"subset {name} takes new units again"
+    note = f"subset {name} takes new replicas again"
     return StatusEvent(SpreadEventReason.RECOVER_SCHEDULABLE, note)

@@ -102,7 +102,7 @@ class WorkloadSpreadPlugin(ClaimsQuota):
             invalid = ScheduledReason.INVALID_SPREAD
             return unschedulable(NAME, text, reason=invalid, args=(spread.name,))
         if closed := self.closed():
-            text = f"workload-spread {spread.name} takes no units: {closed}"
+            text = f"workload-spread {spread.name} takes no replicas: {closed}"
             return unschedulable(NAME, text, args=(spread.name,))
         state.data[NAME] = spread
         vary(state, patches.variants(spread, info, variants_of(state)))
@@ -218,9 +218,8 @@ class WorkloadSpreadPlugin(ClaimsQuota):
             text = f"a larger maxReplicas of subset {either(full)} {where}"
             found.append(Note(NoteKind.QUOTA, shortage.pending, spread.name, text))
         if marked := [each.name for each in spread.subsets if each.name in spread.marked]:
-            text = (
-                f"the end of the mark of subset {either(marked)} {where}, whose units had no node"
-            )
+            named = either(marked)
+            text = f"the end of the mark of subset {named} {where}, whose replicas had no node"
             found.append(Note(NoteKind.QUOTA, shortage.pending, spread.name, text))
         if empty := self._empty(spread, shortage.workload, shortage.snapshot):
             text = f"a cluster in subset {either(empty)} of WorkloadSpread {spread.name}"

@@ -196,4 +196,6 @@ def _failures(name: str, replicas: Counted) -> Iterator[StatusEvent]:
     ):
         if late:
             where = named(late, NAMED_SPANS)
-            yield StatusEvent(reason, f"subset {name}, units {units(late)}: {text}: {where}", True)
+            yield StatusEvent(
+                reason, f"subset {name}, replicas {units(late)}: {text}: {where}", True
+            )

@@ -212,18 +212,18 @@ def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
             raise _wanted("an Assignment", answer)
         desired = _count(answer.desired, "desired")
         if not isinstance(answer.shares, Mapping):
-            raise _wanted("a mapping of rows to units as shares", answer.shares)
+            raise _wanted("a mapping of rows to replicas as shares", answer.shares)
         given = 0
         for row, replicas in answer.shares.items():
             if not (0 <= _count(row, "a row") < len(open_)):
-                raise Unusable(f"gave units to row {row} of {len(open_)} clusters")
+                raise Unusable(f"gave replicas to row {row} of {len(open_)} clusters")
             given += _count(replicas, "a share")
             if not open_[row]:
                 raise Unusable(
-                    f"gave {replicas} units to {field.snapshot.names[row]}, which is refused"
+                    f"gave {replicas} replicas to {field.snapshot.names[row]}, which is refused"
                 )
         if given > desired:
-            raise Unusable(f"gave {given} units where {desired} are desired")
+            raise Unusable(f"gave {given} replicas where {desired} are desired")
         return answer
 
     return usable
@@ -236,7 +236,7 @@ def a_problem(before: Problem) -> Callable[[Any], Problem]:
         if not isinstance(answer, Problem):
             raise _wanted("a Problem", answer)
         if answer.total != before.total:
-            raise Unusable(f"gave a problem of {answer.total} units for {before.total}")
+            raise Unusable(f"gave a problem of {answer.total} replicas for {before.total}")
         return answer
 
     return usable

@@ -46,7 +46,9 @@ def test_room_for_all_on_one_cluster() -> None:
     decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=SMALL))
     assert why_pending(decision) == ["2 clusters: insufficient cpu"]
     assert said(decision) == [
-        ("all 6 units need 500m cpu and 1Gi memory each on a or b: there is room for 4 at the most")
+        (
+            "all 6 replicas need 500m cpu and 1Gi memory each on a or b: there is room for 4 at the most"
+        )
     ]
     roomy = [{"count": 1, "free": {"cpu": "3", "memory": "6Gi", "pods": "10"}}]
     assert decided(asked, cluster("a", groups=roomy)).scheduled
@@ -60,12 +62,12 @@ def test_without_room_for_a_single_one_the_largest_node_is_named() -> None:
     decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=small))
     (note,) = said(decision)
     assert note == (
-        "all 2 units need 4 cpu and 8Gi memory each on a or b: "
+        "all 2 replicas need 4 cpu and 8Gi memory each on a or b: "
         "the largest node, on a, has 2 cpu and 4Gi memory free"
     )
     full = [{"count": 1, "free": {"cpu": "0", "memory": "0", "pods": "10"}}]
     (note,) = said(decided(asked, cluster("a", groups=full)))
-    assert note == "all 2 units need 4 cpu and 8Gi memory each on a", "there is nothing to name"
+    assert note == "all 2 replicas need 4 cpu and 8Gi memory each on a", "there is nothing to name"
 
 
 @pytest.mark.proves("E30")
@@ -74,16 +76,16 @@ def test_room_for_the_rest_of_a_divided_one() -> None:
     decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=SMALL))
     assert decision.pending == 2
     assert why_pending(decision) == ["2 clusters: no room for more"]
-    assert said(decision) == ["2 more units need 500m cpu and 1Gi memory each on a or b"]
+    assert said(decision) == ["2 more replicas need 500m cpu and 1Gi memory each on a or b"]
 
 
 def test_only_what_is_lacking_is_named() -> None:
     narrow = [{"count": 1, "free": {"cpu": "1", "memory": "32Gi", "pods": "110"}}]
     decision = decided(info(replicas=3, distribution="Divided"), cluster("a", groups=narrow))
-    assert said(decision) == ["1 more unit needs 500m cpu on a"]
+    assert said(decision) == ["1 more replica needs 500m cpu on a"]
     full = [{"count": 1, "free": {"cpu": "8", "memory": "32Gi", "pods": "2"}}]
     decision = decided(info(replicas=3, distribution="Divided"), cluster("a", groups=full))
-    assert said(decision) == ["1 more unit needs a place among the node's pods on a"]
+    assert said(decision) == ["1 more replica needs a place among the node's pods on a"]
 
 
 @pytest.mark.proves("E30", "B21")
@@ -231,7 +233,7 @@ def test_clusters_that_spread_constraints_leave_out_are_named() -> None:
         "1 cluster: left out by spec.spreadConstraints",
     ]
     assert said(decision) == [
-        f"5 more units need 500m cpu and 1Gi memory each on {holder}",
+        f"5 more replicas need 500m cpu and 1Gi memory each on {holder}",
         f"other bounds in spec.spreadConstraints, which leave out {other}, with room for 4",
     ]
 

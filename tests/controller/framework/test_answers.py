@@ -208,10 +208,10 @@ def test_pre_score_cannot_refuse() -> None:
     [
         (None, "gave None where an Assignment is wanted"),
         (Assignment([], 2, no_reasons), "gave list where a mapping of rows to units"),  # type: ignore[arg-type]
-        (Assignment({3: 1}, 2, no_reasons), "gave units to row 3 of 3 clusters"),
+        (Assignment({3: 1}, 2, no_reasons), "gave replicas to row 3 of 3 clusters"),
         (Assignment({-1: 1}, 2, no_reasons), "gave -1 as a row"),
         (Assignment({0: 1.5}, 2, no_reasons), "gave 1.5 where an integer as a share is wanted"),  # type: ignore[dict-item]
-        (Assignment({0: 3}, 2, no_reasons), "gave 3 units where 2 are desired"),
+        (Assignment({0: 3}, 2, no_reasons), "gave 3 replicas where 2 are desired"),
         (Assignment({}, -2, no_reasons), "gave -2 as desired"),
     ],
 )
@@ -225,7 +225,7 @@ def test_assign_gives_no_unit_to_a_refused_cluster() -> None:
         return Assignment({field.snapshot.row["c"]: 1}, 400, no_reasons)
 
     decision = passed(assign=[Answers(to_c, serves=True)])
-    assert said(decision) == "plugin Odd failed at Assign: gave 1 units to c, which is refused"
+    assert said(decision) == "plugin Odd failed at Assign: gave 1 replicas to c, which is refused"
 
 
 def test_serves_is_yes_or_no() -> None:
@@ -237,7 +237,7 @@ def test_serves_is_yes_or_no() -> None:
     ("answer", "words"),
     [
         (None, "gave None where a Problem is wanted"),
-        (lambda p: replace(p, total=p.total + 1), "gave a problem of 401 units for 400"),
+        (lambda p: replace(p, total=p.total + 1), "gave a problem of 401 replicas for 400"),
         (lambda p: replace(p, upper=p.upper[:1]), "ValueError: upper: one entry for each of 3"),
         (lambda p: replace(p, lower=p.lower - 1), "ValueError: lower[0]: not below 0, found -1"),
     ],

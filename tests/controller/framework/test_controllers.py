@@ -272,7 +272,7 @@ async def test_a_kind_whose_controller_is_switched_off_says_so(config: Path, kin
         assert stage.placed(kind.lower()) == {}
         status, _, message = stage.says(kind.lower())
         assert status == "False"
-        assert f"takes no units: the controller of plugin {kind} is switched off" in message
+        assert f"takes no replicas: the controller of plugin {kind} is switched off" in message
     async with stage.configured(config, plugins={"Prices": Prices}, identity="two"):
         await stage.until(lambda: stage.placed(kind.lower()))
 

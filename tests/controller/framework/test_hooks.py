@@ -579,7 +579,7 @@ def test_post_filter_adds_to_the_message_of_what_found_no_cluster() -> None:
     assert decided(info(), cluster("a", ready=False), profile=made).message == (
         "0/1 clusters: 1 not ready; 1 more may come"
     )
-    assert decided(info(), cluster("a"), profile=made).message == "2 of 2 units have a cluster"
+    assert decided(info(), cluster("a"), profile=made).message == "2 of 2 replicas have a cluster"
 
 
 class Prepared:

@@ -114,7 +114,7 @@ def test_a_variant_is_counted_and_tolerates_where_it_holds():
     assert verdicts(found) == {"big": "", "plain": "had taints that were not tolerated"}
     assert found.placements == {"big": 10}, "100m each, not 500m"
     (more,) = (each for each in remedies(found) if each.kind.value == "Room")
-    assert "2 more units need 500m cpu each on big" in more.text
+    assert "2 more replicas need 500m cpu each on big" in more.text
 
 
 def test_crowded_is_what_only_a_lack_of_room_refuses():

@@ -223,19 +223,19 @@ class TestByExample:
 
     def test_weights_and_rounding(self) -> None:
         assert self.told(problem(10, [3, 2, 1])) == [
-            ["its weight's share of 10 units is 5"],
-            ["its weight's share of 10 units is 3"],
-            ["its weight's share of 10 units is 1",
+            ["its weight's share of 10 replicas is 5"],
+            ["its weight's share of 10 replicas is 3"],
+            ["its weight's share of 10 replicas is 1",
              "rounded up by 1: its exact share is 0.66 larger"],
         ]  # fmt: skip
 
     def test_a_tie(self) -> None:
         assert self.told(problem(1, [1, 1, 1])) == [
-            ["its weight's share of 1 unit is 0",
+            ["its weight's share of 1 replica is 0",
              "rounded up by 1: its exact share is 0.33 larger",
              "as high in line as 2 more, and first in the order"],
-            ["its weight's share of 1 unit is 0"],
-            ["its weight's share of 1 unit is 0"],
+            ["its weight's share of 1 replica is 0"],
+            ["its weight's share of 1 replica is 0"],
         ]  # fmt: skip
 
     def test_bounds(self) -> None:
@@ -251,7 +251,7 @@ class TestByExample:
         assert self.told(of) == [
             ["at its upper bound of 2"],
             ["1 stays where it is", "it has room for 3"],
-            ["its weight's share of 10 units is 10"],
+            ["its weight's share of 10 replicas is 10"],
             ["it was seen to run 4 and no more"],
             ["1 stays where it is", "its weight is 0"],
         ]
@@ -270,7 +270,7 @@ class TestByExample:
         plan = apportion(problem(6, [10, 10], groups=(domains,)))
         assert (plan.shares.tolist(), plan.pending) == ([1, 3], 2)
         assert [str(reason) for reason in plan.reasons(0)] == [
-            "its weight's share of 1 unit is 1",
+            "its weight's share of 1 replica is 1",
             "domain member is at its quota of 1",
         ]
         assert [str(obstacle) for obstacle in plan.binding] == [

@@ -142,7 +142,7 @@ def test_weights_decide_inside_a_subset_and_are_told_of_it_alone() -> None:
     of = replace(of, subsets=subsets(["01", "2"], [6, FREE], 4))
     assert shares(of) == [2, 4, 3, 0]
     assert told(of, 1) == [
-        "its weight's share of 6 units is 4",
+        "its weight's share of 6 replicas is 4",
         "4 in subset a",
         "subset a is at its cap of 6",
     ]
@@ -226,7 +226,7 @@ def test_what_keeps_units_out_is_told_with_what_it_would_let_in() -> None:
     assert [str(each) for each in closed.binding] == [
         "clusters that could take more have room for 3 in all; without that, 1 more could be placed",
         (
-            "subset a takes no more while its units wait for a node; "
+            "subset a takes no more while its replicas wait for a node; "
             "without that, 1 more could be placed"
         ),
     ]

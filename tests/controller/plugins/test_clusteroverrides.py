@@ -139,7 +139,7 @@ def test_a_subsets_patch_is_laid_over_the_overridden_pods() -> None:
     bound = spreads.spread({"name": "all", "patch": patch}, scheduleStrategy=spreads.adaptive())
     of = spreads.info(replicas=9, cpu="500m", overrides=[override(patch=extra)])
     found = spreads.decided(of, bound, small("m1", EU), small("m2", US))
-    # On m1 a unit asks for the most of 1500m, of the override, and 1 of the subset; on m2 for 1.
+    # On m1 a replica asks for the most of 1500m, of the override, and 1 of the subset; on m2 for 1.
     assert found.placements == {"m1": 1, "m2": 2}
 
 

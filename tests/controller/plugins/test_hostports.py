@@ -275,7 +275,7 @@ class TestWords:
         assert found.placements == {}
         assert found.message == "0/1 clusters: 1 no free host port 8080/TCP"
         assert [note.text for note in remedies(found)] == [
-            "2 more units need a node each whose port 8080/TCP is free on a"
+            "2 more replicas need a node each whose port 8080/TCP is free on a"
         ]
 
     def test_several_ports_and_other_resources(self) -> None:
@@ -286,7 +286,7 @@ class TestWords:
         )
         (note,) = remedies(decided(made, info("both", pod=spec, replicas=1)))
         assert note.text == (
-            "the unit needs 1Gi memory and a node whose ports 8080/TCP and 53/UDP are free on a"
+            "the replica needs 1Gi memory and a node whose ports 8080/TCP and 53/UDP are free on a"
         )
 
     def test_numbers_over_http(self) -> None:

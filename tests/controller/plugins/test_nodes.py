@@ -143,7 +143,7 @@ class TestReplicasApart:
         found = decided(asked, cluster("a", groups=[nodes(2)]))
         assert found.placements == {"a": 2}
         assert [note.text for note in remedies(found)] == [
-            "1 more unit needs a node without one of its replicas on a"
+            "1 more replica needs a node without one of its replicas on a"
         ]
 
     def test_a_cluster_of_one_node_is_refused_for_two(self) -> None:
@@ -215,7 +215,7 @@ class TestTaintsOfNodes:
             "tolerate, 1 insufficient cpu"
         )
         assert [note.text for note in remedies(found)] == [
-            "all 2 units need 1 cpu each on full",
+            "all 2 replicas need 1 cpu each on full",
             "a toleration of sla=950:NoSchedule in the pods' tolerations: that alone keeps it from a",
         ]
         helped = info(pod=pod(tolerations=[{"key": "sla", "operator": "Exists"}]))

@@ -223,7 +223,7 @@ class TestChoice:
         found = decided(asked(10, [limit(CLUSTER, 1, 2)]), *members)
         assert found.reason is ScheduledReason.INSUFFICIENT_CAPACITY
         assert found.message == (
-            "8 of 10 units have a cluster; 3/3 clusters: "
+            "8 of 10 replicas have a cluster; 3/3 clusters: "
             "spreadConstraints leave out 1 cluster with room; 2 clusters have no room for more"
         )
 
@@ -256,7 +256,7 @@ class TestChoice:
         alone = decided(who, members[0])
         assert alone.reason is ScheduledReason.INSUFFICIENT_CAPACITY
         assert alone.message == (
-            "2 of 5 units have a cluster; 1/1 clusters: 1 cluster was seen to run no more, though with room"
+            "2 of 5 replicas have a cluster; 1/1 clusters: 1 cluster was seen to run no more, though with room"
         )
 
     def test_a_label_that_no_cluster_has(self) -> None:
@@ -280,7 +280,7 @@ class TestChoice:
         found = decided(asked(6, [], distributionWeights=rules), made("a", 9), made("b", 9))
         assert found.reason is ScheduledReason.INSUFFICIENT_CAPACITY
         assert found.message == (
-            "4 of 6 units have a cluster; 2/2 clusters: "
+            "4 of 6 replicas have a cluster; 2/2 clusters: "
             "2 clusters are at the maxReplicas of distributionWeights"
         )
 
@@ -292,7 +292,7 @@ class TestChoice:
     def test_a_full_cluster_is_still_said_to_be_full(self) -> None:
         found = decided(asked(6, []), made("a", 4))
         assert found.reason is ScheduledReason.INSUFFICIENT_CAPACITY
-        assert found.message == "4 of 6 units have a cluster; 1/1 clusters: no room for more"
+        assert found.message == "4 of 6 replicas have a cluster; 1/1 clusters: no room for more"
 
 
 def test_a_domain_goes_before_the_minimum_of_a_rule() -> None:

@@ -63,7 +63,9 @@ class TestSingle:
         assert (decision.placements, decision.pending) == ({"a": 2}, 3)
         assert decision.reason is ScheduledReason.INSUFFICIENT_CAPACITY
         assert decision.state is WorkloadState.SCHEDULED
-        assert decision.message == "2 of 5 units have a cluster; 0/2 clusters: 2 insufficient cpu"
+        assert (
+            decision.message == "2 of 5 replicas have a cluster; 0/2 clusters: 2 insufficient cpu"
+        )
 
     def test_it_shrinks_where_it_is(self) -> None:
         decision = decided(

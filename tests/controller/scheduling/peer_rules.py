@@ -88,11 +88,11 @@ EVEN = "a unit that could run is not held back to keep a skew: it goes where the
 OWN_ROOM = (
     "its own units take up room like any other: they stay by rule, and new ones go where more is"
 )
-NONE_OF_IT = "a cluster that has none of what a unit asks for takes no unit, whatever it scores"
+NONE_OF_IT = "a cluster that has none of what a replica asks for takes no unit, whatever it scores"
 EMPTY_TERM = (
     "a term that says nothing matches nothing, as for nodes: who wants every cluster leaves it out"
 )
-COPY_ROOM = "a copy goes only where all of its units have room: none waits on a cluster for ever"
+COPY_ROOM = "a copy goes only where all of its replicas have room: none waits on a cluster for ever"
 MAXIMUM = "maxDomains holds for static weights as for any others: what was asked for is kept"
 BEST_KEPT = "the best domain is used if any choice with it has room enough, not two that follow it"
 ALL_USED = "all domains that maxDomains allows are used: one that fails takes fewer units with it"

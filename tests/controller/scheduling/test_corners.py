@@ -92,7 +92,7 @@ class TestWhoseFault:
     def test_a_cordon_is_no_quota(self) -> None:
         host = cluster("h1", {ZONE: "host"}, unschedulable=True)
         found = told(bound(6, present={"h1": 2}), rules(spec(host=6)), host)
-        assert found.message == "2 of 6 units have a cluster; 0/1 clusters: 1 unschedulable"
+        assert found.message == "2 of 6 replicas have a cluster; 0/1 clusters: 1 unschedulable"
         assert found.reason is ScheduledReason.FAILED_TO_SCHEDULE
 
     def test_no_cluster_in_the_domain_is_no_quota(self) -> None:

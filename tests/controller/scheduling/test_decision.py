@@ -39,7 +39,7 @@ GOLDEN = {
     "pending": 0,
     "state": "Scheduled",
     "reason": "Scheduled",
-    "message": "4 of 4 units have a cluster",
+    "message": "4 of 4 replicas have a cluster",
     "hooks": [],
     "placements": [{"cluster": "b", "replicas": 4, "reasons": WHOLE}],
     "order": [],

@@ -106,7 +106,7 @@ async def test_one_that_goes_to_one_cluster_sends_as_many_as_fit_there(stage: St
         await stage.until(lambda: stage.placed("one") == {"a": 4})
         status, reason, message = stage.says("one")
         assert (status, reason) == ("False", "InsufficientCapacity")
-        assert message.startswith("4 of 6 units have a cluster; ")
+        assert message.startswith("4 of 6 replicas have a cluster; ")
         await stage.calm(5)
         assert stage.placed("one") == {"a": 4}
         stage.cluster("c", cpu="6")

@@ -193,7 +193,7 @@ async def test_a_gate_that_closes_takes_all_of_it_away_though_placements_stand(
         await stand(stage, m1=2, m2=1)
         await gate(stage, state="Closed")
         await stand(stage)
-        await held(stage, words="took all of its units back")
+        await held(stage, words="took all of its replicas back")
         for name in NAMES:
             assert (await stage.status(name))["placements"]
         await gate(stage, *NAMES)

@@ -184,7 +184,7 @@ async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
         finally:
             m2.thaw()
         await stage.ready()
-        await held(stage, words="took all of its units back")
+        await held(stage, words="took all of its replicas back")
         await settled(stage)
         assert not +(await standing(stage))
 

@@ -317,7 +317,7 @@ def _open(
         return Gate(GateState.OPEN, waits=True)
     replicas = sum(each.replicas for each in members)
     return Gate(
-        GateState.CLOSED, failure=f"{replicas} units are left, minMember is {group.min_member}"
+        GateState.CLOSED, failure=f"{replicas} replicas are left, minMember is {group.min_member}"
     )
 
 
@@ -340,7 +340,7 @@ def _too_few_nodes(
         f"{each.stuck} of {each.name}" for each in sorted(stuck, key=_by_name)[:NOTED]
     )
     more = f" and of {len(stuck) - NOTED} more Workloads" if len(stuck) > NOTED else ""
-    text = f"units find no node on their clusters ({named}{more}), so that {able} can run"
+    text = f"replicas find no node on their clusters ({named}{more}), so that {able} can run"
     return None, f"{text}, minMember is {group.min_member}"
 
 

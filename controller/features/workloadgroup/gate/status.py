@@ -268,7 +268,7 @@ def _condition(stored: WorkloadGroup) -> conditions.Condition:
 
 
 def _quorum(group: CompiledGroup, facts: GroupFacts) -> str:
-    numbers = f"{facts.scheduled} of {facts.desired} units have a cluster"
+    numbers = f"{facts.scheduled} of {facts.desired} replicas have a cluster"
     return f"{numbers}, minMember is {group.min_member}"
 
 
@@ -281,7 +281,7 @@ def _holding(group: CompiledGroup, facts: GroupFacts) -> str:
     until = f" until {timestamp(facts.until)}" if facts.until else ""
     missing = f"{short} more {'is' if short == 1 else 'are'} needed"
     return (
-        f"{facts.held} of {facts.desired} units are held{until} ({named}{more}), {missing}, "
+        f"{facts.held} of {facts.desired} replicas are held{until} ({named}{more}), {missing}, "
         f"as minMember is {group.min_member}"
     )
 

@@ -106,7 +106,7 @@ async def test_a_unit_without_another_place_stays_and_goes_once_there_is_one() -
         await stage.until(lambda: stage.placed("web")["m2"] == 4)
         await stage.until(lambda: stage.says("web", "Moving")[1] == "NoRoom")
         assert stage.placed("web") == {"m1": 2, "m2": 4}, before
-        assert "4 of 6 units have a cluster" in stage.says("web", "Moving")[2]
+        assert "4 of 6 replicas have a cluster" in stage.says("web", "Moving")[2]
         assert members.evacuation("m1")[:2] == ("True", "Draining")
         stage.cluster("m4", cpu="8")
         members.names = (*members.names, "m4")
@@ -818,7 +818,9 @@ async def test_a_kind_of_which_nothing_is_known_stays_where_it_runs() -> None:
         await stage.until(lambda: stage.says("web", "Moving")[1] == "UnknownKind")
         said = stage.says("web", "Moving")
         assert said[0] == "False"
-        assert said[2].startswith("2 of 6 units leave m1 (drain): Widget of example.com is a kind")
+        assert said[2].startswith(
+            "2 of 6 replicas leave m1 (drain): Widget of example.com is a kind"
+        )
         members.lose("m2")
         await stage.calm(60)
         assert (stage.placed("web"), leaving(stage, "web")) == (stands, {})

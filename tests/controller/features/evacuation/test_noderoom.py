@@ -54,7 +54,7 @@ def test_an_edit_beyond_every_node_is_told_at_once_and_moves_nothing(distributio
     assert found.placements == {"a": 3}
     assert told(found) == (
         MovingReason.NO_ROOM,
-        "3 of 3 units leave a (no node): no node of a has 6 cpu",
+        "3 of 3 replicas leave a (no node): no node of a has 6 cpu",
     )
 
 

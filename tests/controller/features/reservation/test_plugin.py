@@ -49,7 +49,7 @@ async def test_hooks_say_what_they_took_away_and_gave_back(stage: Stage, tmp_pat
         assert [(each["phase"], each["text"]) for each in told(found)] == [
             (
                 "PreFilter",
-                "took workloadAntiAffinity away: all 2 new units fit inside reservation room",
+                "took workloadAntiAffinity away: all 2 new replicas fit inside reservation room",
             ),
             ("Filter", "gave back 4 cpu on a"),
         ]
@@ -66,7 +66,7 @@ async def test_what_would_help_an_owner(stage: Stage, tmp_path: Path) -> None:
         await stage.until(lambda: stage.says("demo")[0] == "False")
         texts = [note.text for note in remedies(await decision(controller))]
         assert (
-            "a larger Reservation small: what it has left on a is 2 cpu less than a unit asks for"
+            "a larger Reservation small: what it has left on a is 2 cpu less than a replica asks for"
             in texts
         )
         assert "a cluster for its Reservation nowhere, which has none yet" in texts
@@ -98,8 +98,8 @@ async def test_endpoints_tell_what_is_held(stage: Stage, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("distribution", "cpu", "said"),
     [
-        ("Single", "1", "Reservations hold 3 of 4 cpu that 4 units ask for"),
-        ("Divided", "1", "Reservations hold 3 of 3 cpu that 3 units ask for"),
+        ("Single", "1", "Reservations hold 3 of 4 cpu that 4 replicas ask for"),
+        ("Divided", "1", "Reservations hold 3 of 3 cpu that 3 replicas ask for"),
         ("Single", "2", ""),
     ],
 )

@@ -109,7 +109,7 @@ def test_once_all_have_lost_their_placements_it_is_asked_for_anew(there: dict[st
         assert made.batch().held, "nine of ten are held"
         made.decide()
     if not there:
-        assert "9 units in all its Workloads, minMember is 10" in made.decide()["worker"].message
+        assert "9 replicas in all its Workloads, minMember is 10" in made.decide()["worker"].message
     assert not made.groups.started(BATCH)
     made.plugin.complete(BATCH)
     assert all(made.room.get((NS, name)) is not None for name in there)

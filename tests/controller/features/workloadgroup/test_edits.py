@@ -87,8 +87,8 @@ def has(stage: Gangs, one: int, two: int, gates: Collection[str]) -> bool:
 @pytest.mark.parametrize(
     ("at", "one", "two", "gates", "left"),
     [
-        (held, 5, 0, ("", "Open"), "has 5 units in all its Workloads, minMember is 10"),
-        (released, 2, 0, ("", "Open"), "has 2 units in all its Workloads, minMember is 4"),
+        (held, 5, 0, ("", "Open"), "has 5 replicas in all its Workloads, minMember is 10"),
+        (released, 2, 0, ("", "Open"), "has 2 replicas in all its Workloads, minMember is 4"),
         (ran, 2, 2, ("Open", "Open"), ""),
     ],
     ids=["held", "released", "ran"],

@@ -282,7 +282,7 @@ def test_placements_that_fall_below_the_quorum_close_it(gang: Gang):
     assert gang.status["gate"] == "Open", "another decision is on its way"
     gang.look()
     assert gang.status["gate"] == "Closed"
-    assert "2 units are left, minMember is 4" in gang.said[2]
+    assert "2 replicas are left, minMember is 4" in gang.said[2]
 
 
 @pytest.mark.proves("G24")
@@ -688,20 +688,20 @@ def test_too_few_siblings_are_told_with_both_numbers(gang: Gang):
     assert gang.said == (
         "False",
         "GroupIncomplete",
-        "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4",
+        "WorkloadGroup shop/batch has 3 replicas in all its Workloads, minMember is 4",
     )
     assert gang.status["phase"] == "Pending"
     assert not gang.told, "nothing was tried"
     gang.members["driver"].conditions = denied(gang.said[2], "GroupIncomplete")
     gang.members["worker"].replicas = 5
     gang.look()
-    assert gang.said[2] == "0 of 6 units have a cluster, minMember is 4", "that is no longer so"
+    assert gang.said[2] == "0 of 6 replicas have a cluster, minMember is 4", "that is no longer so"
     assert gang.status["phase"] == "Pending"
     gang.members["driver"].conditions = denied("full")
     gang.look()
     assert gang.said[1:] == (
         "GroupDenied",
-        "0 of 6 units have a cluster, minMember is 4: full",
+        "0 of 6 replicas have a cluster, minMember is 4: full",
     )
     assert gang.told == ["FailedScheduling"]
 
@@ -723,7 +723,7 @@ def test_who_holds_what_until_when_and_what_is_short(gang: Gang):
     gang.look(holders={"driver": 1, "worker": 2}, until=until)
     status, reason, message = gang.said
     assert (status, reason) == ("False", "WaitingForGroup")
-    assert f"3 of 6 units are held until {timestamp(until)} (driver 1, worker 2)" in message
+    assert f"3 of 6 replicas are held until {timestamp(until)} (driver 1, worker 2)" in message
     assert "1 more is needed, as minMember is 4" in message
     assert gang.status["waiting"] == 3
     gang.look(holders={"driver": 1, "worker": 2}, until=until)

@@ -156,7 +156,7 @@ async def test_a_missing_sibling_and_a_missing_group_are_told_and_mended_at_once
         await stage.until(lambda: stage.says("worker")[1] == "GroupNotFound")
         stage.group()
         await stage.until(lambda: stage.says("worker")[1] == "GroupIncomplete", seconds=3)
-        text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
+        text = "WorkloadGroup shop/batch has 3 replicas in all its Workloads, minMember is 4"
         await stage.until(lambda: stage.tells() == ("False", "GroupIncomplete", text), seconds=3)
         assert stage.phase() == "Pending"
         assert not stage.told("FailedScheduling"), "it is not complete, and nothing was tried"
@@ -204,7 +204,7 @@ async def test_without_room_for_the_quorum_nothing_is_placed_and_few_writes_say_
         gang(stage)
         await stage.until(lambda: stage.tells()[1] == "GroupDenied")
         assert "resource gap: cpu" in stage.tells()[2]
-        assert "0 of 6 units have a cluster, minMember is 4" in stage.tells()[2]
+        assert "0 of 6 replicas have a cluster, minMember is 4" in stage.tells()[2]
         assert stage.phase() == "Scheduling"
         await stage.calm(15)
         before = stage.writes()

@@ -32,7 +32,7 @@ from tests.controller.features.workloadspread.spreads import spread, subset
 
 BATCH = (NS, "batch")
 DENIED = "WorkloadGroup shop/batch is denied for 3 s: "
-GAP = f"{DENIED}resource gap: cpu 3 more (3 of 4 units have room)"
+GAP = f"{DENIED}resource gap: cpu 3 more (3 of 4 replicas have room)"
 PULLED = (
     "WorkloadGroup shop/batch gets rejected due to Pod {} is unschedulable even after PostFilter"
 )
@@ -128,7 +128,7 @@ def test_where_others_are_to_decide_the_rest_no_pod_is_blamed() -> None:
     reason, message = said(made.decide("ours")["ours"])
     assert reason == "GroupDenied"
     assert message.startswith("WorkloadGroup shop/batch gets rejected, as what is missing others ")
-    assert "2 of 4 units (minMember) have a cluster" in message
+    assert "2 of 4 replicas (minMember) have a cluster" in message
 
 
 @pytest.mark.proves("G5")
@@ -444,7 +444,9 @@ def test_what_goes_whole_to_one_cluster_lacks_all_of_it_there() -> None:
     made = yard("18", "18")
     made.group(group(min_member=12))
     made.store(member(replicas=12, distribution="Single"))
-    assert "resource gap: cpu 18 more (6 of 12 units have room)" in made.decide()["worker"].message
+    assert (
+        "resource gap: cpu 18 more (6 of 12 replicas have room)" in made.decide()["worker"].message
+    )
 
 
 @pytest.mark.proves("G13")
@@ -469,7 +471,7 @@ def test_what_is_short_only_together_is_named_together() -> None:
     made.group(group(min_member=2))
     made.store(member(replicas=2, pod=pod(cpu="2", memory="2Gi")))
     text = made.decide()["worker"].message
-    assert "resource gap: cpu 2 more, memory 2Gi more (0 of 2 units have room)" in text
+    assert "resource gap: cpu 2 more, memory 2Gi more (0 of 2 replicas have room)" in text
 
 
 @pytest.mark.proves("G13")
@@ -593,7 +595,7 @@ def test_what_misses_a_tenth_is_held_in_the_books_alone() -> None:
     assert found.placements == {}  # nothing of it is written
     assert found.reason is ScheduledReason.WAITING_FOR_GROUP
     assert found.message == (
-        "WorkloadGroup shop/batch has a cluster for 9 of 10 units (minMember): they are held "
+        "WorkloadGroup shop/batch has a cluster for 9 of 10 replicas (minMember): they are held "
         "until 2026-01-02T03:04:15Z for 1 more"
     )
     assert made.groups.assigned(BATCH) == 9  # and all of it counts
@@ -715,14 +717,14 @@ def test_more_than_a_tenth_missing_rejects_the_gang_and_says_who_why_and_how_muc
         reason, message = said(each)
         assert reason == "GroupDenied"
         assert message.startswith(PULLED.format("worker"))
-        assert "1 of 4 units (minMember) have a cluster" in message
+        assert "1 of 4 replicas (minMember) have a cluster" in message
         assert "worker: 0/1 clusters: " in message
         assert DENIED in message
     assert made.groups.assigned(BATCH) == 0
     first = said(found["worker"])
     made.later(1)
     assert said(made.decide("worker")["worker"]) == first  # so that no status is written twice
-    assert made.plugin.memory.why(BATCH).startswith("1 of 4 units (minMember) have a cluster; ")
+    assert made.plugin.memory.why(BATCH).startswith("1 of 4 replicas (minMember) have a cluster; ")
 
 
 @pytest.mark.proves("G17")
@@ -744,7 +746,7 @@ def test_members_that_are_refused_themselves_count_as_not_placed_and_are_named()
     others = Others(partner=lambda key: key != (NS, "broken"))
     found = made.decide("worker", others=others)
     assert set(found) == {"worker"}
-    assert "3 of 4 units (minMember) have a cluster" in found["worker"].message
+    assert "3 of 4 replicas (minMember) have a cluster" in found["worker"].message
     assert "without broken: see why in their own conditions" in found["worker"].message
 
 
@@ -890,7 +892,7 @@ def test_too_few_siblings_take_back_what_was_never_released() -> None:
     made = yard("99").having(member("a", 2, present={"a": 2}))
     found = made.decide("a")["a"]
     assert (dict(found.placements), found.reason) == ({}, ScheduledReason.GROUP_INCOMPLETE)
-    assert "has 2 units in all its Workloads, minMember is 4" in found.message
+    assert "has 2 replicas in all its Workloads, minMember is 4" in found.message
 
 
 # --- where ----------------------------------------------------------------------------------------

@@ -223,7 +223,7 @@ def test_a_gang_that_fits_nowhere_costs_two_passes():
     batch = decided(where, group("batch", 4, topology_key=ZONE), [member("m", replicas=4)], plugin)
     assert len(plugin.tried) == 2
     assert batch.decisions[0].message == (
-        "1 of 4 units have a cluster; 1/40 clusters: "
+        "1 of 4 replicas have a cluster; 1/40 clusters: "
         "39 outside zone z00, where WorkloadGroup shop/batch is tried"
     )
 

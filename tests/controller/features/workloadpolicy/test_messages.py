@@ -154,7 +154,7 @@ def test_the_policy_does_not_select_the_units_that_name_it(kind: str) -> None:
     assert (decision.placements, decision.pending) == ({}, 6)
     (help_,) = [note.text for note in remedies(decision)]
     assert help_ == (
-        "labels on its units that spec.labelSelector of WorkloadPolicy demo matches: "
+        "labels on its replicas that spec.labelSelector of WorkloadPolicy demo matches: "
         "that alone keeps it from h1 or m1, with room for 32"
     )
 
@@ -185,7 +185,7 @@ def test_a_domain_has_no_cluster() -> None:
     says(
         decision,
         Reason.REPLICAS_REACHED,
-        "3 of 6 units have a cluster",
+        "3 of 6 replicas have a cluster",
         "1/2 clusters: 1 not in a domain of workload-policy demo",
         "workload-policy demo reached host (3/3)",
     )
@@ -210,7 +210,7 @@ def test_a_quota_of_zero() -> None:
     says(
         partly,
         Reason.REPLICAS_REACHED,
-        "1 of 6 units have a cluster",
+        "1 of 6 replicas have a cluster",
         "1/2 clusters: 1 reached the replicas of workload-policy demo",
         "workload-policy demo reached member (1/1), host (0/0)",
     )
@@ -225,13 +225,13 @@ def test_a_quota_below_what_is_placed() -> None:
     says(
         decision,
         Reason.REPLICAS_REACHED,
-        "4 of 6 units have a cluster",
+        "4 of 6 replicas have a cluster",
         "0/2 clusters: 2 reached the replicas of workload-policy demo",
         "workload-policy demo reached member (1/1), host (3/1)",
     )
     assert (decision.placements, decision.pending) == (present, 2)
     whole = told(bound(4, present=present), rules(spec(member=1, host=1)), MEMBER, HOST)
-    says(whole, Reason.SCHEDULED, "4 of 4 units have a cluster")
+    says(whole, Reason.SCHEDULED, "4 of 4 replicas have a cluster")
     fewer = told(bound(3, present=present), rules(spec(member=1, host=1)), MEMBER, HOST)
     assert fewer.placements == {"m1": 1, "h1": 2}, "what is over its number shrinks first"
 
@@ -247,7 +247,7 @@ def test_static_weights_that_are_all_zero(packing: str) -> None:
     says(decision, Reason.FAILED_TO_SCHEDULE, words)
     assert (decision.placements, decision.pending) == ({}, 5)
     held = told(info(replicas=5, present={"m1": 2}, **asked), PlacementIndex(), MEMBER, HOST)
-    says(held, Reason.INSUFFICIENT_CAPACITY, "2 of 5 units have a cluster", words)
+    says(held, Reason.INSUFFICIENT_CAPACITY, "2 of 5 replicas have a cluster", words)
     assert (held.placements, held.pending) == ({"m1": 2}, 3)
 
 
@@ -279,7 +279,7 @@ class TestNumbers:
     @pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
     def test_none(self, distribution: str) -> None:
         decision = told(info(replicas=0, distribution=distribution), PlacementIndex(), MEMBER, HOST)
-        says(decision, Reason.SCHEDULED, "0 of 0 units have a cluster")
+        says(decision, Reason.SCHEDULED, "0 of 0 replicas have a cluster")
         assert sum(decision.placements.values()) == 0
 
     @pytest.mark.proves("D3")
@@ -287,7 +287,7 @@ class TestNumbers:
     def test_one(self, distribution: str, units: int) -> None:
         decision = told(info(replicas=1, distribution=distribution), PlacementIndex(), MEMBER, HOST)
         assert list(decision.placements.values()) == [units]
-        assert decision.message == "1 of 1 units have a cluster"
+        assert decision.message == "1 of 1 replicas have a cluster"
 
     @pytest.mark.proves("D3")
     @pytest.mark.parametrize("distribution", ["Single", "Duplicated"])
@@ -306,11 +306,11 @@ class TestNumbers:
         says(
             decision,
             Reason.INSUFFICIENT_CAPACITY,
-            "32 of 100000 units have a cluster",
+            "32 of 100000 replicas have a cluster",
             "2/2 clusters: no room for more",
         )
         (help_,) = [note.text for note in remedies(decision)]
-        assert help_ == "99968 more units need 500m cpu each on h1 or m1"
+        assert help_ == "99968 more replicas need 500m cpu each on h1 or m1"
 
     @pytest.mark.proves("K2", "D3")
     @pytest.mark.parametrize("replicas", [0, 1, BIG])
@@ -319,7 +319,7 @@ class TestNumbers:
         nodes = [{"count": BIG, "free": {"cpu": "8", "memory": "32Gi", "pods": "110"}}]
         members = [cluster(f"{zone}{n}", {ZONE: zone}, groups=nodes) for zone in "ab" for n in "12"]
         decision = told(bound(replicas), rules(spec(kind, a=60_000, b=40_000)), *members)
-        says(decision, Reason.SCHEDULED, f"{replicas} of {replicas} units have a cluster")
+        says(decision, Reason.SCHEDULED, f"{replicas} of {replicas} replicas have a cluster")
         sums = {z: sum(n for c, n in decision.placements.items() if c[0] == z) for z in "ab"}
         assert sums == {0: {"a": 0, "b": 0}, 1: {"a": 1, "b": 0}}.get(
             replicas, {"a": 60_000, "b": 40_000}
@@ -352,7 +352,7 @@ class TestFiveThousandClusters:
         ]
         who = info(replicas=replicas, distribution="Divided", distributionWeights=by_zone)
         decision = told(who, PlacementIndex(), snapshot=thousands)
-        assert decision.message == f"{replicas} of {replicas} units have a cluster"
+        assert decision.message == f"{replicas} of {replicas} replicas have a cluster"
         self._can_say_why(decision)
 
     @pytest.mark.long
@@ -367,7 +367,7 @@ class TestFiveThousandClusters:
             says(
                 decision,
                 Reason.INSUFFICIENT_CAPACITY,
-                "159984 of 200000 units have a cluster",
+                "159984 of 200000 replicas have a cluster",
                 "5000/5000 clusters: no room for more",
             )
         self._can_say_why(decision)
@@ -382,7 +382,7 @@ class TestFiveThousandClusters:
         decision = told(who, rules({**body, "allocationMethod": method}), snapshot=thousands)
         listed = sum(40 * n for n in range(50))
         if kind == "Preferred":
-            assert decision.message == "50000 of 50000 units have a cluster"
+            assert decision.message == "50000 of 50000 replicas have a cluster"
         else:
             assert decision.assigned == listed
             assert decision.reason is Reason.REPLICAS_REACHED
@@ -407,7 +407,7 @@ class TestRelabelled:
         says(
             decision,
             Reason.REPLICAS_REACHED,
-            "8 of 9 units have a cluster",
+            "8 of 9 replicas have a cluster",
             "1/2 clusters: 1 reached the replicas of workload-policy demo",
             "workload-policy demo reached A (5/5), B (3/1)",
         )
@@ -423,7 +423,7 @@ class TestRelabelled:
         decision = told(bound(3, present={"h1": 3}), rules(spec(A=5, B=1)), *self.MEMBERS)
         assert (decision.placements, decision.message) == (
             {"h1": 3},
-            "3 of 3 units have a cluster",
+            "3 of 3 replicas have a cluster",
         )
 
     @pytest.mark.proves("K29")
@@ -445,7 +445,7 @@ class TestRelabelled:
         says(
             decision,
             Reason.REPLICAS_REACHED,
-            "8 of 9 units have a cluster",
+            "8 of 9 replicas have a cluster",
             "1/2 clusters: 1 not in a domain of workload-policy demo",
             "workload-policy demo reached A (5/5)",
         )
@@ -457,14 +457,14 @@ def test_the_labels_of_the_units_were_edited_so_that_they_count_no_longer() -> N
     """They stay, they can be given back, and nothing is added."""
     present, index = {"m1": 1, "h1": 3}, rules(spec(member=1, host=3))
     same = told(bound(4, app="else", present=present), index, MEMBER, HOST)
-    assert (same.placements, same.message) == (present, "4 of 4 units have a cluster")
+    assert (same.placements, same.message) == (present, "4 of 4 replicas have a cluster")
     fewer = told(bound(2, app="else", present=present), index, MEMBER, HOST)
-    assert (fewer.assigned, fewer.message) == (2, "2 of 2 units have a cluster")
+    assert (fewer.assigned, fewer.message) == (2, "2 of 2 replicas have a cluster")
     assert all(units <= present[name] for name, units in fewer.placements.items())
     more = told(bound(6, app="else", present=present), index, MEMBER, HOST)
     assert (more.placements, more.pending) == (present, 2)
     assert more.message == (
-        "4 of 6 units have a cluster; 0/2 clusters: 2 didn't match the workload-policy constraints"
+        "4 of 6 replicas have a cluster; 0/2 clusters: 2 didn't match the workload-policy constraints"
     )
 
 

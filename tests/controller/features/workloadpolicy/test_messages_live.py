@@ -150,7 +150,7 @@ async def test_a_cluster_comes_to_another_domain_with_its_shares(zones: World) -
             zones,
             "moved",
             "ReplicasReached",
-            "3 of 5 units have a cluster",
+            "3 of 5 replicas have a cluster",
             "0/2 clusters: 1 not in a domain of workload-policy demo, "
             "1 reached the replicas of workload-policy demo",
             "workload-policy demo reached spare (3/1)",
@@ -176,7 +176,7 @@ async def test_labels_are_edited_so_that_the_units_count_no_longer(zones: World)
         found = await zones.until("unit", lambda s: s["assigned"] == 2)
         assert found["status"]["pending"] == 0
         await zones.edit("unit", {"spec": {"replicas": 3}})
-        message = f"2 of 3 units have a cluster; {MISMATCH}"
+        message = f"2 of 3 replicas have a cluster; {MISMATCH}"
         await zones.until("unit", lambda s: condition(s, "Scheduled")["message"] == message)
         assert await zones.events("unit", message)
 
@@ -224,14 +224,14 @@ async def test_from_a_hundred_thousand_to_none(world: World) -> None:
             world,
             "many",
             "InsufficientCapacity",
-            "160 of 100000 units have a cluster",
+            "160 of 100000 replicas have a cluster",
             "2/2 clusters: no room for more",
         )
         assert status["clusterSummary"] == "one=80,two=80"
         await world.edit("many", {"spec": {"replicas": 1}})
-        await says(world, "many", "Scheduled", "1 of 1 units have a cluster")
+        await says(world, "many", "Scheduled", "1 of 1 replicas have a cluster")
         await world.edit("many", {"spec": {"replicas": 0}})
-        status = await says(world, "many", "Scheduled", "0 of 0 units have a cluster")
+        status = await says(world, "many", "Scheduled", "0 of 0 replicas have a cluster")
         assert (status["clusterSummary"], status["pending"]) == ("", 0)
 
 

@@ -45,7 +45,7 @@ async def test_freed_quota_is_given_at_once_and_the_status_tells_what_is_used() 
         stage.workload("next", replicas=3)
         await stage.until(lambda: waits(stage, "next"))
         assert stage.says("next")[2] == (
-            "1/1 clusters: WorkloadQuota team: units 3 of 4 used, 3 units ask for 3"
+            "1/1 clusters: WorkloadQuota team: units 3 of 4 used, 3 replicas ask for 3"
         )
         assert stage.hub.read(WORKLOADS, "next")["status"]["state"] == "Pending"
         stage.hub.edit(WORKLOADS, "first", {"spec": {"replicas": 1}})
@@ -155,7 +155,7 @@ async def test_a_gang_comes_whole_or_not_at_all(tmp_path: Path) -> None:
             stage.member(name, replicas=3, cpu="1", distribution="Single")
         await stage.until(lambda: stage.says("two")[1] == "GroupDenied")
         said = {stage.says(name)[2] for name in ("one", "two")}
-        assert any("WorkloadQuota team: units 3 of 5 used, 3 units ask for 3" in s for s in said)
+        assert any("WorkloadQuota team: units 3 of 5 used, 3 replicas ask for 3" in s for s in said)
         assert await most_in(stage, 8) == 0
         stage.hub.edit(WORKLOAD_QUOTAS, "team", {"spec": {"hard": {"units": "6"}}})
         await stage.until(lambda: units(stage) == 6, seconds=8)

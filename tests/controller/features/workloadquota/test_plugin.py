@@ -72,7 +72,7 @@ def test_units_above_the_quota_are_pending(distribution: str, placed: int) -> No
     found = tried(asking("next", 5, distribution=distribution), bound)
     assert (found.assigned, found.reason) == (placed, EXCEEDED)
     assert found.state is (WorkloadState.SCHEDULED if placed else WorkloadState.PENDING)
-    asks = {"Divided": "a unit asks for 1", "Single": "5 units ask for 5"}
+    asks = {"Divided": "a replica asks for 1", "Single": "5 replicas ask for 5"}
     said = f"WorkloadQuota team: requests.cpu 1 of 4 used, {asks.get(distribution, asks['Single'])}"
     assert said in found.message
     assert "WorkloadQuota" in found.kept_out_by(), "it waits for news of its quota"
@@ -83,7 +83,7 @@ def test_the_words_are_those_of_the_contract() -> None:
     bound = holding(quota(cpu=200, memory="1Ti"))
     bound.put(asking("large", 198, cpu="1"), {"a": 198})
     found = tried(asking("next", 2, cpu="4", distribution="Divided"), bound)
-    said = "WorkloadQuota team: requests.cpu 198 of 200 used, a unit asks for 4"
+    said = "WorkloadQuota team: requests.cpu 198 of 200 used, a replica asks for 4"
     assert found.message == f"0/3 clusters: {said}"
     assert (found.reason, found.state) == (EXCEEDED, WorkloadState.PENDING)
 
@@ -101,7 +101,7 @@ def test_of_several_quotas_all_hold_and_the_tightest_is_named() -> None:
     bound = holding(quota("cpus", cpu=3), quota("count", units=2), quota("loose", units=99))
     found = tried(asking("demo", 5, distribution="Divided"), bound)
     assert found.assigned == 2
-    assert "WorkloadQuota count: units 0 of 2 used, a unit asks for 1" in found.message
+    assert "WorkloadQuota count: units 0 of 2 used, a replica asks for 1" in found.message
 
 
 @pytest.mark.proves("N4")
@@ -251,7 +251,7 @@ defaultQuota: {hard: {units: "3", requests.cpu: 100}}
 
     without = decided(holding())
     assert (without.assigned, without.reason) == (3, EXCEEDED)
-    assert "defaultQuota: units 0 of 3 used, a unit asks for 1" in without.message
+    assert "defaultQuota: units 0 of 3 used, a replica asks for 1" in without.message
     assert decided(holding(quota(units=4))).assigned == 4, "its own quota stands for it"
 
 
@@ -430,7 +430,7 @@ def test_pods_of_manifests_count_once_on_each_cluster(manifest: dict[str, Any], 
     found = tried(web, holding(quota(units=max(pods, 1), cpu=max(2 * pods, 1))))
     assert bool(found.placements) == (not pods)
     if pods:
-        assert "a unit, with the pods of its manifests, asks for" in found.message
+        assert "a replica, with the pods of its manifests, asks for" in found.message
 
 
 @pytest.mark.proves("A11")
@@ -460,5 +460,5 @@ def test_the_most_that_an_override_asks_for_counts_also_when_it_comes_later() ->
     assert sum(tried(later, bound).placements.values()) == 4, "what is placed stays"
     assert used(bound)["requests.cpu"] == 12_000
     said = tried(asking("new", 1, overrides=[override]), bound).message
-    assert "requests.cpu 12 of 10 used, a unit asks for 3" in said
+    assert "requests.cpu 12 of 10 used, a replica asks for 3" in said
     assert "WorkloadSpread" not in said

@@ -200,7 +200,7 @@ async def test_units_without_a_node_move_on_and_their_subset_is_left_alone_for_a
         await stage.calm(10)
         assert stage.placed("demo") == {"n": 60, "e": 20}
         (note,) = told(stage, "Rescheduled")
-        assert note == "units without a node went from subset normal to elastic: 20"
+        assert note == "replicas without a node went from subset normal to elastic: 20"
         assert schedulable(stage) == "PodUnschedulable"
         report(stage, n=60, e=20)
         await quiet(stage, 200)
@@ -216,7 +216,7 @@ async def test_units_without_a_node_move_on_and_their_subset_is_left_alone_for_a
         await quiet(stage, 60)
         assert schedulable(stage) == "Sufficient"
         (note,) = told(stage, "RecoverSchedulable")
-        assert note == "subset normal takes new units again"
+        assert note == "subset normal takes new replicas again"
         assert stage.placed("demo") == {"n": 60, "e": 30}, "nothing moves back"
         scale(stage, 100)
         await stage.until(lambda: stage.placed("demo") == {"n": 70, "e": 30})

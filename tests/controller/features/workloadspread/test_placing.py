@@ -234,7 +234,7 @@ def test_where_room_is_lacking_and_a_cap_is_not_room_helps_or_a_cluster_more() -
     ]
     assert [each.text for each in remedies(found)] == [
         "a larger maxReplicas of subset a in WorkloadSpread ws",
-        "2 more units need 1 cpu each on b1",
+        "2 more replicas need 1 cpu each on b1",
         (
             "a label that puts it into subset b of WorkloadSpread ws: that alone keeps it from c1, "
             "with room for 9"

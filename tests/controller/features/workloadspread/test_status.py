@@ -419,7 +419,7 @@ class TestMarks:
         assert not self.marked(book, "elastic")
         ends = timestamp(START + timedelta(seconds=335))
         message = book["normal"].conditions[0]["message"]
-        assert message == f"units have no node: 5 on m1; it takes no new one until {ends}"
+        assert message == f"replicas have no node: 5 on m1; it takes no new one until {ends}"
         assert look.next_look == START + timedelta(seconds=335)
 
     @pytest.mark.proves("W29")
@@ -544,13 +544,13 @@ class TestMarks:
 @pytest.mark.parametrize(
     ("before", "after", "note"),
     [
-        ([5, 0, 0], [3, 2, 0], "units without a node went from subset a to b: 2"),
-        ([5, 0, 0], [3, 1, 3], "units without a node went from subset a to b, c: 2"),
-        ([5, 2, 0], [3, 0, 4], "units without a node went from subset a, b to c: 4"),
+        ([5, 0, 0], [3, 2, 0], "replicas without a node went from subset a to b: 2"),
+        ([5, 0, 0], [3, 1, 3], "replicas without a node went from subset a to b, c: 2"),
+        ([5, 2, 0], [3, 0, 4], "replicas without a node went from subset a, b to c: 4"),
         ([5, 0, 0], [3, 0, 0], ""),
         ([5, 0, 1], [5, 0, 4], ""),
         ([5, 0, 4], [6, 0, 3], ""),
-        ([3, 5, 0], [4, 3, 1], "units without a node went from subset b to c: 1"),
+        ([3, 5, 0], [4, 3, 1], "replicas without a node went from subset b to c: 1"),
         ([3, 5, 0], [4, 3, 0], ""),
     ],
 )
