@@ -67,6 +67,8 @@ class Report(msgspec.Struct, rename="camel"):
     holds_most: str = ""
     """`shop: cpu 12, 40% of what the clusters offer`: the namespace that reserves most."""
     clusters: dict[str, int] = {}
+    cluster_names: dict[str, list[str]] = {}
+    """The clusters of each state, for people: programs read `clustersNotReady`."""
     workloads: dict[str, int] = {}
     units: dict[str, int] = {}
     clusters_not_ready: list[Finding] = []
@@ -105,7 +107,7 @@ class Report(msgspec.Struct, rename="camel"):
 
     def to_dict(self) -> dict[str, Any]:
         told = msgspec.to_builtins(self)
-        del told["offered"]
+        del told["offered"], told["clusterNames"]
         counts, findings = told.pop("counts"), told.pop("findings")
         return {"needsAPerson": self.urgent, **told, **counts, **findings}
 

@@ -128,6 +128,7 @@ def take_clusters(report: Report, clusters: Iterable[MemberCluster], names: set[
         ready = condition(each.status.conditions, "Ready")
         state = cluster_state(each, ready)
         tally(report.clusters, state)
+        report.cluster_names.setdefault(state, []).append(each.metadata.name)
         capacity = each.status.capacity or Capacity()
         for resource, text in capacity.allocatable.items():
             known = report.offered.get(resource, 0)
@@ -222,6 +223,7 @@ def take_workloads(
         report.failing += [failing] if failing else []
     for name, units in sorted(away.items()):
         tally(report.clusters, "Away")
+        report.cluster_names.setdefault("Away", []).append(name)
         report.clusters_not_ready.append(_away(name, units))
 
 

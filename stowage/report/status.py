@@ -27,6 +27,8 @@ from stowage.report.findings import Finding, ProcessSummary, Report
 
 SHOWN = 10
 """Rows of each list, unless all are asked for."""
+NAMED = 5
+"""Clusters of one state that are named beside their number."""
 PAUSE_SECONDS = 2.0
 PAUSE_FACTOR = 10
 """The pause as a multiple of the time that one read takes, so that watching costs a hub little."""
@@ -185,7 +187,8 @@ def _counts(report: Report) -> str:
         if units.get("desired")
         else ""
     )
-    clusters = f"Clusters: {_states(report.clusters)}\n" if _seen(report) else ""
+    states = _states(report.clusters, report.cluster_names)
+    clusters = f"Clusters: {states}\n" if _seen(report) else ""
     lines = [f"{clusters}Workloads: {_states(report.workloads)}{of}"]
     for resource, kind in features.LISTED:
         if counts := report.counts.get(kind.counts):
@@ -198,13 +201,14 @@ def _seen(report: Report) -> bool:
     return "MemberClusters" not in report.not_shown
 
 
-def _states(counts: Mapping[str, int]) -> str:
-    """Return `2 Ready, 1 Unreachable`: good states first, then by number."""
+def _states(counts: Mapping[str, int], names: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Return `2 Ready (a, b), 1 Unreachable (c)`: good states first, then by number."""
     if not counts:
         return "none"
     rank = {state: place for place, state in enumerate(_GOOD_FIRST)}
     order = sorted(counts, key=lambda state: (rank.get(state, len(rank)), -counts[state], state))
-    return ", ".join(f"{counts[state]} {state}" for state in order)
+    of = {state: f" ({output.named(sorted(n), NAMED)})" for state, n in (names or {}).items()}
+    return ", ".join(f"{counts[state]} {state}{of.get(state, '')}" for state in order)
 
 
 def _table(findings: Sequence[Finding], now: datetime, most: int | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -104,9 +105,27 @@ def test_a_good_fleet_takes_five_lines(hub: tuple[Hub, Path]) -> None:
     assert lines[2].split() == ["PROCESS", "RELEASE", "RENEWED", "LEADER"]
     assert lines[3].split()[:2] == ["controller", "9.9.9"]
     assert lines[6:] == [
-        "Clusters: 1 Ready, 1 Cordoned",
+        "Clusters: 1 Ready (a), 1 Cordoned (b)",
         "Workloads: 1 Running; 4 of 4 replicas have a cluster, 4 are ready",
     ]
+
+
+@pytest.mark.proves("RB23")
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("m-2", "m-1"), "2 Ready (m-1, m-2)"),
+        ([f"m-{n}" for n in range(1, 8)], "7 Ready (m-1, m-2, m-3, m-4, m-5 and 2 more)"),
+    ],
+)
+def test_a_few_clusters_are_named_beside_their_number(
+    hub: tuple[Hub, Path], names: Sequence[str], told: str
+) -> None:
+    there, file = hub
+    there.clusters = [*map(cluster, names), cluster("dead", "Unreachable")]
+    assert f"\nClusters: {told}, 1 Unreachable (dead)\n" in run(file).output
+    counts = json.loads(run(file, "-o", "json").stdout)["clusters"]
+    assert counts == {"Ready": len(names), "Unreachable": 1}
 
 
 def test_what_is_wrong_is_listed_with_what_helps(hub: tuple[Hub, Path]) -> None:
