@@ -104,7 +104,11 @@ def install(
         if wait:
             await parts.until_running(client, objects, progress=Lines(), seconds=timeout)
 
-    with_hub(written, whole)
+    told = (
+        "what is applied already stays, and its processes start by themselves; the same command "
+        "goes on from there, and docs/uninstall.md has the commands that take it back"
+    )
+    with_hub(written, whole, interrupted=told)
 
 
 def _refuse_unless(hub: HubOptions, image: str, *, yes: bool) -> None:

@@ -158,7 +158,12 @@ def _join_member(
         pod_security=PodSecurity(how.pop("pod_security")),
         **how,
     )
-    with_hub(hub, lambda client: join.join(client, plan, say=say))
+    told = (
+        "what is made already stays, and a Secret on the hub registers the cluster; the same "
+        f"command goes on from there, and `stowage unjoin {name} --member-kubeconfig "
+        f"{member_kubeconfig}` takes it back"
+    )
+    with_hub(hub, lambda client: join.join(client, plan, say=say), interrupted=told)
 
 
 @click.command()
@@ -184,7 +189,12 @@ def unjoin(
         else None
     )
     plan = join.Unjoin(name=name, namespace=hub.system_namespace, member=member, force=force)
-    with_hub(at, lambda client: join.unjoin(client, plan, say=say))
+    told = (
+        f"what is taken away already stays so, and what {name} ran is placed elsewhere once it is "
+        "marked as given up; the same command goes on from there, and "
+        f"`stowage join {name} --member-kubeconfig FILE` takes it back"
+    )
+    with_hub(at, lambda client: join.unjoin(client, plan, say=say), interrupted=told)
 
 
 @click.command()
@@ -265,4 +275,12 @@ def rename(
         else:
             await renaming.rename(hub, plan, say=say)
 
-    with_hub(hub.connection() if dry_run else hub.written(), run)
+    told = (
+        ""
+        if dry_run
+        else (
+            f"a rename that has begun is half done, and nothing stops; `stowage rename {old} "
+            f"{new}` goes on to its end, after which `stowage rename {new} {old}` takes it back"
+        )
+    )
+    with_hub(hub.connection() if dry_run else hub.written(), run, interrupted=told)

@@ -69,7 +69,11 @@ def drain(
         with_hub(hub.written(), lambda api: draining.undo(api, cluster))
         return
     asked = draining.Drain(cluster=cluster, force=force, wait=wait, seconds=timeout)
-    done = with_hub(hub.written(), lambda api: draining.drain(api, asked))
+    told = (
+        f"a drain that has begun goes on; `stowage drain {cluster}` shows it again, and "
+        f"`stowage drain {cluster} --undo` takes it back"
+    )
+    done = with_hub(hub.written(), lambda api: draining.drain(api, asked), interrupted=told)
     command.exit(0 if done else 1)
 
 

@@ -151,8 +151,17 @@ fleet_options = _handed_over(
 )
 
 
-def with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, Found]]) -> Found:
-    """Run the coroutine that `use` makes of a client of that API server."""
+def with_hub(
+    connection: Connection,
+    use: Callable[[Any], Coroutine[Any, Any, Found]],
+    *,
+    interrupted: str = "",
+) -> Found:
+    """Run the coroutine that `use` makes of a client of that API server.
+
+    Ctrl-C ends it with exit code 130, and prints `interrupted`: what goes on without the command,
+    and the command that takes it back.
+    """
     import asyncio
 
     from machinery.api.client import ApiClient
@@ -161,7 +170,10 @@ def with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, Fo
         async with ApiClient(connection, name="hub") as client:
             return await use(client)
 
-    return asyncio.run(whole())
+    try:
+        return asyncio.run(whole())
+    except KeyboardInterrupt:
+        raise _Interrupted(interrupted) from None
 
 
 def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
@@ -235,6 +247,16 @@ def workload_name(given: tuple[str, ...], what: str) -> str:
     if found.resource != WORKLOADS:
         raise click.UsageError(f"{'/'.join(given)}: only Workloads are {what}, as wl/NAME")
     return found.name
+
+
+class _Interrupted(click.ClickException):
+    """Somebody pressed Ctrl-C: exits as a shell tells it of a command that SIGINT ended."""
+
+    exit_code = 130
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        del file
+        say(f"\ninterrupted: {self.message}" if self.message else "\ninterrupted", err=True)
 
 
 class _NotLooked(click.ClickException):

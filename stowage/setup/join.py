@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from crds.names import ANNOTATION_IDENTITY, ANNOTATION_UNJOIN, GIVEN_UP, LABEL_REGISTER
 from machinery.api.client import ApiClient
-from machinery.api.resources import DEPLOYMENTS, MEMBER_CLUSTERS, NAMESPACES, SECRETS
+from machinery.api.resources import DEPLOYMENTS, LEASES, MEMBER_CLUSTERS, NAMESPACES, SECRETS
 from machinery.clock import SystemClock
 from machinery.config.address import loopback
 from machinery.config.kubeconfig import Connection, parse_kubeconfig
@@ -28,6 +28,7 @@ from propagator.credentials import credentials
 from propagator.credentials.accounts import MEMBER_ACCOUNT
 from propagator.credentials.credentials import credentials_of
 from propagator.credentials.tokens import kubeconfig
+from propagator.members.hub_lease import HUB_LEASE
 from stowage.console.words import some
 from stowage.hub import unknown_cluster
 from stowage.setup import member_side
@@ -99,7 +100,8 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
 
     With `force` what is there is left behind, and its replicas are placed anew. The mark comes
     first, so that the same command goes on where this one was ended. A cluster whose MemberCluster
-    is gone is given up in the same way.
+    is gone is given up in the same way. On a member that no hub has ever served, what a `join` left
+    that was interrupted is removed.
     """
     found = await holders(hub, plan.name)
     if found and not plan.force:
@@ -114,7 +116,7 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
     # The Secret would register the cluster again, and so it goes before the MemberCluster.
     on_hub, where = _of("hub", say), plan.namespace
     removed = await member_side.remove(hub, SECRETS, plan.name, namespace=where, say=on_hub)
-    if not (marked or removed):
+    if not (marked or removed) and (plan.member is None or await _served(plan.member, where)):
         raise unknown_cluster(plan.name)
     await _given_up(hub, plan.name)
     await member_side.remove(hub, MEMBER_CLUSTERS, plan.name, namespace=None, say=on_hub)
@@ -124,6 +126,16 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
     async with ApiClient(plan.member, name=plan.name) as member:
         await member_side.remove_all(member, plan.namespace, _of(plan.name, say))
     say(f"{plan.name}: {OPEN_WATCHES}")
+
+
+async def _served(at: Connection, home: str) -> bool:
+    """Whether a propagator has written its Lease there: some hub has the cluster, by some name."""
+    async with ApiClient(at, name="member") as member:
+        try:
+            await member.get(LEASES, HUB_LEASE, namespace=home)
+        except NotFound:
+            return False
+    return True
 
 
 async def _give_up(hub: ApiClient, name: str, *, make: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import resource
@@ -22,6 +23,8 @@ from controller import app
 from stowage import cli
 from stowage.commands import processes
 from stowage.playground.probes import HeldPort
+from stowage.setup import install, join, rename
+from stowage.simulation import drain
 from tests.patience import PATIENCE, hold_on
 
 from .conftest import listening
@@ -90,6 +93,40 @@ def test_the_controller_is_asked_for_rows_of_scores_by_a_flag(given, rows, monke
     command = ["controller", "--kubeconfig", str(kubeconfig), *given]
     assert CliRunner().invoke(cli.cli, command).exit_code == 0
     assert [settings.debug_scores for settings in asked] == [rows]
+
+
+@pytest.mark.proves("Q1")
+@pytest.mark.parametrize(
+    ("args", "module", "says"),
+    [
+        (["drain", "m1"], drain, "`stowage drain m1 --undo` takes it back"),
+        (["rename", "m1", "m2"], rename, "`stowage rename m2 m1` takes it back"),
+        (["unjoin", "m1"], join, "`stowage join m1 --member-kubeconfig FILE` takes it back"),
+        (
+            ["join", "m1", "--member-kubeconfig", "hub.kubeconfig"],
+            join,
+            "`stowage unjoin m1 --member-kubeconfig hub.kubeconfig` takes it back",
+        ),
+        (["install", "--crds-only"], install, "docs/uninstall.md has the commands"),
+    ],
+)
+def test_an_interrupt_says_what_goes_on_and_how_it_is_taken_back(
+    args, module, says, monkeypatch, tmp_path
+):
+    async def interrupted(*_args, **_named):
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(PATIENCE)
+
+    monkeypatch.chdir(tmp_path)
+    Path("hub.kubeconfig").write_text(KUBECONFIG)
+    verb = "apply" if args[0] == "install" else args[0]
+    monkeypatch.setattr(module, verb, interrupted)
+    done = CliRunner().invoke(cli.cli, [*args, "--kubeconfig", "hub.kubeconfig"])
+    assert done.exit_code == 130
+    *_, last = done.stderr.splitlines()
+    assert last.startswith("interrupted: ")
+    assert says in last
+    assert "Aborted" not in done.output
 
 
 def test_reachable_through_kubectl():
