@@ -66,14 +66,16 @@ def drain(
     if output != "table":
         raise click.UsageError("-o is for --dry-run: leave it out")
     if undo:
-        with_hub(hub.written(), lambda api: draining.undo(api, cluster))
+        with_hub(hub.written(), lambda api: draining.undo(api, cluster), moves=True)
         return
     asked = draining.Drain(cluster=cluster, force=force, wait=wait, seconds=timeout)
     told = (
         f"a drain that has begun goes on; `stowage drain {cluster}` shows it again, and "
         f"`stowage drain {cluster} --undo` takes it back"
     )
-    done = with_hub(hub.written(), lambda api: draining.drain(api, asked), interrupted=told)
+    done = with_hub(
+        hub.written(), lambda api: draining.drain(api, asked), interrupted=told, moves=True
+    )
     command.exit(0 if done else 1)
 
 
@@ -86,7 +88,7 @@ def taint(cluster: str, taints: tuple[str, ...], hub: HubOptions) -> None:
     from stowage.setup import taint as tainting
 
     edits = [tainting.TaintEdit.of(each) for each in taints]
-    with_hub(hub.written(), lambda api: tainting.taint(api, cluster, edits))
+    with_hub(hub.written(), lambda api: tainting.taint(api, cluster, edits), moves=True)
 
 
 @click.command()
@@ -121,7 +123,7 @@ def rebalance(
     for note in found.notes:
         say(f"note: {note}", err=True)
     if not dry_run:
-        with_hub(hub.written(), lambda api: balance.request(api, found))
+        with_hub(hub.written(), lambda api: balance.request(api, found), moves=True)
     verb = "would move" if dry_run else "move"
     printing.show(found.to_dict(), output, text=found.table(verb=verb))
 

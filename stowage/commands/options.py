@@ -156,9 +156,11 @@ def with_hub(
     use: Callable[[Any], Coroutine[Any, Any, Found]],
     *,
     interrupted: str = "",
+    moves: bool = False,
 ) -> Found:
     """Run the coroutine that `use` makes of a client of that API server.
 
+    If it `moves` Workloads, a note says so where no process would see to it.
     Ctrl-C ends it with exit code 130, and prints `interrupted`: what goes on without the command,
     and the command that takes it back.
     """
@@ -168,12 +170,23 @@ def with_hub(
 
     async def whole() -> Found:
         async with ApiClient(connection, name="hub") as client:
+            if moves:
+                await _note_unled(client)
             return await use(client)
 
     try:
         return asyncio.run(whole())
     except KeyboardInterrupt:
         raise _Interrupted(interrupted) from None
+
+
+async def _note_unled(client: Any) -> None:
+    from datetime import UTC, datetime
+
+    from stowage.report import fleet
+
+    for note in await fleet.unled(client, datetime.now(UTC)):
+        say(f"note: {note}", err=True)
 
 
 def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:

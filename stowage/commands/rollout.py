@@ -138,4 +138,4 @@ def _carry_out(
         watch = rolling.RolloutWait(seconds=timeout, wanted=wanted, edit=written)
         return await rolling.wait(client, key, "table", watch)
 
-    click.get_current_context().exit(0 if with_hub(at, run) else 1)
+    click.get_current_context().exit(0 if with_hub(at, run, moves=True) else 1)

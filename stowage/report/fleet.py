@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from controller.model.objects import Condition, MemberCluster
-from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
+from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
+from machinery.api.resources import LEASES
+from machinery.errors import TransportError
 from machinery.types import quantities
 from machinery.types.api import Capacity, Placement
 from machinery.types.metadata import Meta
@@ -33,11 +36,15 @@ from stowage.report.findings import (
     unready,
 )
 
+if TYPE_CHECKING:
+    from machinery.api.client import ApiClient
+
 REMOVAL_SECONDS = 300.0
 """Seconds that a removal may take: pods end in their own time."""
 NAMED = 3
 """Clusters that one row names."""
 PROCESSES = ("stowage-controller", "stowage-propagator")
+_UNLED = {"propagator": "nothing will move"}
 
 
 class Share(msgspec.Struct, rename="camel"):
@@ -103,6 +110,28 @@ def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
     others = sorted(n for n in known if n.startswith(f"{PROCESSES[0]}-"))
     names = [n for n in PROCESSES if n in known or not (others and n == PROCESSES[0])]
     report.processes = [_process(name, known.get(name), now) for name in (*names, *others)]
+
+
+async def unled(hub: ApiClient, now: datetime) -> list[str]:
+    """Return a note for each process that nobody leads; empty where no Lease may be read."""
+    try:
+        leases = await _leases(hub, SYSTEM_NAMESPACE) or await _leases(hub, None)
+    except TransportError:
+        return []
+    report = Report()
+    take_leases(report, leases, now)
+    names = [p.name.removeprefix("stowage-") for p in report.processes if not p.leads]
+    return [
+        f"no {name} leads: {_UNLED.get(name, 'nothing will be decided')} until one runs; "
+        "`stowage status` says who led last, and `stowage install` starts both processes"
+        for name in names
+    ]
+
+
+async def _leases(hub: ApiClient, namespace: str | None) -> list[Lease]:
+    listed = (await hub.list(LEASES, namespace=namespace))["items"]
+    ours = [each for each in listed if each["metadata"]["name"].startswith(PROCESSES)]
+    return msgspec.convert(ours, list[Lease])
 
 
 def _process(name: str, lease: Lease | None, now: datetime) -> ProcessSummary:

@@ -167,7 +167,7 @@ async def test_where_nothing_else_is_a_drain_of_all_ends_blocked(world: World) -
         assert sum(placements(await world.get("web")).values()) == sum(first.values())
 
 
-@pytest.mark.proves("M22", "M29")
+@pytest.mark.proves("M22", "M29", "Q3")
 async def test_a_cordon_of_somebody_else_stays_and_a_drain_may_be_forced(world: World) -> None:
     await world.edit_cluster(
         "m1",
@@ -180,6 +180,7 @@ async def test_a_cordon_of_somebody_else_stays_and_a_drain_may_be_forced(world: 
     )
     forced = await run(world, "drain", "m1", "--force", "--timeout", "1s")
     assert forced.exit_code == 1, "no controller says that it is drained"
+    assert "note: no propagator leads: nothing will move until one runs" in forced.stderr
     assert "not drained within 1 s" in forced.stdout
     spec = (await cluster(world, "m1"))["spec"]
     assert {"key": TAINT_DRAIN, "effect": "NoExecute", "value": "Force"} in spec["taints"]

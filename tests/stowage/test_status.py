@@ -19,9 +19,13 @@ from crds.membercluster import EvacuatingReason, ReadyReason, SweepHeldReason
 from crds.reservation import ReservationReadyReason
 from crds.workload import PropagatedReason, ScheduledReason
 from crds.workloadspread import SpreadReadyReason
+from machinery.api.resources import LEASES
 from machinery.clock import microtime, timestamp
+from machinery.errors import ApiError
 from stowage.cli import cli
-from stowage.report import advice, status
+from stowage.report import advice, fleet, status
+from tests.fakeclock import FakeClock
+from tests.memoryhub import MemoryHub
 from tests.stowage.plain_hub import Answer, PlainHub, hub_of, kubeconfig
 
 LONG_AGO = timestamp(datetime.now(UTC) - timedelta(days=3, hours=1))
@@ -126,6 +130,43 @@ def test_a_few_clusters_are_named_beside_their_number(
     assert f"\nClusters: {told}, 1 Unreachable (dead)\n" in run(file).output
     counts = json.loads(run(file, "-o", "json").stdout)["clusters"]
     assert counts == {"Ready": len(names), "Unreachable": 1}
+
+
+@pytest.mark.proves("Q3")
+@pytest.mark.parametrize(
+    ("leases", "where", "silent"),
+    [
+        ({"stowage-controller": 1, "stowage-propagator": 1}, "stowage-system", []),
+        ({"stowage-controller": 1, "stowage-propagator": 99}, "elsewhere", ["propagator"]),
+        ({"stowage-controller": 1}, "stowage-system", ["propagator"]),
+        ({"stowage-controller-gold": 99, "stowage-propagator": 1}, "here", ["controller-gold"]),
+        ({}, "", ["controller", "propagator"]),
+    ],
+)
+async def test_a_command_that_moves_says_when_nobody_sees_to_it(
+    leases: dict[str, float], where: str, silent: list[str]
+) -> None:
+    memory = MemoryHub(clock=FakeClock())
+    for name, seconds in leases.items():
+        told = renewed(lease(name, silent=seconds))
+        memory.put(LEASES, {**told, "metadata": {**told["metadata"], "namespace": where}})
+    notes = await fleet.unled(memory, datetime.now(UTC))  # type: ignore[arg-type]
+    assert [note.split()[1] for note in notes] == silent
+    if "propagator" in silent:
+        assert notes[-1] == (
+            "no propagator leads: nothing will move until one runs; `stowage status` says who led "
+            "last, and `stowage install` starts both processes"
+        )
+
+
+async def test_who_may_read_no_lease_is_told_nothing() -> None:
+    memory = MemoryHub(clock=FakeClock())
+
+    async def refuse(*_: Any) -> None:
+        raise ApiError.of(code=403, reason="Forbidden", message="no")
+
+    memory.faults.append(refuse)
+    assert await fleet.unled(memory, datetime.now(UTC)) == []  # type: ignore[arg-type]
 
 
 def test_what_is_wrong_is_listed_with_what_helps(hub: tuple[Hub, Path]) -> None:
