@@ -28,6 +28,7 @@ from controller.model.movement import (
     MovementConfiguration,
 )
 from crds.base import Count, DnsLabel, LabelKey
+from crds.faults import worded
 from crds.fields.labels import LabelSelector
 from crds.fields.movement import Budget
 from crds.names import DEFAULT_SCHEDULER
@@ -219,8 +220,8 @@ def parse(
     try:
         found = _File.model_validate(document)
     except ValidationError as e:
-        first = e.errors()[0]
-        raise places.error(first["loc"], first["msg"]) from e
+        loc, text = worded(e, _File)[0]
+        raise places.error(tuple(loc), text) from e
     if found.default_quota is not None:
         quota = found.default_quota.model_dump(by_alias=True, mode="json")
         for each in found.profiles:

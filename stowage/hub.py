@@ -11,7 +11,7 @@ import http.client
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -332,8 +332,17 @@ async def member_cluster(hub: ApiClient, name: str) -> Body:
     try:
         return await hub.get(MEMBER_CLUSTERS, name)
     except NotFound as e:
-        raise unknown_cluster(name) from e
+        raise await no_such_cluster(hub, name) from e
 
 
-def unknown_cluster(name: str) -> ConfigurationError:
-    return ConfigurationError(f"the hub knows no cluster {name}: see `kubectl get mc`")
+async def no_such_cluster(hub: ApiClient, name: str) -> ConfigurationError:
+    """Return the fault of a name that no MemberCluster of the hub has."""
+    listed = (await hub.list(MEMBER_CLUSTERS, metadata_only=True))["items"]
+    return unknown_cluster(name, (each["metadata"]["name"] for each in listed))
+
+
+def unknown_cluster(name: str, known: Iterable[str]) -> ConfigurationError:
+    from crds.faults import suggestion  # noqa: PLC0415 - slow, and most names are right
+
+    meant = suggestion(name, known)
+    return ConfigurationError(f"the hub knows no cluster {name}{meant}: see `kubectl get mc`")

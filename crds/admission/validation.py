@@ -8,7 +8,7 @@ objects to these functions and to a real API server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from crds.admission.policies import (
 )
 from crds.base import FORBIDDEN_TEXT, Kind
 from crds.definition import KINDS
+from crds.faults import fault_place, worded
 from crds.fields.placing import Distribution
 from crds.fields.publishing import Delivery
 from crds.names import (
@@ -216,7 +217,7 @@ def _wrong_form(thing: Json, kind: type[Kind] = Workload) -> list[str]:
     try:
         kind.model_validate({key: value for key, value in thing.items() if key != "status"})
     except ValidationError as error:
-        return [_described(fault) for fault in error.errors(include_url=False)]
+        return [f"{_path(loc)}: {text}" for loc, text in worded(error, kind)]
     return []
 
 
@@ -247,14 +248,15 @@ def _foreign_owners(reservation: Json) -> Iterator[str]:
 
 
 def _described(fault: Any) -> str:
-    path = ""
-    for part in fault["loc"]:
-        path += f"[{part}]" if isinstance(part, int) else f".{_key(part)}"
-    if fault["type"] == "rule":
-        path += f".{fault['ctx']['field']}"
+    path = _path(fault_place(fault))
     text = fault["ctx"]["text"] if fault["type"] == "rule" else fault["msg"]
     text = "Input should be an object" if fault["type"] == "model_type" else text
-    return f"{path.removeprefix('.')}: {text}"
+    return f"{path}: {text}"
+
+
+def _path(loc: Sequence[Any]) -> str:
+    parts = (f"[{part}]" if isinstance(part, int) else f".{_key(part)}" for part in loc)
+    return "".join(parts).removeprefix(".")
 
 
 def _key(name: str) -> str:

@@ -6,7 +6,7 @@ be numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from controller.model.objects import MemberCluster
 from crds import membercluster
+from crds.faults import suggestion, worded
 from machinery.types import quantities
 from machinery.types.bounds import MOST_AMOUNT, quoted
 from stowage.fleet.manifests import Document
@@ -32,7 +33,8 @@ def member(document: Document) -> MemberCluster:
         if not document.name and document.kind:
             raise document.error("metadata.name: a MemberCluster needs a name")
     except ValidationError as e:
-        raise document.error([_described(fault) for fault in e.errors(include_url=False)]) from e
+        model = membercluster.MemberCluster if document.kind else _Row
+        raise document.error([_described(loc, text) for loc, text in worded(e, model)]) from e
     return document.decoded(_in_texts(body), MemberCluster)
 
 
@@ -41,13 +43,14 @@ def _row(document: Document) -> _Row:
         raise document.error("kind: an object needs one; a row of an inventory needs a name")
     if unknown := sorted(document.body.keys() - _Row.model_fields.keys()):
         known = ", ".join(_Row.model_fields)
-        raise document.error(f"{quoted(unknown[0])} is no key of a row; those are {known}")
+        meant = suggestion(unknown[0], _Row.model_fields)
+        raise document.error(f"{quoted(unknown[0])} is no key of a row; those are {known}{meant}")
     return _Row.model_validate(document.body)
 
 
-def _described(fault: Any) -> str:
-    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in fault["loc"])
-    return ": ".join(filter(None, (path.removeprefix("."), fault["msg"])))
+def _described(loc: Sequence[Any], text: str) -> str:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return ": ".join(filter(None, (path.removeprefix("."), text)))
 
 
 def _in_texts(body: dict[str, Any]) -> dict[str, Any]:

@@ -19,10 +19,12 @@ from controller.framework.runtime.feature import placed_kinds
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import placed_key
 from crds.admission.validation import rights_needed
-from crds.names import GROUP
+from crds.faults import suggestion
+from crds.names import API_VERSION, GROUP
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
 from machinery.clock import microtime
 from machinery.errors import ConfigurationError, NotFound
+from machinery.types.bounds import clean
 from machinery.types.metadata import Key, Object
 from stowage.fleet import admission, cluster_files
 from stowage.fleet.manifests import Document
@@ -157,8 +159,38 @@ def to_apply(
             others.append(document)
             continue
         once.see(document, namespace)
+    _refuse_unknown(others, kinds)
+    if documents and not (found.keys or found.beside):
+        raise _nothing(documents)
     present.notes += ignored(others)
     return found
+
+
+def _refuse_unknown(others: Sequence[Document], kinds: admission.Kinds) -> None:
+    """Raise ConfigurationError for an object of our group whose kind there is not, or of none."""
+    for document in others:
+        version = str(document.body.get("apiVersion") or "")
+        if not document.kind:
+            raise ConfigurationError(f"{document.at}: kind: Required value")
+        if document.of(GROUP, "MemberCluster"):
+            continue
+        known = {"Workload", "MemberCluster", *(kind.resource.kind for kind in kinds)}
+        meant = suggestion(document.kind, known)
+        if version.partition("/")[0] == GROUP or (not version and meant):
+            raise ConfigurationError(
+                f'{document.at}: no matches for kind "{clean(document.kind)}" in version '
+                f'"{clean(version) or API_VERSION}"{meant}'
+            )
+
+
+def _nothing(documents: Sequence[Document]) -> ConfigurationError:
+    """Return the fault of files that hold nothing of ours: an apply of them would place nothing."""
+    first = documents[0]
+    more = f" and {len(documents) - 1} more" if len(documents) > 1 else ""
+    return ConfigurationError(
+        f"{first.at}: no Workload in these files: found {clean(first.kind)} {clean(first.name)}"
+        f"{more}; a Workload has such an object as its spec.template"
+    )
 
 
 def _too_late(document: Document, before: Collection[Key], namespace: str) -> Iterator[str]:

@@ -29,11 +29,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object, its file, and its number in the file, from 1 on."""
+    """One object, its file, its number in the file, and its line there, both from 1 on."""
 
     source: str
     number: int
     body: dict[str, Any]
+    line: int = 1
 
     @property
     def kind(self) -> str:
@@ -47,6 +48,11 @@ class Document:
     @property
     def place(self) -> str:
         return f"{self.source}, document {self.number}"
+
+    @property
+    def at(self) -> str:
+        """The file and the line, as a compiler prints them."""
+        return f"{self.source}:{self.line}"
 
     def of(self, group: str, *kinds: str) -> bool:
         """Whether it is one of these kinds of an API group, or has no version."""
@@ -116,31 +122,47 @@ def _decoded(source: str, file: IO[bytes]) -> str:
 def parse(source: str, text: str) -> Iterator[Document]:
     """Yield the objects of one text. Raises ConfigurationError."""
     try:
-        found = list(yaml.load_all(text, Loader=_LOADER))
+        found = [each for value in _loaded(text) for each in _elements(*value)]
     except yaml.YAMLError as e:
         raise ConfigurationError(f"{source}: not YAML: {' '.join(str(e).split())}") from e
     except (ValueError, RecursionError) as e:  # a number or a nesting that Python does not take
         raise ConfigurationError(f"{source}: not YAML that can be read: {e}") from e
-    number = 0
-    for value in found:
-        for body in _elements(value):
-            number += 1
-            document = Document(source, number, body if isinstance(body, dict) else {})
-            if document.body is not body:
-                raise document.error(f"an object is expected here, found {type(body).__name__}")
-            yield document
+    for number, (body, line) in enumerate(found, start=1):
+        document = Document(source, number, body if isinstance(body, dict) else {}, line)
+        if document.body is not body:
+            raise document.error(f"an object is expected here, found {type(body).__name__}")
+        yield document
 
 
-def _elements(value: Any) -> Iterator[Any]:
+def _loaded(text: str) -> Iterator[tuple[Any, Any]]:
+    """Yield the value of each document with its node, which knows lines. Raises YAMLError."""
+    loader = _LOADER(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            yield loader.construct_document(node), node
+    finally:
+        loader.dispose()
+
+
+def _elements(value: Any, node: Any) -> Iterator[tuple[Any, int]]:
+    """Yield the objects of a document, each with its line."""
     if value is None:
         return
-    if isinstance(value, list):
-        yield from value
-    elif isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
-        items = value.get("items") or ()
-        yield from items if isinstance(items, list) else [items]
-    else:
-        yield value
+    if isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
+        inside = (inner for key, inner in node.value if key.value == "items")
+        value, node = value.get("items") or [], next(inside, node)
+        value = value if isinstance(value, list) else [value]
+    if not isinstance(value, list):
+        yield value, _line(node)
+        return
+    nodes = node.value if isinstance(node, yaml.SequenceNode) else [node] * len(value)
+    for each, its in zip(value, nodes, strict=False):
+        yield each, _line(its)
+
+
+def _line(node: Any) -> int:
+    return int(node.start_mark.line) + 1
 
 
 _NOT_READ = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")

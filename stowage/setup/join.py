@@ -30,7 +30,7 @@ from propagator.credentials.credentials import credentials_of
 from propagator.credentials.tokens import kubeconfig
 from propagator.members.hub_lease import HUB_LEASE
 from stowage.console.words import some
-from stowage.hub import unknown_cluster
+from stowage.hub import no_such_cluster
 from stowage.setup import member_side
 from stowage.setup.holders import holders
 from stowage.setup.install import apply_one, ensure_namespace
@@ -117,7 +117,7 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
     on_hub, where = _of("hub", say), plan.namespace
     removed = await member_side.remove(hub, SECRETS, plan.name, namespace=where, say=on_hub)
     if not (marked or removed) and (plan.member is None or await _served(plan.member, where)):
-        raise unknown_cluster(plan.name)
+        raise await no_such_cluster(hub, plan.name)
     await _given_up(hub, plan.name)
     await member_side.remove(hub, MEMBER_CLUSTERS, plan.name, namespace=None, say=on_hub)
     if plan.member is None:

@@ -36,6 +36,7 @@ from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console.output import show, table
 from stowage.console.words import some
+from stowage.fleet.naming import clusters_named
 from stowage.hub import unknown_cluster
 from stowage.kinds import KINDS
 from stowage.setup.holders import Standing, standing
@@ -53,8 +54,6 @@ _NOT_CARRIED = (
     "kubectl.kubernetes.io/last-applied-configuration",
 )
 _IDENTITY = ("clusterID", "clusterUID", "clusterSet")
-_BODIES = frozenset({"template", "targetDeployment", "targetService", "manifests"})
-"""Fields that go to members as they are; labels in them are not those of clusters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +122,7 @@ async def look(hub: ApiClient, plan: Rename) -> RenameState:
     before, after = clusters.get(plan.old), clusters.get(plan.new)
     begun = after is not None and plan.old in _former(after)
     if before is None and not begun:
-        raise unknown_cluster(plan.old)
+        raise unknown_cluster(plan.old, clusters)
     if after is not None and not begun:
         raise ConfigurationError(f"{plan.new} is the name of another cluster: choose another name")
     if before is not None:
@@ -350,30 +349,9 @@ def _filled(body: Json) -> str:
     return next((f"spec.overrides[{at}]" for at, o in overrides if names_cluster(o)), "")
 
 
-def naming(spec: Any, name: str, path: str = "spec") -> Iterator[str]:
+def naming(spec: Any, name: str) -> Iterator[str]:
     """Yield the fields of a spec that hold the name of a cluster."""
-    if isinstance(spec, list):
-        for index, each in enumerate(spec):
-            yield from naming(each, name, f"{path}[{index}]")
-    elif isinstance(spec, dict):
-        yield from (f"{path}{found}" for found in _named_here(spec, name))
-        for key, value in spec.items():
-            if key not in _BODIES:
-                yield from naming(value, name, f"{path}.{key}")
-
-
-def _named_here(spec: Json, name: str) -> Iterator[str]:
-    """Yield a name, a label, an expression or a domain, in the forms that our kinds have."""
-    if (spec.get("targetCluster") or {}).get("name") == name:
-        yield ".targetCluster"
-    if spec.get(LABEL_CLUSTER) == name:
-        yield f"[{LABEL_CLUSTER}]"
-    if spec.get("key") == LABEL_CLUSTER and name in (spec.get("values") or ()):
-        yield ".values"
-    if spec.get("topologyKey") == LABEL_CLUSTER:
-        domains = [each.get("name") for each in spec.get("allocationPolicy") or ()]
-        if name in domains:
-            yield f".allocationPolicy[{domains.index(name)}]"
+    return (field for field, named in clusters_named(spec) if named == name)
 
 
 def _told(plan: Rename, found: RenameState) -> str:

@@ -15,7 +15,7 @@ from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import ConfigurationError, NotFound
 from machinery.types.taints import Taint
 from stowage.console.terminal import say
-from stowage.hub import edit, unknown_cluster
+from stowage.hub import edit, no_such_cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ async def taint(hub: ApiClient, name: str, edits: Sequence[TaintEdit]) -> None:
     try:
         found = await edit(hub, MEMBER_CLUSTERS, name, patch)
     except NotFound as e:
-        raise unknown_cluster(name) from e
+        raise await no_such_cluster(hub, name) from e
     left = (found.get("spec") or {}).get("taints") or []
     texts = [each.text for each in msgspec.convert(left, list[Taint])]
     say(f"{name}: taints {', '.join(texts) or 'none'}")

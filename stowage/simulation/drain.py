@@ -33,7 +33,7 @@ from machinery.types.taints import Taint
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.console.words import count, listed, shares
-from stowage.hub import edit, member_cluster, unknown_cluster
+from stowage.hub import edit, member_cluster, no_such_cluster, unknown_cluster
 from stowage.kinds import titled
 from stowage.simulation.moves import Simulation
 from stowage.simulation.outcomes import outcomes
@@ -131,7 +131,7 @@ def previewed(name: str, where: Where, *, clock: Clock) -> Drainage:
     configuration, present = where.configuration(), where.present()
     simulation = Simulation.settled(present, configuration, now=clock.now(), handle=where.handle)
     if name not in simulation.members:
-        raise unknown_cluster(name)
+        raise unknown_cluster(name, simulation.members)
     before = dict(simulation.placed)
     simulation.change([foresight.drained(simulation.members[name])])
     simulation.play()
@@ -165,7 +165,7 @@ async def _write(
     try:
         found = await edit(hub, MEMBER_CLUSTERS, name, patch)
     except NotFound as e:
-        raise unknown_cluster(name) from e
+        raise await no_such_cluster(hub, name) from e
     return int(found["metadata"].get("generation", 0))
 
 

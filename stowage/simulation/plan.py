@@ -7,7 +7,7 @@ between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,18 +26,21 @@ from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster, Workload
 from controller.plugins.clusteroverrides import ClusterOverrides
 from controller.scheduling.decision import Decision
+from crds.faults import suggestion
 from crds.fields.dependencies import Dependencies
 from crds.fields.movement import MovingReason
 from crds.fields.why import ChangeCause
 from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection
-from machinery.types.bounds import clean
+from machinery.errors import ConfigurationError
+from machinery.types.bounds import clean, quoted
 from machinery.types.metadata import Key
 from stowage.console import output, words
 from stowage.console.terminal import say
 from stowage.fleet import inventory, manifests
 from stowage.fleet.inventory import PlanInputs
+from stowage.fleet.naming import clusters_named
 from stowage.hub import Reader, reader
 from stowage.kinds import titled, told
 from stowage.simulation import gangs
@@ -249,6 +252,8 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     Raises ConfigurationError for a wrong one, and as `Where` does.
     """
     found, profiles, now = manifests.read(files), where.profiles(), clock.now()
+    if not found:
+        raise ConfigurationError(f"{', '.join(files)}: no Workload in these files")
     present = where.present()
     asked = inventory.to_apply(found, present, namespace=where.namespace, now=now)
     rehearsal = where.rehearsal(profiles, present, now=now, over=asked.workloads)
@@ -267,8 +272,18 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
         left(everybody[key], profiles) for key in asked.keys if key not in made and key in everybody
     ]
     groups = _groups(rehearsal, present, asked, [each.decision.workload.key for each in planned])
-    notes = [*present.notes, *theirs, *chain.from_iterable(map(_misfits, planned))]
+    known = {each.metadata.name for each in present.clusters}
+    unknown = chain.from_iterable(_unknown(key, asked.bodies[key], known) for key in asked.bodies)
+    notes = [*present.notes, *unknown, *theirs, *chain.from_iterable(map(_misfits, planned))]
     return Plan(planned, notes, groups, asked.bodies, present.clusters)
+
+
+def _unknown(key: Key, body: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
+    """Yield which clusters a Workload names that are not there; they may come later."""
+    for path, name in clusters_named(body.get("spec")):
+        if name not in known:
+            meant = suggestion(name, known)
+            yield f"{titled(key)}: {path}: there is no cluster {quoted(name)}{meant}"
 
 
 def _misfits(planned: Planned) -> Iterator[str]:

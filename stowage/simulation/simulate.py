@@ -6,7 +6,7 @@ all that is asked for happens at once, and the controller's own decisions follow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,6 +18,7 @@ from controller.model.movement import NEVER
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import is_workload
 from controller.model.unit import restated, scaled
+from crds.faults import suggestion
 from crds.names import GROUP, LABEL_CLUSTER
 from machinery.clock import Clock, SystemClock
 from machinery.errors import ConfigurationError
@@ -386,21 +387,23 @@ def _run(
     )
 
 
-def chosen(clusters: Iterable[MemberCluster], one: str) -> list[str]:
+def chosen(clusters: Collection[MemberCluster], one: str) -> list[str]:
     """Return the clusters of a name or of `key=value`. Raises ConfigurationError without any."""
     key, equals, value = one.partition("=")
     if not equals:
         key, value = LABEL_CLUSTER, one
     found = [each.metadata.name for each in clusters if each.labels.get(key) == value]
     if not found:
-        what = f"no cluster has the label {one}" if equals else f"there is no cluster {one}"
+        meant = suggestion(one, (each.metadata.name for each in clusters))
+        what = f"no cluster has the label {one}" if equals else f"there is no cluster {one}{meant}"
         raise ConfigurationError(f"--lose {one}: {what}")
     return found
 
 
 def _cluster(clusters: Mapping[str, MemberCluster], name: str, option: str) -> MemberCluster:
     if name not in clusters:
-        raise ConfigurationError(f"{option} {name}: there is no cluster {name}")
+        meant = suggestion(name, clusters)
+        raise ConfigurationError(f"{option} {name}: there is no cluster {name}{meant}")
     return clusters[name]
 
 

@@ -258,7 +258,7 @@ WRONG = {
     ),
     "unknown field": (
         "profiles:\n- schedulername: a\n",
-        "scheduler.yaml:4: profiles[0].schedulername: Extra inputs are not permitted",
+        'scheduler.yaml:4: profiles[0].schedulername: unknown field, did you mean "schedulerName"?',
     ),
     "weight out of bounds": (
         (
@@ -288,10 +288,7 @@ WRONG = {
             "profiles:\n- plugins: {postBind: {enabled: [{name: Picky}]}}\n"
             "  pluginConfig: [{name: Picky, args: {minutes: 3}}]\n"
         ),
-        (
-            "scheduler.yaml:5: profiles[0].pluginConfig[0].args.minutes: "
-            "plugin Picky: Extra inputs are not permitted"
-        ),
+        ("scheduler.yaml:5: profiles[0].pluginConfig[0].args.minutes: plugin Picky: unknown field"),
     ),
     "args that the plugin refuses": (
         (
@@ -300,7 +297,7 @@ WRONG = {
         ),
         (
             "scheduler.yaml:7: profiles[0].pluginConfig[0].args.seconds: "
-            "plugin Picky: Input should be greater than or equal to 0"
+            "plugin Picky: Invalid value: -3: must be greater than or equal to 0"
         ),
     ),
     "a field twice": (
@@ -316,13 +313,13 @@ WRONG = {
             "notReadyTolerationSeconds: 0": "must be from 1 to 86400 seconds, or -1 for never",
             "notReadyTolerationSeconds: -2": "must be from 1 to 86400 seconds, or -1 for never",
             "notReadyTolerationSeconds: 86401": "must be from 1 to 86400 seconds, or -1 for never",
-            "notReadyTolerationSeconds: soon": "Input should be a valid integer",
-            "dwellSeconds: -1": "Input should be greater than or equal to 0",
-            "dwellSeconds: 86401": "Input should be less than or equal to 86400",
+            "notReadyTolerationSeconds: soon": 'Invalid value: "soon": must be of type integer',
+            "dwellSeconds: -1": "Invalid value: -1: must be greater than or equal to 0",
+            "dwellSeconds: 86401": "Invalid value: 86401: must be less than or equal to 86400",
             "maxMoving: 0": "must be more than 0, or nothing could ever move",
             "maxMoving: 101%": "not a number of units; write it as 2, or in whole percents",
             "maxMoving: 1.5": "not a number of units; write it as 2, or in whole percents",
-            "maxMovin: 1": "Extra inputs are not permitted",
+            "maxMovin: 1": 'unknown field, did you mean "maxMoving"?',
         }.items()
     },
     "a brake of many": (
@@ -331,19 +328,19 @@ WRONG = {
     ),
     "a brake of no domain": (
         "movement:\n  brake:\n    maxLostDomains: -1\n",
-        "scheduler.yaml:5: movement.brake.maxLostDomains: Input should be greater than or equal",
+        "scheduler.yaml:5: movement.brake.maxLostDomains: Invalid value: -1: must be",
     ),
     "a brake of no key": (
         'movement:\n  brake:\n    topologyKey: ""\n',
-        "scheduler.yaml:5: movement.brake.topologyKey: String should have at least 1 character",
+        'scheduler.yaml:5: movement.brake.topologyKey: Invalid value: "": must have at least 1 char',
     ),
     "an inventory of no namespace": (
         "clusterProfiles:\n  import:\n  - properties: [tier]\n",
-        "scheduler.yaml:5: clusterProfiles.import[0].namespace: Field required",
+        "scheduler.yaml:5: clusterProfiles.import[0].namespace: Required value",
     ),
     "a property that is no label": (
         "clusterProfiles:\n  import:\n  - namespace: fleet\n    properties: [-tier]\n",
-        "scheduler.yaml:6: clusterProfiles.import[0].properties[0]: String should match",
+        'scheduler.yaml:6: clusterProfiles.import[0].properties[0]: Invalid value: "-tier": must',
     ),
     "a selector without values": (
         (
@@ -368,7 +365,7 @@ def test_a_wrong_file_names_line_and_field(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        ("kind: SchedulerConfiguration\n", "scheduler.yaml:1: apiVersion: Field required"),
+        ("kind: SchedulerConfiguration\n", "scheduler.yaml:1: apiVersion: Required value"),
         ("apiVersion: v1\nkind: SchedulerConfiguration\n", "scheduler.yaml:1: apiVersion: "),
         (HEAD.replace("SchedulerC", "SchedulingC"), "scheduler.yaml:2: kind: "),
         ("", "scheduler.yaml:1: "),

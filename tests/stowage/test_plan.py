@@ -477,6 +477,109 @@ class TestWrong:
         said = refusal("-f", file, "--fleet", fleet)
         assert said.startswith(f"{file}, document 2: Workload bad: {says}")
 
+    @pytest.mark.proves("Q10")
+    @pytest.mark.parametrize(
+        ("spec", "says"),
+        [
+            ({"replica": 3}, 'spec.replica: unknown field, did you mean "replicas"?'),
+            (
+                {"spreadConstraints": [{"topologyKey": "a", "maxDomain": 2}]},
+                'spec.spreadConstraints[0].maxDomain: unknown field, did you mean "maxDomains"?',
+            ),
+            ({"qqq": 1}, "spec.qqq: unknown field"),
+            ({"replicas": "many"}, 'spec.replicas: Invalid value: "many": must be of type integer'),
+            (
+                {"replicas": -1},
+                "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+            ),
+            (
+                {"distribution": "Doubled"},
+                (
+                    'spec.distribution: Unsupported value: "Doubled": supported values: "Single", '
+                    '"Divided", "Duplicated"'
+                ),
+            ),
+            (
+                {"tolerations": {}},
+                'spec.tolerations: Invalid value: "object": must be of type array',
+            ),
+            ({"spreadConstraints": [{}]}, "spec.spreadConstraints[0].topologyKey: Required value"),
+        ],
+    )
+    def test_faults_are_told_in_the_words_of_kubectl(
+        self, write: Write, fleet: str, spec: dict[str, Any], says: str
+    ) -> None:
+        file = write("w.yaml", workload("bad", **spec))
+        assert refusal("-f", file, "--fleet", fleet) == f"{file}, document 1: Workload bad: {says}"
+
+    @pytest.mark.proves("Q10")
+    def test_a_cluster_that_is_not_there_is_told_with_the_one_that_is_meant(
+        self, write: Write, tmp_path: Path
+    ) -> None:
+        fleet = write("fleet.yaml", cluster("member-1"), cluster("paris"))
+        file = write(
+            "w.yaml",
+            workload("a", targetCluster={"name": "membr-1"}),
+            workload("b", clusterSelector={"stowage.dev/cluster": "zzz"}),
+        )
+        result = run("plan", "-f", file, "--fleet", fleet)
+        assert result.stderr.splitlines() == [
+            (
+                "note: shop/a: spec.targetCluster: there is no cluster 'membr-1', did you mean "
+                '"member-1"?'
+            ),
+            "note: shop/b: spec.clusterSelector[stowage.dev/cluster]: there is no cluster 'zzz'",
+        ]
+        lost = run("simulate", "--lose", "pari", "--fleet", fleet)
+        assert str(lost.exception) == '--lose pari: there is no cluster pari, did you mean "paris"?'
+
+    @pytest.mark.proves("Q10", "Q11")
+    @pytest.mark.parametrize(
+        ("text", "line", "says"),
+        [
+            (
+                "apiVersion: stowage.dev/v1alpha1\nkind: Workloads\nmetadata: {name: web}\n",
+                1,
+                (
+                    'no matches for kind "Workloads" in version "stowage.dev/v1alpha1", did you mean '
+                    '"Workload"?'
+                ),
+            ),
+            (
+                "kind: ConfigMap\n---\n# ours\nkind: WorkloadPolicies\nmetadata: {name: web}\n",
+                4,
+                (
+                    'no matches for kind "WorkloadPolicies" in version "stowage.dev/v1alpha1", did you '
+                    'mean "WorkloadPolicy"?'
+                ),
+            ),
+            (
+                "kind: List\nitems:\n- kind: ConfigMap\n\n- apiVersion: stowage.dev/v1\n  kind: X\n",
+                5,
+                'no matches for kind "X" in version "stowage.dev/v1"',
+            ),
+            ("metadata: {name: web}\n", 1, "kind: Required value"),
+            (
+                "\n\nkind: Deployment\nmetadata: {name: web}\n---\nkind: Service\n",
+                3,
+                (
+                    "no Workload in these files: found Deployment web and 1 more; a Workload has such "
+                    "an object as its spec.template"
+                ),
+            ),
+        ],
+    )
+    def test_a_file_without_anything_to_plan_is_an_error_with_its_line(
+        self, write: Write, fleet: str, text: str, line: int, says: str
+    ) -> None:
+        file = write("w.yaml", text=text)
+        assert refusal("-f", file, "--fleet", fleet) == f"{file}:{line}: {says}"
+
+    @pytest.mark.proves("Q11")
+    def test_an_empty_file_is_an_error_too(self, write: Write, fleet: str) -> None:
+        file = write("w.yaml", text="# nothing\n---\n")
+        assert refusal("-f", file, "--fleet", fleet) == f"{file}: no Workload in these files"
+
     def test_a_quantity_that_is_none(self, write: Write, fleet: str) -> None:
         file = write("w.yaml", workload("bad", cpu="much"))
         said = refusal("-f", file, "--fleet", fleet)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from crds.faults import worded
 from machinery.errors import ConfigurationError
 
 Factory: TypeAlias = Callable[[Any, Any], Any]
@@ -74,5 +75,5 @@ def read(plugin: str, factory: Factory, args: Mapping[str, Any]) -> Any:
     try:
         return model.model_validate(dict(args))
     except ValidationError as e:
-        first = e.errors()[0]
-        raise WrongArgs(plugin, first["msg"], first["loc"]) from e
+        loc, text = worded(e, model)[0]
+        raise WrongArgs(plugin, text, tuple(loc)) from e
