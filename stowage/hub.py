@@ -21,6 +21,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
+from crds.names import GROUP
 from machinery.api.credentials import client_context, identity, proxy
 from machinery.api.resources import MEMBER_CLUSTERS, Resource
 from machinery.api.responses import decode, onward
@@ -128,6 +129,25 @@ def reader(of: Connection, *, timeout: float = 30.0) -> Reader:
     return Reader(of, timeout=timeout)
 
 
+def at_server(fault: BaseException | None, at: Connection) -> ConfigurationError | None:
+    """Return the fault of something missing with the server and context that were asked.
+
+    None for any other fault. An API server answers with a Status if it has no such object, and
+    without one, so without a reason, if it has no such kind.
+    """
+    cause = fault
+    while cause is not None and not isinstance(cause, NotFound):
+        cause = cause.__cause__
+    where = at.server + (f" (context {at.context})" if at.context else "")
+    if isinstance(cause, NotFound) and not cause.reason:
+        return ConfigurationError(
+            f"{where} does not know the kinds of {GROUP}: name the hub by --context or --kubeconfig"
+            ", or run `stowage install` there"
+        )
+    found = isinstance(cause, NotFound) and isinstance(fault, ConfigurationError)
+    return ConfigurationError(f"{fault}; {where} was asked") if found else None
+
+
 # --- reads ----------------------------------------------------------------------------------------
 
 
@@ -168,7 +188,7 @@ class Reader:
         timeout: float = 30.0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._server, self._sleep = connection.server, sleep
+        self._connection, self._server, self._sleep = connection, connection.server, sleep
         self._headers = dict(identity(connection, "stowage"))
         url = urlsplit(connection.server)
         self._prefix, host = url.path.rstrip("/"), url.hostname or ""
@@ -190,6 +210,8 @@ class Reader:
         self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._http.close()
+        if (fault := at_server(e, self._connection)) is not None:
+            raise fault from e
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
         """Return the body of a 2xx answer. Raises TransportError, among them TooMuch.

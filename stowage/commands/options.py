@@ -167,6 +167,8 @@ def with_hub(
     import asyncio
 
     from machinery.api.client import ApiClient
+    from machinery.errors import StowageError
+    from stowage.hub import at_server
 
     async def whole() -> Found:
         async with ApiClient(connection, name="hub") as client:
@@ -178,6 +180,10 @@ def with_hub(
         return asyncio.run(whole())
     except KeyboardInterrupt:
         raise _Interrupted(interrupted) from None
+    except StowageError as e:
+        if (fault := at_server(e, connection)) is not None:
+            raise fault from e
+        raise
 
 
 async def _note_unled(client: Any) -> None:

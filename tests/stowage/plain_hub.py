@@ -31,7 +31,8 @@ class PlainHub:
     """The objects of a hub, which it lists in pages.
 
     `faults` are the codes of what is refused: an object by its name, the list of a kind by its
-    plural, everything by an empty text. A `secret` hub shows its lists to nobody.
+    plural, everything by an empty text. A `secret` hub shows its lists to nobody. A `foreign` one is
+    the API server of a cluster without our kinds.
     """
 
     def __init__(self) -> None:
@@ -44,10 +45,13 @@ class PlainHub:
         self.quotas: list[Json] = []
         self.faults: dict[str, int] = {}
         self.secret = False
+        self.foreign = False
         self.asked: list[str] = []
 
     def answer(self, path: str, query: dict[str, list[str]]) -> Answer:
         self.asked.append(path)
+        if self.foreign and path.startswith("/apis/stowage.dev/"):
+            return 404, "404 page not found"  # type: ignore[return-value] # no Status: no such path
         namespace, kind, name = _parts(path)
         if code := self.faults.get(name or kind) or self.faults.get(""):
             reason = {403: "Forbidden", 404: "NotFound", 429: "TooManyRequests"}
@@ -105,6 +109,14 @@ def serving(
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+
+        def do_PATCH(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
+        def do_DELETE(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             pass

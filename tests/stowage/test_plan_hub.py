@@ -295,7 +295,7 @@ async def test_explain_without_a_controller_says_the_same(world: World) -> None:
         )
         assert result.stderr.rstrip().endswith("computed from the objects on the hub")
         gone = await run(world, "explain", "wl/nobody", *url)
-        assert str(gone.exception) == "there is no Workload shop/nobody"
+        assert str(gone.exception).startswith("there is no Workload shop/nobody; ")
 
 
 @contextmanager

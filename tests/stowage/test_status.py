@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from crds.fields.movement import MovingReason
@@ -28,6 +29,7 @@ from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
 from tests.stowage.plain_hub import Answer, PlainHub, hub_of, kubeconfig
 
+EXAMPLE = Path(__file__).parents[2] / "examples/02-target-cluster.yaml"
 LONG_AGO = timestamp(datetime.now(UTC) - timedelta(days=3, hours=1))
 
 pytestmark = pytest.mark.proves("U4")
@@ -167,6 +169,45 @@ async def test_who_may_read_no_lease_is_told_nothing() -> None:
 
     memory.faults.append(refuse)
     assert await fleet.unled(memory, datetime.now(UTC)) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.proves("Q16")
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["status"],
+        ["history", "wl/web"],
+        ["explain", "wl/web"],
+        ["drift"],
+        ["plan", "-f", str(EXAMPLE)],
+        ["rollout", "status", "wl/web"],
+        ["rollout", "pause", "wl/web"],
+        ["drain", "m1"],
+        ["taint", "m1", "a:NoSchedule"],
+        ["unjoin", "m1"],
+        ["rename", "m1", "m2"],
+    ],
+)
+def test_a_cluster_that_is_no_hub_is_named(hub: tuple[Hub, Path], args: list[str]) -> None:
+    there, file = hub
+    there.foreign = True
+    server = yaml.safe_load(file.read_text())["clusters"][0]["cluster"]["server"]
+    done = CliRunner().invoke(cli, [*args, "--kubeconfig", str(file)])
+    said = done.stderr if done.exit_code == 2 else str(done.exception)
+    assert done.exit_code
+    assert said.strip().removeprefix("error: ") == (
+        f"{server} (context hub) does not know the kinds of stowage.dev: name the hub by --context "
+        "or --kubeconfig, or run `stowage install` there"
+    )
+
+
+@pytest.mark.proves("Q16")
+def test_what_is_not_there_is_told_with_the_hub_that_was_asked(hub: tuple[Hub, Path]) -> None:
+    _, file = hub
+    server = yaml.safe_load(file.read_text())["clusters"][0]["cluster"]["server"]
+    done = CliRunner().invoke(cli, ["history", "wl/web", "-n", "shop", "--kubeconfig", str(file)])
+    asked = f"{server} (context hub) was asked"
+    assert str(done.exception) == f"there is no Workload shop/web; {asked}"
 
 
 def test_what_is_wrong_is_listed_with_what_helps(hub: tuple[Hub, Path]) -> None:

@@ -72,7 +72,7 @@ async def test_what_is_not_there_or_not_recorded(world: World) -> None:
         "shop/demo: not decided yet"
     )
     missing = await run(world, "history", "wl/nobody", "-n", "shop")
-    assert str(missing.exception) == "there is no Workload shop/nobody"
+    assert str(missing.exception).startswith("there is no Workload shop/nobody; http")
 
 
 async def test_the_quick_reader_believes_no_other_server(world: World, tmp_path: Path) -> None:
