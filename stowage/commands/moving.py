@@ -136,6 +136,13 @@ def rebalance(
     help="A cluster that answers no more, or all with a label; may be given again.",
 )
 @click.option(
+    "--cordon",
+    type=CLUSTER,
+    multiple=True,
+    metavar="CLUSTER",
+    help="A cluster that nothing new comes to.",
+)
+@click.option(
     "--drain", type=CLUSTER, multiple=True, metavar="CLUSTER", help="A cluster that is drained."
 )
 @click.option("--add", multiple=True, metavar="FILE", help="MemberClusters that come.")
@@ -159,6 +166,7 @@ def rebalance(
 def simulate(
     command: click.Context,
     lose: tuple[str, ...],
+    cordon: tuple[str, ...],
     drain: tuple[str, ...],
     add: tuple[str, ...],
     scale: tuple[str, ...],
@@ -173,8 +181,9 @@ def simulate(
     """
     from stowage.simulation import simulate as simulation
 
-    if not (lose or drain or add or scale or files or each):
-        raise click.UsageError("say what happens: --lose, --drain, --add, --scale, -f or --each")
+    if not (lose or cordon or drain or add or scale or files or each):
+        options = "--lose, --cordon, --drain, --add, --scale, -f or --each"
+        raise click.UsageError(f"say what happens: {options}")
     lose = tuple(each if "=" in each else CLUSTER.convert(each, None, None) for each in lose)
     where = hub.where()
     try:
@@ -182,6 +191,6 @@ def simulate(
     except ValueError as e:
         raise click.UsageError(f"--scale: {e}") from e
     scenario = simulation.Scenario(
-        lose=lose, drain=drain, add=add, scale=units, files=files, each=each
+        lose=lose, cordon=cordon, drain=drain, add=add, scale=units, files=files, each=each
     )
     command.exit(0 if simulation.show(scenario, where, output) else 1)

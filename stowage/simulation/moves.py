@@ -175,6 +175,25 @@ class Simulation(Rehearsal):
         self._forget()
 
     @classmethod
+    def of(
+        cls,
+        present: PlanInputs,
+        configuration: SchedulerConfiguration,
+        *,
+        now: datetime,
+        handle: DryRunHandle,
+    ) -> Self:
+        """Return the simulation of a fleet as it was read."""
+        return cls(
+            configuration,
+            clusters=present.clusters,
+            workloads=present.workloads.values(),
+            objects=present.objects.values(),
+            now=now,
+            handle=handle,
+        )
+
+    @classmethod
     def settled(
         cls,
         present: PlanInputs,
@@ -184,14 +203,7 @@ class Simulation(Rehearsal):
         handle: DryRunHandle,
     ) -> Self:
         """Return the simulation of a fleet as read, once what moves there already has ended."""
-        made = cls(
-            configuration,
-            clusters=present.clusters,
-            workloads=present.workloads.values(),
-            objects=present.objects.values(),
-            now=now,
-            handle=handle,
-        )
+        made = cls.of(present, configuration, now=now, handle=handle)
         made.play()
         made.mark()
         return made
@@ -206,6 +218,15 @@ class Simulation(Rehearsal):
         """The last decision that moved units, of each Workload."""
         self.began: dict[Key, int] = {}
         self.before: dict[Key, Mapping[str, int]] = {}
+
+    def arrive(self) -> None:
+        """Place what has no cluster yet, as Workloads of files; nothing that has one moves."""
+        self._forget()
+        keys = self._undecided & self._infos.keys()
+        for _ in range(self._most_rounds()):
+            if not self._step(key for key in keys if not self._infos[key].present):
+                return
+            keys = set(self._open())
 
     def play(self, asked: Iterable[Key] = ()) -> None:
         """Decide these Workloads, and all that need a decision, until nothing moves any more."""

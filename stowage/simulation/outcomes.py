@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.binding.moving import holds_data
@@ -38,6 +38,7 @@ class WorkloadOutcome:
         paper: those that stay on a lost cluster without being told to leave.
         order: the step in which the first of them moved; 0 for none.
         why: the rules that made the shares that grew, in words.
+        by_itself: what becomes of it if nothing else happens; None where that was not asked.
     """
 
     key: Key
@@ -53,6 +54,7 @@ class WorkloadOutcome:
     paper: int
     order: int
     why: str
+    by_itself: WorkloadOutcome | None = None
 
     @property
     def name(self) -> str:
@@ -76,10 +78,30 @@ class WorkloadOutcome:
         return {cluster: n for cluster, n in grown.items() if n > 0}
 
     @property
+    def troubles(self) -> tuple[int, ...]:
+        """The units that have no place, wait for fencing, stay with their data, or on paper."""
+        return (self.homeless, self.fenced, self.data, self.paper)
+
+    @property
+    def moved(self) -> bool:
+        return dict(self.before) != dict(self.after)
+
+    @property
     def told(self) -> bool:
-        """Whether there is anything to say of it."""
-        moved = dict(self.before) != dict(self.after)
-        return moved or bool(self.homeless or self.fenced or self.data or self.paper)
+        """Whether it ends otherwise than it would by itself."""
+        if (other := self.by_itself) is None:
+            return self.moved or any(self.troubles)
+        return (dict(self.after), self.troubles) != (dict(other.after), other.troubles)
+
+    def following(self, first: WorkloadOutcome, steps: int) -> WorkloadOutcome:
+        """Return it as what follows on another run, which took so many steps."""
+        return replace(
+            self,
+            before=first.before,
+            order=first.order or (self.order and self.order + steps),
+            why=self.why or first.why,
+            by_itself=first,
+        )
 
 
 def outcomes(simulation: Simulation) -> list[WorkloadOutcome]:

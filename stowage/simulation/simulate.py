@@ -1,7 +1,8 @@
 """`stowage simulate`: what the fleet would come to, in steps instead of seconds.
 
-The fleet is read once, from the hub or from files, and settled: what moves there already ends. Then
-all that is asked for happens at once, and the controller's own decisions follow.
+The fleet is read once, from the hub or from files. What moves there already ends; then all that is
+asked for happens at once, and the controller's own decisions follow. What is told of as before is
+the fleet as read.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Scenario:
 
     Args:
         lose: names of clusters, or `key=value` of their labels.
-        drain: names of clusters.
+        cordon: names of clusters that nothing new comes to; what runs there stays.
+        drain: names of clusters that are cordoned, and that what runs there leaves.
         add: files with MemberClusters.
         scale: the units of Workloads, by key.
         files: files that are applied.
@@ -55,6 +57,7 @@ class Scenario:
     """
 
     lose: Sequence[str] = ()
+    cordon: Sequence[str] = ()
     drain: Sequence[str] = ()
     add: Sequence[str] = ()
     scale: Mapping[Key, int] = field(default_factory=dict)
@@ -65,6 +68,7 @@ class Scenario:
     def title(self) -> str:
         parts = [
             ("Lose", self.lose),
+            ("Cordon", self.cordon),
             ("Drain", self.drain),
             ("Add", self.add),
             ("Scale", [f"{titled(key)}={n}" for key, n in self.scale.items()]),
@@ -100,7 +104,7 @@ class SimulationResult:
 
     @property
     def moves(self) -> int:
-        return sum(each.moves for each in self.workloads)
+        return sum(each.moves for each in self.workloads if each.told)
 
     @property
     def tightest(self) -> tuple[str, str, int] | None:
@@ -144,6 +148,9 @@ class SimulationResult:
         told.sort(key=lambda each: (not each.order, each.order, -each.priority, each.key))
         if told:
             parts.append(output.table([_row(each) for each in told], _COLUMNS))
+        if others := [each for each in self.workloads if each.moved and not each.told]:
+            units = words.count(sum(each.moves for each in others), "unit")
+            parts.append(f"Besides, {units} of {words.count(len(others), 'Workload')} move already")
         return "\n".join((*parts, self._end()))
 
     def _counts(self) -> Iterator[dict[str, Any]]:
@@ -273,8 +280,13 @@ def results(
     Raises ConfigurationError for a cluster or a Workload that does not exist.
     """
     now = clock.now()
-    simulation = Simulation.settled(present, configuration, now=now, handle=where.handle)
-    first = outcomes.counted(simulation), outcomes.usage(simulation)
+    simulation = Simulation.of(present, configuration, now=now, handle=where.handle)
+    simulation.arrive()
+    counts, used = outcomes.counted(simulation), outcomes.usage(simulation)
+    simulation.play()
+    simulation.mark()
+    already = {each.key: each for each in outcomes.outcomes(simulation)}
+    first = _First(outcomes.after(counts, already.values()), used, already, simulation.steps)
     change = _Change.of(scenario, where, present, simulation, now)
     change.make(simulation)
     if not scenario.each:
@@ -294,6 +306,25 @@ def _values(clusters: Iterable[MemberCluster], key: str) -> list[str]:
     if not found:
         raise ConfigurationError(f"--each {key}: no cluster has this label")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The fleet as it is, and what becomes of it if nothing else happens, in so many steps."""
+
+    counts: UnitCounts
+    usage: Usage
+    outcomes: Mapping[Key, WorkloadOutcome]
+    steps: int
+
+    def followed_by(self, last: Iterable[WorkloadOutcome]) -> list[WorkloadOutcome]:
+        """Return the outcomes of both runs, each from now to the end, by their names."""
+        found = dict(self.outcomes)
+        found = {key: each.following(each, self.steps) for key, each in found.items()}
+        for each in last:
+            first = self.outcomes.get(each.key)
+            found[each.key] = each if first is None else each.following(first, self.steps)
+        return [found[key] for key in sorted(found)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +353,8 @@ class _Change:
                 raise document.error("metadata.name: there is a cluster of this name already")
             clusters[added.metadata.name] = added
         all_ = {**simulation.members, **clusters}
+        for name in scenario.cordon:
+            clusters[name] = foresight.cordoned(_cluster(all_, name, "--cordon"))
         for name in scenario.drain:
             clusters[name] = foresight.drained(_cluster(all_, name, "--drain"))
         before = dict(present.objects)
@@ -353,7 +386,7 @@ def _run(
     simulation: Simulation,
     change: _Change,
     lose: Iterable[str],
-    first: tuple[UnitCounts, Usage],
+    first: _First,
     title: str,
 ) -> SimulationResult:
     """Lose clusters beside that change, and return what comes of it all."""
@@ -368,21 +401,21 @@ def _run(
     ]
     simulation.change(foresight.lost(members[name]) for name in lost)
     simulation.play(each.metadata.key for each in change.workloads)
-    listed, movement = outcomes.outcomes(simulation), simulation.movement
+    listed, movement = first.followed_by(outcomes.outcomes(simulation)), simulation.movement
     return SimulationResult(
         title,
         sum(on),
         len(on),
-        (first[0], outcomes.after(outcomes.counted(simulation), listed)),
+        (first.counts, outcomes.after(outcomes.counted(simulation), listed)),
         listed,
-        (first[1], outcomes.usage(simulation)),
+        (first.usage, outcomes.usage(simulation)),
         [name for name in simulation.members if name not in gone],
-        simulation.steps,
+        first.steps + simulation.steps,
         len(outcomes.lost(simulation)),
         len(simulation.members),
         most_lost(len(simulation.members), movement.brake),
         outcomes.braked(simulation),
-        max(amount(movement.max_moving, first[0].placed, up=False), 1),
+        max(amount(movement.max_moving, first.counts.placed, up=False), 1),
         movement.max_moving,
     )
 

@@ -43,7 +43,7 @@ def scenario_of(request: Request) -> WhatIf:
 
 
 def asked(query: Mapping[str, str]) -> WhatIf:
-    """Return what a link to the empty form has filled in, such as `?cordon=m1`."""
+    """Return what a link to the empty form has filled in, such as `?drain=m1`."""
     return _filled({key: [value] for key, value in query.items()})
 
 

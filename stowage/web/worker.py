@@ -156,7 +156,8 @@ def _simulated(asked: WhatIf, files: Sequence[str], where: Where) -> dict[str, A
 
     scenario = simulate.Scenario(
         lose=(*asked.lose, *asked.label),
-        drain=(*asked.cordon, *asked.drain),
+        cordon=asked.cordon,
+        drain=asked.drain,
         scale=_scales(asked.scale, where.namespace),
         files=files,
         each=asked.each,

@@ -107,6 +107,70 @@ def test_a_loss_in_words(fleet: Path) -> None:
     assert rows[-1].startswith("Steps: 2 at maxMoving 10% (1 unit). Brake: stays open (1 of 3")
 
 
+_STATES = {"m1": "Unreachable"}
+
+
+def placed_at(name: str, shares: Mapping[str, int], **spec: Any) -> dict[str, Any]:
+    listed = [{"cluster": c, "replicas": n} for c, n in shares.items()]
+    told = [
+        {"name": c, "replicas": n, "ready": n, "scheduled": n, "state": _STATES.get(c, "Running")}
+        for c, n in shares.items()
+    ]
+    body = workload(name, replicas=sum(shares.values()), cpu="100m", **spec)
+    return {**body, "status": {"placements": listed, "clusters": told}}
+
+
+@pytest.mark.proves("Q18")
+def test_while_a_cluster_is_lost_before_is_what_is_and_only_changes_are_listed(
+    tmp_path: Path,
+) -> None:
+    lost = member("m1")
+    away = {**READY, "status": "False", "reason": "Unreachable", "lastTransitionTime": SINCE}
+    lost["status"]["conditions"] = [away]
+    everything = [{"operator": "Exists"}]
+    listed = [
+        lost,
+        member("m2"),
+        member("m3"),
+        placed_at("stays", {"m1": 2}, tolerations=everything),
+        placed_at("rests", {"m2": 2}),
+        placed_at("leaves", {"m1": 2}),
+        placed_at("grows", {"m2": 1}),
+    ]
+    fleet = tmp_path / "fleet.json"
+    fleet.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": listed}))
+    found = simulate(fleet, "--scale", "shop/grows=3")
+    rows = [line.split() for line in found.stdout.splitlines()]
+    assert ["placed", "7", "9"] in rows
+    assert ["stay", "on", "paper", "2", "2", "shop/stays", "2"] in rows
+    moved = {row[0]: row[1:3] for row in rows if row[0].startswith("shop/")}
+    assert moved.keys() == {"shop/grows"}
+    assert moved["shop/grows"][0] == "m2=1"
+    assert "Besides, 2 units of 1 Workload move already" in found.stdout
+    drained = told(fleet, "--drain", "m2", "--drain", "m1")["workloads"]
+    befores = {each["name"]: each["before"] for each in drained}
+    assert befores["leaves"] == [{"cluster": "m1", "replicas": 2}], "m1 is what is, not m2 or m3"
+    data = told(fleet, "--scale", "shop/grows=3")
+    assert (data["before"]["placed"], data["after"]["placed"], data["moves"]) == (7, 9, 0)
+    assert data["before"]["onPaper"] == data["after"]["onPaper"] == 2
+    assert [each["name"] for each in data["workloads"]] == ["grows"]
+
+
+@pytest.mark.proves("Q26")
+def test_a_cordon_moves_nothing_and_a_drain_drains(fleet: Path) -> None:
+    cordoned = told(fleet, "--cordon", "m1")
+    assert (cordoned["moves"], cordoned["unitsHit"], cordoned["workloads"]) == (0, 0, [])
+    assert told(fleet, "--drain", "m1")["moves"] > 0
+    grown = told(fleet, "--cordon", "m1", "--scale", "shop/web=7")
+    assert grown["title"] == "Cordon m1, Scale shop/web=7"
+    (web,) = grown["workloads"]
+    before, after = ({s["cluster"]: s["replicas"] for s in web[key]} for key in ("before", "after"))
+    assert after["m1"] == before["m1"]
+    assert sum(after.values()) == 7
+    unknown = simulate(fleet, "--cordon", "m9")
+    assert str(unknown.exception) == "--cordon m9: there is no cluster m9"
+
+
 @pytest.mark.long
 @pytest.mark.proves("M67")
 @pytest.mark.parametrize("key", ["stowage.dev/cluster", ZONE])

@@ -164,7 +164,7 @@ def test_no_rule_of_wcag_is_broken_on_any_page(
 
 @pytest.mark.long
 def test_no_rule_of_wcag_is_broken_by_an_answer(troubled: Page, window: Open, axe: str) -> None:
-    for field, value in (("cordon", "member-1"), ("each", "topology.kubernetes.io/zone")):
+    for field, value in (("drain", "member-1"), ("each", "topology.kubernetes.io/zone")):
         shown = window(troubled)
         tab = shown.go("/whatif")
         tab.locator(f"[name={field}]").fill(value)

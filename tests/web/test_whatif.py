@@ -73,7 +73,8 @@ def test_the_answers_are_those_of_plan_and_simulate(page: Page, file: str, tmp_p
     assert planned["workloads"][0]["assigned"] == 2
 
     for fields, options in (
-        ({"cordon": "member-1"}, ["--drain", "member-1"]),
+        ({"drain": "member-1"}, ["--drain", "member-1"]),
+        ({"cordon": "member-1"}, ["--cordon", "member-1"]),
         (
             {
                 "scale": "shop/web-1=9",
@@ -96,7 +97,7 @@ def test_the_answers_are_those_of_plan_and_simulate(page: Page, file: str, tmp_p
     ):
         told, simulated = post(page, **fields).json, said("simulate", *options, "--fleet", file)
         assert {key: told[key] for key in simulated} == simulated, fields
-    shown = post(page, "text/html", cordon="member-1").text
+    shown = post(page, "text/html", drain="member-1").text
     assert "Drain member-1" in shown
     assert "shop/web-0" in shown
 
@@ -146,9 +147,9 @@ def test_what_takes_long_ends_and_nobody_else_waits(
     monkeypatch.setattr(app, "SECONDS", 600.0)
     page = serve(fleet=(file,))
     with ThreadPoolExecutor(2) as threads:
-        two = [threads.submit(post, page, cordon="member-1") for _ in range(2)]
+        two = [threads.submit(post, page, drain="member-1") for _ in range(2)]
         hold_on(lambda: len(asked) == 2)
-        third = post(page, cordon="member-1")
+        third = post(page, drain="member-1")
         assert third.status == 429
         assert int(third.headers["retry-after"]) > 0
         for path in ("/", "/clusters", "/workloads"):
@@ -159,7 +160,7 @@ def test_what_takes_long_ends_and_nobody_else_waits(
     ended.unlink()
     monkeypatch.setattr(app, "SECONDS", 0.2)
     page = serve(fleet=(file,))
-    answer = post(page, cordon="member-1")
+    answer = post(page, drain="member-1")
     assert answer.status == 503
     assert "takes longer than 0.2 s" in answer.json["message"]
     told = page.ask("/workloads/shop/web-1").text  # its own worker is silent too
@@ -170,11 +171,11 @@ def test_what_takes_long_ends_and_nobody_else_waits(
 @pytest.mark.proves("V11")
 @pytest.mark.long
 def test_a_worker_that_ends_is_replaced(page: Page) -> None:
-    assert post(page, cordon="member-1").status == 200
+    assert post(page, drain="member-1").status == 200
     killed = _kill_workers()
     assert killed
-    assert post(page, cordon="member-1").status in (200, 503)
-    assert post(page, cordon="member-1").status == 200
+    assert post(page, drain="member-1").status in (200, 503)
+    assert post(page, drain="member-1").status == 200
 
 
 def _kill_workers() -> int:
@@ -203,14 +204,14 @@ def test_long_answers_are_cut() -> None:
 def test_the_input_stands_behind_the_address(page: Page, window: Callable[..., Window]) -> None:
     shown = window(page)
     tab = shown.go("/whatif")
-    tab.get_by_label("Drain or cordon").fill("member-1")
+    tab.get_by_label("Drain").fill("member-1")
     tab.get_by_role("button", name="Compute").click()
     expect(tab.locator("#comes")).to_contain_text("Drain member-1")
     expect(tab).to_have_url(re.compile("#."))  # the script sets it behind the new content
     address = tab.url
     packed = address.partition("#")[2]
     fields = json.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
-    assert fields == [["cordon", "member-1"]]
+    assert fields == [["drain", "member-1"]]
     again = window(page).tab
     again.goto(address)
     expect(again.locator("#comes")).to_contain_text("Drain member-1")

@@ -52,6 +52,11 @@ def _noted(
     return _with(cluster, condition, evacuation=said.evacuation)
 
 
+def cordoned(cluster: MemberCluster) -> MemberCluster:
+    spec = msgspec.structs.replace(cluster.spec, unschedulable=True)
+    return msgspec.structs.replace(cluster, spec=spec)
+
+
 def drained(cluster: MemberCluster) -> MemberCluster:
     drain = Taint(TAINT_DRAIN, taints.NO_EXECUTE)
     others = [each for each in cluster.spec.taints if each.key != TAINT_DRAIN]
