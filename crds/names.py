@@ -110,6 +110,8 @@ PROPERTY_PREFIX = f"properties.{GROUP}/"
 LABEL_TENANT = f"{GROUP}/tenant"
 """On a member's namespace: given to the propagator. On its accounts and roles: they are ours."""
 
+ANNOTATION_GIVEN = f"{GROUP}/joined-with"
+"""By `stowage join` on a member's namespace of Stowage: kinds and namespaces that it was given."""
 ANNOTATION_IDENTITY = f"{GROUP}/cluster-uid"
 """By `stowage join` on a MemberCluster and its Secret: the UID of the member's kube-system."""
 ANNOTATION_UNJOIN = f"{GROUP}/unjoin"

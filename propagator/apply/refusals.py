@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
-from machinery.errors import ApiError, Invalid, TooLarge, TransportError
+from machinery.errors import ApiError, Forbidden, Invalid, TooLarge, TransportError
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
@@ -19,6 +20,12 @@ _FIXED_SIGNS = ("field is immutable", "may not change once set")
 """The server's messages for immutable ConfigMaps and Secrets, types of Secrets, and addresses of
 Services.
 """
+
+
+_LACKING = re.compile(
+    r'cannot \w+ resource "(?P<resource>[a-z0-9.-]+)" in API group "(?P<group>[a-z0-9.-]*)"'
+)
+"""The words of RBAC's refusal (Kubernetes 1.36.3); they only choose what is advised."""
 
 
 class Unchangeable(Refused):
@@ -43,7 +50,17 @@ def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
     reason = (
         PropagatedReason.TOO_LARGE if isinstance(fault, TooLarge) else PropagatedReason.REJECTED
     )
-    return Refused(reason, f"{member}: {_where(piece)}: {fault}")
+    return Refused(reason, f"{member}: {_where(piece)}: {fault}{_remedy(member, fault)}")
+
+
+def _remedy(member: str, fault: ApiError) -> str:
+    """Return the command that gives a right that RBAC lacks there; empty for another refusal."""
+    lacking = _LACKING.search(fault.message) if isinstance(fault, Forbidden) else None
+    if lacking is None:
+        return ""
+    kind = "/".join(filter(None, (lacking["group"], lacking["resource"])))
+    join = f"stowage join {member} --member-kubeconfig FILE --allow {kind}"
+    return f": `{join}` gives the right"
 
 
 def _ends(fault: ApiError) -> bool:
@@ -85,7 +102,8 @@ def unreadable(fault: str) -> Refused:
 
 
 def undeletable(member: str, place: ObjectPlace, fault: ApiError) -> Refused:
-    return Refused(PropagatedReason.REJECTED, f"{member}: {place} cannot be removed: {fault}")
+    text = f"{member}: {place} cannot be removed: {fault}{_remedy(member, fault)}"
+    return Refused(PropagatedReason.REJECTED, text)
 
 
 def unlisted(member: str, resource: Resource, fault: TransportError) -> Refused:

@@ -31,7 +31,7 @@ def _resources(
     _: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[str, ...]:
     for text in texts:
-        if not re.fullmatch(r"([a-z0-9.-]+/)?[a-z0-9-]+", text):
+        if not re.fullmatch(r"([a-z0-9.-]+/)?[A-Za-z0-9-]+|[A-Za-z0-9-]+\.[a-z0-9.-]+", text):
             raise click.BadParameter(
                 f"{text!r} is not of the form group/resource, such as example.com/widgets",
                 param=option,
@@ -60,7 +60,7 @@ def _profile(_: click.Context, option: click.Parameter, text: str | None) -> str
     multiple=True,
     metavar="[GROUP/]RESOURCE",
     callback=_resources,
-    help="A further kind to manage.",
+    help="A further kind to manage, also as kubectl spells it; kept for later joins.",
 )
 @click.option(
     "--rights",
@@ -89,6 +89,8 @@ def _profile(_: click.Context, option: click.Parameter, text: str | None) -> str
     help="The standard of namespaces that it makes.",
 )
 @click.option("--replace", is_flag=True, help="The name is this cluster's from now on.")
+@click.option("--anew", is_flag=True, help="Take up no --allow and namespace of an earlier join.")
+@click.option("--itself", is_flag=True, help="The member is the hub itself, and that is meant.")
 @click.option(
     "--from-clusterprofile",
     "profile",

@@ -12,9 +12,13 @@ import base64
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+from pydantic import BaseModel, Field, ValidationError
+
+from crds.base import DnsName, LabelKey, LabelValue
+from crds.faults import worded
 from crds.names import ANNOTATION_IDENTITY, ANNOTATION_UNJOIN, GIVEN_UP, LABEL_REGISTER
 from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS, LEASES, MEMBER_CLUSTERS, NAMESPACES, SECRETS
@@ -46,12 +50,20 @@ OPEN_WATCHES = (
 """An API server checks a token when a request begins, and not again while the request lasts."""
 
 
+class _Registered(BaseModel):
+    """The metadata of the Secret and the MemberCluster, as an API server takes them."""
+
+    name: Annotated[DnsName, Field(max_length=63)]
+    labels: dict[LabelKey, LabelValue]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Join(member_side.Side):
     """The arguments of `join`.
 
     `server` and `tls_server_name` are how the hub reaches the member, where that differs. With
-    `replace` the name may move to another cluster than the one that has it.
+    `replace` the name may move to another cluster than the one that has it, and with `itself` the
+    hub may be its own member.
     """
 
     name: str
@@ -59,6 +71,7 @@ class Join(member_side.Side):
     tls_server_name: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     replace: bool = False
+    itself: bool = False
 
     @property
     def reached(self) -> Connection:
@@ -83,6 +96,8 @@ async def join(hub: ApiClient, plan: Join, *, say: Say) -> None:
     async with ApiClient(plan.member, name=plan.name) as member:
         identity = (await member.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
         await _refuse_another(hub, plan, identity)
+        if not plan.itself:
+            await _refuse_itself(hub, plan, identity)
         known = await _known_token(hub, plan)
         token = await member_side.set_up(member, plan, known, _of(plan.name, say))
     await ensure_namespace(hub, plan.namespace)
@@ -228,6 +243,16 @@ async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
             )
 
 
+async def _refuse_itself(hub: ApiClient, plan: Join, identity: str) -> None:
+    """Raise ConfigurationError if the member is the hub, for who took the wrong context."""
+    with suppress(ApiError):  # who may not read it is not asked
+        if (await hub.get(NAMESPACES, "kube-system"))["metadata"]["uid"] == identity:
+            raise ConfigurationError(
+                f"{plan.member.server} is the hub itself: name the member by --member-kubeconfig "
+                "and --member-context, or say --itself if the hub shall run Workloads, too"
+            )
+
+
 def _nobodys(found: Mapping[str, Any]) -> bool:
     """Whether it is a MemberCluster without credentials, such as one of a ClusterProfile."""
     told = found.get("status", {}).get("clusterID") or found.get("spec", {}).get("secretRef")
@@ -258,7 +283,13 @@ async def _known_token(hub: ApiClient, plan: Join) -> str:
 
 
 def _check(plan: Join) -> None:
-    """Raise ConfigurationError for an address that the propagator would refuse."""
+    """Raise ConfigurationError for a name, labels or an address that the hub would refuse."""
+    meta = {"name": plan.name, "labels": dict(plan.labels)}
+    try:
+        _Registered.model_validate(meta)
+    except ValidationError as e:
+        loc, text = worded(e, _Registered)[0]
+        raise ConfigurationError(f"{'.'.join(map(str, loc))}: {text}") from e
     try:
         parse_kubeconfig(
             kubeconfig(as_account(plan.reached, "a-token"), user=MEMBER_ACCOUNT).encode()

@@ -52,17 +52,22 @@ ADMISSION = "admissionregistration.k8s.io/v1"
 _SEE = ["list", "watch"]
 _WRITE = ["get", "list", "watch", "create", "update", "patch", "delete"]
 _MANAGED: Sequence[tuple[str, Sequence[str]]] = (
-    ("", ["services"]),
+    ("", ["persistentvolumeclaims", "services"]),
     ("apps", ["daemonsets", "deployments", "replicasets", "statefulsets"]),
+    ("autoscaling", ["horizontalpodautoscalers"]),
     ("batch", ["cronjobs", "jobs"]),
+    ("networking.k8s.io", ["ingresses", "networkpolicies"]),
+    ("policy", ["poddisruptionbudgets"]),
 )
-"""The kinds that a Workload may hold by itself, by group; they are read in all namespaces."""
+"""What a plain application is made of, by group; these kinds are read in all namespaces.
+
+Disruption budgets also say how many pods may go before others are ready, and claims what a share
+that moved has left.
+"""
 _CONFIDENTIAL = ["configmaps", "secrets"]
 """Kinds that are read in the given namespaces, and nowhere else."""
 _PRICE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
 """The right to annotate pods with their deletion cost: which go first when a share shrinks."""
-_BUDGETS = {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": _SEE}
-"""The right to see how many pods may go before others are ready."""
 _IN_SET = {
     "apiGroups": ["about.k8s.io"],
     "resources": ["clusterproperties"],
@@ -70,8 +75,6 @@ _IN_SET = {
     "verbs": ["get"],
 }
 """The right to see which cluster of its ClusterSet it is, where it is in one."""
-_CLAIMS = {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get"]}
-"""The right to see which claims a share that moved has left."""
 _CANARY = "stowage-is-bounded"
 _ASK = {
     "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"],
@@ -86,6 +89,12 @@ class AllowedKind:
     group: str
     plural: str
     namespaced: bool
+    known: bool = True
+
+    @property
+    def text(self) -> str:
+        """As `--allow` takes it: `networking.k8s.io/ingresses`, `configmaps`."""
+        return f"{self.group}/{self.plural}" if self.group else self.plural
 
     def rule(self, verbs: Sequence[str]) -> Rule:
         return {"apiGroups": [self.group], "resources": [self.plural], "verbs": list(verbs)}
@@ -100,7 +109,6 @@ def narrow(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
         *_managed(_WRITE),
         {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},
         _PRICE,
-        _CLAIMS,
         *(each.rule(_WRITE) for each in inside),
     ]
     watched = {"apiGroups": [""], "resources": ["nodes", "pods", "serviceaccounts"], "verbs": _SEE}
@@ -108,7 +116,7 @@ def narrow(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
     return [
         _role(TENANT_ROLE, tenant),
         _role(ACTING_ROLE, [_may("impersonate", "serviceaccounts", TENANT_ACCOUNT)]),
-        _role(MEMBER_ACCOUNT, [*which, watched, _BUDGETS, *see, *own, _ASK]),
+        _role(MEMBER_ACCOUNT, [*which, watched, *see, *own, _ASK]),
         *_member(home),
         _everywhere(MEMBER_ACCOUNT, home),
     ]
@@ -142,9 +150,7 @@ def cluster(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": _SEE},
         _IN_SET,
-        _BUDGETS,
         _PRICE,
-        _CLAIMS,
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
         {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},
         *_managed(_WRITE),

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from crds.names import LABEL_TENANT
+from crds.names import ANNOTATION_GIVEN, LABEL_TENANT
 from machinery.api.acting import Acting, account
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
@@ -76,12 +76,13 @@ class Side:
     Args:
         namespace: of Stowage, on the hub and on the member.
         member: how `join` reaches the member.
-        allow: further kinds as `group/resource`, those of the core group as `resource`.
+        allow: further kinds, spelled as kubectl takes them, or as `group/resource`.
         rights: whether it writes in given namespaces alone.
         targets: namespaces that are given by name.
         new_namespaces: whether the propagator may make others; None keeps the present answer,
             which is yes at first.
         pod_security: the standard of namespaces that it makes.
+        anew: nothing that an earlier `join` was given is taken up.
     """
 
     namespace: str
@@ -91,28 +92,64 @@ class Side:
     targets: Sequence[str] = ()
     new_namespaces: bool | None = None
     pod_security: PodSecurity = PodSecurity.BASELINE
+    anew: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What is found out about the member before anything is written."""
+
+    side: Side
+    allow: Sequence[member_rights.AllowedKind]
+    guarded: bool
+    makes: bool
+    taken_up: str
+    """What of `side` is of an earlier join, as options; empty for nothing."""
+
+
+async def _check(member: ApiClient, side: Side) -> _Checked:
+    """Return what `set_up` needs. Writes nothing. Raises ConfigurationError with what to do."""
+    given = _Given() if side.anew else await _given_before(member, side.namespace)
+    named = [await _kind(member, text) for text in side.allow]
+    more = [each for each in given.allow if each not in {kind.text for kind in named}]
+    allow = [*named, *[await _kind(member, text) for text in more]]
+    targets = [each for each in given.namespaces if each not in side.targets]
+    there = {each["metadata"]["name"] for each in (await member.list(NAMESPACES))["items"]}
+    targets = [each for each in targets if each in there] if side.rights is Rights.NARROW else []
+    options = [f"--allow {text}" for text in more] + [f"--target-namespace {t}" for t in targets]
+    side = replace(side, targets=[*side.targets, *targets])
+    guarded = await _serves_policies(member)
+    makes = side.rights is Rights.NARROW and await _makes_namespaces(member, side, guarded=guarded)
+    return _Checked(side, allow, guarded, makes, " ".join(options))
 
 
 async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
     """Make everything on the member; return a token of the propagator's account.
 
-    The token is `known` while that is good. Raises StowageError with what to do.
+    The token is `known` while that is good. Raises StowageError with what to do: before anything is
+    made, if `side` is at fault.
     """
-    guarded = await _serves_policies(member)
+    found = await _check(member, side)
+    side, allow = found.side, found.allow
     await ensure_namespace(member, side.namespace)
     say(f"Namespace {side.namespace} is there")
+    if found.taken_up:
+        say(f"takes up what it was joined with before: {found.taken_up} (--anew leaves that out)")
+    await _note(member, side.namespace, _Given([each.text for each in allow], list(side.targets)))
     await make_placeholder_class(member, say)
-    allow = [await _kind(member, text, say) for text in side.allow]
+    for each in allow:
+        if not each.known:
+            told = f"it does not know {each.text} yet"
+            say(f"warning: {told}, so its rights are those of a namespaced kind")
     if side.rights is Rights.CLUSTER:
-        return await _set_up_cluster(member, side, allow, known, guarded=guarded, say=say)
-    makes = await _makes_namespaces(member, side, guarded=guarded)
+        return await _set_up_cluster(member, side, allow, known, guarded=found.guarded, say=say)
     await _make(member, member_rights.narrow(side.namespace, allow), say)
     # only now: the narrow role has replaced a wide one that this policy bounded
     await _unmake(member, member_rights.cluster_policy(side.namespace), say)
     for name in side.targets:
         await _make(member, member_rights.given(name, side.namespace), say)
     token = await _token(member, side, known)
-    if makes:
+    if found.makes:
         await _make(member, member_rights.maker_policy(side.namespace, side.pod_security), say)
         await _make(member, member_rights.maker(side.namespace), say)
         await _maker_in_force(member, side, token)
@@ -120,6 +157,25 @@ async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
         await _unmake(member, _maker(side.namespace), say)
         say("takes the namespaces that were named, and no others")
     return token
+
+
+class _Given(msgspec.Struct):
+    """What a member was joined with. It is noted on its namespace of Stowage, which stays."""
+
+    allow: list[str] = []
+    namespaces: list[str] = []
+
+
+async def _given_before(member: ApiClient, home: str) -> _Given:
+    with suppress(NotFound, KeyError, msgspec.MsgspecError):
+        meta = (await member.get(NAMESPACES, home))["metadata"]
+        return msgspec.json.decode(meta.get("annotations", {})[ANNOTATION_GIVEN], type=_Given)
+    return _Given()
+
+
+async def _note(member: ApiClient, home: str, given: _Given) -> None:
+    note = {ANNOTATION_GIVEN: msgspec.json.encode(given).decode()}
+    await member.merge_patch(NAMESPACES, home, {"metadata": {"annotations": note}})
 
 
 async def make_placeholder_class(member: ApiClient, say: Say) -> None:
@@ -215,8 +271,17 @@ async def made_there(member: ApiClient, home: str) -> list[Made]:
 
 
 async def remove_all(member: ApiClient, home: str, say: Say) -> None:
-    """Remove everything that joining and the propagator made there, but namespaces."""
-    await remove_made(member, await made_there(member, home), say)
+    """Remove everything that joining and the propagator made there, but namespaces.
+
+    What the member was given is noted there for the next join.
+    """
+    made = await made_there(member, home)
+    given = await _given_before(member, home)
+    tenants = [each.name for each in made if each.resource == NAMESPACES]
+    given.namespaces = list(dict.fromkeys([*given.namespaces, *tenants]))
+    with suppress(NotFound):  # there was no join
+        await _note(member, home, given)
+    await remove_made(member, made, say)
 
 
 async def remove_made(member: ApiClient, made: Sequence[Made], say: Say) -> None:
@@ -288,24 +353,51 @@ async def _serves_policies(member: ApiClient) -> bool:
     return True
 
 
-async def _kind(member: ApiClient, text: str, say: Say) -> member_rights.AllowedKind:
-    """Return a further kind, with its scope as the member has it."""
-    group, _, plural = text.rpartition("/")
-    try:
-        version = await _version(member, group) if group else "v1"
-        for found in await member.discover(f"{group}/{version}" if group else version):
-            if found.plural == plural:
-                return member_rights.AllowedKind(group, plural, found.namespaced)
-    except NotFound:
-        pass
-    say(f"warning: it does not know {text} yet, so its rights are those of a namespaced kind")
-    return member_rights.AllowedKind(group, plural, namespaced=True)
+class _Served(msgspec.Struct, rename="camel"):
+    """A resource type as discovery tells of it."""
+
+    name: str
+    kind: str
+    namespaced: bool
+    singular_name: str = ""
+    short_names: list[str] = []
+
+    def called(self, word: str) -> bool:
+        names = (self.name, self.singular_name, self.kind.lower(), *self.short_names)
+        return word.lower() in names and "/" not in self.name
 
 
-async def _version(member: ApiClient, group: str) -> str:
-    """Return the version of a group that the member prefers. Raises NotFound."""
-    found = msgspec.json.decode(await member.request("GET", f"/apis/{group}"))
-    return str(found["preferredVersion"]["version"])
+class _ServedList(msgspec.Struct):
+    resources: list[_Served] = []
+
+
+async def _kind(member: ApiClient, text: str) -> member_rights.AllowedKind:
+    """Return a further kind as the member has it, of any of kubectl's spellings.
+
+    Without a group the core group comes first, then the others in the member's order. Raises
+    ConfigurationError for a name without a group that the member does not know.
+    """
+    group, slash, word = text.rpartition("/")
+    if not slash:
+        word, _, group = text.partition(".")
+    for version in await member.api_versions():
+        of = version.rpartition("/")[0]
+        if group and group != of:
+            continue
+        path = f"/apis/{version}" if of else f"/api/{version}"
+        try:
+            listed = msgspec.json.decode(await member.request("GET", path), type=_ServedList)
+        except TransportError:  # of a server behind this one that does not answer
+            continue
+        for found in listed.resources:
+            if found.called(word):
+                return member_rights.AllowedKind(of, found.name, found.namespaced)
+    if not group:
+        raise ConfigurationError(
+            f"--allow {text}: the member knows no such kind: `kubectl api-resources` lists them; "
+            "one that comes later is named as GROUP/RESOURCE"
+        )
+    return member_rights.AllowedKind(group, word, namespaced=True, known=False)
 
 
 async def _makes_namespaces(member: ApiClient, side: Side, *, guarded: bool) -> bool:

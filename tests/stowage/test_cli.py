@@ -20,11 +20,16 @@ import yaml
 from click.testing import CliRunner
 
 from controller import app
+from machinery.api.resources import NAMESPACES
+from machinery.config.kubeconfig import parse_kubeconfig
+from machinery.errors import ConfigurationError
 from stowage import cli
 from stowage.commands import processes
 from stowage.playground.probes import HeldPort
 from stowage.setup import install, join, rename
 from stowage.simulation import drain
+from tests.fakeclock import FakeClock
+from tests.memoryhub import MemoryHub
 from tests.patience import PATIENCE, hold_on
 
 from .conftest import listening
@@ -127,6 +132,38 @@ def test_an_interrupt_says_what_goes_on_and_how_it_is_taken_back(
     assert last.startswith("interrupted: ")
     assert says in last
     assert "Aborted" not in done.output
+
+
+@pytest.mark.proves("Q15")
+@pytest.mark.parametrize(
+    ("name", "label", "says"),
+    [
+        ("Paris_1", "a=b", 'name: Invalid value: "Paris_1": must match pattern'),
+        ("p" * 64, "a=b", "must have at most 63 characters"),
+        ("paris", "tier=a b", 'labels.tier: Invalid value: "a b": must match pattern'),
+        ("paris", "a b=c", "labels.a b"),
+    ],
+)
+def test_a_name_or_label_that_no_hub_takes_is_found_before_anything_is_asked(
+    stowage, name, label, says, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    Path("hub.kubeconfig").write_text(KUBECONFIG)
+    files = ("--kubeconfig", "hub.kubeconfig", "--member-kubeconfig", "hub.kubeconfig")
+    outcome = stowage("join", name, *files, "--label", label)
+    assert outcome.code == 1
+    assert says in outcome.err
+
+
+@pytest.mark.proves("Q15")
+async def test_the_hub_itself_is_joined_only_if_that_is_said():
+    memory = MemoryHub(clock=FakeClock())
+    meta = memory.put(NAMESPACES, {"metadata": {"name": "kube-system"}})["metadata"]
+    at = parse_kubeconfig(KUBECONFIG.encode())
+    plan = join.Join(name="paris", namespace="stowage-system", member=at)
+    with pytest.raises(ConfigurationError, match=r"https://127\.0\.0\.1:9 is the hub itself"):
+        await join._refuse_itself(memory, plan, meta["uid"])
+    await join._refuse_itself(memory, plan, "another")
 
 
 def test_reachable_through_kubectl():

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import timedelta
 from unittest.mock import create_autospec
 
 import pytest
 
-from crds.names import LABEL_TENANT, SYSTEM_NAMESPACE
+from crds.names import ANNOTATION_GIVEN, LABEL_TENANT, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import CONFIG_MAPS
+from machinery.api.resources import CONFIG_MAPS, NAMESPACES
 from machinery.clock import SystemClock, microtime
 from machinery.config.kubeconfig import Connection
-from machinery.errors import ConfigurationError, Invalid, StowageError
+from machinery.errors import ConfigurationError, Invalid, NotFound, StowageError
 from machinery.tasks import end
 from propagator.credentials.credentials import PodSecurity, Rights
 from propagator.members.tenants import MOST_REFUSED, Tenants
@@ -31,6 +31,9 @@ async def bare(apiserver):
     async with ApiClient(apiserver.connection()) as client:
         yield client, apiserver
         await member_side.remove_all(client, SYSTEM_NAMESPACE, lambda _: None)
+        with suppress(NotFound):  # the note of what it was given outlives that
+            note = {"metadata": {"annotations": {ANNOTATION_GIVEN: None}}}
+            await client.merge_patch(NAMESPACES, SYSTEM_NAMESPACE, note)
 
 
 @pytest.mark.proves("S8")
@@ -282,3 +285,43 @@ async def test_what_a_hub_left_on_a_member_is_shown_and_removed_on_a_word(bare, 
 def _account(cluster):
     named = ("-n", SYSTEM_NAMESPACE, "stowage-member", "--ignore-not-found", "-o", "name")
     return cluster.kubectl("get", "serviceaccount", *named).strip()
+
+
+@pytest.mark.proves("Q5", "Q6")
+async def test_what_a_member_was_given_is_taken_up_by_the_next_join_of_it(bare):
+    client, cluster = bare
+    side = member_side.Side(namespace=SYSTEM_NAMESPACE, member=cluster.connection())
+    first = replace(side, allow=("ing", "leases.coordination.k8s.io"), targets=("shop",))
+    await member_side.set_up(client, first, "", lambda _: None)
+    for _ in range(2):  # while it is joined, and after it was not any more
+        said = []
+        await member_side.set_up(client, replace(side, allow=("configmaps",)), "", said.append)
+        assert said[1] == (
+            "takes up what it was joined with before: --allow networking.k8s.io/ingresses "
+            "--allow coordination.k8s.io/leases --target-namespace shop (--anew leaves that out)"
+        )
+        assert _given(cluster, "ingresses")
+        assert _given(cluster, "leases")
+        assert cluster.kubectl("get", "ns", "shop", "-o", "jsonpath={.metadata.labels}")
+        await member_side.remove_all(client, SYSTEM_NAMESPACE, lambda _: None)
+        # So that the second round begins as the first one did.
+        await member_side.set_up(client, replace(first, anew=True), "", lambda _: None)
+    said = []
+    await member_side.set_up(client, replace(side, anew=True), "", said.append)
+    assert not [line for line in said if "takes up" in line]
+    assert not _given(cluster, "leases")
+
+
+@pytest.mark.proves("Q6")
+async def test_a_kind_that_nobody_knows_is_refused_before_anything_is_made(bare):
+    client, cluster = bare
+    side = member_side.Side(namespace=SYSTEM_NAMESPACE, member=cluster.connection())
+    said = []
+    with pytest.raises(ConfigurationError, match="--allow widgits: the member knows no such kind"):
+        await member_side.set_up(client, replace(side, allow=("widgits",)), "", said.append)
+    assert said == []
+
+
+def _given(cluster, resource):
+    role = json.loads(cluster.kubectl("get", "clusterrole", "stowage-tenant", "-o", "json"))
+    return any(resource in rule["resources"] for rule in role["rules"])

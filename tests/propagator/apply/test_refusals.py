@@ -33,3 +33,28 @@ def test_a_namespace_that_is_being_deleted_is_waited_for() -> None:
 @pytest.mark.parametrize("details", [None, {}, {"causes": None}, {"causes": ["x", {"reason": 7}]}])
 def test_any_other_refusal_is_one(details: Any) -> None:
     assert rejected("m1", PIECE, forbidden(details)).reason is PropagatedReason.REJECTED
+
+
+@pytest.mark.proves("Q6")
+@pytest.mark.parametrize(
+    ("resource", "group", "kind"),
+    [
+        ("ingresses", "networking.k8s.io", "networking.k8s.io/ingresses"),
+        ("endpoints", "", "endpoints"),
+    ],
+)
+def test_a_right_that_lacks_is_told_with_the_option_that_gives_it(
+    resource: str, group: str, kind: str
+) -> None:
+    who = 'User "system:serviceaccount:shop:stowage"'
+    text = (
+        f'{resource} is forbidden: {who} cannot patch resource "{resource}" in API group "{group}"'
+    )
+    found = rejected("m1", PIECE, ApiError.of(code=403, reason="Forbidden", message=text))
+    assert str(found) == (
+        f"m1: ConfigMap shop/web: {text}: "
+        f"`stowage join m1 --member-kubeconfig FILE --allow {kind}` gives the right"
+    )
+    quota = 'configmaps "web" is forbidden: exceeded quota'
+    other = rejected("m1", PIECE, ApiError.of(code=403, reason="Forbidden", message=quota))
+    assert str(other) == f"m1: ConfigMap shop/web: {quota}"
