@@ -21,6 +21,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from crds.membercluster import MemberCluster
 from crds.names import ANNOTATION_UNJOIN, GROUP, LABEL_CLUSTER, LABEL_REGISTER, RENAMED
 from machinery.api.client import ApiClient
@@ -37,6 +39,7 @@ from machinery.types import conditions
 from stowage.console.output import show, table
 from stowage.console.words import some
 from stowage.fleet.naming import clusters_named
+from stowage.following import Stored, following
 from stowage.hub import unknown_cluster
 from stowage.kinds import KINDS
 from stowage.setup.holders import Standing, standing
@@ -299,18 +302,27 @@ def _made(cluster: Json) -> str:
 
 async def _renamed(hub: ApiClient, plan: Rename, say: Say) -> None:
     """Return when the cluster is Ready by its new name, and no object has a share by the old."""
+    kinds = [(kind.resource, Stored) for kind in KINDS if kind.selects]
+    async with following(hub, (MEMBER_CLUSTERS, Stored), *kinds) as (clusters, *caches):
 
-    async def missing() -> str:
-        status = (await hub.get(MEMBER_CLUSTERS, plan.new)).get("status", {})
-        if not conditions.holds(status, "Ready"):
-            ready = conditions.find(status, "Ready")
-            said = f"{ready['reason']}: {ready['message']}" if ready else "no propagator has looked"
-            return f"{plan.new} is not Ready: {said}"
-        holding = (each for each in await _holders(hub, plan.old) if each.has.shared)
-        left = [f"{each.kind} {each.name}" for each in holding]
-        return f"shares say {plan.old}: {some(left)}: does their scheduler run?" if left else ""
+        async def missing() -> str:
+            cluster = clusters.get(("", plan.new))
+            status = {} if cluster is None else cluster.status
+            if not conditions.holds(status, "Ready"):
+                ready = conditions.find(status, "Ready")
+                said = f"{ready['reason']}: {ready['message']}" if ready else ""
+                return f"{plan.new} is not Ready: {said or 'no propagator has looked'}"
+            left = [
+                f"{cache.resource.kind} {'/'.join(each.metadata.key)}"
+                for cache in caches
+                for each in cache.values()
+                if standing(msgspec.to_builtins(each), plan.old).shared
+            ]
+            says = f"shares say {plan.old}: {some(left)}: does their scheduler run?"
+            return says if left else ""
 
-    last = await patiently(missing, seconds=RENAMED_SECONDS, every=0.5, clock=SystemClock())
+        clock = SystemClock()
+        last = await patiently(missing, seconds=RENAMED_SECONDS, every=0.5, clock=clock)
     if last:
         raise StowageError(
             f"not done after {RENAMED_SECONDS:.0f} s, and goes on by itself: {last} The same "

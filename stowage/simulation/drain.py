@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-import msgspec
 
 from controller.features.evacuation import foresight, taints
 from controller.model.objects import Workload
@@ -33,7 +32,8 @@ from machinery.types.taints import Taint
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.console.words import count, listed, shares
-from stowage.hub import edit, member_cluster, no_such_cluster, unknown_cluster
+from stowage.following import Stored, following
+from stowage.hub import edit, no_such_cluster, unknown_cluster
 from stowage.kinds import titled
 from stowage.simulation.moves import Simulation
 from stowage.simulation.outcomes import outcomes
@@ -76,34 +76,36 @@ async def drain(hub: ApiClient, asked: Drain, *, clock: Clock | None = None) -> 
     """
     clock = clock or SystemClock()
     name = asked.cluster
-    first = {each.metadata.key: standing(each) for each in await _workloads(hub)}
-    generation = await _write(hub, name, lambda stored: drain_patch(stored, force=asked.force))
-    now = observed(name, await _workloads(hub), first)
-    say(now.table())
-    if not asked.wait:
-        return True
-    end, quiet_since, shown = clock.monotonic() + asked.seconds, clock.monotonic(), now
-    while True:
-        await clock.sleep(LOOK_SECONDS)
-        cluster = await member_cluster(hub, name)
-        before, now = now, observed(name, await _workloads(hub), first)
-        if now != before:
-            quiet_since = clock.monotonic()
-        if _drained(cluster, generation) and now.drained:
-            say(f"{now.table()}\n{name}: drained")
+    kinds = (WORKLOADS, Workload), (MEMBER_CLUSTERS, Stored)
+    async with following(hub, *kinds) as (workloads, clusters):
+        first = {each.metadata.key: standing(each) for each in workloads.values()}
+        generation = await _write(hub, name, lambda stored: drain_patch(stored, force=asked.force))
+        now = observed(name, workloads.values(), first)
+        say(now.table())
+        if not asked.wait:
             return True
-        quiet = clock.monotonic() - quiet_since >= PATIENCE_SECONDS
-        late = clock.monotonic() >= end
-        if late or (now.held and quiet):
-            why = (
-                f"not drained within {asked.seconds:g} s" if late else "all that is left is blocked"
-            )
-            say(f"{now.table()}\n{name}: {why}. The drain goes on; {_undo(name)}")
-            return False
-        if now != shown and sys.stdout.isatty():
-            click.clear()
-            say(f"{now.table()}\nCtrl-C leaves the drain going on; {_undo(name)}")
-            shown = now
+        end, quiet_since, shown = clock.monotonic() + asked.seconds, clock.monotonic(), now
+        while True:
+            await clock.sleep(LOOK_SECONDS)
+            if (cluster := clusters.get(("", name))) is None:
+                raise await no_such_cluster(hub, name)
+            before, now = now, observed(name, workloads.values(), first)
+            if now != before:
+                quiet_since = clock.monotonic()
+            if _drained(cluster.status, generation) and now.drained:
+                say(f"{now.table()}\n{name}: drained")
+                return True
+            quiet = clock.monotonic() - quiet_since >= PATIENCE_SECONDS
+            late = clock.monotonic() >= end
+            if late or (now.held and quiet):
+                within = f"not drained within {asked.seconds:g} s"
+                why = within if late else "all that is left is blocked"
+                say(f"{now.table()}\n{name}: {why}. The drain goes on; {_undo(name)}")
+                return False
+            if now != shown and sys.stdout.isatty():
+                click.clear()
+                say(f"{now.table()}\nCtrl-C leaves the drain going on; {_undo(name)}")
+                shown = now
 
 
 def _undo(name: str) -> str:
@@ -169,12 +171,8 @@ async def _write(
     return int(found["metadata"].get("generation", 0))
 
 
-async def _workloads(hub: ApiClient) -> list[Workload]:
-    return [msgspec.convert(each, Workload) for each in (await hub.list(WORKLOADS))["items"]]
-
-
-def _drained(cluster: dict[str, Any], generation: int) -> bool:
-    said = conditions.find(cluster.get("status") or {}, MemberClusterCondition.EVACUATING.value)
+def _drained(status: dict[str, Any], generation: int) -> bool:
+    said = conditions.find(status, MemberClusterCondition.EVACUATING.value)
     current = int(said.get("observedGeneration") or 0) >= generation
     return current and said.get("reason") == EvacuatingReason.DRAINED.value
 

@@ -167,6 +167,28 @@ async def test_where_nothing_else_is_a_drain_of_all_ends_blocked(world: World) -
         assert sum(placements(await world.get("web")).values()) == sum(first.values())
 
 
+@pytest.mark.proves("Q27")
+async def test_a_drain_lists_once_and_then_watches(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists: list[str] = []
+    real = ApiClient.pages
+
+    def pages(self: ApiClient, res: Any, **how: Any) -> Any:
+        lists.append(res.plural)
+        return real(self, res, **how)
+
+    monkeypatch.setattr(drain, "LOOK_SECONDS", 0.05)
+    await world.workload("web", replicas=3, distribution="Divided")
+    monkeypatch.setattr(ApiClient, "pages", pages)
+    late = await run(world, "drain", "m1", "--timeout", "3s")
+    assert late.exit_code == 1, late.output
+    assert {each: lists.count(each) for each in ("workloads", "memberclusters")} == {
+        "workloads": 1,
+        "memberclusters": 1,
+    }
+
+
 @pytest.mark.proves("M22", "M29", "Q3")
 async def test_a_cordon_of_somebody_else_stays_and_a_drain_may_be_forced(world: World) -> None:
     await world.edit_cluster(

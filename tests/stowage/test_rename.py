@@ -228,6 +228,26 @@ async def test_wherever_it_dies_it_goes_on(hub: ApiClient, monkeypatch: pytest.M
 
 
 @pytest.mark.long
+@pytest.mark.proves("Q27")
+async def test_what_is_waited_for_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rename, "RENAMED_SECONDS", 2.0)
+    memory = MemoryHub(clock=FakeClock())
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    memory.put(MEMBER_CLUSTERS, {"metadata": {"name": "new"}, "spec": {}, "status": ready})
+    meta = {"name": "web", "namespace": "shop"}
+    status = {"placements": [{"cluster": "old", "replicas": 2}]}
+    memory.put(WORKLOADS, {"metadata": meta, "spec": {}, "status": status})
+    said: list[str] = []
+    memory.requests.clear()
+    with pytest.raises(StowageError, match="shares say old: Workload shop/web"):
+        await rename._renamed(memory, PLAN, said.append)  # type: ignore[arg-type]
+    lists = [path for method, path, _ in memory.requests if method == "GET" and "watch" not in path]
+    assert len(lists) == len(set(lists))
+    memory.edit(WORKLOADS, "web", {"status": {"placements": []}}, status=True)
+    await rename._renamed(memory, PLAN, said.append)  # type: ignore[arg-type]
+    assert said == ["old is new now"]
+
+
 async def test_a_token_that_is_renewed_meanwhile_is_carried(
     hub: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
