@@ -40,15 +40,30 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print what differs between the clusters instead: overrides, patches, images.",
 )
+@click.option(
+    "--server",
+    metavar="CONTEXT",
+    help="Also ask this member by a dry run, and print what its API server refuses.",
+)
+@click.option(
+    "--exit-code", is_flag=True, help="Exit with 0 if no share changes, and with 2 if one does."
+)
 @fleet_options
+@click.pass_context
 def plan(
+    command: click.Context,
     files: tuple[str, ...],
     more: tuple[str, ...],
     differences: bool,
+    server: str | None,
+    exit_code: bool,
     hub: HubOptions,
     output: str,
 ) -> None:
-    """Show what would be placed where if these files were applied; touch nothing."""
+    """Show what would be placed where if these files were applied; touch nothing.
+
+    Exit code 1 for an error, and when a member would refuse something that is planned.
+    """
     if differences and output != "table":
         raise click.UsageError("--diff is for people: leave -o out")
     where = hub.where()
@@ -57,9 +72,14 @@ def plan(
 
         between.show_plan((*files, *more), where)
         return
+    from stowage.simulation import dry_run
     from stowage.simulation import plan as planning
 
-    planning.show((*files, *more), where, output)
+    member = HubOptions(hub.kubeconfig, server).connection() if server else None
+    made = planning.show((*files, *more), where, output)
+    if dry_run.show(made, member):
+        command.exit(1)
+    command.exit(2 if exit_code and made.changes else 0)
 
 
 @click.command()

@@ -89,13 +89,18 @@ def text(body: Json, clusters: Sequence[MemberCluster]) -> str:
 
 def rendered(body: Json, cluster: MemberCluster) -> str:
     """Return all objects of a Workload on a cluster, as YAML. Raises ValueError for a misfit."""
+    objects = objects_on(body, cluster)
+    return "---\n".join(_yaml(hidden(each, each)) for each in objects).rstrip("\n")
+
+
+def objects_on(body: Json, cluster: MemberCluster) -> list[Json]:
+    """Return all objects of a Workload on a cluster. Raises ValueError for a misfit."""
     workload = _workload(body)
     try:
         override = workload.overrides.of(cluster.metadata.name)
-        objects = _objects(workload, cluster, override)
+        return [*_objects(workload, cluster, override).values()]
     except OverrideMisfit as e:
         raise ValueError(f"override {e.override}, cluster {cluster.metadata.name}: {e}") from e
-    return "---\n".join(_yaml(hidden(each, each)) for each in objects.values()).rstrip("\n")
 
 
 def show_plan(files: Sequence[str], where: Where) -> None:

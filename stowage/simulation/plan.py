@@ -128,6 +128,10 @@ class Plan:
     bodies: Mapping[Key, Mapping[str, Any]] = field(default_factory=dict)
     clusters: Sequence[MemberCluster] = ()
 
+    @property
+    def changes(self) -> bool:
+        return any(each.changed for each in self.planned)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "workloads": [each.to_dict() for each in self.planned],
@@ -183,7 +187,7 @@ def _row(planned: Planned) -> dict[str, Any]:
     }
 
 
-def show(files: Sequence[str], where: Where, form: str) -> None:
+def show(files: Sequence[str], where: Where, form: str) -> Plan:
     """Print the plan, and its notes to standard error. Raises as `Where` and `make` do."""
     made = make(files, where, clock=SystemClock())
     for note in made.notes:
@@ -192,6 +196,7 @@ def show(files: Sequence[str], where: Where, form: str) -> None:
         say(made.table())  # without the records, which take long to make for a large plan
     else:
         output.show(made.to_dict(), form, text="")
+    return made
 
 
 @dataclass(frozen=True, slots=True)

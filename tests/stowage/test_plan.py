@@ -145,6 +145,45 @@ def test_labels_alone_and_a_selector_choose_the_same_clusters(write: Write) -> N
     assert "not both" in refusal("-f", both, "--fleet", fleet)
 
 
+@pytest.mark.proves("Q8")
+def test_the_exit_code_says_whether_anything_changes(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a"), workload("same", status=placed(a=2)))
+    same, new = write("same.yaml", workload("same")), write("new.yaml", workload("new"))
+    wrong = workload("wrong")
+    wrong["spec"]["targetDeployment"]["spec"]["selector"]["matchLabels"] = {"app": "other"}
+    for file, option, code in (
+        (same, "--exit-code", 0),
+        (new, "--exit-code", 2),
+        (new, "--output=table", 0),
+        (write("wrong.yaml", wrong), "--exit-code", 1),
+    ):
+        result = run("plan", "-f", file, option, "--fleet", fleet)
+        assert result.exit_code == code, (file, result.output)
+    assert result.stderr == (
+        "refused: shop/wrong: spec.targetDeployment.spec.selector: Invalid value: {'app': 'other'}: "
+        "`selector` does not match template `labels`: every member refuses it\n"
+    )
+
+
+@pytest.mark.proves("Q8")
+def test_a_member_says_what_it_refuses(write: Write, apiserver: Any) -> None:
+    fleet = write("fleet.yaml", cluster("a"))
+    wrong = workload("web", metadata={"namespace": "default"})
+    wrong["spec"]["targetDeployment"]["spec"]["replica"] = 3
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    other = workload("other", metadata={"namespace": "default"}, manifests=[widget])
+    context = yaml.safe_load(Path(apiserver.kubeconfig).read_text())["current-context"]
+    at = ("--server", context, "--kubeconfig", apiserver.kubeconfig)
+    result = run("plan", "-f", write("w.yaml", wrong, other), "--fleet", fleet, *at)
+    assert result.exit_code == 1, result.output
+    first, second = result.stderr.splitlines()
+    assert first.startswith("refused: default/web: Deployment web: ")
+    assert ".spec.replica: field not declared in schema" in first
+    assert second.startswith("refused: default/other: Widget w: the server has no kind Widget")
+    good = write("good.yaml", workload("good", metadata={"namespace": "default"}))
+    assert run("plan", "-f", good, "--fleet", fleet, *at).exit_code == 0
+
+
 def test_the_examples_as_people_see_them() -> None:
     files = [f"-f{next(EXAMPLES.glob(f'0{number}-*'))}" for number in "012349"]
     result = run("plan", *files, "--fleet", FLEET)
