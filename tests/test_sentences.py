@@ -30,6 +30,7 @@ HOLDS = re.compile(r"\bmessage\b|\.(texts?|sentence)\b")
 
 ALLOWED = {
     "propagator.access.namespaces._why": "an API server names the right that lacks in words alone",
+    "propagator.apply.refusals._remedy": "RBAC names the right that lacks in words alone: advice",
     "propagator.errors._of_the_store": "an API server tells in words alone what its store refuses",
     "propagator.apply.refusals.rejected": "an API server tells what cannot be changed in words alone",
     "propagator.members.capacity.kept._without_node": "a kube-scheduler says in words alone why",

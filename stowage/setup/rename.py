@@ -38,10 +38,10 @@ from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console.output import show, table
 from stowage.console.words import some
-from stowage.fleet.naming import clusters_named
 from stowage.following import Stored, following
 from stowage.hub import unknown_cluster
 from stowage.kinds import KINDS
+from stowage.naming import clusters_named
 from stowage.setup.holders import Standing, standing
 from stowage.setup.member_side import Say
 

@@ -40,9 +40,9 @@ from stowage.console import output, words
 from stowage.console.terminal import say
 from stowage.fleet import inventory, manifests
 from stowage.fleet.inventory import PlanInputs
-from stowage.fleet.naming import clusters_named
 from stowage.hub import Reader, reader
 from stowage.kinds import titled, told
+from stowage.naming import clusters_named
 from stowage.simulation import gangs
 from stowage.simulation.gangs import GroupPlan
 from stowage.simulation.rehearsal import Rehearsal
