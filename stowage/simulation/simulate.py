@@ -149,8 +149,8 @@ class SimulationResult:
         if told:
             parts.append(output.table([_row(each) for each in told], _COLUMNS))
         if others := [each for each in self.workloads if each.moved and not each.told]:
-            units = words.count(sum(each.moves for each in others), "unit")
-            parts.append(f"Besides, {units} of {words.count(len(others), 'Workload')} move already")
+            replicas = words.count(sum(each.moves for each in others), "replica")
+            parts.append(f"Besides, {replicas} of {words.count(len(others), 'Workload')} move already")
         return "\n".join((*parts, self._end()))
 
     def _counts(self) -> Iterator[dict[str, Any]]:

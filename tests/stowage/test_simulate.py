@@ -146,7 +146,7 @@ def test_while_a_cluster_is_lost_before_is_what_is_and_only_changes_are_listed(
     moved = {row[0]: row[1:3] for row in rows if row[0].startswith("shop/")}
     assert moved.keys() == {"shop/grows"}
     assert moved["shop/grows"][0] == "m2=1"
-    assert "Besides, 2 units of 1 Workload move already" in found.stdout
+    assert "Besides, 2 replicas of 1 Workload move already" in found.stdout
     drained = told(fleet, "--drain", "m2", "--drain", "m1")["workloads"]
     befores = {each["name"]: each["before"] for each in drained}
     assert befores["leaves"] == [{"cluster": "m1", "replicas": 2}], "m1 is what is, not m2 or m3"
