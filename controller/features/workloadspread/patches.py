@@ -70,10 +70,10 @@ def _overlaid(info: WorkloadInfo, variant: Variant) -> WorkloadInfo:
 
 def _varied(spread: CompiledSpread, info: WorkloadInfo) -> Iterator[Variant]:
     said = tuple((*info.tolerations, *each.tolerations) for each in spread.subsets)
-    kinds = [Variant(_nowhere, *_pod(info, None), info.tolerations)]
+    kinds = [Variant(_nowhere, *patched(info, None), info.tolerations)]
     alike: list[list[int]] = [[]]
     for at, (subset, tolerations) in enumerate(zip(spread.subsets, said, strict=True)):
-        made = Variant(_nowhere, *_pod(info, subset.patch), tolerations)
+        made = Variant(_nowhere, *patched(info, subset.patch), tolerations)
         if made not in kinds:
             kinds.append(made)
             alike.append([])
@@ -82,7 +82,7 @@ def _varied(spread: CompiledSpread, info: WorkloadInfo) -> Iterator[Variant]:
         yield replace(kind, rows=partial(_among, spread, info.replicas, said, places))
 
 
-def _pod(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> _Pod:
+def patched(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> _Pod:
     """Return the pod of a Workload with a patch over it.
 
     Raises:
@@ -92,7 +92,7 @@ def _pod(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> _Pod:
         return info.request, info.place
     if not info.pod:
         raise ValueError(f"a {info.kind} has no pod template that it could be laid over")
-    return _patched(info.pod, msgspec.json.encode(patch, order="deterministic"))
+    return _merged(info.pod, msgspec.json.encode(patch, order="deterministic"))
 
 
 def _among(
@@ -123,7 +123,7 @@ def fault(spread: CompiledSpread, info: WorkloadInfo) -> str:
     """Return the fault of its patches for the pods of its target; empty where there is none."""
     for i, subset in enumerate(spread.subsets):
         try:
-            _pod(info, subset.patch)
+            patched(info, subset.patch)
         except ValueError as e:
             return f"spec.subsets[{i}].patch: {e}"
     return ""
@@ -140,7 +140,7 @@ def fault_of(spread: CompiledSpread, info: WorkloadInfo) -> str:
 
 
 @lru_cache(maxsize=_KEPT)
-def _patched(pod: bytes, patch: bytes) -> _Pod:
+def _merged(pod: bytes, patch: bytes) -> _Pod:
     merged = strategic_merge.merge(msgspec.json.decode(pod), msgspec.json.decode(patch))
     podtemplate.check_pods(merged)
     spec = merged.get("spec") or {}

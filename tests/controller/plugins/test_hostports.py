@@ -100,10 +100,10 @@ class TestWhatAPodTakes:
 
     def test_a_patch_of_a_subset_may_change_them(self) -> None:
         plain = info(pod=pod({"containerPort": 8080}))
-        assert patched(plain, {"spec": {"hostNetwork": True}}).request == {HTTP: 1, "pods": 1}
+        assert patched(plain, {"spec": {"hostNetwork": True}})[0] == {HTTP: 1, "pods": 1}
         other = {"name": "main", "ports": [{"containerPort": 8080, "hostPort": 9090}]}
-        found = patched(plain, {"spec": {"containers": [other]}})
-        assert found.request == {"hostport/TCP/9090": 1, "pods": 1}
+        request, _ = patched(plain, {"spec": {"containers": [other]}})
+        assert request == {"hostport/TCP/9090": 1, "pods": 1}
 
     def test_a_pod_that_only_keeps_room_asks_for_nothing(self) -> None:
         keeps = pod(8080, priorityClassName="stowage-placeholder")
