@@ -150,7 +150,8 @@ class SimulationResult:
             parts.append(output.table([_row(each) for each in told], _COLUMNS))
         if others := [each for each in self.workloads if each.moved and not each.told]:
             replicas = words.count(sum(each.moves for each in others), "replica")
-            parts.append(f"Besides, {replicas} of {words.count(len(others), 'Workload')} move already")
+            workloads = words.count(len(others), "Workload")
+            parts.append(f"Besides, {replicas} of {workloads} move already")
         return "\n".join((*parts, self._end()))
 
     def _counts(self) -> Iterator[dict[str, Any]]:

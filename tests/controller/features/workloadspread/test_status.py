@@ -631,7 +631,7 @@ class TestBounds:
     def test_those_that_are_not_named_fail_like_all_others(self) -> None:
         book = self.wide(1000)
         (event,) = book.after(30).events
-        assert "units 10000" in event.note
+        assert "replicas 10000" in event.note
         assert len(event.note) < 600
         assert book["elastic"].replicas == 0
 
@@ -643,7 +643,7 @@ class TestBounds:
         assert len(book["elastic"].deleting_pods) == 256
         assert book["elastic"].replicas == 4000
         (event,) = book.after(15).events
-        assert "units 6000" in event.note
+        assert "replicas 6000" in event.note
         assert len(book["elastic"].stuck_pods) == 256
         assert book["elastic"].replicas == 10_000
         book.runs(**dict.fromkeys(book.placements, 4))
