@@ -103,7 +103,7 @@ def test_a_group_that_waits_for_nobody_waits_for_one(files: Files, number: int |
     [
         ({"minMember": "4"}, "spec.minMember: a whole number, not a text"),
         ({"minMember": True}, "spec.minMember: a whole number"),
-        ({"minMember": -1}, "minMember: Input should be greater than or equal to 1"),
+        ({"minMember": -1}, "minMember: Invalid value: -1: must be greater than or equal to 1"),
         ({"minResources": []}, "spec.minResources: an object, not a list"),
         ({"minResources": {"cpu": "many"}}, "minResources.cpu: not a quantity"),
         ({"scheduleTimeoutSeconds": "60s"}, "spec.scheduleTimeoutSeconds: a whole number"),

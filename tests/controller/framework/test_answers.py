@@ -207,7 +207,7 @@ def test_pre_score_cannot_refuse() -> None:
     ("answer", "words"),
     [
         (None, "gave None where an Assignment is wanted"),
-        (Assignment([], 2, no_reasons), "gave list where a mapping of rows to units"),  # type: ignore[arg-type]
+        (Assignment([], 2, no_reasons), "gave list where a mapping of rows to replicas"),  # type: ignore[arg-type]
         (Assignment({3: 1}, 2, no_reasons), "gave replicas to row 3 of 3 clusters"),
         (Assignment({-1: 1}, 2, no_reasons), "gave -1 as a row"),
         (Assignment({0: 1.5}, 2, no_reasons), "gave 1.5 where an integer as a share is wanted"),  # type: ignore[dict-item]

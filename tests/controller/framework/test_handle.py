@@ -160,15 +160,15 @@ def _workload() -> str:
         ),
         (
             ENABLED.replace("clusters", "cluster"),
-            "scheduler.yaml:7: profiles[0].pluginConfig[0].args.clusters: plugin Banned: Field req",
+            "scheduler.yaml:7: profiles[0].pluginConfig[0].args.clusters: plugin Banned: Required value",
         ),
         (
             "profiles:\n- plugins: {filter: {enabled: [{name: Banned}]}}\n",
-            "scheduler.yaml:4: profiles[0].pluginConfig.clusters: plugin Banned: Field required",
+            "scheduler.yaml:4: profiles[0].pluginConfig.clusters: plugin Banned: Required value",
         ),
         (
             "profiles:\n- pluginConfig:\n  - name: ClusterReady\n    args: {a: 1}\n",
-            "scheduler.yaml:6: profiles[0].pluginConfig[0].args.a: plugin ClusterReady: Extra",
+            "scheduler.yaml:6: profiles[0].pluginConfig[0].args.a: plugin ClusterReady: unknown field",
         ),
     ],
 )

@@ -117,7 +117,7 @@ async def test_a_job_that_has_ended_on_each_cluster_waits_for_none() -> None:
             status = stage.hub.read(WORKLOADS, "bill")["status"]
             assert (status["desired"], status["assigned"], status["pending"]) == (4, 4, 0)
             assert stage.says("bill")[0] == "True"
-        assert "4 of 4 units" in stage.says("bill")[2]
+        assert "4 of 4 replicas" in stage.says("bill")[2]
         stage.cluster("m3")
         await stage.until(lambda: stage.placed("bill") == {"m1": 2, "m2": 2, "m3": 2})
 

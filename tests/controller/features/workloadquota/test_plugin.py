@@ -258,7 +258,7 @@ defaultQuota: {hard: {units: "3", requests.cpu: 100}}
 @pytest.mark.parametrize(
     ("hard", "text"),
     [
-        ("{cpu: 4}", "defaultQuota: hard: names are units, reservations and requests.<resource>"),
+        ("{cpu: 4}", "defaultQuota.hard: names are units, reservations and requests.<resource>"),
         ("{units: 1.5}", "defaultQuota"),
         ("{}", "defaultQuota.hard"),
     ],
