@@ -20,6 +20,7 @@ from controller.model.unit import WorkloadInfo
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import quantities
 from machinery.types.api import NodeGroup, WorkloadAffinityTerm
+from machinery.types.selectors import label_selector
 from machinery.types.taints import Taint, Toleration
 
 WEIGHTS = {
@@ -95,7 +96,9 @@ class _World:
         target = info.target_cluster
         if target is not None and not _is_target(cluster, target.name, target.namespace):
             return "didn't match targetCluster"
-        if not all(_selected(cluster, labels, k, v) for k, v in info.cluster_selector.items()):
+        selector = label_selector(info.cluster_selector)
+        chosen = [_selected(cluster, labels, k, v) for k, v in selector.match_labels.items()]
+        if not all((*chosen, *(each.matches(labels) for each in selector.match_expressions))):
             return "didn't match clusterSelector"
         required = info.cluster_affinity.required
         if required is not None and not any(
