@@ -28,7 +28,8 @@ def version(command: click.Context, hub: HubOptions, client: bool, output: str) 
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(command: click.Context, shell: str) -> None:
     """Print the script by which a shell completes commands and options.
 
     In ~/.bashrc: source <(stowage completion bash)
@@ -39,8 +40,6 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from stowage.cli import cli
-
     of_shell = get_completion_class(shell)
     assert of_shell is not None  # noqa: S101 - click has each of SHELLS
-    say(of_shell(cli, {}, "stowage", "_STOWAGE_COMPLETE").source())
+    say(of_shell(command.find_root().command, {}, "stowage", "_STOWAGE_COMPLETE").source())
