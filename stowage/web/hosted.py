@@ -147,8 +147,9 @@ def _pasted(request: Request) -> str:
 
 
 def _stranger(request: Request) -> Response:
-    """Return the way to the login, and 401 to a program or to what is no page."""
-    if wants_json(request) or request.method not in ("GET", "HEAD"):
+    """Return the way to the login, and 401 to a program or for what is no page."""
+    no_page = request.path.startswith("/api/") or request.method not in ("GET", "HEAD")
+    if wants_json(request) or no_page:
         return _unknown(request)
     return Response(303, headers={"Location": "/login"})
 

@@ -186,8 +186,11 @@ def test_the_pages_account_reads_no_secret_and_writes_nothing(filled: Hub, names
         assert may.strip() == "no", what
 
 
-@pytest.mark.proves("V12")
+@pytest.mark.proves("V12", "Q29")
 def test_a_stranger_is_led_to_the_login(page: Page) -> None:
+    for path in ("/api/v1/live", "/api/v1/fleet.columns"):
+        for accept in ("text/event-stream", "text/html"):
+            assert page.ask(path, Accept=accept).status == 401, path
     for path in ("/", "/workloads/shop/web", "/nothing"):
         answer = page.ask(path, Accept="text/html")
         assert (answer.status, answer.headers["location"]) == (303, "/login"), path
