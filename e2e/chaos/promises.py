@@ -188,7 +188,7 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
         waits = any(_waits_for(found[key], member) for key in wanted)
         if waits and (held := await stage.held(member)):
             churn.forgotten |= held
-            await stage.sweep(member)  # so would a person who reads that one
+            await stage.sweep(member, held)  # so would a person who reads that one
     for key, wish in wanted.items():
         if wish.mode == "Taken":
             _refused(found[key])
@@ -230,7 +230,7 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
         # An object with the name of a wanted one may belong to a Workload that the hub forgot.
         if (left - kept or told != kept) and (held := await stage.held(member)):
             churn.forgotten |= held
-            await stage.sweep(member)
+            await stage.sweep(member, held)
         if left - kept:
             raise Broken(f"{member}: nobody wants {sorted(left - kept)}")
         if told != kept:

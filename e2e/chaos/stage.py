@@ -13,12 +13,19 @@ import re
 import signal
 import sys
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from crds.names import ANNOTATION_UNJOIN, GIVEN_UP, LABEL_REGISTER, RENAMED, SYSTEM_NAMESPACE
+from crds.names import (
+    ANNOTATION_SWEEP,
+    ANNOTATION_UNJOIN,
+    GIVEN_UP,
+    LABEL_REGISTER,
+    RENAMED,
+    SYSTEM_NAMESPACE,
+)
 from e2e.chaos import judgement, wishes
 from e2e.chaos.hub_etcd import HubEtcd
 from e2e.harness import Kubectl, stowage
@@ -230,10 +237,13 @@ class ChaosStage:
         held = found.get("status", {}).get("sweepHeld", {}).get("workloads", [])
         return {each["uid"] for each in held}
 
-    async def sweep(self, member: str) -> None:
-        """Confirm the held removals, as a person does."""
-        where = f"--kubeconfig={self.cluster('hub').kubeconfig}"
-        await asyncio.to_thread(stowage, "sweep", member, "--confirm", where)
+    async def sweep(self, member: str, held: Collection[str]) -> None:
+        """Confirm these held removals, as `stowage sweep --confirm` does of what it shows.
+
+        The command reads what is held itself, which is more by then than who calls this has noted.
+        """
+        named = {"annotations": {ANNOTATION_SWEEP: ",".join(sorted(held))}}
+        await self.hub.merge_patch(MEMBER_CLUSTERS, member, {"metadata": named})
 
     async def served(self, name: str, *, seconds: float) -> None:
         """Return when that MemberCluster is Ready, or after that time."""
