@@ -17,6 +17,8 @@ from stowage.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from machinery.config.kubeconfig import Connection
+    from machinery.types.metadata import Key
     from stowage.report.memberpods import Members
 
 
@@ -83,9 +85,7 @@ def pods(
     """
     from stowage.report import memberpods
 
-    name = workload_name(reference, "told with their pods")
-    at = hub.quick()
-    about, members = (hub.namespace or at.namespace, name), _members(hub, files)
+    at, about, members = _asked(hub, reference, files, "told with their pods")
     command.exit(0 if memberpods.show(at, about, members, cluster, output) else 1)
 
 
@@ -114,14 +114,16 @@ def logs(
     """
     from stowage.report import memberpods
 
-    name = workload_name(reference, "told with their logs")
-    at = hub.quick()
-    about, members = (hub.namespace or at.namespace, name), _members(hub, files)
+    at, about, members = _asked(hub, reference, files, "told with their logs")
     asked = memberpods.LogRequest(container, follow, tail)
     command.exit(0 if memberpods.logs(at, about, members, cluster, asked) else 1)
 
 
-def _members(hub: HubOptions, files: dict[str, str]) -> Members:
+def _asked(
+    hub: HubOptions, reference: tuple[str, ...], files: dict[str, str], done: str
+) -> tuple[Connection, Key, Members]:
+    """Return the hub, the key of the Workload, and how its members are reached."""
     from stowage.report.memberpods import Members
 
-    return Members(hub.kubeconfig, files)
+    name, at = workload_name(reference, done), hub.quick()
+    return at, (hub.namespace or at.namespace, name), Members(hub.kubeconfig, files)

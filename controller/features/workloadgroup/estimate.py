@@ -32,7 +32,6 @@ from controller.features.workloadgroup.reach import (
     classes,
     free,
     of_default_profile,
-    staying,
     usable,
 )
 from controller.features.workloadgroup.topology import HOMELESS, OUTSIDE, UNLABELLED
@@ -98,7 +97,8 @@ def gap(
     assigned = sum(member.assigned + member.workload.ended_replicas for member in members)
     need = group.min_member - assigned
     infos = [member.workload for member in members if member.open or member.workload.everywhere]
-    if need <= 0 or not infos or staying(infos, snapshot).any():
+    keeps = any(name in snapshot.row for info in infos for name in info.moving.kept)
+    if need <= 0 or not infos or keeps:
         return ""
     snapshot, least = replace(snapshot, holds=NO_FLIGHTS, merged={}), need - group.min_member // 10
     found = [each for each in classes(infos) if each.wanted]

@@ -304,12 +304,8 @@ class _Room:
 
 def staying(infos: Iterable[WorkloadInfo], snapshot: Snapshot) -> Ints:
     """Return the replicas that stay until others are placed: their room is the gang's own."""
-    column = np.zeros(len(snapshot), dtype=np.int64)
-    for info in infos:
-        for name, replicas in info.moving.kept.items():
-            if name in snapshot.row:
-                column[snapshot.row[name]] += replicas
-    return column
+    kept = (snapshot.by_row(info.moving.kept) for info in infos if info.moving.kept)
+    return sum(kept, np.zeros(len(snapshot), dtype=np.int64))
 
 
 def _least(requests: Sequence[Mapping[str, int]]) -> dict[str, int]:
