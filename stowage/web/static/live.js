@@ -17,6 +17,7 @@ const html = window.trustedTypes
 
 let paused = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 let due = null; // the timer of the next refresh
+let heard = 0; // when a change was last told of
 let busy = false;
 let late = null;
 const spoken = new WeakMap(); // when an element was last read out
@@ -38,6 +39,7 @@ function concerns(kinds) {
 }
 
 function soon() {
+  heard = Date.now();
   // a page that shows everything is long, and hears of every change
   const least = names.includes("*") ? 2000 : FRESH;
   if (!paused && due === null) due = window.setTimeout(refresh, least + Math.random() * 1000);
@@ -52,6 +54,7 @@ async function refresh() {
   due = null;
   if (busy) return soon();
   busy = true;
+  const fresh = Date.now() - heard >= FRESH; // else the answer may be from before the change
   try {
     const answer = await fetch(window.location.href, {
       headers: { Accept: "text/html" },
@@ -68,6 +71,7 @@ async function refresh() {
     again(); // the stream's own error tells it
   } finally {
     busy = false;
+    if (!fresh) soon();
   }
 }
 
