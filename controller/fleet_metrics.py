@@ -32,7 +32,7 @@ WORKLOADS = metrics.GaugeFunc(
     zero=[(state, reason) for state in WorkloadState for reason in (*ScheduledReason, UNKNOWN)],
 )
 UNITS = metrics.GaugeFunc(
-    "stowage_units", "Units of all Workloads", ("state",), zero=[(each,) for each in UNIT_STATES]
+    "stowage_units", "Replicas of all Workloads", ("state",), zero=[(each,) for each in UNIT_STATES]
 )
 READY = metrics.GaugeFunc(
     "stowage_cluster_ready", "1 while a MemberCluster is Ready, 0 otherwise", ("member_cluster",)

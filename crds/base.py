@@ -158,7 +158,7 @@ Version = Annotated[int, Field(strict=True, ge=0, json_schema_extra={"format": "
 Count = Annotated[
     int, Field(strict=True, ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})
 ]
-"""A number of units or clusters: not negative."""
+"""A number of replicas or clusters: not negative."""
 Positive = Annotated[
     int, Field(strict=True, ge=1, le=2**31 - 1, json_schema_extra={"format": "int32"})
 ]

@@ -57,7 +57,7 @@ class ClusterDecisionStatus(Model):
     """The metadata.generation that this was said about. Writer: controller."""
     # There from the first moment: Argo CD's generator breaks down over a status without its list.
     decisions: list[DecisionItem] = Field([], max_length=MOST_ITEMS, json_schema_extra=ATOMIC)
-    """The clusters that hold units, in the order of `rank`. Writer: controller."""
+    """The clusters that hold replicas, in the order of `rank`. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)
     """Ready; Stalled while that is not True. Writer: controller."""
 

@@ -340,7 +340,7 @@ class EvacuationCause(Model):
 
 
 class BlockedWorkload(Model):
-    """A Workload with units that should leave and do not."""
+    """A Workload with replicas that should leave and do not."""
 
     namespace: Annotated[str, Field(max_length=63)]
     """Its namespace."""
@@ -362,7 +362,7 @@ class Evacuation(Model):
     dwell_seconds: Count = 0
     """For how long that is; a loss meanwhile doubles it."""
     units: Count = 0
-    """The units that had to leave."""
+    """The replicas that had to leave."""
     left: Count = 0
     """Those of them that still are here."""
     workloads: Count = 0
@@ -380,8 +380,8 @@ class MemberClusterStatus(Model):
     """Ready; Reconciling or Stalled while that is not True; SweepHeld while a removal waits for a
     person. Writer: propagator.
 
-    Evacuating, whether units leave the cluster; InventoryUnhealthy while the ClusterProfile that it
-    comes from says so, or is gone. Writer: controller."""
+    Evacuating, whether replicas leave the cluster; InventoryUnhealthy while the ClusterProfile that
+    it comes from says so, or is gone. Writer: controller."""
     state: Annotated[str, Field(max_length=63)] | None = None
     """The STATUS column, as of a Node: Ready or NotReady; SchedulingDisabled while it is cordoned,
     Draining and then Drained while it is drained. Writer: propagator."""

@@ -32,7 +32,7 @@ LABEL_MANAGED = f"{GROUP}/managed"
 """On every object that the propagator writes to a member; its value is `"true"`."""
 
 LABEL_WORKLOAD_UID = f"{GROUP}/workload-uid"
-"""On pod templates on the members: the Workload whose units these pods are."""
+"""On pod templates on the members: the Workload whose replicas these pods are."""
 
 OWNER_PREFIX = f"owner.{GROUP}/"
 """Annotation prefix on member objects: `owner.stowage.dev/<workload uid>: <namespace>/<name>`."""
@@ -141,7 +141,7 @@ LABEL_POLICY = f"{GROUP}/workload-policy"
 POLICY_ALIASES = ("workload-policy.kosmos.io", "workload-policy/kosmos.io")
 """Other keys that bind a policy; admission copies their value to `LABEL_POLICY`."""
 BINDING_LABELS = (LABEL_POLICY, *POLICY_ALIASES)
-"""Labels of a Workload, its template or its pods that name what divides its units over domains."""
+"""Labels of a Workload, its template or its pods that name what divides it over domains."""
 
 LABEL_GROUP = f"{GROUP}/workload-group"
 """Makes a Workload a member of a WorkloadGroup of its namespace."""
@@ -159,7 +159,7 @@ that it follows the alias when that one changes or goes.
 """
 
 ANNOTATION_COST = f"{GROUP}/cost"
-"""On a MemberCluster: what a unit costs there, a number, cheaper is better (ClusterCost)."""
+"""On a MemberCluster: what a replica costs there, a number, cheaper is better (ClusterCost)."""
 
 TARGET_NAMESPACES = "targetnamespaces"
 """The virtual resource of the hub's RBAC whose resource names are namespaces on members."""

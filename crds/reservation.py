@@ -80,7 +80,7 @@ class ReservationReadyReason(StrEnum):
 
     AVAILABLE = "Available"
     PENDING = "Pending"
-    """No unit has a cluster."""
+    """No replica has a cluster."""
     SHORT = "Short"
     """A cluster has less free than is held there."""
     NOT_HELD = "NotHeld"
@@ -131,7 +131,7 @@ class PodResources(Open):
 
 
 class Container(Open):
-    """One of a unit's containers; of it, what it asks for is read."""
+    """One of a replica's containers; of it, what it asks for is read."""
 
     resources: PodResources | None = None
     """The requests."""
@@ -141,7 +141,7 @@ Containers = Annotated[list[Container], Field(max_length=MOST_CONTAINERS, json_s
 
 
 class PodSpec(Open):
-    """The requests of a unit, and its nodes; the fields of a pod's spec that are read."""
+    """The requests of a replica, and its nodes; the fields of a pod's spec that are read."""
 
     rules = (amounts("overhead"),)
 
@@ -161,7 +161,7 @@ class PodSpec(Open):
 
 
 class PodMeta(Open):
-    """metadata of a unit."""
+    """metadata of a replica."""
 
     rules = (
         Rule(
@@ -178,7 +178,7 @@ class PodMeta(Open):
 
 
 class PodTemplate(Model):
-    """A unit: a pod that asks for as much."""
+    """A replica: a pod that asks for as much."""
 
     metadata: PodMeta | None = None
     """Its labels."""
@@ -252,7 +252,7 @@ class Owner(Model):
     controller: OwnerController | None = None
     """The controller of a Workload, or the object that it carries."""
     label_selector: LabelSelector | None = None
-    """Workloads by their labels or those of their units; an empty selector means all."""
+    """Workloads by their labels or those of their replicas; an empty selector means all."""
 
 
 class ReservationSpec(PlacementRules):
@@ -281,9 +281,9 @@ class ReservationSpec(PlacementRules):
     )
 
     template: PodTemplate
-    """A unit of what is held. It cannot be changed."""
+    """A replica of what is held. It cannot be changed."""
     replicas: Positive = 1
-    """How many units are held."""
+    """How many replicas are held."""
     distribution: Distribution = Distribution.DIVIDED
     """Divided: split. Single: all on the best cluster. Duplicated: all on each that matches."""
     owners: Annotated[
@@ -314,7 +314,7 @@ class CurrentOwner(Model):
     cluster: DnsName
     """Where."""
     replicas: Count
-    """How many of its units there."""
+    """How many of its replicas there."""
 
 
 class ReservationStatus(PlacementStatus):

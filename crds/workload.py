@@ -110,10 +110,10 @@ class WorkloadCondition(StrEnum):
     SCHEDULED = "Scheduled"
     FAILED = "Failed"
     MOVING = "Moving"
-    """Whether units are on their way; its reasons are `crds.fields.movement.MovingReason`."""
+    """Whether replicas are on their way; its reasons are `crds.fields.movement.MovingReason`."""
     PROPAGATED = "Propagated"
     READY = "Ready"
-    """Whether every unit that the present generation asks for is placed, and ready."""
+    """Whether every replica that the present generation asks for is placed, and ready."""
     RECONCILING = "Reconciling"
     """Not Ready, and on the way there."""
     STALLED = "Stalled"
@@ -142,11 +142,11 @@ class ScheduledReason(StrEnum):
     INVALID_SPREAD = "InvalidSpread"
     GROUP_NOT_FOUND = "GroupNotFound"
     GROUP_DENIED = "GroupDenied"
-    """Too few units of its group find a cluster; nothing of it is held."""
+    """Too few replicas of its group find a cluster; nothing of it is held."""
     GROUP_INCOMPLETE = "GroupIncomplete"
-    """The Workloads of its group ask for fewer units than it needs: nothing was tried."""
+    """The Workloads of its group ask for fewer replicas than it needs: nothing was tried."""
     GROUP_WITHDRAWN = "GroupWithdrawn"
-    """Units failed before the quorum of its group ran: all of it was taken back, for a while."""
+    """Replicas failed before the quorum of its group ran: all of it was taken back, for a while."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     WAITING_FOR_GROUP = "WaitingForGroup"
     AMBIGUOUS_GROUP = "AmbiguousGroup"
@@ -210,9 +210,9 @@ class WorkloadReadyReason(StrEnum):
     READINESS_UNKNOWN = "ReadinessUnknown"
     """A custom kind says nothing by which it could be taken for ready."""
     DECIDED = "Decided"
-    """With spec.delivery None: every unit has a cluster, and nothing more is ours to do."""
+    """With spec.delivery None: every replica has a cluster, and nothing more is ours to do."""
     NOT_DECIDED = "NotDecided"
-    """With spec.delivery None: units of the present generation have no cluster yet."""
+    """With spec.delivery None: replicas of the present generation have no cluster yet."""
 
 
 WAITING = frozenset(
@@ -276,7 +276,7 @@ class EventReason(StrEnum):
 
 
 def _units_path(spec: Any) -> str:
-    """Return where the main object has its number of units, as a JSON pointer; empty for none."""
+    """Return where the main object has its number of replicas, a JSON pointer; empty for none."""
     main = spec.template or spec.target_deployment
     path = spec.replicas_path or (number_path(main.api_version, main.kind) if main else "")
     return f"/{path.replace('.', '/')}" if path else ""
@@ -393,7 +393,7 @@ class WorkloadSpec(PlacementRules):
     )
 
     replicas: Count | None = None
-    """The units wanted; the template's own number when unset. An HPA needs it set."""
+    """The replicas wanted; the template's own number when unset. An HPA needs it set."""
     distribution: Distribution = Distribution.SINGLE
     """Single: all on the best cluster. Divided: split. Duplicated: all on each that matches."""
     target_namespace: TargetNamespace | None = None
@@ -407,7 +407,7 @@ class WorkloadSpec(PlacementRules):
     replicas_path: (
         Annotated[str, Field(max_length=253, pattern=r"^spec(\.[A-Za-z0-9_-]+)+$")] | None
     ) = None
-    """Where a custom kind keeps its number of units, such as spec.replicas; else it runs whole."""
+    """Where a custom kind has its number of replicas, such as spec.replicas; else it runs whole."""
     manifests: list[Manifest] = atomic(64)
     """Objects of any kind that go along to each chosen cluster."""
     resources: list[ConnectionResource] = listmap("name", most=64)
@@ -426,7 +426,7 @@ class WorkloadSpec(PlacementRules):
     on_delete: OnDelete = OnDelete.DELETE
     """Delete removes the objects from the clusters with the Workload; Orphan leaves them there."""
     movement: Movement | None = None
-    """How units go from one cluster to another."""
+    """How replicas go from one cluster to another."""
     rollout: Rollout | None = None
     """The pace at which a new template comes to the clusters; all at once when unset."""
     delivery: Delivery = Delivery.PUSH
@@ -462,7 +462,7 @@ class WorkloadStatus(PlacementStatus):
     placements: propagator, from Scheduled on.
     """
     ready: Count | None = None
-    """Ready units, over all clusters. Writer: propagator."""
+    """Ready replicas, over all clusters. Writer: propagator."""
     ready_summary: Annotated[str, Field(max_length=64)] | None = None
     """The READY column, `4/6`. Writer: propagator."""
     selector: Annotated[str, Field(max_length=4096)] | None = None
@@ -473,9 +473,9 @@ class WorkloadStatus(PlacementStatus):
     The propagator honours it with the placements of any writer.
     """
     reservations: list[ReservedShare] = atomic(MOST_RESERVED_SHARES)
-    """Which units lie in the room of which Reservations. Writer: controller, with placements."""
+    """Which replicas lie in the room of which Reservations. Writer: controller, with placements."""
     leaving: list[LeavingShare] = listmap("cluster", most=10000)
-    """Units that still stand where they are placed no more, until their successors are ready.
+    """Replicas that still stand where they are placed no more, until their successors are ready.
 
     They are no part of placements. Writer: controller, in the write of the placements.
     """
@@ -488,7 +488,7 @@ class WorkloadStatus(PlacementStatus):
     completed: Count | None = None
     """Completions of shares that have left, of a divided Job. Writer: controller."""
     displaced: list[DisplacedShare] = atomic(MOST_DISPLACED)
-    """Units that may return to the cluster that they left. Writer: controller."""
+    """Replicas that may return to the cluster that they left. Writer: controller."""
     rebalanced: Timestamp | None = None
     """The last spec.movement.rebalanceAfter that was met. Writer: controller."""
     cluster_ref: ClusterReference | None = None

@@ -1,4 +1,4 @@
-"""WorkloadPolicy: how many units go to each domain of a topology, and what may happen beyond.
+"""WorkloadPolicy: how many replicas go to each domain of a topology, and what may happen beyond.
 
 The spec is the user's. The whole status has one writer, the controller; schedulers of several names
 share a policy through `status.claims`: a compare-and-swap on it takes quota before placements are
@@ -38,7 +38,7 @@ class AllocationType(StrEnum):
 
 
 class AllocationMethod(StrEnum):
-    """Which domain below its number takes the next unit."""
+    """Which domain below its number takes the next replica."""
 
     FILL = "Fill"
     BALANCE = "Balance"
@@ -64,12 +64,12 @@ def _same(spec: Any) -> bool:
 
 
 class Allocation(Model):
-    """A domain, and its number of units."""
+    """A domain, and its number of replicas."""
 
     name: Annotated[LabelValue, Field(min_length=1)]
     """A value of the topology key."""
     replicas: Count
-    """How many units the domain shall hold, over all the Workloads that are counted."""
+    """How many replicas the domain shall hold, over all the Workloads that are counted."""
 
 
 class WorkloadPolicySpec(Model):
@@ -88,7 +88,7 @@ class WorkloadPolicySpec(Model):
     topology_key: LabelKey
     """A label of MemberClusters; those that share its value are one domain."""
     label_selector: LabelSelector
-    """The units that count: of Workloads of this namespace, with these labels on their units."""
+    """The replicas that count: those with these labels, of Workloads of this namespace."""
     allocation_policy: Annotated[
         list[Allocation],
         Field(
@@ -111,25 +111,25 @@ class WorkloadPolicySpec(Model):
 
 
 class Allocated(Model):
-    """The units that a domain holds."""
+    """The replicas that a domain holds."""
 
     name: LabelValue
     """The domain."""
     replicas: Count
-    """Units placed there, claimed ones included."""
+    """Replicas placed there, claimed ones included."""
     desired: Count
     """Its number."""
 
 
 class WorkloadPolicyStatus(Model):
-    """The units that the domains hold. Writer of every field: controller."""
+    """The replicas that the domains hold. Writer of every field: controller."""
 
     observed_generation: Int64 | None = None
     """The metadata.generation that this was said about. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)
     """Ready; Reconciling or Stalled while that is not True. Writer: controller."""
     allocated: list[Allocated] = listmap("name", most=MOST_DOMAINS)
-    """Units by domain. Writer: controller."""
+    """Replicas by domain. Writer: controller."""
     summary: Annotated[str, Field(max_length=1024)] | None = None
     """The ALLOCATED column: member=1/1,host=3/3. Writer: controller."""
     workloads: Count | None = None
@@ -139,7 +139,7 @@ class WorkloadPolicyStatus(Model):
 
 
 class WorkloadPolicy(Kind):
-    """How many units go to each domain of a topology."""
+    """How many replicas go to each domain of a topology."""
 
     plural = "workloadpolicies"
     short = "wlp"
@@ -158,4 +158,4 @@ class WorkloadPolicy(Kind):
     spec: WorkloadPolicySpec
     """The domains and their numbers."""
     status: WorkloadPolicyStatus | None = None
-    """The units that the domains hold."""
+    """The replicas that the domains hold."""

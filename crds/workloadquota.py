@@ -25,7 +25,7 @@ HARD_NAME = (
 )
 MOST_LEFT = 512
 MOST_DIGITS = 18
-"""A number of units beyond that is no quota."""
+"""A number of replicas beyond that is no quota."""
 _WHOLE = rf"^[0-9]{{1,{MOST_DIGITS}}}$"
 
 
@@ -88,7 +88,7 @@ class LeftAmounts(Model):
     uid: Annotated[str, Field(max_length=64)]
     """The Workload's UID; of the sum of many that are gone, the UID of one of them."""
     amounts: Resources
-    """The units, and what their pods ask for."""
+    """The replicas, and what their pods ask for."""
 
 
 class WorkloadQuotaStatus(Model):
@@ -101,7 +101,7 @@ class WorkloadQuotaStatus(Model):
     hard: Annotated[Resources, Field(max_length=MOST_HARD)] = Field(default_factory=dict)
     """The amounts that hold. Writer: controller."""
     used: Annotated[Resources, Field(max_length=MOST_HARD)] = Field(default_factory=dict)
-    """Placed units, and the room that Reservations of the namespace hold; a unit inside its
+    """Placed replicas, and the room that Reservations of the namespace hold; a replica inside its
     Reservation counts once. Writer: controller."""
     left: list[LeftAmounts] = atomic(MOST_LEFT)
     """What deleted Workloads left, by `onDelete: Orphan` and the annotation `stowage.dev/keep`; it

@@ -1,4 +1,4 @@
-"""WorkloadSpread: ordered subsets of clusters for the units of one Workload, with caps and patches.
+"""WorkloadSpread: ordered subsets of clusters for one Workload's replicas, with caps and patches.
 
 The spec is the user's; the whole status has one writer, the controller. A subset is filled before
 the next one, and emptied after it. What only other objects can tell (a second spread on the same
@@ -46,9 +46,9 @@ from crds.names import API_VERSION
 
 MOST_SUBSETS = 32
 MOST_CRITICAL_SECONDS = 295
-"""For how long units may wait in all subsets but the last together.
+"""For how long replicas may wait in all subsets but the last together.
 
-A subset that left units without a node takes none for 300 seconds; a unit that moves on must have
+A subset that left replicas without a node takes none for 300 seconds; one that moves on must have
 reached the last subset before the first one is tried again.
 """
 
@@ -172,7 +172,7 @@ Nullable = {"nullable": True}
 
 
 class TargetReference(Model):
-    """The Workload whose units are spread."""
+    """The Workload whose replicas are spread."""
 
     rules = (
         Rule(
@@ -232,7 +232,7 @@ class Patch(Model):
 
 
 class Subset(Model):
-    """Some of the clusters, and how many units they take together."""
+    """Some of the clusters, and how many replicas they take together."""
 
     rules = (
         Rule(
@@ -263,27 +263,27 @@ class Subset(Model):
     preferred_node_selector_terms: list[PreferredClusterTerm] = atomic(32)
     """Clusters of the subset that are filled before its others."""
     tolerations: list[Toleration] = atomic(32)
-    """Taints of clusters that do not matter to units of this subset."""
+    """Taints of clusters that do not matter to replicas of this subset."""
     max_replicas: MaxReplicas | None = None
-    """How many units it takes: a number, or percents of the Workload's, rounded up; or no limit."""
+    """How many replicas it takes: a number, percents of the Workload's, rounded up, or no limit."""
     patch: Patch | None = None
     """A patch of the pods of this subset."""
 
 
 class Adaptive(Model):
-    """How Adaptive finds out that a subset cannot run its units."""
+    """How Adaptive finds out that a subset cannot run its replicas."""
 
     reschedule_critical_seconds: Count | None = None
-    """For how long units may be without a node before they go to a later subset; 30 when unset."""
+    """How long replicas may be without a node before they go to a later subset; 30 when unset."""
     disable_simulation_schedule: Flag = False
-    """Do not look at the room of clusters beforehand: only the seconds above move units."""
+    """Do not look at the room of clusters beforehand: only the seconds above move replicas."""
 
 
 class ScheduleStrategy(Model):
     """Whether a subset is filled without regard to the room of its clusters."""
 
     type: StrategyType = StrategyType.FIXED
-    """Fixed: up to its cap, though units wait there. Adaptive: as far as its clusters have room."""
+    """Fixed: up to its cap, though replicas wait there. Adaptive: as far as clusters have room."""
     adaptive: Adaptive | None = None
     """For Adaptive alone."""
 
@@ -363,21 +363,21 @@ class SubsetStatus(Model):
     name: Annotated[LabelValue, Field(min_length=1)]
     """The subset."""
     replicas: Count = 0
-    """Units placed there that have not ended."""
+    """Replicas placed there that have not ended."""
     missing_replicas: Annotated[
         int, Field(strict=True, ge=-1, le=_MOST_UNITS, json_schema_extra={"format": "int32"})
     ] = 0
     """How many more it takes; -1 where it has no limit."""
     creating_pods: Moments = Field(default_factory=dict)
-    """Units that no member has shown yet, and since when: `<cluster>/<first>-<last>`."""
+    """Replicas that no member has shown yet, and since when: `<cluster>/<first>-<last>`."""
     deleting_pods: Moments = Field(default_factory=dict)
-    """Units that are gone from here and still end on a member, and since when."""
+    """Replicas that are gone from here and still end on a member, and since when."""
     stuck_pods: Moments = Field(default_factory=dict)
     """Of these, those that a member did not end in time: they count until they are gone."""
     deletion_cost: Int32 = 0
-    """Of its units: who has the lowest goes first when there shall be fewer."""
+    """Of its replicas: who has the lowest goes first when there shall be fewer."""
     conditions: list[Condition] = listmap("type", most=8)
-    """Schedulable: False while it takes no unit, as some found no node there."""
+    """Schedulable: False while it takes no replica, as some found no node there."""
 
 
 class WorkloadSpreadStatus(Model):
@@ -394,7 +394,7 @@ class WorkloadSpreadStatus(Model):
 
 
 class WorkloadSpread(Kind):
-    """Ordered subsets of clusters for the units of a Workload."""
+    """Ordered subsets of clusters for the replicas of a Workload."""
 
     plural = "workloadspreads"
     short = "ws"

@@ -48,7 +48,7 @@ PANELS = (
         "short",
         {"{{reason}}": 'sum by (reason) (stowage_workloads{reason!="Scheduled"}) > 0'},
     ),
-    Panel("Units", "short", {"{{state}}": "sum by (state) (stowage_units)"}),
+    Panel("Replicas", "short", {"{{state}}": "sum by (state) (stowage_units)"}),
     Panel(
         "Requested of capacity",
         "percentunit",
@@ -112,7 +112,7 @@ PANELS = (
         "s",
         {"{{member_cluster}}": "min by (member_cluster) (stowage_certificate_expiry_seconds)"},
     ),
-    Panel("Units that move", "short", {"{{cause}}": "sum by (cause) (stowage_moving_units)"}),
+    Panel("Replicas that move", "short", {"{{cause}}": "sum by (cause) (stowage_moving_units)"}),
 )
 
 

@@ -27,7 +27,7 @@ NOT_READY_SECONDS = 10.0
 DONE, CANCELLED = "Moved", "Cancelled"
 MOVES = metrics.counter(
     "stowage_moves",
-    "Units that have left a cluster, or are its again, by what set the move off",
+    "Replicas that have left a cluster, or are its again, by what set the move off",
     ("cause", "outcome"),
     zero=[
         (cause.value, outcome)

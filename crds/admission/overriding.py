@@ -1,8 +1,8 @@
-"""What an override may not touch: what its object is, how many units it has, how it finds them.
+"""What an override may not touch: what its object is, how many replicas it has, how it finds them.
 
 Operations of a JSON patch are judged by the schema, which knows their paths. A merge patch may hold
 anything, so that it is judged here, in CEL and in Python alike. What neither sees, as where a
-custom kind keeps its number of units, is found when the patch is laid over the object.
+custom kind keeps its number of replicas, is found when the patch is laid over the object.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def cel_plain(spec: str) -> str:
 
 
 def _body(body: str) -> str:
-    """Whether an object names no namespace, bears nothing of ours, and counts its units."""
+    """Whether an object names no namespace, bears nothing of ours, and counts its replicas."""
     spec = f"{body}.spec"
     pods = f"{spec}.template"
     inside = f"{_metadata(pods)} && {cel_free(f'{pods}.spec')}"

@@ -14,10 +14,10 @@ asks who lets Secrets of a namespace be read in another one (`following`) and wh
 PriorityClass of placeholders (`placeholder`), and what is no selector of clusters (`selecting`).
 
 A second validating policy keeps the propagator's notes on a Workload from being invented. Another
-one keeps a tenant's Reservation from naming owners of other tenants, whose units would be drawn to
-where it is, another one asks who raises a priority above 0 (`priorities`), and another one lets a
-MemberCluster go only once a command has looked at what runs there (`membership`). A last one brings
-a WorkloadPolicy's allocationMethod and its alias together (Ignore).
+one keeps a tenant's Reservation from naming owners of other tenants, whose replicas would be drawn
+to where it is, another one asks who raises a priority above 0 (`priorities`), and another one lets
+a MemberCluster go only once a command has looked at what runs there (`membership`). A last one
+brings a WorkloadPolicy's allocationMethod and its alias together (Ignore).
 
 All look at the objects themselves, never at their status or scale, so that no write of our own
 processes depends on them; an update that leaves the spec alone is not looked at, and one that keeps

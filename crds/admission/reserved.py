@@ -1,9 +1,9 @@
 """Labels and annotations that are Stowage's own: no user may set them on what it writes.
 
-By them the propagator knows its objects again: whose they are, whose units a pod is, what was last
-applied. A template that carried them could pass for another Workload's. So admission refuses them
-wherever Kubernetes keeps metadata in an object that goes to a member, in CEL and in Python alike;
-the propagator takes away what is left of them, at any depth (`strip`).
+By them the propagator knows its objects again: whose they are, whose replica a pod is, what was
+last applied. A template that carried them could pass for another Workload's. So admission refuses
+them wherever Kubernetes keeps metadata in an object that goes to a member, in CEL and in Python
+alike; the propagator takes away what is left of them, at any depth (`strip`).
 
 Two labels are the user's own word and stay: they bind a policy and name a group. So is one
 annotation, which says when an object is kept, with the values that it may have.

@@ -1,4 +1,4 @@
-"""Where a Workload may be, would rather be, and how many of its units: affinity and division.
+"""Where a Workload may be, would rather be, and how many of its replicas: affinity and division.
 
 The shapes are those of nodeAffinity and podAffinity, one level up: a node is a MemberCluster, a pod
 is a Workload. What is decided once stays: a later change of labels moves nothing. Weights and

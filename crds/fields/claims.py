@@ -17,7 +17,7 @@ class ClaimedShare(Model):
     cluster: Annotated[str, Field(max_length=253)]
     """The MemberCluster."""
     replicas: Count
-    """Units."""
+    """Replicas."""
 
 
 class Claim(Model):

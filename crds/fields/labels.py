@@ -66,7 +66,7 @@ class Operator(StrEnum):
 class TaintEffect(StrEnum):
     """The effect of a taint on Workloads that do not tolerate it.
 
-    NoSchedule and NoExecute keep new units away; NoExecute has those that run there leave as well.
+    NoSchedule and NoExecute keep new replicas away; NoExecute has those that run there leave, too.
     PreferNoSchedule only makes the cluster the last choice.
     """
 

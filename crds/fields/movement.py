@@ -1,7 +1,7 @@
 """How a Workload moves: the user's budgets, what may return, and the words of its state.
 
-A unit moves when something keeps it from its cluster: a NoExecute taint, a loss, a rebalance. The
-budgets say how many units may be there twice, and how many may lack, on the way.
+A replica moves when something keeps it from its cluster: a NoExecute taint, a loss, a rebalance.
+The budgets say how many replicas may be there twice, and how many may lack, on the way.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Budget = Annotated[
         }
     ),
 ]
-"""A number of units, or whole percents of those wanted."""
+"""A number of replicas, or whole percents of those wanted."""
 
 
 def _nothing(given: int | str | None) -> bool:
@@ -63,7 +63,7 @@ class MovingReason(StrEnum):
     MOVING = "Moving"
     SETTLED = "Settled"
     NO_ROOM = "NoRoom"
-    """No cluster takes the units that should leave; they stay where they are."""
+    """No cluster takes the replicas that should leave; they stay where they are."""
     DISRUPTION_BUDGET = "DisruptionBudget"
     """A PodDisruptionBudget of a member lets none of its pods go."""
     AWAITING_FENCING = "AwaitingFencing"
@@ -71,12 +71,12 @@ class MovingReason(StrEnum):
     BRAKED = "Braked"
     """Too many clusters are lost at once."""
     FLEET_BUDGET = "FleetBudget"
-    """As many units of the fleet move as may."""
+    """As many replicas of the fleet move as may."""
     UNKNOWN_KIND = "UnknownKind"
     """Nothing says when its kind is ready, ends, or may run twice: it stays where it runs, unless
     its author writes spec.movement.maxSurge."""
     NOT_READY_THERE = "NotReadyThere"
-    """The new units do not become ready."""
+    """The new replicas do not become ready."""
     HOLDS_DATA = "HoldsData"
     """Its replicas have claims where they are, and spec.movement.data lets none go without."""
 
@@ -104,20 +104,20 @@ class Movement(Model):
     )
 
     max_surge: Budget | None = None
-    """Units beyond those wanted while moving; percents are rounded up. 0: each runs at most once.
+    """Replicas beyond those wanted in a move; percents are rounded up. 0: each runs at most once.
 
     Without it 25%; 0 for a StatefulSet, a Job, a CronJob and a Deployment of strategy Recreate."""
     max_unavailable: Budget | None = None
-    """Ready units below those wanted that moving may cause; percents are rounded down.
+    """Ready replicas below those wanted that moving may cause; percents are rounded down.
 
     Without it 0; 1 for the kinds of which maxSurge is 0."""
     min_ready_seconds: Annotated[
         int,
         Field(strict=True, ge=0, le=MOST_READY_SECONDS, json_schema_extra={"format": "int32"}),
     ] = 0
-    """For so long must a new unit have been ready before an old one goes."""
+    """For so long must a new replica have been ready before an old one goes."""
     returns: Flag = True
-    """Whether moved units go back once their cluster may be used again."""
+    """Whether moved replicas go back once their cluster may be used again."""
     data: MovedData = MovedData.HOLD
     """Hold: replicas with claims of their own stay where these are. Leave: they go without."""
     rebalance_after: Moment | None = None
@@ -125,7 +125,7 @@ class Movement(Model):
 
 
 class DisplacedShare(Model):
-    """Units that were moved away from a cluster and may return to it."""
+    """Replicas that were moved away from a cluster and may return to it."""
 
     cluster: DnsName
     """The MemberCluster's name."""

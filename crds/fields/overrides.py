@@ -29,7 +29,7 @@ KEPT: Final = (
     ("spec", "ordinals"),
     ("spec", "serviceName"),
 )
-"""Fields that no override may touch, beside the number of units."""
+"""Fields that no override may touch, beside the number of replicas."""
 KEPT_TEXT = "is the same on every cluster: an override may not touch it"
 MOST_IMAGES = 64
 OURS_TEXT = f"labels and annotations of {GROUP} are Stowage's own; leave them out"

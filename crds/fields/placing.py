@@ -49,7 +49,7 @@ class PlacementRules(Model):
     distribution_weights: list[DistributionWeight] = atomic(64)
     """Static weights of Divided; without them it weighs by free capacity."""
     packing: Packing = Packing.PROPORTIONAL
-    """Proportional to the weights, or the Fewest clusters that hold all units."""
+    """Proportional to the weights, or the Fewest clusters that hold all replicas."""
     spread_constraints: list[SpreadConstraint] = listmap("topologyKey", most=8)
     """Over how many regions, zones or clusters the shares go."""
     target_cluster: TargetCluster | None = None
@@ -75,11 +75,11 @@ class PlacementStatus(Model):
     observed_generation: Int64 | None = None
     """The metadata.generation that the last decision read. Writer: controller."""
     desired: Count | None = None
-    """Units wanted, over all clusters. Writer: controller."""
+    """Replicas wanted, over all clusters. Writer: controller."""
     assigned: Count | None = None
-    """Units that have a cluster; assigned + pending = desired. Writer: controller."""
+    """Replicas that have a cluster; assigned + pending = desired. Writer: controller."""
     pending: Count | None = None
-    """Units without a cluster. Writer: controller."""
+    """Replicas without a cluster. Writer: controller."""
     placements: list[Placement] = listmap("cluster", most=10000)
     """The shares. Writer: the scheduler that spec.schedulerName names; ours is the controller."""
     reasons: list[PlacementReasons] = listmap("cluster", most=100)

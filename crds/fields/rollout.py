@@ -166,7 +166,7 @@ class Rollout(Model):
     min_ready_seconds: Annotated[
         int, Field(strict=True, ge=0, le=3600, json_schema_extra={"format": "int32"})
     ] = 0
-    """For so long must all units of a cluster be updated and ready before it is healthy."""
+    """For so long must all replicas of a cluster be updated and ready before it is healthy."""
     progress_deadline_seconds: Annotated[
         int, Field(strict=True, ge=1, le=_MOST_SECONDS, json_schema_extra={"format": "int32"})
     ] = 600
@@ -213,7 +213,7 @@ class ClusterUpdate(Model):
     """When it was given the revision; unset while it does not answer, and until the controller has
     looked at it after a decision placed it there. Its deadline runs from then on."""
     ready_time: Instant | None = None
-    """Since when all of its units are updated and ready."""
+    """Since when all of its replicas are updated and ready."""
     failed_time: Instant | None = None
     """When it had not become healthy in time."""
 

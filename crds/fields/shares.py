@@ -1,4 +1,4 @@
-"""Shares in a Workload's status: how many units a cluster is given, and how it is doing with them.
+"""Shares in a Workload's status: how many replicas a cluster is given, and how it does with them.
 
 `Placement` is what a scheduler decides, `ClusterShare` what the propagator sees there.
 """
@@ -27,7 +27,7 @@ class ShareState(StrEnum):
 
 
 class ShareHealth(StrEnum):
-    """How the object that runs a share's units is doing, as its cluster shows it."""
+    """How the object that runs a share's replicas is doing, as its cluster shows it."""
 
     HEALTHY = "Healthy"
     PROGRESSING = "Progressing"
@@ -39,12 +39,12 @@ class ShareHealth(StrEnum):
 
 
 class Placement(Model):
-    """A share: how many units one cluster is given."""
+    """A share: how many replicas one cluster is given."""
 
     cluster: DnsName
     """The MemberCluster's name."""
     replicas: Count
-    """Its units."""
+    """Its replicas."""
     completions: Count | None = None
     """Its part of the completions of a divided Job; unset until it is known how much is left."""
 
@@ -74,14 +74,14 @@ class ShareEnd(Model):
 
 
 class LeavingShare(Model):
-    """Units that leave a cluster."""
+    """Replicas that leave a cluster."""
 
     cluster: DnsName
     """The MemberCluster's name."""
     replicas: Count
-    """The units that still stand there beside those of placements."""
+    """The replicas that still stand there beside those of placements."""
     replaced: Count = 0
-    """Of these, the units whose successors are ready: they go as soon as the member lets them."""
+    """Of these, those whose successors are ready: they go as soon as the member lets them."""
     completions: Count = 0
     """Its part of the completions of a divided Job: what it has not done goes on elsewhere."""
     cause: Annotated[str, Field(max_length=64)] = ""
@@ -110,7 +110,7 @@ MOST_RESERVED_SHARES = 1024
 
 
 class ReservedShare(Model):
-    """Units of a share that lie in the room of a Reservation."""
+    """Replicas of a share that lie in the room of a Reservation."""
 
     namespace: DnsLabel
     """The Reservation's namespace."""
@@ -121,7 +121,7 @@ class ReservedShare(Model):
     cluster: DnsName
     """The MemberCluster's name."""
     replicas: Count
-    """How many of the units there."""
+    """How many of the replicas there."""
 
 
 class ClusterReference(Model):
@@ -154,7 +154,7 @@ class BlockedReason(StrEnum):
     DISRUPTION_BUDGET = "DisruptionBudget"
     """A PodDisruptionBudget of the member lets none of the pods go."""
     NOT_READY_ELSEWHERE = "NotReadyElsewhere"
-    """Too few units are ready on other clusters."""
+    """Too few replicas are ready on other clusters."""
 
 
 class ShareBlocked(Model):
@@ -172,7 +172,7 @@ class ClusterShare(Model):
     name: DnsName
     """The MemberCluster's name."""
     replicas: Count = 0
-    """Units asked of it."""
+    """Replicas asked of it."""
     scheduled: Count = 0
     """Pods that hold room on a node, as its published capacity counts them."""
     capacity_version: Version | None = None
@@ -181,7 +181,7 @@ class ClusterShare(Model):
     """Pods that are there for it, those that end included; 0 where scheduled and unschedulable are
     all of them."""
     finished: Count = 0
-    """Units that ended, of a Job or a custom kind: they need no room any more."""
+    """Replicas that ended, of a Job or a custom kind: they need no room any more."""
     completed: Count | None = None
     """Pods that have succeeded, of a kind that ends; unset where none did."""
     succeeded: Count | None = None
@@ -211,11 +211,11 @@ class ClusterShare(Model):
     reason: Annotated[str, Field(max_length=64)] | None = None
     """The same in one word, a reason of Propagated; unset while nothing is wrong with it."""
     health: ShareHealth | None = None
-    """How the object that runs its units is doing, by what is known of its kind."""
+    """How the object that runs its replicas is doing, by what is known of its kind."""
     ended: ShareEnd | None = None
     """How it ended; unset while it runs. It stays while the share is one of placements."""
     blocked: ShareBlocked | None = None
-    """Why units stay that should have left."""
+    """Why replicas stay that should have left."""
     start: Count | None = None
     """The first ordinal of the object there; unset of a kind that counts no pods."""
     load_balancer: dict[str, Any] | None = None

@@ -135,13 +135,13 @@ def _runs_units(template: Carried) -> bool:
 
 
 def is_custom(template: Carried) -> bool:
-    """True for a kind of a custom group; the built-in groups that run units have no dot."""
+    """True for a kind of a custom group; the built-in groups that run replicas have no dot."""
     custom = re.fullmatch(_CUSTOM, template.api_version)
     return bool(custom) and not template.api_version.startswith(f"{GROUP}/")
 
 
 class Template(Carried):
-    """The object that runs the units."""
+    """The object that runs the replicas."""
 
     rules = (
         Rule(
@@ -178,7 +178,7 @@ class TargetDeployment(Carried):
 
 
 class Service(Carried):
-    """A Service beside the units."""
+    """A Service beside the replicas."""
 
     rules = (
         Rule(
@@ -218,12 +218,12 @@ class Footprint(Model):
 
 
 class DeletionCost(Model):
-    """Units of one cluster that cost the same to lose."""
+    """Replicas of one cluster that cost the same to lose."""
 
     cost: Int32
     """Their pods' controller.kubernetes.io/pod-deletion-cost; the lowest goes first."""
     replicas: Count
-    """How many units."""
+    """How many replicas."""
 
 
 class OverriddenCluster(Model):
@@ -232,11 +232,11 @@ class OverriddenCluster(Model):
     name: DnsName
     """The MemberCluster's name."""
     deletion_costs: list[DeletionCost] = atomic(128)
-    """The deletion costs of its units, the highest first."""
+    """The deletion costs of its replicas, the highest first."""
 
 
 class Override(Model):
-    """The differences of the units on some clusters, as a WorkloadSpread's subset gives them."""
+    """The differences of the replicas on some clusters, as a WorkloadSpread's subset gives them."""
 
     name: Annotated[LabelValue, Field(min_length=1)] | None = None
     """The subset; nothing for clusters of none."""
@@ -264,7 +264,7 @@ class ConnectionResource(Model):
 
 
 def number_path(api_version: str, kind: str) -> str:
-    """Return where a built-in kind has its number of units; empty for none, and any other kind.
+    """Return where a built-in kind has its number of replicas; empty for none, and any other kind.
 
     That is all that the schema itself has to know of a kind; `machinery.kinds` knows the rest.
     """

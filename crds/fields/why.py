@@ -30,9 +30,9 @@ class ChangeCause(StrEnum):
     PLACED = "Placed"
     """The Workload had no place before."""
     SCALED = "Scaled"
-    """Another number of units is wanted."""
+    """Another number of replicas is wanted."""
     EDITED = "Edited"
-    """Its rules, or what one of its units asks for, were edited."""
+    """Its rules, or what one of its replicas asks for, were edited."""
     CLUSTER_GONE = "ClusterGone"
     """A cluster that it used was taken out of the fleet."""
     CLUSTER_RENAMED = "ClusterRenamed"
@@ -40,17 +40,17 @@ class ChangeCause(StrEnum):
     CLUSTER_ADDED = "ClusterAdded"
     """The Workload runs on every cluster that matches, and one more does."""
     QUOTA_GROWN = "QuotaGrown"
-    """Units waited for a quota, and it lets more in."""
+    """Replicas waited for a quota, and it lets more in."""
     ROOM_GAINED = "RoomGained"
-    """Units waited for room, and there is some."""
+    """Replicas waited for room, and there is some."""
     LIMIT_LEARNT = "LimitLearnt"
-    """A cluster was seen to run fewer units than it was given."""
+    """A cluster was seen to run fewer replicas than it was given."""
     LIMIT_LIFTED = "LimitLifted"
     """An observed limit of a cluster is doubted after a while, and more is tried."""
     RESCHEDULED = "Rescheduled"
-    """A cluster left units without a node, and its subset of the spread takes no more for now."""
+    """A cluster left replicas without a node, and its subset of the spread takes none for now."""
     GROUP_WITHDRAWN = "GroupWithdrawn"
-    """Its WorkloadGroup did not come together, or units failed before it ran: all is taken back."""
+    """Its WorkloadGroup did not come together, or replicas failed before: all is taken back."""
     DRAINED = "Drained"
     """A cluster was drained: it has the taint stowage.dev/drain."""
     TAINTED = "Tainted"
@@ -58,15 +58,15 @@ class ChangeCause(StrEnum):
     CLUSTER_LOST = "ClusterLost"
     """A cluster is unreachable for longer than the Workload tolerates."""
     NO_NODE = "NoNode"
-    """No node of a cluster can run its units as they were edited."""
+    """No node of a cluster can run its replicas as they were edited."""
     OUT_OF_SERVICE = "OutOfService"
     """A person said that nothing runs on a cluster any more."""
     REBALANCED = "Rebalanced"
     """A plan anew was asked for (spec.movement.rebalanceAfter)."""
     RETURNED = "Returned"
-    """A cluster may be used again, and has its units back."""
+    """A cluster may be used again, and has its replicas back."""
     MOVE_CANCELLED = "MoveCancelled"
-    """The reason to leave a cluster went before its units did."""
+    """The reason to leave a cluster went before its replicas did."""
     FLEET_CHANGED = "FleetChanged"
     """Something else in the fleet: a label, a taint, a Workload that it waits for."""
 
@@ -97,7 +97,7 @@ class ClusterLimit(Model):
     cluster: DnsName
     """The MemberCluster's name."""
     replicas: Count
-    """The most units that it is given."""
+    """The most replicas that it is given."""
     until: Instant
     """When that is doubted, and more is tried."""
     hold_seconds: Count
@@ -112,13 +112,13 @@ class PlacementRule(Model):
     rule: Word
     """Which: Whole, Weight, Lower, DomainQuota, Room …"""
     numbers: Annotated[dict[str, Int64], Field(max_length=4)] = Field(default_factory=dict)
-    """Its numbers: `number` in units, and with some rules `of`."""
+    """Its numbers: `number` in replicas, and with some rules `of`."""
     name: About | None = None
     """The domain, subset or bound that it belongs to."""
 
 
 class PlacementStep(Model):
-    """Units that came to a cluster in one decision, or left it."""
+    """Replicas that came to a cluster in one decision, or left it."""
 
     units: Int32
     """How many; negative where they left."""
@@ -138,7 +138,7 @@ class PlacementReasons(Model):
     cluster: DnsName
     """The MemberCluster's name."""
     steps: list[PlacementStep] = atomic(8)
-    """From the oldest on; their units add up to the share."""
+    """From the oldest on; their replicas add up to the share."""
 
 
 class ReasonCount(Model):
@@ -149,7 +149,7 @@ class ReasonCount(Model):
     clusters: Count
     """How many shares."""
     units: Count
-    """How many units they have."""
+    """How many replicas they have."""
 
 
 class PlacementMove(Model):
@@ -159,9 +159,9 @@ class PlacementMove(Model):
     """The MemberCluster's name."""
     # `from` is a word of Python.
     before: Annotated[Int32 | None, Field(alias="from")] = None
-    """Its units before; nothing where it had no share."""
+    """Its replicas before; nothing where it had no share."""
     now: Annotated[Int32 | None, Field(alias="to")] = None
-    """Its units after; nothing where it has none any more."""
+    """Its replicas after; nothing where it has none any more."""
     because: list[PlacementRule] = atomic(3)
     """The rule that made the number."""
 
@@ -172,9 +172,9 @@ class UntoldMoves(Model):
     clusters: Count
     """How many."""
     came: Count = 0
-    """Units that came to them."""
+    """Replicas that came to them."""
     went: Count = 0
-    """Units that left them."""
+    """Replicas that left them."""
 
 
 class PlacementChange(Model):
@@ -187,9 +187,9 @@ class PlacementChange(Model):
     name: About | None = None
     """The subject of the cause."""
     desired: Count = 0
-    """Units wanted since."""
+    """Replicas wanted since."""
     assigned: Count = 0
-    """Units that have a cluster since."""
+    """Replicas that have a cluster since."""
     moves: list[PlacementMove] = atomic(20)
     """The shares that it changed, the greatest changes first."""
     more: UntoldMoves | None = None

@@ -51,12 +51,12 @@ def takes_back(released: Mapping[str, str], uid: str) -> bool:
 
 
 def within(placements: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:
-    """Return these units by cluster, at most those in `most`; clusters of none are left out."""
+    """Return these replicas by cluster, at most those in `most`; clusters of none are left out."""
     both = ((cluster, min(units, most.get(cluster, 0))) for cluster, units in placements.items())
     return {cluster: units for cluster, units in both if units > 0}
 
 
 def decision_of(placements: Mapping[str, int]) -> str:
-    """Return 16 hex digits that name these units by cluster, in any order; a share of 0 counts."""
+    """Return 16 hex digits that name replicas by cluster, in any order; a share of 0 counts."""
     text = json.dumps(sorted(placements.items()))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -37,7 +37,7 @@ MOST_WORKLOADS = 4096
 MOST_GATE_BYTES = 2**20
 """Of `decisions` and `retained` together: the hub stores objects of 1.5 MiB."""
 MOST_SECONDS = 900
-"""The longest that units may be held for members that are missing."""
+"""The longest that replicas may be held for members that are missing."""
 MOST_NAME = 63
 """Characters of a group's name: Workloads give it as the value of a label."""
 
@@ -75,15 +75,15 @@ class GroupScheduledReason(StrEnum):
 
     SCHEDULED = "Scheduled"
     WAITING_FOR_GROUP = "WaitingForGroup"
-    """It is not decided yet, or units are held for those that are missing."""
+    """It is not decided yet, or replicas are held for those that are missing."""
     GROUP_INCOMPLETE = "GroupIncomplete"
-    """Its Workloads ask for fewer units than minMember: nothing was tried."""
+    """Its Workloads ask for fewer replicas than minMember: nothing was tried."""
     GROUP_DENIED = "GroupDenied"
-    """Too few units fit; nothing is held."""
+    """Too few replicas fit; nothing is held."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
-    """Units were held for as long as spec.scheduleTimeoutSeconds says, and were given back."""
+    """Replicas were held for as long as spec.scheduleTimeoutSeconds says, and were given back."""
     PROPAGATION_FAILED = "PropagationFailed"
-    """A member took no units, or units failed, before the quorum ran: everything is taken away."""
+    """A member took none, or replicas failed, before the quorum ran: everything is taken away."""
     INVALID_GROUP = "InvalidGroup"
     """The spec is one that admission refuses today."""
     TOO_MANY_WORKLOADS = "TooManyWorkloads"
@@ -107,9 +107,9 @@ class GroupEventReason(StrEnum):
     """Reasons of the events on a WorkloadGroup."""
 
     SCHEDULED = "Scheduled"
-    """Enough units have a cluster, and go there."""
+    """Enough replicas have a cluster, and go there."""
     WAITING_FOR_GROUP = "WaitingForGroup"
-    """Units are held until more of them fit."""
+    """Replicas are held until more of them fit."""
     FAILED_SCHEDULING = "FailedScheduling"
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     PROPAGATION_FAILED = "PropagationFailed"
@@ -122,7 +122,7 @@ class GroupEventReason(StrEnum):
 
 
 Total = Annotated[int, Field(strict=True, ge=0, json_schema_extra={"format": "int64"})]
-"""Units of all members together, which may be more than one Workload can have."""
+"""Replicas of all members together, which may be more than one Workload can have."""
 Seconds = Annotated[
     int, Field(strict=True, ge=1, le=MOST_SECONDS, json_schema_extra={"format": "int32"})
 ]
@@ -130,7 +130,7 @@ Seconds = Annotated[
 
 Digest = Annotated[str, Field(max_length=64)]
 Shares = Annotated[dict[str, Count], Field(max_length=10_000)]
-"""Units by cluster."""
+"""Replicas by cluster."""
 
 
 def whole_map() -> Any:
@@ -144,20 +144,20 @@ class Topology(Model):
     topology_key: LabelKey
     """The label of clusters that tells domains apart, such as topology.kubernetes.io/zone."""
     mode: TopologyMode = TopologyMode.REQUIRED
-    """Required: all units in one domain, or none. Preferred: one if it can be, else few."""
+    """Required: all replicas in one domain, or none. Preferred: one if it can be, else few."""
 
 
 class WorkloadGroupSpec(Model):
-    """How many units must start together, and for how long they wait for each other."""
+    """How many replicas must start together, and for how long they wait for each other."""
 
     rules = (amounts("minResources"),)
 
     min_member: Positive
-    """Units that must fit, over all members and clusters, before any of them starts."""
+    """Replicas that must fit, over all members and clusters, before any of them starts."""
     min_resources: Resources = Field(default_factory=dict)
-    """The amounts that these units need together; unset, the requests of the members' units."""
+    """The amounts that these need together; unset, the requests of the members' replicas."""
     schedule_timeout_seconds: Seconds | None = None
-    """For how long units are held while a few are missing; 60 when unset."""
+    """For how long replicas are held while a few are missing; 60 when unset."""
     topology: Topology | None = None
     """Keeps them in one zone, one region or one cluster."""
 
@@ -183,22 +183,21 @@ class WorkloadGroupStatus(Model):
     workloads: Count | None = None
     """Workloads that name this group. Writer: controller."""
     desired: Total | None = None
-    """Units wanted, over all of them. Writer: controller."""
+    """Replicas wanted, over all of them. Writer: controller."""
     scheduled: Total | None = None
-    """Units that have a cluster. Writer: controller."""
+    """Replicas that have a cluster. Writer: controller."""
     waiting: Total | None = None
-    """Units that are held until more of them fit. Writer: controller."""
+    """Replicas that are held until more of them fit. Writer: controller."""
     running: Total | None = None
-    """Units that run. Writer: controller."""
+    """Replicas that run. Writer: controller."""
     succeeded: Total | None = None
-    """Units that ended well. Writer: controller."""
+    """Replicas that ended well. Writer: controller."""
     failed: Total | None = None
-    """Units that failed. Writer: controller."""
+    """Replicas that failed. Writer: controller."""
     schedule_start_time: Timestamp | None = None
     """When it was first tried. Writer: controller."""
     quorum_time: Timestamp | None = None
-    """When minMember units first ran, or had ended well: from then on all stay. Writer: controller.
-    """
+    """When minMember replicas first ran or had ended well: then on all stay. Writer: controller."""
     gate: GateState | None = None
     """Open: what is released may go to members. Closed: all leaves them. Writer: controller.
 
@@ -211,7 +210,7 @@ class WorkloadGroupStatus(Model):
     Writer: controller.
     """
     retained: Annotated[dict[str, Shares], Field(max_length=MOST_WORKLOADS)] = whole_map()
-    """By UID, the units on each cluster that ran before the gate released their Workload: a gate
+    """By UID, the replicas on each cluster that ran before the gate released their Workload: a gate
     that closes leaves them. Writer: controller."""
     released: list[Released] = atomic(MOST_WORKLOADS)
     """`decisions` as an earlier release wrote it: read, and replaced by the next write.
@@ -259,6 +258,6 @@ class WorkloadGroup(Kind):
     api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["WorkloadGroup"] = "WorkloadGroup"
     spec: WorkloadGroupSpec
-    """How many units must start together, and for how long they wait for each other."""
+    """How many replicas must start together, and for how long they wait for each other."""
     status: WorkloadGroupStatus | None = None
     """How far the gang has come, and what of it may go to members."""

@@ -128,7 +128,7 @@ def explain(
 
     Also of a Reservation (rsv/NAME) or of a WorkloadGroup (wg/NAME): what it needs and lacks.
 
-    The rule of each unit is that of the decision that placed it, read from the hub.
+    The rule of each replica is that of the decision that placed it, read from the hub.
     """
     about = named(reference)
     if rendered != (cluster is not None):

@@ -1,4 +1,4 @@
-"""`stowage drain`, `taint`, `rebalance`, `simulate`: units move, or are seen to before they do."""
+"""`stowage drain`, `taint`, `rebalance`, `simulate`: replicas move, or are seen to before that."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def rebalance(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Plan Workloads anew, once, and have their units move to where that plan wants them."""
+    """Plan Workloads anew, once, and have their replicas move to where that plan wants them."""
     from machinery.clock import SystemClock
     from stowage.console import output as printing
     from stowage.simulation import rebalance as balance
@@ -147,7 +147,10 @@ def rebalance(
 )
 @click.option("--add", multiple=True, metavar="FILE", help="MemberClusters that come.")
 @click.option(
-    "--scale", multiple=True, metavar="NAMESPACE/WORKLOAD=UNITS", help="Other numbers of units."
+    "--scale",
+    multiple=True,
+    metavar="NAMESPACE/WORKLOAD=REPLICAS",
+    help="Other numbers of replicas.",
 )
 @click.option(
     "-f", "--filename", "files", multiple=True, metavar="FILE", help="Files that are applied."
@@ -175,9 +178,9 @@ def simulate(
     hub: HubOptions,
     output: str,
 ) -> None:
-    """Show where units would go if all of this happened at once; touch nothing.
+    """Show where replicas would go if all of this happened at once; touch nothing.
 
-    Exit code 0 when every unit has a place then, 1 when one has none.
+    Exit code 0 when every replica has a place then, 1 when one has none.
     """
     from stowage.simulation import simulate as simulation
 

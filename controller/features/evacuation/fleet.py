@@ -29,7 +29,7 @@ class _Entry:
 _NOWHERE = _Entry({})
 MOVING_UNITS = metrics.gauge(
     "stowage_moving_units",
-    "Units that still stand where they are placed no more, by what set the move off",
+    "Replicas that still stand where they are placed no more, by what set the move off",
     ("cause",),
     zero=[(cause.value,) for cause in (ChangeCause.CLUSTER_LOST, ChangeCause.DRAINED)],
 )
