@@ -63,6 +63,10 @@ ANNOTATION_HUB_VERSION = f"{GROUP}/hub-version"
 """On every object that the propagator writes to a member: the resourceVersion of the Workload that
 it was written for last. A hub that names an older one was set back."""
 
+ANNOTATION_WENT_BACK = f"{GROUP}/hub-went-back"
+"""On a member's Lease of the hub: the hub was set back, and what it has forgotten of the objects
+there is not judged yet."""
+
 ANNOTATION_SWEEP = f"{GROUP}/sweep"
 """On a MemberCluster: the UIDs, separated by commas, of the Workloads unknown to the hub whose
 objects a person lets the propagator remove there, though the sweep is held. It takes it off."""

@@ -307,10 +307,11 @@ class Watchman:
             return
         if workload is not None and judgement.gives_first(workload):
             return
-        what = "healthy copy" if healthy else "copy"
+        what = f"healthy {gone[0]}" if healthy else gone[0]
         placed = "nowhere, as the hub has forgotten it"
         if workload is not None:
-            placed = f"on {workload.get('status', {}).get('placements', [])}"
+            status = workload.get("status", {})
+            placed = f"on {status.get('placements', [])} after {status.get('history', [])}"
         self._find(
             f"{key}: its last {what} (uid {copy.metadata.uid}) was removed from {member}; it is "
             f"placed {placed}, and lies on {sorted(held)}"

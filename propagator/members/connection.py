@@ -197,9 +197,13 @@ class Link:
     def hub_went_back(self) -> bool:
         """Whether the Lease on the member was later than the hub, which may have forgotten kinds.
 
-        So it is for as long as no process has taken the Lease since the hub was set back.
+        So it is until a process has judged what the member holds of forgotten Workloads.
         """
         return self._lease.was_later
+
+    def settled(self) -> None:
+        """Note that what the member holds of Workloads that the hub has forgotten is judged."""
+        self._lease.settled()
 
     @property
     def obstacle(self) -> str:

@@ -5,6 +5,9 @@ Lease history can: the Lease on each member holds the term and last renewal of t
 A hub that finds a later moment there than it has seen is a copy, or an old leader. It does not
 serve the member until it has seen the Lease unchanged for `HELD_SECONDS`, by its own clock.
 
+A process that takes the Lease of a later moment marks it, until what the member holds of forgotten
+Workloads is judged: if it ends before, the next one learns from the mark that the hub was set back.
+
 A Lease with another UID is another hub's: both serve the member, and the Lease stays with its
 holder. The Lease is read before each removal: a leader that was frozen with all its clocks so
 learns of its successor. A member that forbids Leases is served without one.
@@ -20,6 +23,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from crds.membercluster import ReadyReason
+from crds.names import ANNOTATION_WENT_BACK
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.lanes import LEASE
@@ -129,7 +133,15 @@ class HubLease:
         self._seen_at = -math.inf
         self._refusal: MemberHealth | None = None
         self.was_later = False
-        """Whether the Lease held a later moment of this hub than the hub has seen."""
+        """Whether the Lease held a later moment of this hub than the hub has seen.
+
+        So it is for this process, and for later ones until one has called `settled`.
+        """
+        self._settled = False
+
+    def settled(self) -> None:
+        """Take the mark off at the next renewal: what the hub has forgotten there is judged."""
+        self._settled = True
 
     async def check(self) -> MemberHealth | None:
         """Renew the Lease if it is due, in a term; return why the member is not served, or None.
@@ -177,8 +189,10 @@ class HubLease:
             return True
         found = await self._read()
         self._refusal = None if found is None else self._judge(found, ours)
+        if found is not None and self._same_hub(found, ours):
+            self.was_later |= ANNOTATION_WENT_BACK in found.metadata.annotations
         if self._refusal is not None:
-            self._until, self.was_later = -math.inf, True
+            self._until, self.was_later, self._settled = -math.inf, True, False
             return False
         if found is not None and not self._same_hub(found, ours) and not self._free(found):
             return True
@@ -222,7 +236,9 @@ class HubLease:
             "leaseTransitions": ours.moment.term,
             "renewTime": ours.moment.renewed,
         }
-        metadata = {"name": HUB_LEASE, "namespace": self._home}
+        metadata: dict[str, Any] = {"name": HUB_LEASE, "namespace": self._home}
+        if self.was_later and not self._settled:
+            metadata |= {"annotations": {ANNOTATION_WENT_BACK: "true"}}
         if on is None:
             metadata |= {"resourceVersion": OF_NO_OBJECT}
         else:

@@ -186,6 +186,7 @@ class SweepBrake:
         if not going:
             session.hold_sweep(NOTHING_HELD)
             self._judged.add(session.name)
+            link.settled()
             return count
         gone = self._recent(session.name) - count.left.keys() - confirmed
         reason = reason_to_hold(
@@ -200,6 +201,7 @@ class SweepBrake:
         if reason is None and any(each.claims for each in held):
             reason, held = SweepHeldReason.HOLDS_DATA, [each for each in held if each.claims]
         session.hold_sweep(_held(session.name, reason, held) if reason else NOTHING_HELD)
+        link.settled()
         return count
 
     def _fleet_loses_much(self) -> bool:

@@ -197,6 +197,31 @@ async def test_a_member_without_the_right_is_served_without(member: Member, cloc
     assert member.writes == 1
 
 
+@pytest.mark.proves("N11")
+async def test_a_process_that_ends_before_it_has_judged_tells_the_next(
+    member: Member, clock: FakeClock
+):
+    """The next one finds a Lease of its own hub, which says that the hub was set back."""
+    await Leader(member, clock).lease.check()
+    back = Leader(member, clock, followed(BEFORE)).lease
+    assert await back.check() is not None
+    await clock.advance(HELD_SECONDS)
+    assert await back.check() is None
+    after = followed(BEFORE, PastTerm("p9", "x"))
+    heir = Leader(member, clock, replace(after, instance="p10")).lease
+    assert await heir.check() is None
+    assert heir.was_later
+    await clock.advance(RENEW_SECONDS)
+    assert await heir.check() is None, "the mark stays until what lies there is judged"
+    heir.settled()
+    await clock.advance(RENEW_SECONDS)
+    assert await heir.check() is None
+    last = followed(BEFORE, PastTerm("p9", "x"), PastTerm("p10", "x"))
+    later = Leader(member, clock, replace(last, instance="p11")).lease
+    assert await later.check() is None
+    assert not later.was_later
+
+
 class _Vanishing:
     """A client of a member whose Lease is deleted right after each look at it."""
 

@@ -21,6 +21,7 @@ from crds.names import (
 )
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, Resource
 from machinery.types.metadata import Meta
+from propagator.members.connection import Link
 from propagator.members.held_sweep import HeldWorkload
 from propagator.members.objects import ManagedObject
 from propagator.removal.brake import SweepBrake, _Count, _holds_data, left_behind
@@ -143,6 +144,7 @@ async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage_on: MakeSt
         await leave(stage, 1, version="9000000000")  # the hub will not be there for years
         told = await held(stage, 1, "HubWentBack")
         assert "set back" in told
+        assert _link(stage)._lease._settled, "the next process has nothing to judge once more"
         await stage.restart()
         await stage.ready()
         await settled(stage)
@@ -150,6 +152,14 @@ async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage_on: MakeSt
         await stage.members["m1"].delete(CONFIGMAPS, "gone-1", namespace=stage.namespace)
         await stage.restart()
         await held(stage, 0, "")
+
+
+def _link(stage: Stage) -> Link:
+    assert stage.process.term is not None
+    session = stage.process.term.registry.get("m1")
+    assert session is not None
+    assert session.link is not None
+    return session.link
 
 
 @pytest.mark.long
