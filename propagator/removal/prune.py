@@ -31,9 +31,9 @@ from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
 from propagator.members.watches import Found
 from propagator.removal.remover import Remover, newest
-from propagator.removal.rule import Grant, Stays, granted
+from propagator.removal.rule import NOTHING_TO_TELL, Grant, Stays, granted
 from propagator.shares import ShareTable
-from propagator.types.workload import Workload
+from propagator.types.workload import Workload, WorkTold
 
 _SAID: Mapping[Grant | Stays, tuple[PropagatedReason, str]] = {
     Stays.YOUNGER: (
@@ -91,17 +91,15 @@ class Pruner:
         decided: float = math.inf,
         orphan: bool | None = None,
         left: bool = False,
-        done: int | None = None,
-        part: int | None = None,
-        untold: bool = False,
+        told: WorkTold = NOTHING_TO_TELL,
         keep: Sequence[Piece] = (),
         also: Sequence[tuple[Resource, ManagedObject]] = (),
         only: Chosen = lambda _: True,
     ) -> PruneResult:
         """Remove what a Workload owns on the member, except `keep`; return what is still there.
 
-        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan`, `left`, `done`,
-        `part` and `untold` are those of `rule.granted`. `also` are objects of the Workload that no
+        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan`, `left`
+        and `told` are those of `rule.granted`. `also` are objects of the Workload that no
         informer shows. Raises TransportError.
         """
         stays = False
@@ -124,9 +122,7 @@ class Pruner:
                 registered=self._registered,
                 orphan=orphan,
                 left=left,
-                done=done,
-                part=part,
-                untold=untold,
+                told=told,
             )
             if not isinstance(rule(found), Stays):
                 if unheld is None:

@@ -19,7 +19,6 @@ from enum import Enum
 
 from crds.fields.labels import KEEPS
 from crds.names import ANNOTATION_KEEP
-from machinery.kinds.readiness import done_of
 from propagator.members.objects import (
     ManagedObject,
     Mark,
@@ -28,7 +27,9 @@ from propagator.members.objects import (
     orphan_marks,
     owners,
 )
+from propagator.types.workload import WorkTold
 
+NOTHING_TO_TELL = WorkTold()
 NEVER, MOVE, ALWAYS = KEEPS
 HOLDING_DATA = frozenset({"PersistentVolumeClaim"})
 """Kinds that are kept on a move unless their annotation says otherwise."""
@@ -72,9 +73,7 @@ def granted(
     registered: Callable[[str], bool],
     orphan: bool | None = None,
     left: bool = False,
-    done: int | None = None,
-    part: int | None = None,
-    untold: bool = False,
+    told: WorkTold = NOTHING_TO_TELL,
 ) -> Grant | Stays:
     """Return what a session with that mark may do to an object of the Workload `owner`, a UID.
 
@@ -82,9 +81,8 @@ def granted(
     resourceVersion of the hub that is no younger than the decision. `registered` says whether the
     hub has a MemberCluster of a UID. `orphan` says whether an ended Workload leaves its objects on
     the members; None: the hub does not know it any more, and the object tells. `left`: its share
-    has left this member for others, so that what is here would run twice. `done` is how much of
-    `part` the hub knows to be done there; None: that is no matter. `untold`: an end there counts
-    for all clusters, and the hub does not know it yet.
+    has left this member for others, so that what is here would run twice. `told` is what the hub
+    knows of its work.
     """
     if not mark.registration:
         return Stays.ANOTHERS  # the session does not know its MemberCluster's UID yet
@@ -103,12 +101,10 @@ def granted(
         return Stays.KEPT
     if hub_version_of(found) > decided:
         return Stays.YOUNGER
-    works = done is not None and found.judged.total is not None
-    if works and done_of(found.judged, part) > (done or 0):
+    if not told.covers(found.judged):
         return Stays.UNTOLD
-    if untold and found.judged.result is not None:
-        return Stays.UNTOLD
-    version = found.metadata.resource_version if works or untold else ""
+    # Only what was looked at goes: it may do more, or end, until the removal arrives.
+    version = found.metadata.resource_version if told.matters(found.judged) else ""
     return Grant(found.metadata.uid, owner, let_go=needed, version=version)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType, structs
@@ -38,6 +38,7 @@ from machinery.kinds.groups import groups_of as groups_in
 from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
+from machinery.kinds.readiness import Judged, done_of
 from machinery.kinds.table import profile_of
 from machinery.kinds.templates import first_ordinal, run_of, runs_once
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
@@ -55,6 +56,28 @@ from propagator.types.movement import Movement
 from propagator.types.overrides import Overrides, overrides_of
 
 S = TypeVar("S", bound=msgspec.Struct)
+
+
+class WorkTold(NamedTuple):
+    """What the hub knows of the work of a share. What it does not know others would do again."""
+
+    done: int | None = None
+    """How much of `part` is done; None: nobody else goes on with it."""
+    part: int | None = None
+    """The completions of the share; None: all of its object."""
+    awaits_end: bool = False
+    """Whether the end of the share counts for all clusters, and is not stored yet."""
+
+    def matters(self, judged: Judged) -> bool:
+        """Whether an object's work counts beyond its cluster."""
+        return self.awaits_end or (self.done is not None and judged.total is not None)
+
+    def covers(self, judged: Judged) -> bool:
+        """Whether the hub knows all that an object has done."""
+        if self.awaits_end and judged.result is not None:
+            return False
+        return self.done is None or judged.total is None or done_of(judged, self.part) <= self.done
+
 
 MOST_KINDS = 256
 """A note with more kinds is not one of ours, and counts as empty."""
@@ -347,9 +370,10 @@ class Workload(Object, frozen=True, dict=True):
         several = divides or self.duplicated or len(self.placements) > 1
         return self.profile.ended is not None and not several
 
-    def untold(self, cluster: str) -> bool:
-        """Whether the end of a share counts for all clusters, and is not stored yet."""
-        return self.ends_whole and cluster not in self.ends
+    def told(self, cluster: str) -> WorkTold:
+        """Return what is stored of the work of a share."""
+        awaits_end = self.ends_whole and cluster not in self.ends
+        return WorkTold(self.known_done(cluster), self.part_of(cluster), awaits_end)
 
     def known_done(self, cluster: str) -> int | None:
         """Return how much of its work a share that left is stored to have done.

@@ -25,6 +25,7 @@ from machinery.types.metadata import Meta
 from propagator.members.objects import ManagedObject, Mark, managed
 from propagator.removal.brake import FEW, SHARE, reason_to_hold
 from propagator.removal.rule import Grant, Stays, granted
+from propagator.types.workload import WorkTold
 from tests.examples import examples
 
 pytestmark = pytest.mark.proves("N1", "N2", "N3b", "N11")
@@ -60,7 +61,7 @@ def test_a_job_whose_work_others_go_on_with_goes_once_the_hub_knows_what_it_has_
         ended=False,
         decided=math.inf,
         registered=lambda _: False,
-        done=known,
+        told=WorkTold(done=known),
     )
     assert isinstance(grant, Grant) == goes
     if isinstance(grant, Grant):
@@ -87,7 +88,7 @@ def test_a_job_that_ended_while_it_leaves_goes_once_the_hub_knows_its_end(
         ended=False,
         decided=math.inf,
         registered=lambda _: False,
-        untold=untold,
+        told=WorkTold(awaits_end=untold),
     )
     assert isinstance(grant, Grant) == goes
     # What ends between the look and the removal stays as well.
