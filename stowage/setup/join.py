@@ -15,13 +15,21 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+import msgspec
 from pydantic import BaseModel, Field, ValidationError
 
 from crds.base import DnsName, LabelKey, LabelValue
 from crds.faults import worded
 from crds.names import ANNOTATION_IDENTITY, ANNOTATION_UNJOIN, GIVEN_UP, LABEL_REGISTER
 from machinery.api.client import ApiClient
-from machinery.api.resources import DEPLOYMENTS, LEASES, MEMBER_CLUSTERS, NAMESPACES, SECRETS
+from machinery.api.resources import (
+    DEPLOYMENTS,
+    LEASES,
+    MEMBER_CLUSTERS,
+    NAMESPACES,
+    SECRETS,
+    WORKLOADS,
+)
 from machinery.clock import SystemClock
 from machinery.config.address import loopback
 from machinery.config.kubeconfig import Connection, parse_kubeconfig
@@ -34,9 +42,10 @@ from propagator.credentials.credentials import credentials_of
 from propagator.credentials.tokens import kubeconfig
 from propagator.members.hub_lease import HUB_LEASE
 from stowage.console.words import some
+from stowage.following import Stored, following
 from stowage.hub import no_such_cluster
 from stowage.setup import member_side
-from stowage.setup.holders import holders
+from stowage.setup.holders import holders, standing
 from stowage.setup.install import apply_one, ensure_namespace
 from stowage.setup.member_side import Say, as_account
 
@@ -133,7 +142,8 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
     removed = await member_side.remove(hub, SECRETS, plan.name, namespace=where, say=on_hub)
     if not (marked or removed) and (plan.member is None or await _served(plan.member, where)):
         raise await no_such_cluster(hub, plan.name)
-    await _given_up(hub, plan.name)
+    with suppress(NotFound):  # our kinds are gone
+        await _given_up(hub, plan.name)
     await member_side.remove(hub, MEMBER_CLUSTERS, plan.name, namespace=None, say=on_hub)
     if plan.member is None:
         say(f"{plan.name}: its service account stays; --member-kubeconfig removes it as well")
@@ -168,12 +178,18 @@ async def _give_up(hub: ApiClient, name: str, *, make: bool) -> bool:
 
 async def _given_up(hub: ApiClient, name: str) -> None:
     """Return when no share is there but what has ended: it would count as away, not as given up."""
+    clock = SystemClock()
+    async with following(hub, (WORKLOADS, Stored)) as (workloads,):
 
-    async def missing() -> str:
-        left = [name for name, each in (await holders(hub, name)).items() if each.runs]
-        return some(left)
+        async def missing() -> str:
+            left = [
+                "/".join(each.metadata.key)
+                for each in workloads.values()
+                if standing(msgspec.to_builtins(each), name).runs
+            ]
+            return some(left)
 
-    last = await patiently(missing, seconds=GIVEN_UP_SECONDS, every=0.5, clock=SystemClock())
+        last = await patiently(missing, seconds=GIVEN_UP_SECONDS, every=0.5, clock=clock)
     if last:
         raise StowageError(
             f"not done after {GIVEN_UP_SECONDS:.0f} s, and goes on by itself: shares of {last} "

@@ -70,7 +70,13 @@ def test_the_search_finds_without_a_network(site: Path, tab: Open) -> None:
 
 
 @pytest.mark.proves("DOC8")
-@pytest.mark.parametrize(("scheme", "pages"), [("light", SAMPLED[::2]), ("dark", SAMPLED[1::2])])
+@pytest.mark.parametrize(
+    ("scheme", "pages"),
+    [
+        ("light", SAMPLED[::2]),
+        pytest.param("dark", SAMPLED[1::2], marks=pytest.mark.long),
+    ],
+)
 def test_no_rule_of_wcag_is_broken(
     site: Path, tab: Open, scheme: str, pages: tuple[str, ...]
 ) -> None:
