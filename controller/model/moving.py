@@ -69,16 +69,23 @@ class MovingState:
         """Whether a replica is created elsewhere only once the old one is gone."""
         return self.surge(desired) == 0
 
-    def under_way(self) -> int:
-        """Return the replicas that exist in addition to the placements."""
-        clusters = self.leaving.keys() | self.surplus.keys()
-        return sum(
-            max(
-                self.surplus.get(name, 0),
-                self.leaving[name].replicas if name in self.leaving else 0,
-            )
-            for name in clusters
-        )
+    def under_way(self, present: Mapping[str, int]) -> int:
+        """Return the replicas that exist in addition to the placements, or are still missing there.
+
+        What is gone from a cluster that answers ends with its successors: the pass that sees them
+        ready may move the next ones.
+        """
+        missing = sum(lacking(present, self.ready).values())
+        found = 0
+        for name in self.leaving.keys() | self.surplus.keys():
+            stands = self.surplus.get(name, 0)
+            share = self.leaving.get(name)
+            gone = max(share.replicas - stands, 0) if share is not None else 0
+            if name not in self.away:
+                gone = min(gone, missing)
+                missing -= gone
+            found += stands + gone
+        return found
 
     @property
     def rebalance_due(self) -> datetime | None:

@@ -330,7 +330,7 @@ def due(eviction: Eviction, now: datetime) -> bool:
 def _own_budget(info: WorkloadInfo, wanted: int) -> int:
     if not info.delivered:  # no report would release the next ones
         return EVERY
-    under_way = info.moving.under_way()
+    under_way = info.moving.under_way(info.present)
     if info.whole or info.shared_work is not None:  # a part of the work moves as a whole
         return 0 if under_way else EVERY
     most = info.moving.surge(wanted) or info.moving.unavailable(wanted)

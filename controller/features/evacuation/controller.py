@@ -23,7 +23,7 @@ from controller.cache.away import AwayClusters
 from controller.features.evacuation import status, taints
 from controller.features.evacuation.brake import SCOPES, brake_of
 from controller.features.evacuation.fleet import FleetMoves
-from controller.features.evacuation.plugin import TaintEviction
+from controller.features.evacuation.plugin import HELD, TaintEviction
 from controller.features.evacuation.status import Standing
 from controller.features.evacuation.waiting import Waiting
 from controller.framework.runtime.feature import Term
@@ -41,7 +41,7 @@ from machinery.errors import NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
 from machinery.types import conditions
-from machinery.types.api import BlockedWorkload
+from machinery.types.api import BlockedWorkload, Evacuation
 from machinery.types.metadata import Key, Meta
 
 if TYPE_CHECKING:
@@ -279,11 +279,15 @@ class EvacuationController(StatusWriter[MemberCluster]):
             before=str(condition.get("reason", "")),
         )
         wait = None if said.look is None else max((said.look - now).total_seconds(), 0.0)
-        woken = (evacuation, condition.get("reason")) != (said.evacuation, said.reason.value)
+        before, reason = condition.get("reason"), said.reason.value
+        same = (evacuation, before) == (said.evacuation, reason)
+        woken = not same and _drives(evacuation, condition) != _drives(
+            said.evacuation, {"reason": reason, "message": said.message}
+        )
         told = condition.get("message") == said.message
         told |= said.reason is EvacuatingReason.TOLERATING  # it counts seconds
         judged = not unreachable or self._lease.judged
-        if not woken and told:
+        if same and told:
             return Result(fields=None, requeue_after=wait, carry=_News(judged=judged))
         # A controller of other scheduler names writes the same fields by its own configuration.
         rest = self.rest(key, CALM_SECONDS)
@@ -378,6 +382,13 @@ class _Fleet:
 def _concerns(cluster: MemberCluster) -> bool:
     told = _condition(cluster).get("reason")
     return bool(taints.in_force(cluster)) or cluster.evacuating or told not in (None, "None")
+
+
+def _drives(evacuation: Evacuation | None, condition: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what decisions read: what has left already moves nothing more."""
+    causes, until = (evacuation.causes, evacuation.dwells_until) if evacuation else ([], "")
+    held = condition.get("message") if condition.get("reason") in HELD else None
+    return causes, until, held
 
 
 def _condition(cluster: MemberCluster) -> dict[str, Any]:

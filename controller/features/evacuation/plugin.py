@@ -187,12 +187,12 @@ def _held(cluster: MemberCluster) -> tuple[str, str] | None:
     BLIND is not reported on Workloads: it ends soon, or the cluster reports it.
     """
     said = cluster.condition(MemberClusterCondition.EVACUATING.value)
-    if said is None or said.reason not in _HELD:
+    if said is None or said.reason not in HELD:
         return None
-    return _HELD[said.reason], said.message
+    return HELD[said.reason], said.message
 
 
-_HELD = {
+HELD = {
     EvacuatingReason.BRAKED.value: MovingReason.BRAKED.value,
     EvacuatingReason.BLIND.value: "",
 }

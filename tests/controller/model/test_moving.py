@@ -61,7 +61,7 @@ def test_what_a_lost_cluster_reported_is_no_surplus() -> None:
         {"name": "b", "scheduled": 2, "unschedulable": 1, "state": "Running"},
     ).moving
     assert dict(state.surplus) == {"b": 2}
-    assert state.under_way() == 2
+    assert state.under_way({"a": 1, "b": 1}) == 2
 
 
 @pytest.mark.proves("M12")

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from controller.config import default_profile
+from controller.scheduler import Scheduler
 from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
 from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
@@ -95,6 +96,53 @@ async def test_no_more_units_move_at_once_than_the_surge_lets() -> None:
         assert members.most_pods("web") == 7
         assert members.least_ready("web") == 6
         assert set(causes(stage, "web")[1:]) == {"Drained"}
+
+
+@pytest.mark.proves("M11")
+async def test_the_write_that_ends_a_step_begins_the_next_one() -> None:
+    async with fleet("m1", "m2") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        await web(stage, members, movement={"maxSurge": 1, "maxUnavailable": 0})
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        before = len(stage.hub.requests)
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled", seconds=60)
+        patches = [
+            body["status"]
+            for method, path, body in stage.hub.requests[before:]
+            if (method, path.rpartition("/workloads/")[2]) == ("PATCH", "web/status")
+            and "placements" in body["status"]
+        ]
+        assert len(patches) == 7, "six steps, and the end of the last one"
+        assert all(each["leaving"] for each in patches[:-1])
+
+
+async def test_what_has_left_a_cluster_has_no_other_workload_decided_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The MemberCluster counts down each second what is still there."""
+    decided = list[tuple[str, str]]()
+    original = Scheduler.schedule_one
+
+    async def noted(self: Scheduler, key: tuple[str, str]) -> Any:
+        decided.append(key)
+        return await original(self, key)
+
+    monkeypatch.setattr(Scheduler, "schedule_one", noted)
+    async with fleet("m1", "m2") as (stage, members):
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        await web(stage, members, movement={"maxSurge": 1, "maxUnavailable": 0})
+        ever = {"key": "example.com/a", "operator": "Exists", "effect": "NoExecute"}
+        stage.workload("ever", tolerations=[ever])
+        await stage.until(lambda: stage.placed("ever") == {"m1": 2})
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        members.taint("m1", "example.com/a")
+        await stage.until(lambda: members.evacuation("m1")[1] == "Tainted")
+        await stage.calm(1)
+        decided.clear()
+        await stage.until(lambda: stage.placed("web") == {"m2": 6}, seconds=60)
+        assert ("shop", "web") in decided
+        assert ("shop", "ever") not in decided
 
 
 @pytest.mark.proves("M12", "M13")
