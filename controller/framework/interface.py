@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from controller.cache.placements import PlacementIndex
 from controller.framework.events import EventHint
@@ -103,7 +104,24 @@ class Unplaced:
     crowded: Mask
 
 
-class Plugin(Protocol):
+class _Point(type(Protocol)):  # type: ignore[misc] # mypy takes no metaclass that is computed
+    """Remembers which points the plugins of a class have.
+
+    Before 3.12 Python looks up all that a protocol names at each isinstance, and a profile asks
+    each plugin about each point.
+    """
+
+    _known: ClassVar[WeakKeyDictionary[type, dict[object, bool]]] = WeakKeyDictionary()
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        known = cls._known.setdefault(type(instance), {})
+        asked = cls, *getattr(instance, "__dict__", ())
+        if asked not in known:
+            known[asked] = super().__instancecheck__(instance)
+        return known[asked]
+
+
+class Plugin(Protocol, metaclass=_Point):
     name: str
 
 
