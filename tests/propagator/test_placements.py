@@ -406,6 +406,7 @@ async def test_what_a_member_refuses_stops_nothing_else(stage_on: MakeStage):
         await stage.goes("m1", "conf", kind=CONFIGMAPS)
 
 
+@pytest.mark.long
 async def test_a_moved_share_leaves_when_the_others_are_ready(stage_on: MakeStage):
     async with stage_on() as stage:
         await stage.create("demo")

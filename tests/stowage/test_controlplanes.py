@@ -20,6 +20,7 @@ from tests.patience import PATIENCE
 from .conftest import FLEET
 
 
+@pytest.mark.long
 def test_a_plain_api_server_answers(apiserver):
     assert json.loads(apiserver.kubectl("version", "-o", "json"))["serverVersion"]["major"] == "1"
     assert "default" in apiserver.kubectl("get", "namespaces", "-o", "name")
@@ -31,6 +32,7 @@ def test_kubectl_says_what_the_server_said(apiserver):
 
 
 @FLEET
+@pytest.mark.long
 def test_pods_run_on_a_member(full_cluster):
     member = full_cluster
     member.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=5")

@@ -142,6 +142,7 @@ def through(connection: Connection, **more: Any) -> Any:
     return in_thread(lambda opened: forwarding.run(settings, opened=opened))
 
 
+@pytest.mark.long
 @pytest.mark.proves("V26")
 @pytest.mark.usefixtures("pod")
 def test_the_hosted_page_is_reached_through_the_api_server_alone(

@@ -359,6 +359,7 @@ async def test_who_is_cancelled_as_the_time_of_a_request_is_over_ends() -> None:
         let_go.set()
 
 
+@pytest.mark.long
 @pytest.mark.proves("D2")
 async def test_an_idle_connection_sets_little_memory_aside(
     apiserver: Cluster, monkeypatch: pytest.MonkeyPatch

@@ -127,6 +127,7 @@ async def stand(stage: Stage, **number: int) -> None:
     await until(so)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G4", "G24")
 async def test_a_gang_is_on_no_member_until_its_gate_opens_and_then_on_all(stage_on: MakeStage):
     async with stage_on() as stage:

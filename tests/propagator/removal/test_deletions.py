@@ -157,6 +157,7 @@ async def command(hub: Cluster, folder: Path, *args: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, cli, asked)
 
 
+@pytest.mark.long
 @pytest.mark.proves("A22")
 async def test_what_is_held_runs_on_until_a_person_says_what_becomes_of_it(
     stage_on: MakeStage, hub: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

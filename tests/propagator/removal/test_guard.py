@@ -295,6 +295,7 @@ async def say_ready(stage: Stage, member: str, ready: int) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.proves("M8", "M21")
 async def test_a_share_that_shrinks_waits_for_each_replica_elsewhere(stage_on: MakeStage) -> None:
     """Also where the process ends in the middle of it."""

@@ -65,6 +65,7 @@ def said(status: Mapping[str, Any], kind: str) -> str:
     return ""
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT9", "CT10")
 async def test_in_and_out_by_the_upstream_definition_which_comes_later(
     world: World, rights: Connection

@@ -102,6 +102,7 @@ async def test_argo_reads_what_stands_there_from_the_first_moment_on(argo: World
         assert row[:2] == ["web", "True"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT6", "CT7")
 async def test_slices_are_valid_by_the_definition_that_comes_while_it_runs(
     argo: World, tmp_path: Path

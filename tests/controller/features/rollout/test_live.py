@@ -128,6 +128,7 @@ async def test_a_whole_rollout_with_an_approval(world: World) -> None:
         await until(told, seconds=15, every=0.5)
 
 
+@pytest.mark.long
 @pytest.mark.proves("T3", "T8", "T20", "T23")
 async def test_a_cluster_that_fails_takes_all_back_unless_the_revision_is_lost(
     world: World,
