@@ -82,7 +82,6 @@ def test_the_documents_of_each_release_are_kept(kept: Path) -> None:
         assert f"Documents of {release}" in (kept / place / "index.html").read_text()
 
 
-@pytest.mark.long
 @pytest.mark.proves("DOC9")
 def test_the_switcher_leads_to_another_release_without_another_host(
     address: str, browser: Browser
