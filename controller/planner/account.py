@@ -1,15 +1,13 @@
-"""Why a plan looks as it does: read off the finished shares, never remembered on the way.
+"""Why a plan looks as it does: read off the finished shares, so the planner carries nothing for it.
 
 Every reason is a statement about the problem and the shares that can be checked without knowing how
-they were found: a bound that a share stands at, a group that is full, a share that lies over its
-exact part. So the planner carries nothing for the reasons, and only a caller that reads them pays
-for them: a few passes over the columns once, then each row by itself.
+they were found: a bound that a share stands at, a full group, a share over its exact part.
 
 Clusters that draw on the same replicas form a block: those whose innermost full group is the same,
-or that are in no full group. Within a block, the replicas of the clusters that nothing else stopped
-are divided by weight alone; against that division a share is exact or rounded. Two clusters of one
-block stood level when the last replica of the one and the next replica of the other have the same
-priority, `w / (2a - 1)` and `w' / (2a' + 1)`, compared as integers.
+or that are in no full group. Within a block, weight alone divides the replicas of the clusters that
+nothing else stopped; against that division a share is exact or rounded. Two clusters of a block
+stood level when the last replica of the one and the next of the other have the same priority, `w /
+(2a - 1)` and `w' / (2a' + 1)`, compared as integers.
 """
 
 from __future__ import annotations
@@ -31,18 +29,16 @@ _WHY = {BoundKind.DOMAIN_QUOTA: RuleKind.DOMAIN_QUOTA, BoundKind.SUBSET_CAP: Rul
 
 @dataclass(frozen=True, slots=True)
 class PlanColumns:
-    """The columns that the reasons are read from, all of shape (n,) or one entry a block.
+    """The columns that the reasons are read from, of shape (n,) or one entry a block.
 
     Args:
         full: for each level of groups, each cluster's group and whether that is full; empty where
-            replicas over bounds were being cut, and groups no longer counted. The last entry are
-            the domains, where they have an order: none draws on another's replicas.
+            replicas over bounds were being cut. The last entry are the domains of an order: none
+            draws on another's replicas.
         block: the block of each cluster, 0 for those in no full group.
         open: takes the next replica of its block when the weights say so.
         free: open, and nothing but the weights made its share.
-        following: for each block with open clusters, the highest priority of a next replica. A
-            cluster that stood level with the last replica of another is the highest of its block,
-            so most clusters need no closer look.
+        following: for each block with open clusters, the highest priority of a next replica.
         replicas: for each block, the replicas of its free clusters.
         weights: for each block, the weights of its free clusters.
         sorted: the replicas by subset, see `Subsets.classified`.
@@ -86,22 +82,21 @@ class PlanColumns:
         )
 
     def rounded(self) -> Mask:
-        """Return the clusters whose share lies over the exact part, shape (n,)."""
+        """Return the clusters whose share lies over the exact part."""
         # The division comes first: a product of three does not fit into 63 bits.
         weights = np.maximum(self.weights, 1)[self.block]
         return self.free & (self.shares > self.replicas[self.block] * self.last.weight // weights)
 
     def reasons(self, row: int) -> tuple[Reason, ...]:
-        """Return the reasons of one cluster's share: present replicas, weights, then bounds."""
+        """Return the reasons of one share: present replicas, weights, then bounds."""
         by_rule = self._by_weight if self.problem.inside is WithinDomain.WEIGHT else self._by_order
         own = (*self._of_domain(row), *self._of_subsets(row))
         return (*self._before(row), *by_rule(row), *own, *self._stops(row))
 
     def obstacles(self, placed: Callable[[Problem], int]) -> tuple[Obstacle, ...]:
-        """Return the obstacles: bounds of clusters by kind, then full groups from the outermost.
+        """Return bounds of clusters by kind, full groups from the outermost, domains, then subsets.
 
-        Domains at their quota and subsets at their cap come last. `placed` returns how many
-        replicas a plan for a problem places.
+        `placed` returns how many replicas a plan for a problem places.
         """
         of = self.problem
         alone = of.domains is None and of.inside is WithinDomain.WEIGHT and of.nests()
@@ -153,7 +148,6 @@ class PlanColumns:
             yield Reason(RuleKind.PACKED, share - kept)
 
     def _of_domain(self, row: int) -> Iterator[Reason]:
-        """Yield the count of the cluster's domain, where domains take replicas in an order."""
         order = self.problem.domains
         if order is None or not self.shares[row] or order.domain[row] == OUTSIDE:
             return
@@ -258,7 +252,6 @@ class PlanColumns:
         return found
 
     def _subset_obstacles(self) -> Iterator[tuple[Reason, Problem | int]]:
-        """Yield subsets at their cap, and those that take nothing new."""
         of, subsets = self.problem, self.problem.subsets
         if subsets is None:
             return
@@ -281,7 +274,7 @@ def shut(subsets: Subsets, at: int) -> Reason:
 
 
 def _drawing(problem: Problem) -> Ints | None:
-    """Number the clusters that draw on the same replicas: of one subset and of one domain."""
+    """Number the clusters of one subset and one domain: they draw on the same replicas."""
     order, subsets = problem.domains, problem.subsets
     if subsets is None:
         return None if order is None else order.place
@@ -299,7 +292,7 @@ def _own_bounds(problem: Problem) -> tuple[tuple[RuleKind, Ints], ...]:
 
 
 def _without(problem: Problem, kind: RuleKind) -> Problem:
-    """Lift one of the three bounds on single clusters everywhere."""
+    """Lift one of the three bounds on single clusters."""
     free = np.full_like(problem.upper, UNBOUNDED)
     if kind is RuleKind.UPPER:
         return replace(problem, upper=free)
@@ -317,13 +310,13 @@ def _held_by_groups(problem: Problem, shares: Ints) -> Iterator[tuple[GroupBound
 
 
 def _full(problem: Problem, shares: Ints) -> Iterator[tuple[Ints, Mask]]:
-    """Yield for each level each cluster's group, and whether that group is full."""
+    """Yield for each level each cluster's group, and whether that is full."""
     for bound, held in _held_by_groups(problem, shares):
         yield bound.group, (held >= bound.upper)[bound.group]
 
 
 def _reach(problem: Problem) -> Ints:
-    """Return the most that each cluster may hold, shape (n,); without weight its lower bound."""
+    """Return the most that each may hold; without weight its lower bound."""
     cap = problem.cap()
     return np.where(problem.weight > 0, cap, np.minimum(cap, problem.lower))
 

@@ -1,20 +1,17 @@
 """Which clusters take part, where the number of domains is bounded: maxDomains and minDomains.
 
-The counts narrow the clusters in the order in which they stand: first the regions, then the
-clusters in them. The best domains go first, by their best cluster's score or, where rules give
-weights, by weight, and each domain of an earlier count keeps a cluster through the later ones.
-Where the best ones have too little room for all replicas, or cannot keep to a later count, all
-counts are looked at together: as few of the best ones give way to roomier ones as must
-(`controller.planner.domains`). So replicas are pending only where no choice of domains could hold
-them, or where more than two counts, or counts that cross, allow more choices than were tried: then
-the best that was found counts, and `Choice.untried` says so.
+The counts narrow the clusters in their order, such as regions, then the clusters in them. The best
+domains go first, by their best cluster's score or, where rules give weights, by weight. Each domain
+of an earlier count keeps a cluster through the later ones. If the best have too little room, or
+cannot keep to a later count, all counts are looked at together (`controller.planner.domains`).
+`Choice.untried` is set where more than two counts, or counts that cross, allow more choices than
+were tried.
 
 - Room is the number of replicas that a cluster can take within all other bounds; 0 where its
   weight is 0. Of clusters that share a quota, or the cap of a subset, the roomiest are assumed to
-  take it; those of an earlier subset are the better ones. A cluster that can take no replica, and
-  holds none, does not count as one of its domain.
-- A cluster that holds replicas keeps them, and may take more, also where that is more domains than
-  `most`: a rule that was tightened moves nothing that runs, but no further domain is used.
+  take it. A cluster that can take no replica, and holds none, is not counted in its domain.
+- A cluster that holds replicas keeps them and may take more, also beyond `most` domains: a
+  tightened rule moves nothing that runs.
 - Where there are fewer domains than `least`, or no choice keeps to all counts, nothing new is
   placed. Where there are fewer replicas than `least`, each has a domain of its own.
 - A cluster without a domain keeps its replicas and gets no more.
@@ -50,8 +47,8 @@ NAMED = 3
 class Choice:
     """The clusters that may take replicas, and those that get one before weights count.
 
-    `lacks` says which count cannot be met; then `open` is empty. `untried` says that a choice with
-    more room may exist, because not all were tried.
+    `lacks` says which count cannot be met; then `open` is empty. `untried`: a choice with more room
+    may exist.
     """
 
     open: Mask
@@ -60,7 +57,6 @@ class Choice:
     untried: tuple[str, ...] = ()
 
     def within(self, problem: Problem) -> Problem:
-        """Return the problem for the chosen clusters."""
         weight = np.where(self.open, problem.weight, 0)
         room = np.where(self.open, problem.room, problem.present)
         subsets = problem.subsets
@@ -105,10 +101,7 @@ def chosen(problem: Problem) -> Choice:
 
 
 def _by_weight(problem: Problem) -> Ints:
-    """Return scores in the order of the weights, as these say who shall have how much.
-
-    The weight of the first count's domains decides, then the clusters' own, then their score.
-    """
+    """Return scores: the weight of the first count's domain, the cluster's own, then its score."""
     weight, score = problem.weight, problem.scored()
     domain = problem.counts[0].domain if problem.counts else np.arange(len(weight))
     together = sums(domain, weight, int(domain.max(initial=0)) + 1)[domain]
@@ -157,7 +150,6 @@ def contradictions(
 def _of_lower_bounds(
     asked: Problem, choice: Choice | None, shares: Ints
 ) -> Iterator[Contradiction]:
-    """Yield lower bounds that another bound left unserved."""
     left_out = np.zeros(len(shares), dtype=np.bool_) if choice is None else ~choice.open
     full = _full(asked, shares)
     for row in np.flatnonzero(shares < asked.lower).tolist():
@@ -214,7 +206,7 @@ def _full(asked: Problem, shares: Ints) -> dict[int, Reason]:
 
 
 def _capped(subsets: Subsets, shares: Ints) -> Iterator[tuple[int, Reason]]:
-    """Yield the clusters whose subsets are all full, with the cap of the first one."""
+    """Yield the clusters whose subsets are all full, with the cap of the first."""
     counted = subsets.counted(shares)
     for row in np.flatnonzero(subsets.shut(counted)).tolist():
         home = int(subsets.home[row])
@@ -223,7 +215,6 @@ def _capped(subsets: Subsets, shares: Ints) -> Iterator[tuple[int, Reason]]:
 
 
 def _most(asked: Problem) -> Reason | None:
-    """Return the first count with an upper bound."""
     return next(
         (Reason(RuleKind.MAX_DOMAINS, each.most, each.key) for each in asked.counts if each.most),
         None,
@@ -248,7 +239,7 @@ def choose(counts: Sequence[DomainCount], field: Field, replicas: int) -> Choice
 
 
 def _wanted(field: Field, rows: Ints, replicas: int) -> tuple[Ints, int]:
-    """Return the replicas that each of these clusters may hold, and the number needed together."""
+    """Return the replicas that each may hold, and the number needed in all."""
     if field.most is None:
         return np.ones(len(rows), dtype=np.int64), 0
     stays = field.stays
@@ -259,8 +250,8 @@ def _wanted(field: Field, rows: Ints, replicas: int) -> tuple[Ints, int]:
 def _best_first(field: Field, rows: Mask, domain: Ints) -> Ints:
     """Sort the clusters: those in use, then by score, then by the best domain.
 
-    Of equal clusters the best domain is the one that can take more, then the one with the greater
-    scores in sum. Where every cluster runs all replicas, a domain can take as many copies as it has
+    Of equal clusters the best domain is the roomier one, then the one with the greater sum of
+    scores. Where every cluster runs all replicas, a domain has room for as many copies as it has
     clusters.
     """
     found = np.flatnonzero(rows)
@@ -283,7 +274,7 @@ def _used(
 
 
 def _first(levels: Sequence[Level], held: Mask, used: Mask, replicas: int) -> Ints:
-    """Return the best cluster of as many domains as must be used, those in use before others."""
+    """Return the best cluster of each domain that must be used, those in use first."""
     first = np.zeros(0, dtype=np.int64)
     candidates = np.flatnonzero(used | held)
     lines = [(candidates[first_of_each(each.domain[candidates])], each) for each in levels]

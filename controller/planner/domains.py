@@ -1,25 +1,21 @@
 """Which domains to use, where their number is bounded on one level or on several at once.
 
-A level sorts the clusters into domains (regions, zones, single clusters) and says how many of them
-to use at the least and at the most. Clusters stand best first, and a domain in use is always kept:
-a level with more of those than its most allows just these.
+A level sorts the clusters into domains (regions, zones, single clusters) and says how many to use
+at the least and at the most. Clusters stand best first. A domain in use is always kept, even beyond
+the most.
 
-- `in_turn` takes the best domains level by level: fast, and what a reader of the ranking expects.
-  It may miss a choice that there is.
-- `largest_capacity` looks at all levels together. Of one level, and of two that nest (each domain
-  of one lies in one domain of the other), no choice that keeps to all bounds has more of the room
-  that is needed, and None means that no choice keeps to them. For other levels the best choice is
-  as hard to find as any covering: those are tried that look good, and the best of them is changed
-  level by level as long as that helps. Where another choice might have more room, or the budget of
-  steps does not suffice, `Effort.short` is set, and the answer is the best choice that was found,
-  which keeps to the bounds all the same.
+- `in_turn` takes the best domains level by level. It is fast, but may miss a choice.
+- `largest_capacity` looks at all levels together. For one level, and for two that nest, its answer
+  has the most of the needed room, and None means that no choice keeps to the bounds. Other levels
+  are a covering problem: promising choices are tried, and the best is improved level by level.
+  Where another choice might have more room, or the steps run out, `Effort.short` is set; the
+  answer keeps to the bounds all the same.
 
 The best domain is kept if any choice with it has the room that is needed, then the next one, and so
-on: only as many of the best give way to roomier ones as must. After `LOOKS` domains that were tried
-one by one, or where the effort is spent, the rest is taken by room. Where no choice has the room
-that is needed, the most room counts and nothing else.
+on, for `LOOKS` domains or until the effort is spent. The rest is taken by room. Where no choice has
+the needed room, the most room counts and nothing else.
 
-Pure; equal inputs give equal answers, and of equal domains the one that stands first is taken.
+Pure; of equal domains the first is taken.
 """
 
 from __future__ import annotations
@@ -47,14 +43,14 @@ from controller.planner.webster import Ints, Mask, sums
 __all__ = ["Effort", "Level", "in_turn", "largest_capacity", "met", "one_level", "two_levels"]
 
 LOOKS = 32
-"""How many domains are tried one by one."""
+"""The number of domains that are tried one by one."""
 
 
 def in_turn(levels: Sequence[Level], held: Mask) -> Mask:
     """Take the first domains of each level in turn, of those that the levels before have left.
 
     Args:
-        levels: the bounds, in the order in which they narrow the choice.
+        levels: in the order in which they narrow the choice.
         held: the clusters that are in use.
 
     Returns:
@@ -189,7 +185,7 @@ class _ByTable:
         return table(self.most, self.leaves, used).best(self.least)
 
     def _inner(self, parent: Ints, used: Mask, need: int, chosen: Ints) -> Ints:
-        """Return the longest run of the best inner domains that will do, and the roomiest too."""
+        """Return the longest run of the best inner domains that suffices, and the roomiest too."""
         leaves, inside = self.leaves, np.flatnonzero(used[parent])
         leading = _leading(parent[inside])
         inside = inside[np.lexsort((inside, ~leading, ~leaves.held[inside]))]
@@ -250,7 +246,7 @@ def one_level(most: int, leaves: Leaves, need: int, effort: Effort) -> Ints:
 
 
 def _leaves(levels: Sequence[Level], held: Mask, room: Ints) -> Leaves:
-    """Return the domains of the finest level, with the coarser ones that they lie in."""
+    """Return the domains of the finest level with their coarser domains."""
     fine = levels[-1]
     total = np.bincount(fine.domain, weights=room, minlength=fine.size).astype(np.int64)
     taken = np.bincount(fine.domain, weights=held, minlength=fine.size) > 0
@@ -261,7 +257,7 @@ def _leaves(levels: Sequence[Level], held: Mask, room: Ints) -> Leaves:
 class _Crossing:
     """A choice between levels of which at least two cross, or more than two nest.
 
-    Args: as for `largest_capacity`; the levels in the order in which they narrow the choice.
+    Args as for `largest_capacity`; the levels in the order in which they narrow the choice.
     """
 
     def __init__(
@@ -273,14 +269,14 @@ class _Crossing:
         self.value = -1
 
     def chosen(self) -> Mask | None:
-        """Return the best choice that was tried; None where none of these keeps to the bounds."""
+        """Return the best choice tried; None where none keeps to the bounds."""
         if not (self._start() or self._improve()):
             most = min(_most(level, self.room) for level in self.levels)
             self.effort.short |= self.value < min(self.need, most)
         return self.best
 
     def _start(self) -> bool:
-        """Choose level by level, by rank as far as that will do, then by room; in several orders.
+        """Choose level by level, by rank as far as that suffices, then by room; in several orders.
 
         Returns whether the room suffices, or the steps do not.
         """
@@ -366,12 +362,11 @@ class _Crossing:
 
 
 def _most(level: Level, room: Ints) -> int:
-    """Return the room of the roomiest domains that a level may use, whatever the others say."""
     return int(np.sort(sums(level.domain, room, level.size))[-level.most :].sum())
 
 
 def _first(picked: Mask, rank: Ints, most: int) -> Mask:
-    """Return these domains, and the first ones of a rank above 0 up to `most`."""
+    """Return these domains, then the first of a rank above 0 up to `most`."""
     line = np.argsort(-np.where(picked, 0, rank), kind="stable")
     more = line[: max(most - int(np.count_nonzero(picked)), 0)]
     both = picked.copy()

@@ -6,12 +6,10 @@ clusters at once; a problem without an order of domains is one domain.
 - By rank: the score decides, then how many counted replicas a cluster holds (most under Fill, least
   under Balance), then its place in the order.
 - By weight: Webster, see `controller.planner.webster`.
-- Packed: clusters in use go before others, the fullest first; then the roomiest. Fewer replicas
-  leave clusters as a whole, the emptiest first. So no more clusters are used than the replicas
-  need, given the present shares and the lower bounds.
+- Packed: clusters in use go before others, the fullest first; then the roomiest. Clusters are left
+  as a whole, the emptiest first.
 
-A rule depends on the held replicas alone, so replicas one by one end where all at once do. Pure;
-integers only; whole columns.
+A rule depends on the held replicas alone, so replicas one by one end where all at once do.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from controller.planner.replicacycle import DomainOrder, DomainQuota, Method, gr
 from controller.planner.webster import ADAMS, Ints, first_come, sums, until_full
 
 _HIGHEST = 2**31
-"""A level above all that there is."""
 
 
 class WithinDomain(Enum):
@@ -45,7 +42,7 @@ class Clusters:
         room: new replicas that the cluster can take; 0 where it is not feasible.
         present: replicas that the cluster can give back.
         held: replicas of all counted Workloads on the cluster.
-        score: the rank score, the greater the better.
+        score: the greater the better.
         order: distinct, by name.
     """
 
@@ -62,7 +59,7 @@ class Clusters:
 
 
 def grow(quota: DomainQuota, clusters: Clusters, replicas: int) -> Ints:
-    """Return the replicas that each cluster takes by rank; fewer in sum if none takes the rest."""
+    """Return the replicas that each takes by rank; fewer in sum if none takes the rest."""
     if not quota.ordered:
         return _unordered(quota, clusters, replicas)
     place, size = clusters.place(len(quota.desired)), len(quota.desired) + 1
@@ -94,14 +91,14 @@ def given_by_rank(clusters: Clusters, place: Ints, replicas: Ints, method: Metho
 
 
 def taken_by_score(start: Ints, top: Ints, score: Ints, order: Ints, replicas: int) -> Ints:
-    """Divide by rank where no domains have an order: the best clusters take all they can."""
+    """Divide by rank without an order of domains: the best clusters take all they can."""
     return first_come(np.maximum(top - start, 0), replicas, np.lexsort((order, -score)))
 
 
 def taken_packed(
     place: Ints, start: Ints, top: Ints, order: Ints, replicas: Ints, *, lowers: bool
 ) -> Ints:
-    """Return the replicas that each cluster takes, packed; lower bounds open as few as they can."""
+    """Return the replicas that each takes, packed; lower bounds open few clusters."""
     open_ = np.maximum(top - start, 0)
     if lowers:
         keys = (order, np.where(start > 0, 0, -open_), start == 0, place)
@@ -122,7 +119,7 @@ def in_line(line: Ints, place: Ints, wanted: Ints, replicas: Ints) -> Ints:
 
 
 def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order: Ints) -> None:
-    """Level the clusters of one domain and score that got some of what they could take, in place.
+    """Level in place the clusters of one domain and score that got some of what they could take.
 
     The replicas go to those that hold least, equals by the order.
     """
@@ -143,7 +140,7 @@ def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order:
 
 
 def _groups(place: Ints, score: Ints) -> tuple[Ints, int]:
-    """Number the pairs of domain and score; return the numbers and how many there are."""
+    """Number the pairs of domain and score; return the numbers and their count."""
     line = np.lexsort((score, place))
     new = np.ones(len(line), dtype=np.bool_)
     new[1:] = (np.diff(place[line]) != 0) | (np.diff(score[line]) != 0)
@@ -153,7 +150,7 @@ def _groups(place: Ints, score: Ints) -> tuple[Ints, int]:
 
 
 def _unordered(quota: DomainQuota, clusters: Clusters, replicas: int) -> Ints:
-    """Take replicas by score and then by order, within the quota, where domains have no order."""
+    """Take replicas by score and order within the quota, where domains have no order."""
     line = np.lexsort((clusters.order, -clusters.score))
     wanted = clusters.room
     if quota.required:

@@ -1,12 +1,11 @@
 """Levels of domains: clusters sorted by a label, how many of its values may be used, and the cost.
 
-The work of a choice is counted in steps, so that equal inputs end at the same place; with a clock
-an answer would depend on how busy the machine is. A step is an entry of a column that is looked at;
-each look at a column costs some more for itself.
+The work of a choice is counted in steps, not seconds, so equal inputs end at the same place. A step
+is an entry of a column that is looked at; each look at a column has an extra cost.
 
-A table holds the most room of two nested levels: a knapsack, of which the entry (2, 5) is the most
-room that two regions with five zones among them have. The table grows region by region, each entry
-trying every number of the next region's zones.
+A table is a knapsack over two nested levels: entry (2, 5) is the most room of two regions with five
+zones among them. The table grows region by region, each entry trying every number of the next
+region's zones.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from numpy.lib.stride_tricks import sliding_window_view
 from controller.planner.webster import Ints, Mask
 
 STEPS = 2_000_000
-"""The budget of one choice of domains, all its parts together: some ten milliseconds."""
+"""Steps of one choice of domains, all its parts together: some ten milliseconds."""
 
 LOOK = 500
-"""The cost of looking at a column at all."""
+"""Steps of looking at a column at all."""
 
 FOLD = 12_000
-"""The cost of joining one more domain to a table, besides its entries."""
+"""Steps of joining one more domain to a table, besides its entries."""
 
 _NONE = -(2**60)
-"""The entry of an impossible number of domains; sums with it stay below 0."""
+"""An impossible number of domains; sums with it stay below 0."""
 
 
 @dataclass(slots=True)
 class Effort:
-    """The steps that are left, and whether anything was left out for the lack of them."""
+    """The steps that are left; `short` where something was left out for the lack of them."""
 
     left: int = STEPS
     short: bool = False
@@ -49,7 +48,6 @@ class Effort:
         return True
 
     def columns(self, number: int, length: int) -> bool:
-        """Spend the steps of so many columns of this length."""
         return self.spend(number * (length + LOOK))
 
 
@@ -65,8 +63,8 @@ def first_of_each(values: Ints) -> Ints:
 def distinct(values: Ints) -> Ints:
     """Return each value once, ascending; none is below 0.
 
-    `np.unique` loads numpy.ma when it is first called, which would stop an event loop for longer
-    than a whole choice may take.
+    `np.unique` loads numpy.ma when first called, which would block the event loop for longer than a
+    whole choice.
     """
     line = np.sort(values)
     found: Ints = line[np.diff(line, prepend=-1) > 0]
@@ -110,7 +108,7 @@ def met(levels: Iterable[Level], used: Mask) -> bool:
 
 
 def nested(coarse: Level, fine: Level) -> bool:
-    """Return whether each domain of the second lies in one of the first."""
+    """Return whether each domain of `fine` lies in one of `coarse`."""
     return bool((parents(coarse, fine)[fine.domain] == coarse.domain).all())
 
 
@@ -124,7 +122,7 @@ def parents(coarse: Level, fine: Level) -> Ints:
 def tight(levels: Sequence[Level], held: Mask) -> list[Level]:
     """Return the levels that bound anything, each once, in their order.
 
-    Levels that sort the clusters alike are joined, and an upper bound rises to the domains in use.
+    Levels that sort the clusters alike are joined. An upper bound rises to the domains in use.
     """
     found: dict[bytes, Level] = {}
     for level in levels:
@@ -140,7 +138,7 @@ def tight(levels: Sequence[Level], held: Mask) -> list[Level]:
 class Leaves:
     """The domains of the finer level: their room, whether they are in use, and the coarser domain.
 
-    `parent` is a number from 0 on without gaps, 0 for all where there is one level only.
+    `parent` is a number from 0 on without gaps, 0 for all of a single level.
     """
 
     room: Ints
@@ -148,7 +146,7 @@ class Leaves:
     parent: Ints
 
     def line(self, rows: Ints | None = None) -> Ints:
-        """Sort these leaves, or all: those in use, then the roomiest; equals as they stand."""
+        """Sort these leaves, or all: those in use, then the roomiest."""
         if rows is None:
             return np.lexsort((-self.room, ~self.held))
         return rows[np.lexsort((-self.room[rows], ~self.held[rows]))]
@@ -158,7 +156,7 @@ class Leaves:
 class RoomTable:
     """`room` by the number of coarser and of finer domains.
 
-    For each coarser domain, `picks` holds how many of its finer ones went into each entry after the
+    For each coarser domain, `picks` holds how many of its finer ones each entry took when the
     domain was joined, and `lines` which they are, the first to be taken first.
     """
 
@@ -167,7 +165,7 @@ class RoomTable:
     picks: Sequence[Ints]
 
     def best(self, least: Sequence[int]) -> Ints | None:
-        """Return the leaves of the roomiest entry with at least so many domains on each level."""
+        """Return the leaves of the roomiest entry with at least `least` domains on each level."""
         allowed = self.room[least[0] :, least[1] :]
         if not allowed.size or int(allowed.max()) < 0:
             return None
@@ -185,14 +183,14 @@ class RoomTable:
 
 
 def work(most: Sequence[int], leaves: int, parts: int) -> int:
-    """Estimate the steps of a table: its entries, and the parts joined."""
+    """Estimate the steps of a table."""
     return prod(number + 1 for number in most) * leaves + parts * FOLD
 
 
 def table(most: Sequence[int], leaves: Leaves, used: Mask | None = None) -> RoomTable:
     """Return the table of these leaves; `most` bounds the number on each level, the coarser first.
 
-    `used` are coarser domains that every entry uses, beside those that are in use already.
+    Every entry uses the coarser domains in `used`, and those in use already.
     """
     parent = leaves.parent
     coarse = distinct(parent)

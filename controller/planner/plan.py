@@ -9,23 +9,21 @@ of every kind are parts of one `Problem`, in any combination. For every input:
   exists; otherwise as many as can be. Where one exists that meets all lower bounds too, it meets
   them. (Quotas that cross bounds on groups, and subsets that share clusters or cross either, are
   served in order, which may waste some.)
-- Placed replicas do not move: growing starts from the present shares and hands out only the rest,
-  shrinking takes only from them. Among the same clusters, one more replica never takes one away,
-  and one fewer never adds one.
+- Placed replicas do not move: growing starts from the present shares, shrinking takes only from
+  them. Among the same clusters, one more replica never takes one away, and one fewer never adds
+  one.
 - Above the lower bounds, domains take replicas in their order, and within a domain they follow the
   weights, the rank or the packing (`controller.planner.indomain`). Replicas over a bound leave
-  before any others, whatever their weight, and then replicas of weight 0.
+  first, whatever their weight, then replicas of weight 0.
 - Subsets take replicas in their order, each up to its cap, lower bounds first. A subset that
   overflows is filled up to its cap on clusters that may take replicas, whatever room they have.
-  One more replica is never in excess of a cap, and the lowest deletion cost leaves first, after
-  replicas over a bound. With subsets, present replicas that were free to go stay where they wait,
-  unless as many found a place elsewhere.
+  The lowest deletion cost leaves first, after replicas over a bound. With subsets, present
+  replicas that were free to go stay where they wait, unless as many found a place elsewhere.
 - Equal inputs give equal shares: the injected order breaks ties.
 
-A lower bound is a wish with precedence, as far as total and upper bounds allow: the domains that
-must be used get their first replica, then the bounds of clusters are served, then those of groups,
-the inner before the outer, because replicas of an inner group count for the outer too. Pure,
-integers only.
+A lower bound is a wish with precedence, as far as total and upper bounds allow: first a replica for
+each domain that must be used, then the bounds of clusters, then those of groups, the inner before
+the outer. Pure, integers only.
 """
 
 from __future__ import annotations
@@ -69,8 +67,7 @@ __all__ = [
 class Apportionment:
     """The shares, shape (n,), and the replicas that no cluster may take; reasons come on demand.
 
-    `asked` is the problem as it was given, `problem` that of the chosen clusters, `choice` says
-    which these are where the number of domains is bounded.
+    `asked` is the problem as given, `problem` that of the chosen clusters.
     """
 
     asked: Problem
@@ -82,7 +79,7 @@ class Apportionment:
 
     @cached_property
     def account(self) -> PlanColumns:
-        """Return the columns that `reasons` and `binding` read, computed on the first call."""
+        """Return the columns that `reasons` and `binding` read."""
         return PlanColumns.of(self.problem, self.shares, self.last)
 
     @cached_property
@@ -90,20 +87,17 @@ class Apportionment:
         return contradictions(self.asked, self.choice, self.shares)
 
     def reasons(self, row: int) -> tuple[Reason, ...]:
-        """Return the reasons of one cluster's share, a share of zero included."""
+        """Return the reasons of one cluster's share, also of a share of zero."""
         return self.account.reasons(row)
 
     @property
     def binding(self) -> tuple[Obstacle, ...]:
-        """Return the bounds that keep the pending replicas out, and how many each would let in.
-
-        Empty where nothing is pending, and where there is no cluster.
-        """
+        """Return the bounds that keep the pending replicas out; empty where there is no cluster."""
         return self.account.obstacles(_placed_by) if self.pending else ()
 
     @property
     def choosing(self) -> tuple[str, ...]:
-        """Return what the choice of domains found: counts that cannot be met, choices untried."""
+        """Return counts of domains that cannot be met, and choices untried."""
         return () if self.choice is None else (*self.choice.lacks, *self.choice.untried)
 
     @property
@@ -182,7 +176,6 @@ class Apportionment:
         return list(islice(self._turns(order), TURNS))
 
     def _turns(self, order: DomainOrder) -> Iterator[int]:
-        """Yield the domains in order; where subsets take turns, turn by turn."""
         of, before = self.problem, self.problem.settled()
         most = _takes(of, before)
         steps: Iterable[Ints] = (most,)
@@ -280,7 +273,7 @@ def _nests(problem: Problem) -> list[Nest]:
 
 
 def _takes(problem: Problem, held: Ints) -> Ints:
-    """Return the most replicas that each may hold, shape (n,)."""
+    """Return the most replicas that each may hold."""
     return np.where(problem.weight > 0, np.maximum(problem.cap(), held), held)
 
 

@@ -1,8 +1,7 @@
 """The problem that the planner solves: a total, its bounds, the step that gave the last replicas.
 
-The account of a plan reads the same values without calling the planner again, so they have a module
-of their own. Columns are integers, one entry a cluster. `Problem.check` refuses every invalid
-problem with the field and the value; the planner's divisions would answer it with nonsense.
+Columns are integers, one entry a cluster. `Problem.check` refuses invalid problems, which the
+planner's divisions would answer with nonsense.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ UNBOUNDED = MAX_REPLICAS
 
 
 class BoundKind(Enum):
-    """The meaning of a bound on a group of clusters."""
-
     DOMAIN_QUOTA = "domain quota"
     SUBSET_CAP = "subset cap"
 
@@ -60,7 +57,7 @@ class DomainCount:
 
     Args:
         key: the topology, for the reasons.
-        domain: shape (n,), a number from 1 on for each cluster, 0 for a cluster without a domain.
+        domain: shape (n,), a number from 1 on, 0 for a cluster without a domain.
         least: domains that must be used, at least 1.
         most: domains that may be used; None for no upper bound.
     """
@@ -75,8 +72,8 @@ class DomainCount:
 class Problem:
     """A total and its bounds. All arrays have one entry a cluster, in replicas.
 
-    The rules that bind a division know nothing of each other: each takes a problem and returns it
-    with its own bounds, weights or order (`controller.framework.interface.Bounds`).
+    The rules that bind a division are independent: each takes a problem and returns it with its own
+    bounds, weights or order (`controller.framework.interface.Bounds`).
 
     Args:
         total: replicas wanted.
@@ -90,11 +87,10 @@ class Problem:
         order: distinct; of equal priorities the lowest goes first.
         groups: bounds on groups, outermost first, each nested in the one before.
         inside: the rule between the clusters of a domain; of all clusters, where there is no order.
-        domains: the order in which domains take replicas, and their quotas. They may cross
-            `groups`.
+        domains: the order in which domains take replicas, and their quotas; may cross `groups`.
         counts: how many domains of other topologies are used, in the order of their precedence.
         subsets: are filled one after the other; clusters outside all of them take no new replica.
-        score: how well each cluster suits, the greater the better; None where all suit alike.
+        score: the greater the better; None where all suit alike.
         names: of the clusters, for the reasons.
         ruled: whether rules give the weights, so that these choose the domains before the scores.
     """
@@ -117,7 +113,7 @@ class Problem:
     ruled: bool = False
 
     def check(self) -> None:
-        """Refuse an invalid problem; the planner calls this before it divides anything.
+        """Refuse an invalid problem.
 
         Raises:
             ValueError: names the field and the value.
@@ -141,7 +137,7 @@ class Problem:
         return np.minimum(np.minimum(self.upper, self.room), self.learnt)
 
     def without_room(self) -> Ints:
-        """Return the bounds on each cluster for replicas that may wait for room, shape (n,)."""
+        """Return the bounds for replicas that may wait for room, shape (n,)."""
         return np.minimum(self.upper, self.learnt)
 
     def settled(self) -> Ints:
@@ -152,10 +148,7 @@ class Problem:
         return np.zeros_like(self.weight) if self.score is None else self.score
 
     def nests(self) -> bool:
-        """Return whether each group lies in one group of the bound before it.
-
-        Quotas of domains are not looked at: they may lie across the groups.
-        """
+        """Return whether each group lies in one group of the bound before it, quotas aside."""
         inner = zip(self.groups, self.groups[1:], strict=False)
         return all(_apart(bound, before) is None for before, bound in inner)
 
@@ -169,8 +162,7 @@ class Problem:
 def quotas(order: DomainOrder, present: Ints) -> GroupBound:
     """Return the quotas of an order as a bound on this Workload's replicas: present ones and gap.
 
-    The clusters outside all domains are the last group, which keeps its replicas and takes no new
-    ones.
+    The clusters outside all domains are the last group, which takes no new replicas.
     """
     own = order.by_domain(present)
     upper = own + order.quota.gap

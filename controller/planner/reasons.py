@@ -1,7 +1,7 @@
 """Why a share has the size that it has: data with its numbers, a sentence for each on demand.
 
-A `Reason` belongs to one cluster's number, an `Obstacle` to the replicas that have no cluster. Both
-are values that tests can check against the problem; words are made of them only for a reader.
+A `Reason` belongs to one cluster's number, an `Obstacle` to the replicas that have no cluster.
+Tests can check both against the problem.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 
 class RuleKind(Enum):
-    """The rules that make a share; the value is the sentence, with the numbers left out."""
+    """The rules that make a share; the value is the sentence without its numbers."""
 
     KEPT = "{number} stay where they are"
     WHOLE = "all {number} go to the best cluster"
@@ -66,12 +66,12 @@ _OF_ONE = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One rule that made a share: its kind, its number in replicas, and its name, if any.
+    """One rule that made a share.
 
     Args:
         kind: the rule.
         number: in replicas; for TIE the other clusters that stood level.
-        name: the domain, subset or policy that the rule belongs to.
+        name: the domain, subset or policy that the rule belongs to, if any.
         of: a second number. WEIGHT: the replicas divided by weight among the clusters that nothing
             else stopped. LOWER: the whole bound, where only `number` of it could be served.
             REMAINDER: hundredths of a replica by which the exact share passes a whole number.
@@ -159,7 +159,7 @@ def worded(rule: str, numbers: Mapping[str, int], name: str = "") -> str:
 
 
 def title_in_words(rule: str) -> str:
-    """Return the title of a rule in words: `weight`, `domain quota`."""
+    """Return the title of a rule in words: `domain quota`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", rule).lower()
 
 
@@ -182,8 +182,8 @@ class Obstacle:
 
     `reason` carries the bound: for ROOM, UPPER and LEARNT the sum over the clusters that stand at
     it, for NO_WEIGHT the count of those that could take some, for a group its upper bound and name.
-    A `gain` of 0 means that the bound stops replicas which another bound would stop as well. A
-    CONTRADICTION names the two, and has no gain of its own.
+    A `gain` of 0 means that another bound stops these replicas as well. A CONTRADICTION has no
+    gain.
     """
 
     reason: Reason
@@ -199,7 +199,6 @@ class Obstacle:
         }
 
     def __str__(self) -> str:
-        """Return the obstacle in words, and how many replicas its removal would place."""
         if self.reason.kind is RuleKind.CONTRADICTION:
             return str(self.reason)
         kind = self.reason.kind
@@ -231,9 +230,7 @@ def nothing_binds() -> tuple[Obstacle, ...]:
 
 
 AssignmentOrder: TypeAlias = Callable[[], list[str]]
-"""Returns the domains that took replicas, one after the other; only the first ones, where there are
-many.
-"""
+"""Returns the domains that took replicas, one after the other; the first `TURNS` alone."""
 
 
 def no_order() -> list[str]:

@@ -1,18 +1,16 @@
 """In which order domains take replicas: one scheduling cycle for each replica, in closed form.
 
-The rule, replica by replica. A listed domain below its number goes first: under Balance the one
-with the highest `100*(desired-count)//desired`, under Fill the one with the highest
-`100*count//desired`, equals in the order of the list. Beyond that only a Preferred policy goes on:
-to the listed domain with the lowest count/desired, and when none of them has room to the clusters
-that are in no listed domain. Taking away is the same backwards. Between the clusters of the domain
-`controller.planner.indomain` decides.
+A listed domain below its number goes first: under Balance the one with the highest
+`100*(desired-count)//desired`, under Fill the one with the highest `100*count//desired`, equals in
+the order of the list. Beyond that only a Preferred policy goes on: to the listed domain with the
+lowest count/desired, and when none of them has room to the clusters outside all listed domains.
+Taking away is the same backwards. `controller.planner.indomain` decides between the clusters of a
+domain.
 
-Nothing here counts replicas one by one. A domain's next replicas have scores that only ever fall
-under Balance, so all domains' replicas merge by a threshold on the 101 scores; under Fill a domain
-that was chosen stays the best until it is full; beyond the numbers, count/desired is a divisor
-method (`controller.planner.webster`). So a hundred thousand replicas cost as much as ten.
-
-Integers only; pure; standard library and numpy. The tests hold it against the loop over replicas.
+In closed form: under Balance the scores of a domain's next replicas only ever fall, so all domains'
+replicas merge by a threshold on the 101 scores; under Fill a chosen domain stays the best until it
+is full; beyond the numbers, count/desired is a divisor method (`controller.planner.webster`). Tests
+hold it against the loop over replicas.
 """
 
 from __future__ import annotations
@@ -104,7 +102,7 @@ class DomainOrder:
         return np.where(self.uncounted, len(self.names), self.place)
 
     def after(self, change: Ints) -> DomainOrder:
-        """Return the order once each cluster holds so many more replicas of the Workload."""
+        """Return the order once each cluster holds `change` more replicas of the Workload."""
         counted = np.where(self.uncounted, np.maximum(change, 0), change)
         count = np.maximum(self.quota.count + self.by_domain(counted)[:-1], 0)
         return replace(self, held=self.held + change, quota=replace(self.quota, count=count))
@@ -183,7 +181,7 @@ def assignment_order(
 
 
 def _in_balance(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """Take the first replicas by falling score, equals by the list; a domain takes whole levels."""
+    """Take replicas by falling score, equals by the list; a domain takes whole levels."""
     levels = np.arange(_BEST + 1, -2, -1, dtype=np.int64)[:, None]
     last = desired - -(-levels * desired // _BEST)
     # Replicas whose score is at least the level's; below level 0 no replica is left out.
@@ -202,7 +200,7 @@ def _in_sequence(desired: Ints, count: Ints) -> Ints:
 
 
 def _beyond(replicas: int, desired: Ints, count: Ints, most: Ints) -> Ints:
-    """Take the first replicas by rising count/desired, equals by the list; number 0 comes last."""
+    """Take replicas by rising count/desired, equals by the list; number 0 comes last."""
     known, one = desired > 0, np.zeros_like(most)
     if replicas <= 0:
         return one

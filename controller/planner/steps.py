@@ -1,8 +1,8 @@
 """Growing and shrinking where more than weights decide: domains in their order, then inside them.
 
 Each step gives one replica after the other to the first cluster in line that no bound stops, in
-closed form. Bounds on groups may lie across the domains. Then replicas are handed out up to the
-one at which a group is full, found by halving; its clusters take no more, and the rest goes on from
+closed form. Bounds on groups may lie across the domains, so replicas are handed out up to the one
+at which a group is full, found by halving; its clusters take no more, and the rest goes on from
 there. The result is that of the loop over replicas, as each step depends only on the replicas held
 so far.
 
@@ -11,9 +11,8 @@ replicas without weight, replicas over the bounds of groups, replicas over the b
 In the layer in which the total lies the domains give back in their order.
 
 Subsets take replicas one after the other, each within its cap and by the rules between its
-clusters; one that overflows is filled up whatever room there is before the next one has a turn.
-When replicas leave, each deletion cost is a layer of its own, from which replicas without weight
-leave first.
+clusters; one that overflows is filled up before the next has a turn. When replicas leave, each
+deletion cost is a layer of its own, from which replicas without weight leave first.
 """
 
 from __future__ import annotations
@@ -61,15 +60,15 @@ def hand_out(
     lowers: bool = False,
     overflow: bool = False,
 ) -> Ints:
-    """Return the replicas of each cluster once all replicas are handed out, or no more fit.
+    """Return the replicas of each cluster once all are handed out, or no more fit.
 
     Args:
         problem: total, rules, subsets, order.
         weight: a cluster of weight 0 takes nothing beyond its start.
         start: shape (n,), the replicas held to begin with.
         top: shape (n,), the most replicas that a cluster may hold.
-        nests: bounds on groups.
-        lowers: lower bounds are served.
+        nests: bounds on groups, which may lie across the domains.
+        lowers: lower bounds are served; packing opens as few clusters as it can for them.
         overflow: subsets that overflow pass the room of their clusters.
     """
     if problem.subsets is None:
@@ -167,7 +166,7 @@ def stay(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Ints:
     """Let present replicas that found no place elsewhere stay where they wait.
 
     Each replica that was handed out replaces one that was free to go. Of the others, those stay
-    that pass no bound, as far as there are such.
+    that pass no bound.
     """
     subsets, present = problem.subsets, problem.present
     replicas = min(problem.total, int(present.sum()))
@@ -182,16 +181,7 @@ def stay(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Ints:
 def grow_by_rule(
     problem: Problem, weight: Ints, start: Ints, top: Ints, nests: Sequence[Nest], *, lowers: bool
 ) -> Ints:
-    """Hand out replicas by domains and rules until all are placed, or no more fit; see above.
-
-    Args:
-        problem: total, rules, order.
-        weight: a cluster of weight 0 takes nothing beyond its start.
-        start: shape (n,), the replicas held to begin with.
-        top: shape (n,), the most replicas that a cluster may hold.
-        nests: bounds on groups, which may lie across the domains.
-        lowers: lower bounds are served, so that packing opens as few clusters as it can for them.
-    """
+    """Hand out replicas by domains and rules; arguments as for `hand_out`."""
     step = _Growth(problem, weight, lowers)
     held, top = start, np.where(weight > 0, np.minimum(np.maximum(top, start), MAX_REPLICAS), start)
     while True:
@@ -269,8 +259,6 @@ def decline_to(problem: Problem, held: Ints, nests: Sequence[Nest]) -> tuple[Int
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """The replicas kept up to a layer, and, for packing, the clusters that empty last."""
-
     top: Ints
     fullest: Ints
     other: Ints
@@ -334,7 +322,7 @@ def _trimmed(problem: Problem, held: Ints, floor: Ints, nest: Nest) -> Ints:
 
 
 def _given(problem: Problem, weight: Ints, below: Ints, above: _Layer, replicas: int) -> Ints:
-    """Return so many replicas to take away of those between `below` and the layer, shape (n,)."""
+    """Return `replicas` to take away of those between `below` and the layer."""
     own, order = above.top - below, problem.domains
     if order is None:
         place, by_domain = np.zeros_like(own), np.array([replicas], dtype=np.int64)

@@ -1,15 +1,13 @@
 """Ordered subsets of the clusters, each with a cap: which replica counts to which of them.
 
-A replica on a cluster counts to the first subset that matches the cluster and has room below its
-cap. The earlier subsets are filled as far as any sorting of the replicas can fill them, so a
-replica spills to a later subset rather than being too much for an earlier one. Replicas that no
-subset has room for are the excess of the first one that matches. Replicas on clusters that none
-matches are outside.
+A replica counts to the first subset that matches its cluster and has room below its cap. Earlier
+subsets are filled as far as any sorting of the replicas can fill them, so a replica spills to a
+later subset before it is too much for an earlier one. Replicas that no subset has room for are the
+excess of the first that matches; those on clusters that none matches are outside.
 
-Where a subset holds more than its cap, those replicas stay in it that the rule between clusters
-gives first (`WithinDomain`), unless another one makes room by spilling to a later subset. The
-deletion costs of replicas fall from the first subset to the last, then come those of the excess,
-then those outside; the lowest cost leaves first. Pure; integers only.
+A subset over its cap keeps the replicas that the rule between clusters gives first
+(`WithinDomain`), unless another makes room by spilling. Deletion costs fall from the first subset
+to the last, then the excess, then those outside; the lowest cost leaves first.
 """
 
 from __future__ import annotations
@@ -88,7 +86,6 @@ class Subsets:
 
     @cached_property
     def overlaps(self) -> bool:
-        """Return whether a cluster lies in several subsets."""
         return bool((self.inside.sum(axis=0) > 1).any())
 
     @cached_property
@@ -114,21 +111,18 @@ class Subsets:
         return np.asarray(found.sum(axis=1), dtype=np.int64)
 
     def left(self, at: int, replicas: Ints) -> int:
-        """Return how many more replicas may count to one subset."""
+        """Return how many more replicas may count to subset `at`."""
         if self.overlaps:
             return int(self.cap[at] - self.counted(replicas)[at])
         return max(int(self.cap[at] - replicas[self.inside[at]].sum()), 0)
 
     def full(self, counted: Ints) -> Ints:
-        """Return the subsets that are at their cap when so many replicas count to each."""
+        """Return the subsets that are at their cap when `counted` replicas count to each."""
         found: Ints = np.flatnonzero((counted >= self.cap) & (self.cap < MAX_REPLICAS))
         return found
 
     def classified(self, replicas: Ints) -> tuple[Ints, Ints, Ints]:
-        """Sort the replicas by the subset that they count to.
-
-        Args:
-            replicas: shape (n,), the replicas of each cluster.
+        """Sort the replicas, shape (n,), by the subset that they count to.
 
         Returns:
             those that count to each subset, and the excess of each: shape (subsets, n); and those
@@ -192,7 +186,6 @@ class Subsets:
         return found
 
     def _kept(self, place: Ints, replicas: Ints, most: Ints, rank: Ints) -> Ints:
-        """Return the replicas of each place that the rule between clusters gives first."""
         order = np.arange(len(replicas)) if self.order is None else self.order
         if self.keeps is WithinDomain.WEIGHT:
             weight = np.ones_like(replicas) if self.weight is None else np.maximum(self.weight, 1)
@@ -228,7 +221,7 @@ def _gained(
 ) -> int:
     """Let a subset take `spare` replicas, or those of an earlier subset that takes others instead.
 
-    Returns how many it has got, `most` at the most; 0 where no subset can take any in their stead.
+    Returns how many it has got, at most `most`.
     """
     before = len(spare)
     if to < before and spare[to].any():
@@ -252,7 +245,7 @@ def _gained(
 
 
 def _dense(*keys: Ints) -> Ints:
-    """Return small numbers that sort as the keys do, the last key first; shape as the keys."""
+    """Return small numbers that sort as the keys do, the last key first."""
     line = np.lexsort(keys)
     new = np.zeros(len(line), dtype=np.bool_)
     for key in keys:

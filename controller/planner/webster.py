@@ -1,25 +1,23 @@
 """Replicas handed out one at a time to the cluster most below its weight, in closed form.
 
-The rule is Webster's: a cluster of weight `w` that holds `a` replicas stands in line with the
-priority `w / (2a + 1)`, the highest takes the next replica, and equal priorities go by an injected
-order. Domains of a policy beyond their numbers go by Adams' rule, `w / a`. Bounds only ever take a
-cluster out of the line. Because each replica is given without knowing how many will follow, one
-more replica never takes one away elsewhere (house monotonicity), and because the bounds are nested,
-giving greedily wastes nothing: whatever can be placed within them is placed.
+The rule is Webster's: a cluster of weight `w` that holds `a` replicas has the priority `w / (2a +
+1)`, the highest takes the next replica, and equals go by an injected order. Domains of a policy
+beyond their numbers go by Adams' rule, `w / a`. Bounds only ever take a cluster out of the line.
+Because each replica is given without knowing how many will follow, one more replica never takes one
+away elsewhere (house monotonicity); because the bounds are nested, giving greedily wastes nothing.
 
-`divide` reaches the same result without the loop, in two steps that are each exact:
+`divide` reaches the result of that loop in two steps that are each exact:
 
 - A cap on a group lets through the first replicas of the group's own line. How far each cluster
-  gets until the group is full depends on no cluster outside, so the cap is replaced by a bound on
-  each cluster. Done from the innermost nest outwards, only bounds on clusters remain.
+  gets until the group is full depends on no cluster outside, so a bound on each cluster replaces
+  the cap, from the innermost nest outwards.
 - Within a block of clusters that draw on one number of replicas, the divisor is searched at which
   they run out (`_around`): replicas clearly before it are taken at once, and only the few replicas
   around it are sorted.
 
-Pure; integers in and out; standard library and numpy. Replicas, weights and their products stay
-below 2**63: a priority turned over is (2a - 1) / w, with both below 2**32 and 2**31, and is
-compared as a number with 62 binary places, which tells any two of them apart. The tests hold all
-this against the plain loop.
+Replicas, weights and their products stay below 2**63: a priority turned over is (2a - 1) / w, with
+both below 2**32 and 2**31, and is compared as a number with 62 binary places, which tells any two
+of them apart. The tests hold all this against the plain loop.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ _PLACES = 31
 """Binary places of a divisor after the first one."""
 
 _LEAST, _MOST = 2.0**-32, 2.0**32 - 2.0
-"""A divisor at which no cluster gets a replica, and one at which every cluster reaches its top."""
+"""Divisors at which no cluster gets a replica, and at which every cluster reaches its top."""
 
 _CUT = 52 - _PLACES
 """Bits of a float64 beyond those places."""
@@ -62,16 +60,15 @@ _HASTE = 6
 """Steps after which ties are thought to be the reason, and how often the search halves."""
 
 _BLOCK = np.zeros(0, dtype=np.int64)
-"""The block of each cluster, which does not matter where there is one block."""
+"""The block of each cluster, where there is one block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nest:
     """Disjoint groups of clusters, each with the most replicas that it may hold in all.
 
-    `group` has one entry a cluster, an index into `cap`; every cluster is in exactly one group.
-    A sequence of nests goes from the outermost to the innermost; each group of a nest lies wholly
-    within one group of the nest before it.
+    `group` has one entry a cluster, an index into `cap`; every cluster is in exactly one group. In
+    a sequence of nests, outermost first, each group lies within one group of the nest before it.
     """
 
     group: Ints
@@ -79,11 +76,7 @@ class Nest:
 
 
 def first_come(wanted: Ints, replicas: int, line: Ints | slice = slice(None)) -> Ints:
-    """Serve each entry as much as it wants, in the order of `line`, until none is left.
-
-    Returns:
-        shape as `wanted`; without a `line` the first entry comes first.
-    """
+    """Serve each entry as much as it wants, in the order of `line`, until none is left."""
     served, asked = np.zeros_like(wanted), wanted[line]
     served[line] = np.clip(replicas - (np.cumsum(asked) - asked), 0, asked)
     return served
@@ -133,9 +126,8 @@ def until_full(
 ) -> Ints:
     """Return the replicas of each cluster when its group holds its `cap`, or can take no more.
 
-    A cluster that holds `a` replicas stands in line with `(2a + 1) / weight` by Webster's rule, and
-    with `a / weight` by Adams'. The lowest number takes the next replica, equals go by `order`.
     `top` is at most 2**31 by Webster's rule, 2**32 by Adams', which needs a `start` of at least 1.
+    Equals go by `order`.
     """
     # Groups that can take no more than their cap need no division: their clusters reach the top.
     tight = sums(group, top, len(cap)) > cap
@@ -208,10 +200,9 @@ def _around(
     little too far, so that it soon has an x on each side; every sixth step halves the interval.
 
     The search ends: an x is one of 2**37 numbers of 32 binary digits, so after 38 halvings the two
-    ends stand next to each other. Then w x differs by at most 2 between them, as w x is at most
-    2**32 where a cluster is not at its top; hence no cluster has more than one replica in between,
-    by Adams' rule two, however many of them tie, and few replicas are left to be sorted: 6 * 38
-    steps at the most.
+    ends stand next to each other. Then w x, at most 2**32 below a cluster's top, differs by at most
+    2 between them, so no cluster has more than one replica in between, by Adams' rule two: few are
+    left to be sorted after at most 6 * 38 steps.
     """
     size, clusters = len(quota), len(weight)
     few = clusters << (WEBSTER - rule)
