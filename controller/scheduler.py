@@ -211,7 +211,6 @@ class Scheduler:
         )
 
     def _may_join(self, key: Key) -> bool:
-        """Whether another Workload may be decided in the set."""
         workload = self._workloads.get(key)
         return (
             workload is not None
@@ -223,7 +222,6 @@ class Scheduler:
         )
 
     def _current(self, info: WorkloadInfo) -> bool:
-        """Whether `info` matches the last version of its object."""
         workload = self._workloads.get(info.key)
         return (
             workload is not None
@@ -276,7 +274,6 @@ class Scheduler:
                 self._queue.requeue(self._cache.rank(decision.workload))
 
     def _requeue_after(self, key: Key, busy: Iterable[Key]) -> None:
-        """Decide `key` again after the decisions on the busy Workloads."""
         for other in busy:
             if other in self._in_flight:
                 self._in_flight.missed(other, key)
@@ -462,7 +459,6 @@ class Scheduler:
         return awaits is not None
 
     def _add_refused(self, info: WorkloadInfo, reason: ScheduledReason, plugin: str = "") -> None:
-        """Wait for what could help that plugin; after a fault or time-out, for a delay."""
         rank, hints = self._cache.rank(info), self._hints[info.scheduler_name]
         self._queue.add_unschedulable(rank, info, hints.of(frozenset({plugin})))
         if reason in RETRY_SECONDS:
@@ -559,7 +555,7 @@ class Scheduler:
         self._waiting.workload_changed(old, new)
 
     def close(self) -> None:
-        """End the term: undo what is not written. The next leader reads the rest."""
+        """End the term: undo what is not written."""
         self._waiting.close()
         for key in list(self._unconfirmed):
             self._conclude(key)

@@ -1,12 +1,12 @@
 """Assumed placements: the shares of every Workload, decided or written, and the replicas in flight.
 
-A decision is assumed before anything is awaited (`assume`): two decisions in a row never count on
-the same room. The informer's Workload replaces it. Replicas that their cluster does not count are
-in flight, except those whose room a ledger holds.
+A decision is assumed before anything is awaited (`assume`), so two decisions in a row never count
+on the same room. The informer's Workload replaces it. Replicas that their cluster does not count
+are in flight, except those whose room a ledger holds.
 
-A Workload's status may arrive before its cluster's status: two watches have no order. The Workload
-names the version of the cluster that counts its replicas first (`capacityVersion`). Until that
-version arrives they stay in flight.
+A Workload's status may arrive before its cluster's: two watches have no order. The Workload names
+the version of the cluster that counts its replicas first (`capacityVersion`); until that version
+arrives they stay in flight.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ class AssumedPlacement:
     """Some of those in flight, by the cluster whose next status counts them."""
 
     def counted(self, cluster: str) -> int:
-        """Return the replicas there that the cluster counts."""
         if self.workload.booked:
             return 0
         landed = self.placements.get(cluster, 0) - self.flying.get(cluster, 0)
@@ -97,7 +96,6 @@ class PendingAffinity:
             self._places.setdefault(place, {})[info.key] = None
 
     def drop(self, key: Key) -> None:
-        """Remove a Workload; an unknown key is ignored."""
         info = self._all.pop(key, None)
         for place in _places(info) if info is not None else ():
             members = self._places[place]

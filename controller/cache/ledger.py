@@ -38,9 +38,7 @@ class Ledger(Protocol):
         """Store a Workload with the shares that count: none if it is being deleted."""
         ...
 
-    def drop(self, key: Key) -> None:
-        """Remove a Workload; an unknown key is ignored."""
-        ...
+    def drop(self, key: Key) -> None: ...
 
     def overlay(self, placed: PlacementsByWorkload) -> Self:
         """Return a copy with these Workloads placed so."""

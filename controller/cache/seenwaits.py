@@ -1,8 +1,7 @@
 """Since when a term has seen replicas wait for a node of their cluster.
 
-A status says since when they wait, as their cluster told it last. A status that a term has just
-read may be old: the hub was set back, or nobody could write to it for a while. What waited then may
-run by now, and the next report says so. So the patience with what waits begins with the first look
+A status that a term has just read may be old: the hub was set back, or nobody could write to it.
+What waited then may run already. So the patience with waiting replicas begins with the first look
 at the earliest; a term never makes it shorter, and a new one begins it anew.
 """
 
@@ -27,7 +26,6 @@ class SeenWaits:
         self._since: dict[Key, Mapping[str, datetime]] = {}
 
     def of(self, workload: Workload) -> Workload:
-        """Return the Workload with what waits no longer than it has been seen to wait."""
         info: WorkloadInfo | None = workload.info
         if info is None:
             return workload
@@ -49,5 +47,4 @@ class SeenWaits:
         self._since.pop(key, None)
 
     def clear(self) -> None:
-        """Begin anew with all that waits: another term begins."""
         self._since.clear()

@@ -1,1 +1,1 @@
-"""Claims on a quota, in the status of the object that bounds: for schedulers of several names."""
+"""Claims on a quota, for schedulers of several names."""

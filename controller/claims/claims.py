@@ -1,17 +1,15 @@
 """Claims on a quota: replicas that schedulers in other processes took but have not placed.
 
-Inside one process a decision counts for the next one at once. A scheduler of another name, in a
-process of its own, learns of it only when the placements have been written and read. So quota is
-taken first: a claim goes into the status of the object that bounds (a WorkloadPolicy, a
-WorkloadQuota), and only then are the placements written. A claim of another holder counts as far as
-its Workload does not show those replicas yet, and for `CLAIM_SECONDS` at most, so that a scheduler
-that dies between the two writes loses no quota for ever. That time runs from when this process
-first saw the claim: no two clocks are compared. A Workload shows what the hub has stored, never
-what was only decided: a write may be slow, or come to nothing.
+Inside one process a decision counts for the next one at once. A scheduler in another process learns
+of it only when the placements are written and read. So a claim goes into the status of the object
+that bounds (a WorkloadPolicy, a WorkloadQuota) before the placements are written. A claim of
+another holder counts as far as its Workload does not show those replicas, and for `CLAIM_SECONDS`
+at most from when this process first saw it, so a scheduler that dies between the two writes loses
+no quota for ever. A Workload shows what the hub has stored, never what was only decided.
 
-A decision stands on the claims that were known when it was made. A new `epoch` invalidates it: a
-claim of another holder, or another spec, begins one. No two ledgers share an epoch, so an object
-that was deleted and created again under the same name does not pass for the old one.
+A decision stands on the claims that were known when it was made. A claim of another holder, or
+another spec, begins a new `epoch`, which invalidates it. No two ledgers share an epoch, so a
+recreated object does not pass for the old one.
 """
 
 from __future__ import annotations
@@ -31,27 +29,25 @@ from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key, Meta
 
 CLAIM_SECONDS = 60.0
-"""A claim whose replicas do not show up for so long is void."""
+"""Seconds after which a claim whose replicas do not show up is void."""
 LANDED_SECONDS = 15.0
-"""A claim whose replicas this process has seen stays that much longer, until others have seen them.
-"""
+"""Seconds that a claim stays after this process saw its replicas, until others have seen them."""
 WRITE_SECONDS = 20.0
-"""Placements are written so soon after their claim, or not at all: well before it may be void."""
+"""Seconds within which placements are written after their claim: well before it may be void."""
 CLAIM_BYTES = 2**20
 """The most bytes of the claims on one object: etcd keeps 1.5 MiB, with the rules and the history.
 """
 REMEMBERED = 4096
 """Deleted Workloads whose claims on quota may still be read."""
 HOLDER_LIMIT = 512
-"""The longest holder's name that the schema allows, in characters."""
 
 Shares: TypeAlias = Mapping[str, int]
 Seen: TypeAlias = Callable[[Key, str], Shares | None]
-"""Returns the placements of the Workload of that key and uid; None where it is known to be gone."""
+"""Returns the placements of the Workload of that key and uid; None if it is known to be gone."""
 SetForeign: TypeAlias = Callable[[Key, Mapping[Key, Shares]], object]
 """Called with the replicas that others have claimed of an object, by Workload and cluster.
 
-The replicas replace those of the call before, and count from the next decision on.
+They replace those of the call before.
 """
 
 
@@ -59,8 +55,8 @@ The replicas replace those of the call before, and count from the next decision 
 class HeldClaim:
     """A claim that this process knows since `since`, and whose replicas show since `landed`.
 
-    Both are monotonic seconds; `landed` is None while replicas are missing. `size` is the number of
-    bytes that the claim takes in the status.
+    Both are monotonic seconds; `landed` is None while replicas are missing. `size` is in bytes of
+    the status.
     """
 
     key: Key
@@ -91,7 +87,6 @@ class HeldClaim:
         return now - self.landed < LANDED_SECONDS
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the claim as the status stores it."""
         shares = [{"cluster": c, "replicas": n} for c, n in self.placements.items()]
         workload = "/".join(self.key)
         return {
@@ -164,7 +159,7 @@ def admitted(known: Iterable[HeldClaim], wanted: Iterable[HeldClaim]) -> set[str
     """Return the uids of the wanted claims that fit into a status beside the known claims.
 
     The others wait until some of these have landed; a small one does not wait for a large one. A
-    claim that is too large for any status goes alone, and none after it is admitted meanwhile.
+    claim that is too large for any status goes alone.
     """
     sizes, chosen = {each.uid: each.size for each in known}, set[str]()
     total = sum(sizes.values())
@@ -190,11 +185,6 @@ def _shares(claim: Claim) -> dict[str, int]:
 
 
 class ClaimIndex:
-    """Claims by object; claims of other holders reach the counts through `set_foreign`.
-
-    `holder` is the name of this process.
-    """
-
     def __init__(self, set_foreign: SetForeign, *, holder: str, clock: Clock) -> None:
         self._set_foreign = set_foreign
         self.holder = holder
@@ -205,14 +195,12 @@ class ClaimIndex:
         self._gone: dict[str, None] = {}
 
     def ledger(self, key: Key) -> ClaimLedger:
-        """Return the claims on an object, an empty ledger for an unknown one."""
         there = self._ledgers.setdefault(key[0], {})
         if key not in there:
             there[key] = ClaimLedger(self.holder, self._epochs)
         return there[key]
 
     def learn(self, meta: Meta, claims: Iterable[Claim]) -> None:
-        """Read the generation of a stored object and the claims in its status."""
         if self.ledger(meta.key).learn(meta.generation, claims, self._clock.monotonic()):
             self.recount(meta.key)
 
@@ -244,11 +232,10 @@ class ClaimIndex:
             self._set_foreign(key, foreign)
 
     def told(self, key: Key) -> list[HeldClaim]:
-        """Return the claims that still belong in the object's status."""
         return self.ledger(key).told(self.seen, self._clock.monotonic())
 
     def seen(self, key: Key, uid: str) -> Shares | None:
-        """Return the shares that a Workload shows; None for one that is known to be gone."""
+        """Return the shares that a Workload shows; None if it is known to be gone."""
         shown = self._shown.get(key)
         if uid in self._gone or (shown is not None and shown[0] != uid):
             return None

@@ -1,12 +1,9 @@
 """Writes the statuses of a kind, and in them the quota that decisions take before they are written.
 
-Each status is a compare-and-swap on the version that was read. A conflict means that another writer
-was faster, and all decisions in that write are checked against what that writer left. A burst of
-decisions costs a handful of writes (`controller.framework.statuswriter`). Claims without room in a
-status wait until claims before them have landed.
-
-A status shows the sum over all placements, recomputed each time, so a lost write or a dead
-scheduler leaves nothing wrong for long.
+Each status is a compare-and-swap on the version that was read. After a conflict, all decisions in
+that write are checked against what the other writer left. A burst of decisions costs a handful of
+writes (`controller.framework.statuswriter`). A status shows the sum over all placements, recomputed
+each time, so a lost write or a dead scheduler leaves nothing wrong for long.
 """
 
 from __future__ import annotations
@@ -34,9 +31,9 @@ from machinery.errors import TransportError
 from machinery.types.metadata import Key, Object
 
 CALM_SECONDS = 1.0
-"""How long a status may lag behind placements when no decision claims."""
+"""Seconds that a status may lag behind placements when no decision claims."""
 ROOM_SECONDS = 1.0
-"""The interval at which claims that wait for room are tried again."""
+"""Seconds between attempts of claims that wait for room."""
 MOST_CLAIMING = 16
 """Decisions that wait for one object's write: each holds a worker, and other objects need some too.
 """
@@ -54,10 +51,7 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(slots=True)
 class QuotaRequest:
-    """A decision that waits for its quota: its claim, and what it was made on.
-
-    `before` are the placements that those of the claim replace.
-    """
+    """A decision that waits for its quota; `before` are the placements that its claim replaces."""
 
     taken: HeldClaim
     before: Shares
@@ -72,24 +66,22 @@ Requests: TypeAlias = dict[Key, QuotaRequest]
 class QuotaWriter(StatusWriter[T]):
     """The objects of a kind, for one term of leadership: decisions take quota in their statuses.
 
-    A draft carries the requests that it grants. A subclass says which object a Workload takes quota
-    of (`quota_of`), and in which epoch a decision on the object is valid (`epoch_of`).
+    A draft carries the requests that it grants.
     """
 
     holder = ""
     outcomes = CLAIMS
-    """Counts requests by outcome."""
 
     def __init__(self, term: Term, resource: Resource, type_: type[T]) -> None:
         super().__init__(term, resource, type_)
         self._requests: dict[Key, Requests] = {}
 
     def quota_of(self, info: WorkloadInfo) -> Key | None:
-        """Return the object whose quota the Workload takes; None where it takes none."""
+        """Return the object whose quota the Workload takes, or None."""
         raise NotImplementedError
 
     def epoch_of(self, key: Key) -> Hashable:
-        """Return what changes when decisions made before are not valid any more."""
+        """Return a value that changes when decisions made before become invalid."""
         raise NotImplementedError
 
     def takes(self, info: WorkloadInfo, placements: Shares) -> bool:
@@ -105,7 +97,6 @@ class QuotaWriter(StatusWriter[T]):
                 self.refuse(key)
 
     def forget(self, key: Key) -> None:
-        """Refuse the requests of a deleted object."""
         super().forget(key)
         self.refuse(key)
 
@@ -114,7 +105,7 @@ class QuotaWriter(StatusWriter[T]):
         answers(self._requests.pop(key, {}), False)
 
     def epoch(self, info: WorkloadInfo) -> Hashable:
-        """Return the epoch of a decision made now; None where the Workload takes no quota."""
+        """Return the epoch of a decision made now; None if the Workload takes no quota."""
         key = self.quota_of(info)
         return None if key is None else self.epoch_of(key)
 
@@ -147,7 +138,6 @@ class QuotaWriter(StatusWriter[T]):
         return granted
 
     def withdraw(self, info: WorkloadInfo) -> None:
-        """Release the quota of a decision that was not written."""
         key = self.quota_of(info)
         if key is None:
             return
@@ -173,19 +163,17 @@ class QuotaWriter(StatusWriter[T]):
         answers(result.carry, True)
 
     def conflicted(self, key: Key, result: Result) -> None:
-        """Queue the drafted requests again; the next draft refuses those of an old epoch."""
         again = self._requests.setdefault(key, {})
         for workload, request in result.carry.items():
             if not request.done.done():
                 again.setdefault(workload, request)
 
     def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
-        """Refuse the requests of a status that the hub does not take."""
         self.failed(key, result, error)
         return False
 
     def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
-        """Answer every request that waits for this turn, so that no decision waits for ever."""
+        """Answer every request that waits for this turn."""
         # Without a draft the requests of a failed turn are still in the queue.
         requests = self._requests.pop(key, {}) if result is None else result.carry
         answers(requests, False if error is None else error)
@@ -202,10 +190,7 @@ class QuotaWriter(StatusWriter[T]):
 
 
 class ClaimController(QuotaWriter[T]):
-    """The objects of a kind with the claims in their statuses, for schedulers of several names.
-
-    A subclass says which fields go into an object's status (`fields`).
-    """
+    """The objects of a kind with the claims in their statuses, for schedulers of several names."""
 
     def __init__(
         self, term: Term, resource: Resource, type_: type[T], *, claims: ClaimIndex
@@ -216,7 +201,7 @@ class ClaimController(QuotaWriter[T]):
         self._singly: set[Key] = set()
 
     def fields(self, stored: T, claims: Sequence[HeldClaim]) -> Mapping[str, Any] | None:
-        """Return the status with these claims; None for an object that is unknown here."""
+        """Return the status with these claims; None for an unknown object."""
         raise NotImplementedError
 
     def epoch_of(self, key: Key) -> Hashable:
@@ -247,9 +232,9 @@ class ClaimController(QuotaWriter[T]):
         )
 
     def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
-        """Write requests one by one after a refusal, to find the one that the hub does not take.
+        """Write requests one by one after a refusal.
 
-        The request that is refused alone gets the error.
+        The one that is refused alone gets the error.
         """
         requests: Requests = result.carry
         self.add(key, after=CALM_SECONDS)
@@ -261,7 +246,6 @@ class ClaimController(QuotaWriter[T]):
         return bool(self._requests.get(key))
 
     def _one_by_one(self, key: Key, requests: Requests) -> Requests:
-        """Return the first request alone after a refusal by the hub, see `shorter`; else all."""
         if key not in self._singly:
             return requests
         first = dict(list(requests.items())[:1])
@@ -293,6 +277,5 @@ class ClaimController(QuotaWriter[T]):
 
 
 def answers(requests: Requests, granted: bool | TransportError) -> None:
-    """Answer every decision that waits for its quota."""
     for request in requests.values():
         answer(request.done, granted)

@@ -1,8 +1,7 @@
 """The common base of kinds that are claimed, and of plugins whose decisions take quota.
 
-Every instance counts claims, so that a standby decides at once when its turn comes. Only the leader
-writes the objects' statuses and claims. A plugin takes quota before a decision is written, and
-gives it back when it is not.
+Every instance counts claims, so a standby decides at once when its turn comes. Only the leader
+writes statuses and claims.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from machinery.types.metadata import Key, Meta
 
 
 class ClaimedKind(Feature):
-    """The base of such a feature."""
-
     controller: ClaimController[Any]
 
     def __init__(self, set_foreign: SetForeign) -> None:
@@ -32,14 +29,12 @@ class ClaimedKind(Feature):
         self._claims = ClaimIndex(set_foreign, holder="", clock=self.handle.clock)
 
     def attach(self, handle: Handle) -> None:
-        """Start `ClaimIndex` with the name of this process as the holder."""
         super().attach(handle)
         self._claims = ClaimIndex(
             self._set_foreign, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock
         )
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's event: the shares that a Workload shows end its claims."""
         self.controller.touched(self._claims.show(old, new))
 
     def _look(self, meta: Meta, claims: Iterable[Claim]) -> None:
@@ -54,8 +49,7 @@ class ClaimedKind(Feature):
 class ClaimsQuota:
     """Reserve and PreBind of a plugin whose decisions take quota (`QuotaWriter`).
 
-    Without `claims`, the feature that grants it, the plugin takes none: in a plan or an
-    explanation.
+    Without `claims`, as in a plan or an explanation, the plugin takes none.
     """
 
     name: str
@@ -68,14 +62,13 @@ class ClaimsQuota:
         return f"{self.name}/epoch"
 
     def closed(self) -> str:
-        """Return why this process grants no quota at all; empty where it does, and in a plan."""
+        """Return why this process grants no quota at all, or empty."""
         closed = self.claims is not None and not self.claims.handle.controls(self.name)
         return switched_off(self.name) if closed else ""
 
     def reserve(
         self, state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
-        """Record the epoch of the decision: newer claims invalidate it."""
         if self.claims is not None:
             state.data[self._epoch] = self.claims.controller.epoch(info)
         return SUCCESS
@@ -83,7 +76,7 @@ class ClaimsQuota:
     async def pre_bind(
         self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """Take the quota; where another scheduler was faster the Workload is decided again."""
+        """Take the quota. If another scheduler was faster, the Workload is decided again."""
         claims, epoch = self.claims, state.data.get(self._epoch)
         if claims is None:
             return SUCCESS

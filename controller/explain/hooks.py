@@ -1,7 +1,4 @@
-"""The changes of hooks in a pass as text, by comparing the views before and after.
-
-A hook with `Explainer.changes` describes its own.
-"""
+"""The changes of hooks in a pass as text, by comparing the views before and after."""
 
 from __future__ import annotations
 
@@ -107,7 +104,6 @@ def _written(name: str) -> str:
 
 
 def _nothing(value: Any) -> bool:
-    """Whether a field is empty: no value, no entries, or an object of such."""
     if isinstance(value, msgspec.Struct):
         return all(_nothing(getattr(value, name)) for name in value.__struct_fields__)
     return value is None or (not isinstance(value, int) and len(value) == 0)

@@ -108,7 +108,6 @@ def _steps(
 
 
 def _as_they_stand(steps: Sequence[ShareStep], replicas: int) -> list[ShareStep]:
-    """Add a step if the known ones do not add up to the replicas."""
     # Impossible steps are dropped. Their sum could be a number that makes the hub refuse the write,
     # including the placements.
     sums = list(accumulate(step.units for step in steps))
@@ -156,7 +155,6 @@ def _counted(
 
 
 def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
-    """Return the counts that fit, and `UNTOLD` for the rest. The sums stay."""
     # Another writer may have stored a rule as long as the schema allows.
     most = [msgspec.structs.replace(each, units=min(each.units, MOST_UNITS)) for each in counts]
     if len(most) <= MOST_COUNTS and sum(map(_room, most)) <= MOST_COUNT_BYTES:

@@ -25,7 +25,6 @@ def edited(old: Workload | None, new: Workload) -> bool:
 
 
 def of_workload(old: Workload | None, new: Workload | None) -> Action:
-    """Return the change as decisions on other Workloads see it."""
     if old is None or new is None:
         return Action.ADDED if old is None else Action.DELETED
     action = NOTHING

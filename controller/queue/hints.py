@@ -70,7 +70,7 @@ class Hints:
     def of(self, plugins: frozenset[str], *, changed: bool = True) -> Awaits:
         """Return the events that could lift the refusals of these plugins, or of any hook.
 
-        If a hook has `changed` something, hints are skipped: they get the stored Workload, which is
+        If a hook has `changed` something, hints are skipped: they would get the stored Workload,
         not the refused one.
         """
         unasked = changed and bool(self._hooks)

@@ -19,8 +19,7 @@ BATCH_SECONDS = 0.5
 ROUND_SECONDS = 10.0
 """Seconds between the beginnings of two rounds."""
 PAUSE_SECONDS = 0.05
-"""Seconds of pause after each Workload, longer after a long decision, and between two checks for an
-idle queue."""
+"""Seconds of pause after each Workload at least, and between two checks for an idle queue."""
 
 
 class MessageRefresher:
@@ -38,7 +37,6 @@ class MessageRefresher:
                 await self._clock.sleep(max(begun + ROUND_SECONDS - self._clock.monotonic(), 0.0))
 
     async def _round(self) -> bool:
-        """Refresh outdated messages. Return whether there was any."""
         event_seq, any_was = self._queue.event_seq, False
         for number, key in enumerate(self._queue.unschedulable_keys(), start=1):
             if number % STEP == 0:

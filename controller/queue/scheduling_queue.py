@@ -95,7 +95,6 @@ class InFlightKeys:
         return key in self._busy
 
     def begin(self, keys: Iterable[Key]) -> None:
-        """Mark decisions on these as being written."""
         self._busy.update(keys)
 
     def decide(self, keys: Iterable[Key]) -> None:
@@ -137,7 +136,6 @@ class SchedulingQueue:
         self.messages_outdated = asyncio.Event()
         """The MessageRefresher clears it."""
         self.unschedulable = 0
-        """Workloads that no event has requeued."""
 
     def activate(self, ranks: Iterable[Rank]) -> None:
         """Decide these in their turn, whatever they waited for."""
@@ -184,7 +182,6 @@ class SchedulingQueue:
             entry.message_seq = self._awaited.event_seq
 
     def attempt(self, key: Key) -> int:
-        """Return the number of the next attempt in a row, from 1."""
         entry = self._unschedulable.get(key)
         return 1 + self.active.failures(key) + (entry.attempts if entry is not None else 0)
 
@@ -228,7 +225,6 @@ class SchedulingQueue:
         return entry is not None and entry.refreshing and entry.due is None
 
     def refreshed(self, key: Key) -> bool:
-        """Whether the last decision only refreshed the message."""
         entry = self._unschedulable.get(key)
         return entry is not None and entry.refreshed
 

@@ -39,7 +39,6 @@ class QueuedEvent:
     """The cause of the event, which is not requeued."""
 
     def helps(self, info: WorkloadInfo, hints: Sequence[Hint] | None) -> bool:
-        """Whether the event could help the Workload by these hints."""
         if hints is None or self.blurred:
             return True
         return any(self._asks(hint, info) for hint in hints)
@@ -54,13 +53,10 @@ class QueuedEvent:
 
 
 class PendingEvents:
-    """Events since the last pass, merged by object."""
-
     def __init__(self) -> None:
         self._events: dict[tuple[str, Key], QueuedEvent] = {}
 
     def add(self, event: QueuedEvent) -> None:
-        """A second event of an object merges the actions and drops the versions."""
         place = (event.resource, event.key)
         before = self._events.get(place)
         if before is not None:
@@ -114,7 +110,6 @@ class UnschedulableWorkloads:
         self.event_seq = 0
 
     def add(self, key: Key, info: WorkloadInfo, awaits: Awaits) -> None:
-        """Index the Workload under these events only."""
         self.remove(key)
         places = []
         for resource, about in awaits.hints:
@@ -135,14 +130,12 @@ class UnschedulableWorkloads:
                     self._reached_at.pop(place, None)
 
     def note_event(self, resource: str, key: Key) -> bool:
-        """Return whether any Workload awaits events of the object."""
         self.event_seq += 1
         reached = [place for place in _concerned(resource, key) if place in self._groups]
         self._reached_at.update(dict.fromkeys(reached, self.event_seq))
         return bool(reached)
 
     def reached_since(self, key: Key, since: int) -> bool:
-        """Whether an event since then has reached the Workload's places."""
         return any(self._reached_at.get(place, 0) > since for place, _ in self._places.get(key, ()))
 
     def helps(self, key: Key, events: Iterable[QueuedEvent]) -> bool:
