@@ -1,7 +1,6 @@
 """The endpoints of gangs: how many replicas each needs and has, what is held, and why it waits.
 
-The numbers are those of the next decision: held replicas, and those being written, count. The list
-is without the Workloads.
+The numbers are those of the next decision: held replicas, and those being written, count.
 """
 
 from __future__ import annotations
@@ -24,26 +23,17 @@ from machinery.clock import timestamp
 from machinery.types.metadata import Key
 
 NAMED_WORKLOADS = NAMED_CLUSTERS = 100
-"""Of one gang, those that lack units first; `members` is the number of all."""
+"""Workloads of one gang, those that lack replicas first; `members` is the number of all."""
 
 
 class _Gang(NamedTuple):
-    """A group, with the new replicas of its waiting decisions by Workload."""
-
     group: CompiledGroup
     held: Counter[Key]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupHandlers:
-    """Answers from the state at the time of the request.
-
-    Args:
-        ledger: the groups and their members.
-        memory: the refusals and holds of this term.
-        held: the decisions that wait for this plugin.
-        now: the time.
-    """
+    """Answers at the time of the request; `held` are decisions that wait for the plugin."""
 
     ledger: Callable[[], Groups]
     memory: Callable[[], GroupMemory]
@@ -93,7 +83,6 @@ class GroupHandlers:
         }
 
     def _summary(self, gang: _Gang) -> dict[str, Any]:
-        """Return a gang as JSON values, without its Workloads."""
         group, held, ledger = gang.group, gang.held.total(), self.ledger()
         key, memory, now = group.key, self.memory(), self.now()
         denial, since = memory.denied(key, now), memory.held_since(key)
@@ -122,7 +111,6 @@ class GroupHandlers:
 
 
 def _rank(key: Key, member: Member) -> tuple[bool, Key]:
-    """Sort members that lack replicas first."""
     return (not member.open, key)
 
 

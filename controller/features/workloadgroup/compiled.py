@@ -22,9 +22,8 @@ from machinery.types.bounds import MOST_AMOUNT, name_in_words, quoted
 from machinery.types.metadata import Key
 
 TIMEOUT_SECONDS: Final = 60
-"""spec.scheduleTimeoutSeconds where it is not set."""
 LONGEST_SECONDS: Final = 300
-"""The longest back-off after a failure."""
+"""Seconds of the longest back-off after a failure."""
 _LONGEST_REST = timedelta(seconds=LONGEST_SECONDS + 1)
 _LONGEST_KEY: Final = 317
 
@@ -36,8 +35,8 @@ class CompiledGroup:
     `min_resources` are amounts as `WorkloadInfo.request` has them: thousandths of cpu, whole units
     of all others. `timeout` is in seconds. `topology_key` is empty for a gang that may go anywhere.
     `released` are the digests of the placements that the gate has released, by the Workload's uid,
-    and `retained` the replicas by cluster that ran before the group did; `ran` says that the quorum
-    has run once; `retry` is when the gang is tried again after it was taken away from members,
+    and `retained` the replicas by cluster that ran before the group did. `ran`: the quorum has run
+    once. `retry` is when the gang is tried again after it was taken away from members,
     `last_failure` when an attempt last failed, as text.
     """
 
@@ -69,7 +68,7 @@ class CompiledGroup:
         return self.key[1]
 
     def rests_until(self, now: datetime) -> datetime | None:
-        """Return `retry` while it is to come; None where the gang may be tried."""
+        """Return `retry` while it is to come; None if the gang may be tried."""
         # A time beyond any back-off comes from a leader whose clock was wrong, and is ignored.
         rests = self.retry is not None and now < self.retry <= now + _LONGEST_REST
         return self.retry if rests else None
@@ -87,7 +86,6 @@ class CompiledGroup:
 
 
 def named(key: Key) -> str:
-    """Return the name of a group in messages: `WorkloadGroup shop/batch`."""
     return f"WorkloadGroup {in_words(key)}"
 
 
@@ -123,7 +121,6 @@ def compile_group(stored: WorkloadGroup) -> CompiledGroup:
 
 
 def _told(status: GroupStatus) -> dict[str, Any]:
-    """Return the fields of the status that decisions read."""
     return {
         "phase": status.phase,
         "gate": status.gate or "",

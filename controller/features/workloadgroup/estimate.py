@@ -1,15 +1,11 @@
 """The shortage of a gang: before any attempt, by columns over all clusters, and after an attempt.
 
-Cures stand beside it, as `stowage explain` and the diagnosis print them; `stowage explain wg/NAME`,
-which looks at all members, prints the missing amounts.
+The resource gap is a lower bound: if it reports a shortage, no pass could place the quorum, or so
+much of it that it were held for the rest. A gang without a gap may still fail. With
+spec.minResources the amounts named there count, whatever replicas ask for. Patches of a
+WorkloadSpread are unknown here: the caller leaves such gangs out.
 
-The resource gap is a lower bound: where it reports a shortage, no pass could place the quorum, nor
-so much of it that it were held for the rest. The gap compares the best that a pass could find
-(`reach`), so a gang without a gap may still fail. With spec.minResources the amounts named there
-count, whatever replicas ask for. Patches of a WorkloadSpread are unknown here: the caller leaves
-such gangs out.
-
-Attempts with the same result get the same message, so that no status is written twice.
+Attempts with the same result get the same message, so no status is written twice.
 """
 
 from __future__ import annotations
@@ -80,7 +76,7 @@ _OF_ALL: Final = {
 _NAMED = 3
 """Workloads that a message names."""
 _DETAIL = 512
-"""The most characters of one Workload's obstacle in a message."""
+"""Characters of one Workload's obstacle in a message."""
 
 
 def gap(
@@ -89,7 +85,7 @@ def gap(
     snapshot: Snapshot,
     filters: Filters = of_default_profile,
 ) -> str:
-    """Say what the quorum lacks, and how much; empty where no shortage is found.
+    """Return what the quorum lacks, and how much; empty if no shortage is found.
 
     `members` are all that could have replicas, with their present shares; `filters` are those of
     their profiles.
@@ -151,7 +147,7 @@ def _short_in_sum(
 
 
 def _cost(sizes: Sequence[tuple[int, int]], replicas: int) -> int:
-    """Return what so many of the smallest ask for together; `sizes` are (size, number), by size."""
+    """Return what the smallest replicas ask for together; `sizes` are (size, number), by size."""
     cost = 0
     for size, number in sizes:
         taken = min(number, replicas)
@@ -183,7 +179,7 @@ def _wanted(each: Class, snapshot: Snapshot) -> int:
 
 
 def _together(found: Sequence[Class], replicas: int) -> dict[str, int]:
-    """Return the missing amounts where no resource is short by itself."""
+    """Return the missing amounts if no resource is short by itself."""
     # One replica stands for all, unless every Workload goes whole to one cluster.
     more = replicas if replicas > 0 and all(each.workload.whole for each in found) else 1
     first = min(found, key=lambda each: sorted(each.workload.request.items())).workload.request
@@ -194,7 +190,7 @@ def _together(found: Sequence[Class], replicas: int) -> dict[str, int]:
 def _short_of_amounts(
     wanted: Mapping[str, int], members: Collection[Member], there: Mask, snapshot: Snapshot
 ) -> dict[str, int]:
-    """Return the missing part of these amounts, without those that members have by now."""
+    """Return the missing part of these amounts, without those that members already have."""
     if (snapshot.virtual & there).any():
         return {}
     short = {}
@@ -223,7 +219,7 @@ def keeps_waiting(group: CompiledGroup, found: int) -> bool:
 
 
 def waits(group: CompiledGroup, found: int, until: datetime) -> str:
-    """Return the message of held replicas; the same for as long as they are held."""
+    """Return the message of held replicas, constant while they are held."""
     missing = group.min_member - found
     return (
         f"{group} has a cluster for {found} of {group.min_member} replicas (minMember): they are "
@@ -232,7 +228,6 @@ def waits(group: CompiledGroup, found: int, until: datetime) -> str:
 
 
 def timed_out(group: CompiledGroup) -> str:
-    """Return what is said of a group whose time to be held is over."""
     return (
         f"was held for {group.timeout} s (scheduleTimeoutSeconds) and its quorum did not "
         "come together: what was held is given back"
@@ -244,8 +239,8 @@ def rejected(
 ) -> tuple[str, str]:
     """Return the message of a failed attempt: the member that failed, the numbers, and why.
 
-    `left_out` are members that took no part, as they are refused themselves; `denial` says for how
-    long the gang is not tried again. Also return the message from behind that on.
+    `left_out` are members that took no part, because they are refused themselves; `denial` says for
+    how long the gang is not tried again. Also return the message after the member's name.
     """
     short = next((each for each in tried if each.assigned < each.desired), None)
     who = (
@@ -268,7 +263,7 @@ def rejected(
 
 
 def cure(info: WorkloadInfo, reason: ScheduledReason, code: str) -> str:
-    """Return a noun phrase: what to change so that the unit is no longer refused so.
+    """Return the change that lifts the refusal, as a noun phrase.
 
     By the code of the refusal, else by the reason of the condition.
     """

@@ -1,29 +1,26 @@
-"""Which gang goes first where several want the same room, so that none starves.
+"""Which gang goes first if several want the same room, so that none starves.
 
 Holds. A gang that misses only a little holds the room that it found (`judge` says WAIT). Two gangs
 may each hold what the other lacks, and an earlier one may be refused for room that a later one
 merely holds. So
 
-- no gang begins to hold room where an earlier one that holds may still find what it lacks;
-- a gang without a quorum asks the later holders back, the latest first, and no more of them than it
-  needs by columns; none at all, where all of them together would not help it;
+- no gang begins to hold room while an earlier one that holds may still find what it lacks there;
+- a gang without a quorum asks later holders back, the latest first, no more than it needs by
+  columns, and none if all of them together would not help it;
 - a gang that gave way holds nothing until the other one was decided again. If that found no quorum
-  even so, it does not ask the same holder again while that holds: they would ask and answer for
-  ever.
+  even so, it does not ask the same holder again while that holds, or they would ask for ever.
 
-Turns. A gang that finds no room lets others pass, so small ones that come all the time could keep a
-big one waiting for ever. A gang that has waited for longer than the patience, and would fit if the
-gangs on its clusters gave back their room, has its turn: later gangs (by priority, then wait, then
-name) are not started on its clusters. docs/decisions/0004-turns-of-gangs.md has the rule, its
-bounds and its cost.
+Turns. A gang that finds no room lets others pass. One that has waited for longer than the patience,
+and would fit if the gangs on its clusters gave back their room, has its turn: later gangs (by
+priority, then wait, then name) are not started on its clusters.
+docs/decisions/0004-turns-of-gangs.md has the rule, its bounds and its cost.
 
-- A gang waits since its group was there and its Workloads were complete. Times of creation tell
-  both, so that a restart forgets nothing.
-- A turn lasts for `TURN` times the patience and rests for as long, then for twice as long each, and
-  so on. A gang that waits for others of any length thus gets a turn that is long enough.
+- A gang waits since its group was there and its Workloads were complete, by their creation times:
+  a restart forgets nothing.
+- A turn lasts `TURN` times the patience and rests as long, then twice as long each, and so on. A
+  gang that waits for others of any length thus gets a turn that is long enough.
 - Gangs of other namespaces are kept out for a bounded share of the time (`Keeping`).
-- A gang that is refused where no gang takes anything lacks something that no column shows, such as
-  a node that is large enough: it has no turn for as long as a first one lasts.
+- A gang that is refused where no gang takes anything has no turn for as long as a first one lasts.
 
 Turns never touch Workloads without a group, gangs whose quorum has run, and members that come
 later.
@@ -63,14 +60,15 @@ PATIENCE_SECONDS: Final = 300
 TURN: Final = 12
 """The length of the first turn, as a multiple of the patience."""
 SHARE: Final = 4
-"""In any SHARE times the length of a first turn, all turns of a namespace together keep gangs of
-other namespaces out for the length of one at most."""
+"""In any SHARE times the length of a first turn, all turns of a namespace keep gangs of other
+namespaces out for the length of one at most.
+"""
 _FRESH = timedelta(seconds=5)
-"""How long the answer whether a gang would fit is used again, and the line of those that wait."""
+"""Seconds for which a gang's claim and the line of those that wait are used again."""
 _LOOKS = 2
 """Gangs that are checked for the decision on another one; the others wait for the next."""
 _ROUNDED = timedelta(milliseconds=1)
-"""How much later those behind a turn are checked, so that they find it ended."""
+"""Seconds after the end of a turn until those behind it are checked."""
 _MOST_ASKED: Final = 16
 """Holders that are tried one by one; beyond that number all are asked."""
 
@@ -110,7 +108,6 @@ class Behind:
         return mask
 
     def outside(self, snapshot: Snapshot, namespace: str) -> tuple[Mask, str, str]:
-        """Return the kept clusters for a Filter, with a message for that namespace."""
         since = self.claim.since.strftime("%Y-%m-%dT%H:%M:%SZ")
         text = f"kept for {_seen_from(namespace, self.claim.key)}, which waits since {since}"
         return self.kept(snapshot), text, KEPT
@@ -136,12 +133,12 @@ class GangTry:
         group: the group.
         infos: all of its members.
         order: its place in the order of the queue.
-        snapshot: the snapshot, without the gang's own room if that is decided again.
+        snapshot: without the gang's own room if that is decided again.
         ledger: the placements of all groups.
         now: the time of the decision.
         seen: the same state, as a denial keeps it.
         patience: seconds after which a gang gets its turn; 0 for never.
-        behind: the gang ahead that has the turn, where that is known.
+        behind: the gang ahead that has the turn, if known.
         tries: whether an attempt is due, whose refusal denies the gang.
         filters: what the profiles of members have at Filter.
     """
@@ -164,12 +161,10 @@ class GangTry:
 
     @property
     def need(self) -> int:
-        """Return how many replicas its quorum lacks."""
         return self.group.min_member - self.ledger.assigned(self.group.key)
 
     @property
     def started(self) -> bool:
-        """Return whether the quorum has clusters, or has run."""
         return self.group.ran or self.need <= 0
 
     @property
@@ -180,7 +175,7 @@ class GangTry:
         return bool(group.fault) or group.gate == GateState.CLOSED or later
 
     def place(self) -> Order | None:
-        """Return the place in line; None where the gang is not complete, or has no times."""
+        """Return the place in line; None if the gang is not complete, or has no times."""
         wanted, clusters = 0, len(self.snapshot)
         for info in sorted(self.infos, key=lambda info: info.created):
             wanted += info.replicas * (clusters if info.everywhere else 1) + info.ended_replicas
@@ -196,15 +191,12 @@ class GangTry:
         return fitting(self.group, self.infos, self.snapshot, self.need, back, self.filters)
 
     def other(self, group: CompiledGroup) -> GangTry:
-        """Return another gang on the same state."""
         infos = [member.workload for member in self.ledger.members(group.key).values()]
         return replace(self, group=group, infos=infos, order=(), behind=None)
 
 
 @dataclass(frozen=True, slots=True)
 class GangHold:
-    """A gang that holds room: its place in the queue's order, and the room."""
-
     key: Key
     order: tuple[Any, ...]
     taken: Loads
@@ -214,7 +206,7 @@ class Keeping:
     """Since when the turns of a namespace keep gangs of others out, the last time that they did.
 
     Such a stretch begins with the first gang that is kept out and lasts as long as a first turn,
-    whichever gang has the turn by then. The next one begins at the earliest SHARE times that length
+    whichever gang has the turn by then. The next one begins no earlier than SHARE times that length
     after this one began. For one term.
     """
 
@@ -222,7 +214,7 @@ class Keeping:
         self._since: dict[str, datetime] = {}
 
     def left(self, namespace: str, now: datetime, patience: float) -> float:
-        """Return the seconds from now for which the turns of a namespace may keep others out."""
+        """Return the seconds for which the turns of a namespace may still keep others out."""
         length = TURN * patience
         since = self._since.get(namespace)
         past = length * SHARE if since is None else (now - since).total_seconds()
@@ -231,7 +223,7 @@ class Keeping:
         return max(length - past, 0.0)
 
     def keeps(self, namespace: str, now: datetime, patience: float) -> None:
-        """Begin a stretch, where there is none, as a gang of another namespace is kept out."""
+        """Begin a stretch, if there is none: a gang of another namespace is kept out."""
         over = timedelta(seconds=TURN * patience * SHARE)
         self._since = {k: at for k, at in self._since.items() if at <= now < at + over}
         self._since.setdefault(namespace, now)
@@ -240,11 +232,8 @@ class Keeping:
 class Turns:
     """Who has the turn, who stands behind it, and who gave way for whom, for one term.
 
-    Who waits is read from the ledger, and who holds room from the waiting decisions. Each check of
-    the turn costs a few gangs at most.
-
-    Args:
-        wake: queues the Workloads of a group, denied or not, as another gang made way for it.
+    `wake` queues the Workloads of a group for which another gang made way. Each check of the turn
+    costs a few gangs at most.
     """
 
     def __init__(self, wake: Callable[[Key], None]) -> None:
@@ -252,21 +241,20 @@ class Turns:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything at the end of a term."""
         self._keeping = Keeping()
         self._claims: dict[Key, Claim] = {}
         self._behind: dict[Key, tuple[Key, datetime]] = {}
         """By gang, the one ahead and until when."""
         self._gave: dict[tuple[Key, Key], bool] = {}
-        """The gangs that gave way for another one, after that: whether it was in vain."""
+        """The gangs that gave way for another one, and whether it was in vain."""
         self._wanted: dict[Key, frozenset[str]] = {}
-        """By gang that is held, or was, where its other replicas could be."""
+        """By gang that is or was held, the clusters where its other replicas could be."""
         self._line: tuple[datetime, int, list[Order]] | None = None
 
     # --- whose turn it is -------------------------------------------------------------------------
 
     def behind(self, gang: GangTry) -> Behind | None:
-        """Return the gang that is ahead and has the turn; None where this one may start."""
+        """Return the gang that is ahead and has the turn; None if this one may start."""
         if not gang.patience or gang.started:
             return None
         own, looks = None, 0
@@ -288,10 +276,10 @@ class Turns:
         return None
 
     def again(self, key: Key, now: datetime) -> float | None:
-        """Return the seconds until the turn ends that a gang stands behind; None where it does not.
+        """Return the seconds until the turn ends that a gang stands behind, or None.
 
-        A gang whose turn to wait has ended since its decision is queued instead, once, because the
-        caller may be a member whose decision is not that of the gang.
+        A gang whose wait has ended since its decision is queued instead, once: the caller may be a
+        member whose decision is not that of the gang.
         """
         if (behind := self._behind.get(key)) is None:
             return None
@@ -302,7 +290,6 @@ class Turns:
         return None
 
     def _in_line(self, gang: GangTry) -> list[Order]:
-        """Return the gangs that may have waited for longer than the patience, in their order."""
         ledger = gang.ledger
         if self._line is not None:
             at, changes, line = self._line
@@ -325,10 +312,8 @@ class Turns:
     def _look(self, gang: GangTry, *, for_room: bool = True, refused: bool = False) -> Claim | None:
         """Find out whether a gang has a claim on a turn; None for one that waits for too short.
 
-        Args:
-            gang: the gang.
-            for_room: whether room may be lacking; other refusals are not helped by room.
-            refused: whether an attempt has just failed.
+        `for_room`: room may be lacking; other refusals are not helped by room. `refused`: an
+        attempt has just failed.
         """
         key, order, before = gang.key, gang.place(), self._claims.get(gang.key)
         clusters, until = frozenset[str](), gang.now
@@ -351,7 +336,6 @@ class Turns:
         return self._claims[key]
 
     def _end(self, key: Key) -> None:
-        """End a gang's turn: those behind it are queued."""
         self._claims.pop(key, None)
         for each in [each for each, (ahead, _) in self._behind.items() if ahead == key]:
             del self._behind[each]
@@ -362,7 +346,7 @@ class Turns:
     def for_whom(
         self, gang: GangTry, tried: Sequence[Trial], holds: Sequence[GangHold]
     ) -> Key | None:
-        """Return the gang that one with this attempt must give way for; None where it may hold."""
+        """Return the gang that one with this attempt must give way for; None if it may hold."""
         if (earlier := self._asker(gang.key)) is not None:
             return earlier
         there = {c for each in tried for c in each.workload.arriving(each.placements)}
@@ -371,7 +355,7 @@ class Turns:
         return next(found, None)
 
     def given_back(self, key: Key) -> None:
-        """Record that a gang gave room back, or that it is placed: who asked for that is queued."""
+        """Record that a gang gave room back or was placed, and queue who asked for that."""
         if (earlier := self._asker(key)) is not None:
             self._wake(earlier)
 
@@ -387,7 +371,7 @@ class Turns:
         Args:
             gang: the gang, and the state that it was decided on.
             outcome: the result.
-            tried: the results of its members, where an attempt was made.
+            tried: the results of its members, if an attempt was made.
             holds: what gangs hold.
         """
         key, holding = gang.key, {hold.key for hold in holds}
@@ -421,7 +405,7 @@ class Turns:
         return self._ask(gang, holds) if for_room and alone else []
 
     def over(self, key: Key) -> None:
-        """Forget a group that is changed, gone or placed; who waits for it is queued."""
+        """Forget a group that is changed, gone or placed, and queue who waits for it."""
         self._end(key)
         self._behind.pop(key, None)
         for earlier, holder in list(self._gave):
@@ -432,12 +416,11 @@ class Turns:
                     self._wake(holder)
 
     def _asker(self, key: Key) -> Key | None:
-        """Return the gang that this one gives way for until that is decided."""
         made = (e for (e, holder), vain in self._gave.items() if holder == key and not vain)
         return next(made, None)
 
     def _ask(self, gang: GangTry, holds: Sequence[GangHold]) -> list[Key]:
-        """Return the holders that are to give way for a gang without a quorum, the latest first."""
+        """Return the holders that must give way for a gang without a quorum, the latest first."""
         busy = {holder for (e, holder), vain in self._gave.items() if e == gang.key or not vain}
         later = (h for h in holds if h.order > gang.order and h.key not in busy | {gang.key})
         asked = sorted(later, key=_order, reverse=True)
@@ -454,7 +437,7 @@ class Turns:
 
 
 def turn(waited: float, patience: float) -> float:
-    """Return the seconds left of a gang's turn after it has waited so long; 0 without one."""
+    """Return the seconds left of a gang's turn after that wait; 0 without one."""
     first = TURN * patience
     past = (waited - patience) / first if first else -1.0
     if past < 0:
@@ -464,7 +447,6 @@ def turn(waited: float, patience: float) -> float:
 
 
 def words(key: Key, namespace: str) -> str:
-    """Return the message of a gang that gives way, for readers of that namespace."""
     return f"gives way to {_seen_from(namespace, key)}"
 
 

@@ -1,9 +1,9 @@
-"""WorkloadGroup as a feature: what the process watches and keeps for gangs.
+"""WorkloadGroup as a feature: the kinds that the process watches and counts for gangs.
 
-Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
-statuses. When a group comes, changes or goes, or a Workload joins or leaves it, its Workloads are
-decided again, once for many changes. Such a change also drops a denial of the group, and so does a
-cluster that may have become more useful.
+Every instance counts, so a standby decides at once when its turn comes. Only the leader writes
+statuses. When a group comes, changes or goes, or a Workload joins or leaves it, its denial is
+dropped and its Workloads are decided again, once for many changes. A cluster that may have become
+more useful drops denials too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from machinery.types.metadata import Key
 
 
 class WorkloadGroups(Feature):
-    """The one instance of the feature in a process."""
-
     controller: GroupController
     defaults = (
         Enabled("queueSort", NAME),
@@ -48,14 +46,12 @@ class WorkloadGroups(Feature):
         self._coscheduling: list[Coscheduling] = []
 
     def attach(self, handle: Handle) -> None:
-        """Give all profiles' plugins the same memory."""
         super().attach(handle)
         self._coscheduling = self.enabled(Coscheduling)
         for each in self._coscheduling:
             each.memory = self.memory
 
     def start(self, term: Term) -> GroupController:
-        """Start the controller of a term; nothing is remembered of an earlier one."""
         self.memory.clear()
         return GroupController(term, ledger=self.ledger, memory=self.memory, handle=self.handle)
 
@@ -64,7 +60,6 @@ class WorkloadGroups(Feature):
         self.memory.clear()
 
     def group_changed(self, _old: WorkloadGroup | None, new: WorkloadGroup) -> None:
-        """Handle an informer's event, before the scheduler does."""
         group = compile_group(new)
         before = self.ledger.get(group.key)
         self.ledger.put_group(group)
@@ -79,7 +74,6 @@ class WorkloadGroups(Feature):
             self.controller.look(group.key)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's event: a Workload joins, leaves or changes in a group."""
         before, after = _group_of(old), _group_of(new)
         known = new or old
         if known is None or (before is None and after is None):
@@ -104,12 +98,10 @@ class WorkloadGroups(Feature):
             self.controller.look(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's event: a gang refused for want of room may fit now."""
         if new is not None and (old is None or _helps(old, new)):
             self.memory.cluster_changed()
 
     def _moved(self, key: Key | None, *, left: bool) -> None:
-        """Drop the denial of a group that a Workload joined or left, and queue its status."""
         if key is None:
             return
         self.memory.clear_denied(key)
@@ -132,7 +124,6 @@ class WorkloadGroups(Feature):
             self.memory.turns.over(key)
 
     def _complete(self, key: Key) -> None:
-        """Release held members of a group that other schedulers may have completed."""
         for each in self._coscheduling:
             each.complete(key)
 
@@ -149,7 +140,6 @@ class WorkloadGroups(Feature):
 
 
 def _other(group: CompiledGroup) -> tuple[str, int, bool]:
-    """Return what its Workloads' decisions depend on; released placements do not matter."""
     return (group.uid, group.generation, group.gate == GateState.CLOSED)
 
 
@@ -160,7 +150,6 @@ def _group_of(workload: Workload | None) -> Key | None:
 
 
 def _helps(old: MemberCluster, new: MemberCluster) -> bool:
-    """Return whether a cluster may take more than before; less room helps no gang."""
     if (old.labels, old.spec, old.ready) != (new.labels, new.spec, new.ready):
         return True
     return roomier(old.status.node_groups, new.status.node_groups)

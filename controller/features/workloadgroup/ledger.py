@@ -1,8 +1,8 @@
 """The ledger of WorkloadGroups: which Workloads are members of which, and which of them are placed.
 
-The ledger counts as Workloads come, change and go, decided and held shares included, so that a
-decision reads two numbers whatever the group's size. A pass on a whole gang makes an overlay for
-each member that it places; an overlay computes nothing until it is read, which is rare.
+The ledger counts as Workloads come, change and go, decided and held shares included. A decision
+reads two numbers whatever the group's size. A pass on a whole gang makes an overlay for each member
+that it places; an overlay computes nothing until it is read, which is rare.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from machinery.types.metadata import Key
 class Member:
     """A Workload of a group, and its shares that count.
 
-    `stored` says that the Workload has placements on the hub, also empty ones, and keeps some.
+    `stored`: the Workload has placements on the hub, also empty ones, and keeps some.
     """
 
     workload: WorkloadInfo
@@ -38,12 +38,11 @@ class Member:
 
     @property
     def assigned(self) -> int:
-        """Return the replicas that have a cluster: written, being written or held."""
         return sum(self.placements.values())
 
     @property
     def open(self) -> int:
-        """Return the replicas without a cluster; one cluster counts where all are to run it."""
+        """Return the replicas without a cluster; one cluster counts if all are to run it."""
         return max(self.workload.replicas - self.assigned, 0)
 
 
@@ -51,7 +50,7 @@ class Member:
 class _Roll:
     """The members of one group. `version` changes whenever a member asks for something else.
 
-    Replicas that have ended count as `assigned` and as `desired`: they had their turn in the gang.
+    Replicas that have ended count as `assigned` and as `desired`.
     """
 
     members: dict[Key, Member] = field(default_factory=dict)
@@ -100,7 +99,6 @@ class Groups:
 
     @property
     def changes(self) -> int:
-        """Return a number that changes with each group and what Workloads ask for in it."""
         return self._versions
 
     def put_group(self, group: CompiledGroup) -> None:
@@ -110,13 +108,12 @@ class Groups:
         self._end(group.key, ended=group.phase in _ENDED)
 
     def drop_group(self, key: Key) -> None:
-        """Forget a group; an unknown one is ignored. Its members stay members."""
+        """Forget a group. Its members stay members."""
         self._groups.pop(key, None)
         self._versions += 1
         self._end(key, ended=False)
 
     def _end(self, key: Key, *, ended: bool) -> None:
-        """Count or drop the room of a group's members: a group that has ended takes none."""
         if ended == (key in self._ended):
             return
         for member in self.members(key).values():
@@ -130,7 +127,6 @@ class Groups:
         return self._groups.values()
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Add or replace a Workload with the shares that count."""
         group = self.group_of(info)
         before = self._leave(info.key, group)
         if group is None:
@@ -147,7 +143,6 @@ class Groups:
         self._leave(key, None)
 
     def overlay(self, placed: PlacementsByWorkload) -> Groups:
-        """Return a ledger with these placed so."""
         return _GroupOverlay(self, placed)
 
     @staticmethod
@@ -176,8 +171,7 @@ class Groups:
         """Return whether no quorum is needed any more: enough replicas are placed, or it has run.
 
         A group that has run needs a quorum again once no placement of it is stored, even before its
-        status says so, as the gate has it. Held placements, and those being written, do not count
-        for that.
+        status says so. Held placements, and those being written, do not count for that.
         """
         group, roll = self.get(key), self._roll(key)
         if group is None:
@@ -198,7 +192,6 @@ class Groups:
         return roll.desired + roll.everywhere * max(clusters - 1, 0)
 
     def version(self, key: Key) -> int:
-        """Return a number that changes when members come, go or ask for something else."""
         return self._rolls.get(key, _NOBODY).version
 
     def _roll(self, key: Key) -> _Roll:
@@ -241,8 +234,6 @@ class Groups:
 
 
 class _GroupOverlay(Groups):
-    """The ledger of a pass on a set: its own placements over the base."""
-
     def __init__(self, base: Groups, placed: PlacementsByWorkload) -> None:
         super().__init__()
         self._base = base
@@ -258,11 +249,9 @@ class _GroupOverlay(Groups):
         self._made.clear()
 
     def version(self, key: Key) -> int:
-        """Return the version of the base: an overlay serves one pass."""
         return self._base.version(key)
 
     def _roll(self, key: Key) -> _Roll:
-        """Return one group's members, computed on the first read."""
         if key not in self._made:
             roll = self._made[key] = _Roll(dict(self._base.members(key)))
             for own, (info, placements) in self._placed.items():
@@ -275,10 +264,10 @@ class _GroupOverlay(Groups):
 
 
 def _is(group: CompiledGroup) -> tuple[str, int, bool]:
-    """Return what a group's place among those that wait depends on."""
+    """Return the fields that decide a group's place among those that wait."""
     return (group.uid, group.generation, group.ran)
 
 
 def _asks(info: WorkloadInfo) -> tuple[str, str]:
-    """Return what a denial depends on: the identity of the Workload, and its rules and numbers."""
+    """Return the basis of a denial: the identity of the Workload, its rules and numbers."""
     return (info.uid, info.hash)

@@ -1,8 +1,7 @@
 """The memory of one term of leadership about each group, beside the stored objects.
 
 A restart loses nothing of value: a refusal is found again, and held replicas are given back with
-the term. The group's own status keeps the facts that must outlive it (the last failure, the time of
-the next try).
+the term.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from controller.framework.status import SUCCESS, Status
 from machinery.types.metadata import Key
 
 _LOOSE = timedelta(seconds=10)
-"""A gang that is held again within this time after it was given back counts as held all the time:
-an event has woken it, and a wait that began again with each event would never end.
+"""Seconds within which a gang that is held again counts as held all the time. An event has woken
+it, and a wait that began again with each event would never end.
 """
 
 
@@ -25,8 +24,8 @@ an event has woken it, and a wait that began again with each event would never e
 class Denial:
     """A refusal that keeps a group from being tried for `seconds`.
 
-    `status` is that of its members: a member refused meanwhile gets the same one, so that no
-    status is written twice. Its `args` say the same of the group, where that is not named.
+    `status` is that of its members: a member that is refused later gets the same one, so that no
+    status is written twice. Its `args` say the same of the group, which is not named there.
     """
 
     since: datetime
@@ -36,7 +35,6 @@ class Denial:
 
     @property
     def until(self) -> datetime:
-        """Return when the group may be tried again though nothing has changed."""
         return self.since + timedelta(seconds=self.seconds)
 
 
@@ -69,9 +67,7 @@ class GroupMemory:
         self, queue: Callable[[Key], None] = _nothing, told: Callable[[Key], None] = _nothing
     ) -> None:
         self.epoch = 0
-        """Changes with each change of a cluster that might help a gang."""
         self.turns = Turns(self._wake)
-        """Which gang gives way for which."""
         self._queue = queue
         self._told = told
         self._groups: dict[Key, _RememberedGroup] = {}
@@ -101,7 +97,6 @@ class GroupMemory:
         return "" if group is None or group.denial is None else "; ".join(group.denial.status.args)
 
     def ask(self, key: Key) -> None:
-        """Record that a member was refused, so that one comes back when the denial is over."""
         self._of(key).asked = True
 
     def due(self, key: Key, until: datetime, who: Key) -> bool:
@@ -120,7 +115,6 @@ class GroupMemory:
         return True
 
     def hold(self, key: Key, now: datetime, found: int = 0) -> None:
-        """Record that `found` replicas are held, from now on or still."""
         group = self._of(key)
         group.held, group.loose = self.held_since(key, now) or now, None
         group.found = found
@@ -134,7 +128,6 @@ class GroupMemory:
         group.vain = (group.found, seen.generation, seen.members)
 
     def in_vain(self, key: Key, found: int, seen: Findings) -> bool:
-        """Return whether such a hold timed out before, and nothing was edited since."""
         group = self._groups.get(key)
         if group is None or group.vain is None:
             return False
@@ -142,13 +135,11 @@ class GroupMemory:
         return found <= before and edits == [seen.generation, seen.members]
 
     def give_back(self, key: Key, now: datetime) -> None:
-        """Record that the held replicas are given back; they may be held again in a moment."""
         group = self._groups.get(key)
         if group is not None and group.held is not None:
             group.loose = now
 
     def hold_on(self, key: Key) -> None:
-        """Record that the same decision holds the replicas again, as if without a break."""
         if (group := self._groups.get(key)) is not None:
             group.loose = None
             self._told(key)
@@ -164,12 +155,10 @@ class GroupMemory:
         return None if over else group.held
 
     def loose(self, key: Key, now: datetime) -> bool:
-        """Return whether held replicas were given back, and may be held again in a moment."""
         group = self._groups.get(key)
         return group is not None and group.loose is not None and bool(self.held_since(key, now))
 
     def not_held(self, key: Key) -> None:
-        """Record that nothing is held: a later wait is a new one."""
         if (group := self._groups.get(key)) is not None:
             group.held = group.loose = None
 
@@ -177,22 +166,19 @@ class GroupMemory:
         self._of(key).failure = moment
 
     def last_failure(self, key: Key) -> str:
-        """Return when an attempt last failed in this term, as text; empty where none has."""
+        """Return when an attempt last failed in this term, as text, or empty."""
         group = self._groups.get(key)
         return "" if group is None else group.failure
 
     def succeed(self, key: Key) -> None:
-        """Forget failures once replicas are written."""
         if (group := self._groups.get(key)) is not None:
             group.denial, group.failure, group.vain = None, "", None
 
     def clear_denied(self, key: Key) -> None:
-        """Let a changed group be tried at once."""
         self._lift(key)
         self.turns.over(key)
 
     def cluster_changed(self) -> None:
-        """Void every denial."""
         self.epoch += 1
 
     def forget(self, key: Key) -> None:
@@ -204,7 +190,6 @@ class GroupMemory:
         self.turns.clear()
 
     def _wake(self, key: Key) -> None:
-        """Let a group be tried at once, as another one has made way for it."""
         self._lift(key)
         self._queue(key)
 

@@ -13,7 +13,7 @@ from machinery.types.metadata import Object
 
 
 class GroupStatus(GateStatus, msgspec.Struct, frozen=True, rename="camel"):
-    """WorkloadGroup.status; times are text as stored, empty where there is none."""
+    """WorkloadGroup.status; times are text as stored, or empty."""
 
     observed_generation: int = 0
     phase: str = ""
@@ -43,7 +43,6 @@ def read_status(stored: Any) -> GroupStatus:
 
 
 def _sound(status: GroupStatus) -> GroupStatus:
-    """Drop conditions that the hub would refuse, and released entries beyond the allowed number."""
     known = [each for each in status.conditions if _is_condition(each)]
     if len(status.released) <= MOST_WORKLOADS and len(known) == len(status.conditions):
         return status
@@ -65,10 +64,9 @@ else:
 class WorkloadGroup(Object, frozen=True):
     """Workloads that start together or not at all.
 
-    An older schema may have let in a value of any type, and a group that cannot be decoded would be
-    as good as deleted, with its members left alone. So the spec stays as it is stored, for
-    `controller.features.workloadgroup.compiled` to check, and the readable part of the status is
-    used.
+    The spec is not decoded: an undecodable group would look deleted, and its members would be left
+    alone. `controller.features.workloadgroup.compiled` checks it. The readable part of the status
+    is used.
     """
 
     spec: Any = msgspec.field(default_factory=dict)

@@ -1,16 +1,15 @@
 """The plugin Coscheduling: a gang is placed as one, held for its last few replicas, or not placed.
 
 All members of a gang that can be decided are decided in one pass
-(`controller.framework.gathering`). With the quorum everything that fits is placed; where at most a
-tenth of it is missing, the replicas are held as waiting Workloads for as long as the group says;
-else nothing is placed, and the gang is denied for a moment, which a new member, an edit of the
+(`controller.framework.gathering`). With the quorum everything that fits is placed. If at most a
+tenth of it is missing, the replicas are held as waiting Workloads, up to the group's time-out.
+Otherwise nothing is placed, and the gang is denied for a moment, which a new member, an edit of the
 group or a cluster that changes ends at once.
 
 Members of another scheduler, held members, and members that are refused themselves take no part:
 their shares count, and replicas that they lack do not come. A member that comes alone is answered
 by itself: before its group can be tried, and, once its quorum has clusters, as further replicas. A
-caller that does not lead changes nothing but the notes of refused members. A Workload without a
-group is never touched.
+caller that does not lead changes nothing but the notes of refused members.
 """
 
 from __future__ import annotations
@@ -94,14 +93,14 @@ _PASSING = frozenset({_DENIED, _WITHDRAWN, ScheduledReason.SCHEDULE_TIMEOUT})
 _MANY = 2**20
 """More clusters than there will ever be, to ask whether replicas could be enough at all."""
 _SOON = 1.0
-"""The least seconds until another check, for a denial that ended between two answers."""
+"""Seconds at least until another check, for a denial that ended between two answers."""
 
 
 class CoschedulingArgs(Args):
     """How long gangs wait, in seconds.
 
-    `denied_seconds`: a gang that could not be placed is not tried again for so long.
-    `patience_seconds`: a gang that has waited longer has its turn before later ones; 0 for never.
+    `denied_seconds`: until a gang that could not be placed is tried again. `patience_seconds`: a
+    gang that has waited longer has its turn before later ones; 0 for never.
     """
 
     denied_seconds: Annotated[int, Field(strict=True, ge=1, le=900)] = DENIED_SECONDS
@@ -111,8 +110,7 @@ class CoschedulingArgs(Args):
 class Coscheduling:
     """Gangs at QueueSort, PreFilter, Filter, PostFilter, Reserve, Permit and PostBind.
 
-    It decides whole gangs, too (`controller.framework.gathering.GroupScheduling`). In a process the
-    feature gives every instance the same `memory`.
+    In a process the feature gives every instance the same `memory`.
     """
 
     name = NAME
@@ -130,7 +128,6 @@ class Coscheduling:
         )
 
     def use_waiting_workloads(self, waiting: WaitingWorkloads) -> None:
-        """Keep the map in which decisions with held replicas wait."""
         self._waiting = waiting
 
     def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
@@ -238,7 +235,6 @@ class Coscheduling:
     def concluded(
         self, gathering: Gathering, verdict: GroupDecision, tried: Sequence[Trial], now: datetime
     ) -> None:
-        """Remember the decision, answer held members, and ask later gangs to give way."""
         gang: GangTry | None = gathering.about
         key, reason = gathering.key, verdict.status.reason
         if gang is None:
@@ -294,7 +290,6 @@ class Coscheduling:
         return f"{group} is denied for {self.denied_seconds} s: "
 
     def _answer(self, key: Key, objection: str) -> None:
-        """Allow held members to be written, or reject them with an objection."""
         for each in self._held(self._groups().members(key)):
             assert self._waiting is not None  # noqa: S101 - no member is held without one
             if objection:
@@ -312,7 +307,6 @@ class Coscheduling:
         return (each for each in waiting if NAME in each.plugins)
 
     def _holds(self) -> list[GangHold]:
-        """Return the room that gangs hold, from their waiting decisions."""
         found = defaultdict[Key, list[WaitingWorkload]](list)
         for each in self._waiting_members():
             if (key := Groups.group_of(each.workload)) is not None:
@@ -354,7 +348,7 @@ class Coscheduling:
     def _held_back(
         self, group: CompiledGroup, groups: Groups, clusters: int, now: datetime
     ) -> Status | None:
-        """Return why no attempt is made now; None also where no quorum is needed any more."""
+        """Return why no attempt is made now; None also if no quorum is needed any more."""
         key = group.key
         if not self._handle.controls(NAME):
             text = f"{group} releases no replicas: {switched_off(NAME)}"
@@ -380,7 +374,6 @@ class Coscheduling:
         return None if denial is None else denial.status
 
     def _members(self, info: WorkloadInfo, members: Mapping[Key, Member]) -> dict[Key, Member]:
-        """Return the members of our schedulers that are not held, and the given one in any case."""
         profiles, waiting = self._handle.configuration.profiles, self._waiting
         found = {
             key: member
@@ -434,7 +427,6 @@ class Coscheduling:
     # --- each member by itself --------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return events of the group, of siblings that help, and of open clusters."""
         cluster = (
             Action.ADDED | Action.LABELS | Action.TAINTS | Action.SPEC | Action.READY | Action.ROOM
         )
@@ -485,7 +477,7 @@ class Coscheduling:
     def filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters outside of the domains that are tried, or where the gang stands."""
+        """Refuse clusters outside of the domains that are tried, or where the gang stands."""
         if not info.groups:
             return NOTHING_REFUSED
         attempt = state.data.get(NAME)
@@ -520,7 +512,6 @@ class Coscheduling:
     def unreserve(
         self, _state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> None:
-        """Give held replicas back: for a new decision, or because their time is over."""
         groups, now = self._groups(), self._handle.clock.now()
         if (key := Groups.group_of(info)) is None:
             return
@@ -538,7 +529,6 @@ class Coscheduling:
     def permit(
         self, _state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """Refuse further replicas of a Workload whose group is gone; `judge` decides on waits."""
         if not info.groups or info.booked:
             return SUCCESS
         more, key = sum(placements.values()) > sum(info.present.values()), Groups.group_of(info)
@@ -549,7 +539,6 @@ class Coscheduling:
     def post_bind(
         self, _state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
-        """Record that replicas are written, so that earlier failures are past."""
         key = Groups.group_of(info)
         if key is not None and any(placements.values()):
             self.memory.succeed(key)
@@ -569,8 +558,8 @@ class Coscheduling:
     def next_look(self, info: WorkloadInfo, now: datetime) -> float | None:
         """Return the seconds until this member comes back for all members of its gang.
 
-        The member comes back at the end of a denial or a back-off, or of another gang's turn; None
-        where another member comes, or none needs to.
+        The member comes back at the end of a denial, a back-off or another gang's turn; None if
+        another member comes, or none needs to.
         """
         if (key := Groups.group_of(info)) is None:
             return None
@@ -609,12 +598,10 @@ class Coscheduling:
 
 
 def _same(old: WorkloadInfo, new: WorkloadInfo) -> bool:
-    """Return whether a Workload has changed in nothing but its shares."""
     return old.hash == new.hash and old.groups == new.groups
 
 
 def _own_group(info: WorkloadInfo) -> str | Key:
-    """Return the group for `about`, or the whole namespace where the labels name several groups."""
     return Groups.group_of(info) or info.namespace
 
 
@@ -648,19 +635,16 @@ def _first(infos: Iterable[WorkloadInfo]) -> WorkloadInfo:
 
 
 def _taken(each: WaitingWorkload) -> Loads:
-    """Return the room that a waiting decision holds: its new replicas."""
     info = each.workload
     return {cluster: {info.load: n} for cluster, n in info.arriving(each.placements).items()}
 
 
 def _replicas(members: Mapping[Key, Member], tried: Sequence[Trial]) -> tuple[int, int]:
-    """Return the replicas of the tried members before, and after the attempt."""
     had = (members[each.workload.key] for each in tried if each.workload.key in members)
     return sum(member.assigned for member in had), sum(each.assigned for each in tried)
 
 
 def _denied(text: str, why: str, reason: ScheduledReason = _DENIED, *, detail: str = "") -> Status:
-    """Return a refusal of the gang; `why` is what its text says of the group."""
     return unschedulable(NAME, text, reason=reason, detail=detail, args=(why,))
 
 
@@ -669,7 +653,6 @@ def _refused(group: CompiledGroup, tried: Mapping[Key, Member], status: Status) 
 
 
 def _has_to_give(info: WorkloadInfo, group: CompiledGroup, groups: Groups) -> bool:
-    """Return whether a refusal may take anything back."""
     # Nearly every refusal takes nothing back, and each of very many members is refused by itself,
     # so the members are not collected for this.
     unknown = info.present and info.key not in groups.members(group.key)

@@ -1,10 +1,9 @@
 """How many replicas of a gang fit where, at most: by columns, without a pass.
 
-Members with the same rules and requests are one class. The class's own rules and the clusters'
-state bound where it may go, as the plugins do that come with Stowage; how many of it fit is what a
-pass would find, with nothing of the gang placed yet and with all held room given back, as some of
-it may be held for the gang. So a pass never places more. Beyond `MOST_CLASSES` the further classes
-count as if they fitted everywhere.
+Members with the same rules and requests are one class. Its rules and the clusters' state bound
+where it may go, as Stowage's plugins do. The numbers are those of a pass with nothing of the gang
+placed yet and with all held room given back, because some of it may be held for the gang: so a pass
+never places more. Beyond `MOST_CLASSES` the further classes count as if they fitted everywhere.
 """
 
 from __future__ import annotations
@@ -61,8 +60,6 @@ def of_default_profile(_: WorkloadInfo) -> Collection[str]:
 
 
 def filters_of(profiles: Mapping[str, Profile]) -> Filters:
-    """Return the filters of these profiles, by scheduler name; those by default without any."""
-
     def named(info: WorkloadInfo) -> Collection[str]:
         profile = profiles.get(info.scheduler_name)
         return _NAMES if profile is None else [each.name for each in profile.filter]
@@ -95,7 +92,6 @@ class Class:
 
 
 def classes(infos: Iterable[WorkloadInfo]) -> list[Class]:
-    """Sort members by the fields that a pass reads, in the order in which they come."""
     found: dict[Any, Class] = {}
     for info in infos:
         alike = (info.constraints, info.shape, info.kind, info.whole and info.replicas)
@@ -156,7 +152,6 @@ class Reach:
         return Reach(able, any_units, np.array(wanted, dtype=np.int64), wholes)
 
     def places(self) -> int:
-        """Return the most replicas of the gang that may fit over all clusters."""
         return int(self.places_in(np.zeros(len(self.any_units), dtype=np.int64), 1)[0])
 
     def places_in(self, domain: Ints, domains: int) -> Ints:
@@ -166,7 +161,7 @@ class Reach:
         return np.minimum(each, sums(domain, self.any_units, domains))
 
     def able_in(self, domain: Ints, domains: int) -> Ints:
-        """Return the replicas that may fit, by class and domain, shape (classes, domains)."""
+        """Return the replicas that may fit, shape (classes, domains)."""
         able = np.zeros((len(self.able), domains), dtype=np.int64)
         for row, fits, members in zip(able, self.able, self.wholes, strict=True):
             row[:] = sums(domain, fits, domains)
@@ -195,7 +190,7 @@ def fitting(
 ) -> Mask:
     """Return the clusters that could take a gang's quorum with these amounts back, shape (n,).
 
-    The mask is empty where the `need` replicas that the quorum lacks would not fit even so.
+    Empty if the `need` replicas that the quorum lacks would not fit even so.
     """
     none = np.zeros(len(snapshot), dtype=np.bool_)
     if not len(snapshot) or not _amounts_fit(group, snapshot, given):
@@ -209,7 +204,6 @@ def fitting(
 
 
 def _amounts_fit(group: CompiledGroup, snapshot: Snapshot, given: Mapping[str, Ints]) -> bool:
-    """Return whether the clusters have spec.minResources together."""
     if snapshot.virtual.any():
         return True
     none = np.zeros(len(snapshot), dtype=np.int64)
@@ -237,7 +231,7 @@ def free(resource: str, snapshot: Snapshot, lets_in: Mask | None = None) -> Ints
 
 
 def amounts(taken: Mapping[str, Mapping[Load, int]], snapshot: Snapshot) -> dict[str, Ints]:
-    """Return the amounts that replicas take, from cluster and load; shape (n,) by resource."""
+    """Return the amounts that replicas take, by cluster and load, as columns (n,) by resource."""
     found: dict[str, list[int]] = {}
     for name, loads in taken.items():
         row = snapshot.row.get(name)
@@ -252,15 +246,13 @@ def amounts(taken: Mapping[str, Mapping[Load, int]], snapshot: Snapshot) -> dict
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """The free room, and the room after `given` amounts are given back."""
-
     snapshot: Snapshot
     kept: Mask | None
     given: Mapping[str, Ints] | None
     filters: Filters
 
     def open(self) -> Ints:
-        """Return no bound, but on clusters that are kept."""
+        """Return no bound, except on clusters that are kept."""
         return self._kept_out(np.full(len(self.snapshot), UNLIMITED, dtype=np.int64))
 
     def able(self, each: Class) -> Ints:
@@ -309,6 +301,5 @@ def staying(infos: Iterable[WorkloadInfo], snapshot: Snapshot) -> Ints:
 
 
 def _least(requests: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Return the least amount of each resource that all of them ask for."""
     shared = set.intersection(*map(set, requests)) if requests else set()
     return {r: min(each[r] for each in requests) for r in shared}

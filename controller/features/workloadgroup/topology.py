@@ -4,15 +4,15 @@ A domain is the clusters that share the value of a label (`spec.topology.topolog
 without the label is in none. Required keeps a gang inside one domain; Preferred tries one after the
 other, then the roomiest together, one more each time, then all clusters. All domains are compared
 by columns, in one go, and those where the quorum can have no room are left out: the columns are an
-upper bound, so no domain that would do is among them. Two of these are tried anyway, as a plugin
-may know of room that no column shows, and as an attempt has to report what is missing.
+upper bound. Two of these are tried anyway, because a plugin may know of room that no column shows,
+and because an attempt has to report what is missing.
 
-Passes are bounded: a gang takes at most `MOST_PASSES` of them, but four ways to place it are always
-tried, and never more than `MOST_WAYS`. In each domain the members go in the order given, and where
-that misses the quorum the smaller ones first.
+A gang takes at most `MOST_PASSES` passes, but four ways to place it are always tried, and never
+more than `MOST_WAYS`. In each domain the members go in the order given; if that misses the quorum,
+the smaller ones go first.
 
-A running replica is never moved: a domain keeps out new ones alone, also where labels change later.
-A member that comes after the quorum is bound to the domains where its siblings have replicas.
+A running replica is never moved: a domain keeps out new ones alone, also if labels change later. A
+member that comes after the quorum is bound to the domains where its siblings have replicas.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _HOPELESS = 2
 class Within:
     """The domains that new replicas of a gang may go to: those values of the label.
 
-    `stands` says that the gang has replicas there, else that it is tried there. `homeless` are
-    clusters with replicas of the gang that are in no domain, where none of its replicas is in any.
+    `stands`: the gang has replicas there, else it is tried there. `homeless` are clusters with
+    replicas of the gang that are in no domain, if none of its replicas is in any.
     """
 
     group: Key
@@ -68,7 +68,6 @@ class Within:
         return mask
 
     def outside(self, snapshot: Snapshot) -> list[tuple[Mask, str, str]]:
-        """Return the clusters that a Filter refuses, with reasons."""
         column = snapshot.column(self.topology_key)
         missing = column.missing()
         bare = f"without label {self.topology_key}"
@@ -111,7 +110,7 @@ def attempts_of(
 
 
 def standing(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within | None:
-    """Return the domains where members of a gang have replicas; None where it may go anywhere."""
+    """Return the domains where members of a gang have replicas; None if it may go anywhere."""
     if not group.topology_key:
         return None
     # A cluster that is gone binds no gang.
@@ -142,7 +141,6 @@ def refuge(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within |
 
 
 def no_domain(group: CompiledGroup, snapshot: Snapshot) -> str:
-    """Say of the group that no cluster is in any domain; empty where one is."""
     if not (group.topology_key and group.topology_required and len(snapshot)):
         return ""
     if not snapshot.column(group.topology_key).missing().all():
@@ -154,7 +152,7 @@ def no_domain(group: CompiledGroup, snapshot: Snapshot) -> str:
 
 
 def _orders(infos: Sequence[WorkloadInfo], snapshot: Snapshot) -> list[tuple[Key, ...]]:
-    """Return the order given, and, where that differs, the smaller ones first."""
+    """Return the order given, and, if that differs, the smaller ones first."""
     given = tuple(info.key for info in infos)
     totals = {r: _total(snapshot, r) for r in {r for info in infos for r in info.request}}
     sizes = {info.key: _size(info, totals) for info in infos}
@@ -180,7 +178,7 @@ def _ways(
     ledger: Groups,
     kept: Mask | None,
 ) -> Iterator[Within | None]:
-    """Yield domains one by one; where they are preferred, more of them, then None for all."""
+    """Yield domains one by one; if they are preferred, more of them, then None for all."""
     domains = _Domains.of(group, infos, snapshot, ledger, kept)
     here, required = standing(group, snapshot, ledger), group.topology_required
     if here is not None and required:
@@ -236,7 +234,6 @@ class _Domains:
         return made._in_order(made._turns())
 
     def _turns(self) -> list[int]:
-        """Sort domains with room for the quorum first, then by room for the gang, then by room."""
         places = self._places(self.able, self.any_units)
         keys = zip(places < self.need, -places, -self.any_units, self.values, strict=True)
         return [i for _, i in sorted((key, i) for i, key in enumerate(keys))]
@@ -249,7 +246,6 @@ class _Domains:
         )
 
     def beginning_with(self, values: Sequence[str]) -> _Domains:
-        """Return the domains with these ahead of all others."""
         first = [i for i, value in enumerate(self.values) if value in values]
         rest = [i for i, value in enumerate(self.values) if value not in values]
         return replace(self._in_order([*first, *rest]), first=len(first))
@@ -259,7 +255,6 @@ class _Domains:
         return np.minimum(each, any_units)
 
     def _hopeful(self) -> int:
-        """Return how many domains could each take the quorum; they come first."""
         return int((self._places(self.able, self.any_units) >= self.need).sum())
 
     def alone(self) -> Iterator[tuple[str, ...]]:

@@ -1,13 +1,12 @@
 """Keeps the statuses of all WorkloadGroups, and with them the gate of each; the leader runs it.
 
 A status follows from stored objects: the group, its Workloads with their placements, and the
-reports of their clusters. So nothing is claimed here, and nothing is lost with a leader: a process
-that reads the same objects goes on from there, and a restart in which nothing changed writes
-nothing. A gate that opens, closes or extends is written at once; numbers of one group are written
-once a second at most, and changes of the message alone once in ten.
+reports of their clusters. So nothing is lost with a leader. A gate that opens, closes or extends is
+written at once; numbers of one group are written once a second at most, and changes of the message
+alone once in ten.
 
-The Workloads of a group are decided again whenever the group comes, changes or loses its gate, when
-a failed group may be tried again, and while they must be emptied.
+The Workloads of a group are decided again when the group comes, changes or loses its gate, when a
+failed group may be tried again, and while they must be emptied.
 """
 
 from __future__ import annotations
@@ -45,26 +44,26 @@ from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
-"""Between two checks of a group because of its numbers."""
+"""Seconds between two checks of a group because of its numbers."""
 MEMBER_SECONDS = 0.00005
-"""Per Workload of a group, the least time between two checks of it, whatever happens to them."""
+"""Seconds per Workload of a group between two checks of it, whatever happens to them."""
 WORDS_SECONDS = 10.0
-"""Between two writes of a group in which only the message has changed."""
+"""Seconds between two writes of a group in which only the message has changed."""
 WRITING_SECONDS = 10.0
-"""How long the gate stays shut for decisions on their way to the hub of which none arrives."""
+"""Seconds for which the gate waits for decisions on their way to the hub of which none arrives."""
 FRESH_SECONDS = 5.0
-"""How long a failure must stand that may be one of an earlier try."""
+"""Seconds for which a failure must stand that may be one of an earlier try."""
 SOON_SECONDS = 0.25
-"""Until the next check of a group whose gate was put off."""
+"""Seconds until the next check of a group whose gate was put off."""
 EMPTY_SECONDS = 2.0
-"""The interval at which members of a closed gang are decided again while they have placements."""
+"""Seconds between decisions on members of a closed gang while they have placements."""
 SLICE_COST = 4000
 """Shares, and twenty for each Workload, that are read in one go: some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The parsed form of a Workload, valid for as long as the informer keeps this version of it."""
+    """The parsed form of a Workload, valid while the informer keeps this version of it."""
 
     workload: Workload
     standing: Standing
@@ -75,10 +74,10 @@ class _Known:
 class _GateWatch:
     """The memory of a group between two checks; moments without a type are monotonic.
 
-    `writing` is since when none of the decisions on their way to the hub has arrived, `left` how
-    few there were, `failing` since when a failure stands; `looked` is the last check; `due` is when
-    its Workloads are to be decided again, `wake` whether that is now. `most` are the bytes that its
-    gate may take.
+    `writing` is since when none of the decisions on their way to the hub has arrived, `left` the
+    fewest there were, `failing` since when a failure stands; `looked` is the last check; `due` is
+    when its Workloads are to be decided again, `wake` whether that is now. `most` are the bytes
+    that its gate may take.
     """
 
     writing: float | None = None
@@ -105,7 +104,6 @@ class GroupController(StatusWriter[WorkloadGroup]):
         self._watched: defaultdict[Key, _GateWatch] = defaultdict(_GateWatch)
 
     def resync(self, stored: WorkloadGroup) -> None:
-        """Queue a group when the term begins, to finish what the last leader left undone."""
         key, said = stored.metadata.key, stored.status
         # A member of a gang that is placed and not released may have gone meanwhile, and no event
         # tells of it now: the others are decided again.
@@ -114,7 +112,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
         self.add(key)
 
     def look(self, key: Key, *, at_once: bool = False) -> None:
-        """Queue a check of a group; `at_once` where its gate may change."""
+        """Queue a check of a group; `at_once` if its gate may change."""
         # Labels may name any number of groups that do not exist: nothing is kept for these.
         if self._ledger.get(key) is None:
             return
@@ -124,7 +122,6 @@ class GroupController(StatusWriter[WorkloadGroup]):
         self.add(key, after=max(gap - since, 0.0))
 
     def wake(self, key: Key) -> None:
-        """Have its Workloads decided again, once for many changes of the group."""
         if self._ledger.get(key) is not None:
             self._watched[key].wake = True
             self.look(key, at_once=True)
@@ -145,7 +142,6 @@ class GroupController(StatusWriter[WorkloadGroup]):
             self.look(group, at_once=old is None or new is None or _moved(old, new))
 
     async def prepare(self, stored: WorkloadGroup) -> None:
-        """Queue its Workloads where that is due, and read them in slices."""
         key = stored.metadata.key
         watch = self._watched[key]
         if watch.wake or (watch.due is not None and self._clock.now() >= watch.due):
@@ -162,7 +158,6 @@ class GroupController(StatusWriter[WorkloadGroup]):
                 await asyncio.sleep(0)
 
     def draft(self, stored: WorkloadGroup) -> Result | None:
-        """Return the changes of the status that follows from the stored objects."""
         key, now, at = stored.metadata.key, self._clock.now(), self._clock.monotonic()
         known = self._ledger.get(key)
         if known is None or known.uid != stored.metadata.uid:
@@ -194,7 +189,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
         )
 
     def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
-        """Release nothing more where the status is too large; the next, shorter draft says so."""
+        """Release nothing more if the status is too large; the next, shorter draft says so."""
         gate: Gate = result.carry
         if gate.large or not isinstance(error, TooLarge):
             return False
@@ -204,7 +199,6 @@ class GroupController(StatusWriter[WorkloadGroup]):
     def _mind(
         self, watch: _GateWatch, gate: Gate, look: GroupResult, facts: GroupFacts, now: datetime
     ) -> None:
-        """Set when its Workloads are decided again: soon, for as long as they must be emptied."""
         if gate.state is GateState.CLOSED:
             if any(each.ours and each.replicas for each in facts.members):
                 watch.due = watch.due or now + timedelta(seconds=EMPTY_SECONDS)
@@ -212,7 +206,6 @@ class GroupController(StatusWriter[WorkloadGroup]):
             watch.due = look.next_look
 
     def _facts(self, group: CompiledGroup, read: Sequence[_Known], now: datetime) -> GroupFacts:
-        """Return the facts of the stored objects, and of this term's memory."""
         key = group.key
         since = self._memory.held_since(key, now)
         held = self._on_their_way(key, read) if since is not None else {}
@@ -242,7 +235,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
     def _doubts(
         self, key: Key, read: Iterable[_Known], facts: GroupFacts, at: float
     ) -> Unconfirmed:
-        """Return what may change in a moment; bounded, so that no gate waits for ever."""
+        """Return the facts that may change in a moment; bounded, so that no gate waits for ever."""
         watch = self._watched[key]
         left = 0 if facts.held else len(self._on_their_way(key, read))
         if watch.writing is None or left < watch.left:  # decisions are written one by one
@@ -275,7 +268,6 @@ class GroupController(StatusWriter[WorkloadGroup]):
         return islice(chain(first, others), MOST_WORKLOADS)
 
     def _read(self, key: Key) -> _Known | None:
-        """Return a Workload as it is stored; None for one that is gone, or being deleted."""
         workload = self._workloads.get(key)
         if workload is None or workload.metadata.deleting:
             self._known.pop(key, None)
@@ -290,7 +282,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
 
 
 def _less(stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts) -> bool:
-    """Return whether the group holds less than its status says, and nothing else is the matter.
+    """Return whether the group holds less than its status says, and nothing else is wrong.
 
     Such a status is put off while the group is being decided again.
     """

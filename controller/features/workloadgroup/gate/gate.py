@@ -2,8 +2,8 @@
 
 Placements stand in several Workloads, and no write covers them all. So the propagator pushes only
 placements that the group's status releases; one compare-and-swap opens the gate for all, and one
-closes it. The gate follows from stored objects alone: the next leader, after whatever write the
-last one died, goes on from there.
+closes it. The gate follows from stored objects alone: the next leader goes on from there, whatever
+write the last one died after.
 
 The gate opens once replicas of at least minMember have a cluster, and closes when one of them fails
 before so many have run, or when so many find no node that too few are left. An open gate releases
@@ -11,10 +11,9 @@ nothing more while fewer than minMember are left. Once so many have run, nothing
 removed when all have lost their placements, so that the next try starts over.
 
 A gate that closes takes back the placements that it has released, and nothing else. Without a gate
-nothing of the group is pushed: so the pods that its clusters report in that moment ran before. They
-are recorded in the same write that releases their Workload, and stay recorded until the quorum has
-run, as do the released decisions: else replicas that a closed gate has left on a lost cluster would
-pass for earlier ones.
+nothing of the group is pushed: so the pods that its clusters report in that moment ran before. The
+write that releases their Workload records them until the quorum has run, and the released decisions
+too: else replicas that a closed gate has left on a lost cluster would pass for earlier ones.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from machinery.types.bounds import between
 NOTED: Final = 3
 """Failures that a message names."""
 WORDS_LIMIT: Final = 1024
-"""The most characters of one Workload's message."""
+"""Characters of one Workload's message."""
 _BAD: Final = frozenset({ShareState.FAILED.value, ShareState.UNREACHABLE.value})
 _LASTING: Final = frozenset(
     each.value
@@ -64,14 +63,13 @@ _STATES: Final = frozenset(state.value for state in GateState)
 class Standing:
     """A member as it is stored.
 
-    `placed` says that it has placements, also empty ones; `shares` are their replicas by cluster,
-    `replicas` the sum of these, and `decision` their digest. What has `ended` keeps its share.
-    `ours` says that this controller decides it. `running`, `succeeded` and `failed` are what its
-    clusters report of these replicas; `there` are the clusters on which some of them may stand,
-    `seen` the pods of them by cluster; `stands` says that any cluster at all reports pods.
-    `trouble` says in words what keeps one of its clusters from running them. `stuck` replicas have
-    a cluster on which they find no node, the last of them since `stuck_since`. `reason` and
-    `message` are those of its last decision.
+    `placed`: it has placements, also empty ones; `shares` are their replicas by cluster, `replicas`
+    the sum, and `decision` their digest. What has `ended` keeps its share. `ours`: this controller
+    decides it. `running`, `succeeded` and `failed` are what its clusters report of these replicas;
+    `there` are the clusters on which some of them may stand, `seen` the pods of them by cluster;
+    `stands`: any cluster at all reports pods. `trouble` is the text of what keeps one of its
+    clusters from running them. `stuck` replicas have a cluster on which they find no node, the last
+    of them since `stuck_since`. `reason` and `message` are those of its last decision.
     """
 
     name: str
@@ -96,7 +94,6 @@ class Standing:
 
     @property
     def runs(self) -> int:
-        """Return the replicas that run, or have ended well."""
         return self.running + self.succeeded
 
 
@@ -105,11 +102,11 @@ class Gate:
     """The gate for the status. `ran`: the quorum has run; `failure`: what closes it now.
 
     `released` are the decisions that the gate has released, `retained` the replicas that ran
-    before, both by the Workload's uid. `large` says that these are more than the status can hold,
-    so that the gate stays as it was.
+    before, both by the Workload's uid. `large`: these are more than the status can hold, so the
+    gate stays as it was.
 
-    `waits` says that the gate is put off for decisions that are being written, or for a fact that
-    may be outdated: another check follows soon. `obstacle` is a failure that closes nothing, as the
+    `waits`: the gate is put off for decisions that are being written, or for a fact that may be
+    outdated; another check follows soon. `obstacle` is a failure that closes nothing, because the
     running replicas stood there before; at `due` the gate may change though nothing happens.
     """
 
@@ -125,7 +122,6 @@ class Gate:
 
     @property
     def size(self) -> int:
-        """Return the bytes of `released` and `retained`, as JSON."""
         return len(msgspec.json.encode((self.released, self.retained)))
 
 
@@ -152,14 +148,12 @@ def gate_of(
     now: datetime,
     doubts: Unconfirmed = NO_DOUBTS,
 ) -> Gate:
-    """Return the gate that a group shall have, given its members as they are stored."""
     return _bounded(group, _noted(group, members, _state(group, members, now, doubts)), doubts)
 
 
 def _state(
     group: CompiledGroup, members: Sequence[Standing], now: datetime, doubts: Unconfirmed
 ) -> Gate:
-    """Return whether the gate is open, closed or absent, and why."""
     replicas = sum(each.replicas for each in members)
     enough = not group.fault and replicas >= group.min_member
     if group.gate == GateState.OPEN:
@@ -172,7 +166,7 @@ def _state(
 
 
 def standing_of(workload: Workload, *, ours: bool) -> Standing:
-    """Return a member as it is stored; `ours` where its scheduler is one of ours."""
+    """Return a member as it is stored; `ours` if its scheduler is one of ours."""
     placements, meta = workload.standing, workload.metadata
     replicas = {cluster: n for cluster, n in placements.items() if n > 0}
     shares = [share for share in workload.status.clusters if share.name in replicas]
@@ -204,7 +198,6 @@ def _pods(share: ClusterShare) -> int:
 
 
 def _stuck(standing: Standing, workload: Workload) -> Standing:
-    """Add the replicas that find no node."""
     info = workload.info
     for cluster, shown in info.shown.items():
         # Divided replicas may find a node on another cluster. They count once their cluster's limit
@@ -230,7 +223,6 @@ def _counted(standing: Standing, shares: Iterable[tuple[ClusterShare, int]]) -> 
 
 
 def _trouble(workload: Workload, shares: Sequence[ClusterShare]) -> str:
-    """Return what keeps one of its clusters from running its replicas; empty where nothing does."""
     bad, said = [share for share in shares if share.state in _BAD], _refused(workload)
     if bad:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
@@ -241,7 +233,7 @@ def _trouble(workload: Workload, shares: Sequence[ClusterShare]) -> str:
 
 
 def _refused(workload: Workload) -> str:
-    """Return the message of Propagated for the present generation, where waiting does not help."""
+    """Return the message of Propagated for the present generation, if waiting does not help."""
     said = conditions.among(workload.status.conditions, WorkloadCondition.PROPAGATED.value)
     lasting = said.get("status") == "False" and said.get("reason") in _LASTING
     if not lasting or said.get("observedGeneration") != workload.metadata.generation:
@@ -254,7 +246,7 @@ def _refused(workload: Workload) -> str:
 def _left_behind(workload: Workload) -> bool:
     """Return whether it is out of reach only on clusters that it has left.
 
-    Where its gang waits for a cluster of another Workload, its own shares have that reason.
+    If its gang waits for a cluster of another Workload, its own shares have that reason.
     """
     away = {
         share.name
@@ -268,7 +260,6 @@ def _left_behind(workload: Workload) -> bool:
 def _absent(
     group: CompiledGroup, members: Sequence[Standing], now: datetime, doubts: Unconfirmed
 ) -> Gate:
-    """Return the gate of a group without one, and with enough replicas."""
     runs = sum(each.runs for each in members)
     # A group that was created again finds its members where they run, and releases them as they
     # are.
@@ -297,7 +288,6 @@ def _open(
     enough: bool,
     doubts: Unconfirmed,
 ) -> Gate:
-    """Return the gate of an open one, which stays open until a member fails too early."""
     if not any(each.placed for each in members):
         return Gate(None)
     runs = sum(each.runs for each in members)
@@ -347,7 +337,7 @@ def _too_few_nodes(
 def _closed(group: CompiledGroup, members: Sequence[Standing], now: datetime) -> Gate:
     """Return the gate of a closed one, which stays until the released placements have left.
 
-    Our Workloads then have no placements but those that ran before, others are on no other
+    Our Workloads then have no placements except those that ran before, others are on no other
     clusters.
     """
     left = any(_has_to_leave(group, each) for each in members)
@@ -359,7 +349,6 @@ def _closed(group: CompiledGroup, members: Sequence[Standing], now: datetime) ->
 
 
 def _has_to_leave(group: CompiledGroup, member: Standing) -> bool:
-    """Return whether a closed gate waits for the member."""
     beyond = _beyond(group, member)
     if not group.takes_back(member.uid):
         # One of ours that never ran anywhere gives up its place.
@@ -369,7 +358,6 @@ def _has_to_leave(group: CompiledGroup, member: Standing) -> bool:
 
 
 def _beyond(group: CompiledGroup, member: Standing) -> list[str]:
-    """Return the clusters with more replicas than ran there before the release."""
     if not group.takes_back(member.uid):
         return []
     kept = group.retained.get(member.uid, {})
@@ -401,8 +389,8 @@ def _noted(group: CompiledGroup, members: Sequence[Standing], gate: Gate) -> Gat
 def _ran_before(group: CompiledGroup, member: Standing) -> Mapping[str, int]:
     """Return the replicas that ran before the release, without those given up since.
 
-    Where such a share has left the placements it is retained for as long as it stands: it is left
-    as any share is, once its successors are ready.
+    Such a share that has left the placements is retained while it stands: it is left as any share
+    is, once its successors are ready.
     """
     if member.uid not in group.released:
         return member.seen
@@ -412,7 +400,7 @@ def _ran_before(group: CompiledGroup, member: Standing) -> Mapping[str, int]:
 
 
 def _bounded(group: CompiledGroup, gate: Gate, doubts: Unconfirmed) -> Gate:
-    """Keep the former gate, where the status cannot hold all of the new one."""
+    """Keep the former gate if the status cannot hold all of the new one."""
     if gate.size <= doubts.most:
         return gate
     large = (

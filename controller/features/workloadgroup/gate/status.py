@@ -1,8 +1,8 @@
 """The status of a WorkloadGroup: phase, numbers, condition and events. Pure.
 
-Every number is counted from stored objects each time, and never carried on, so that the next leader
-writes the same. The Workloads' own statuses tell why the last try failed; where none does any more,
-the stored message stays.
+Every number is counted from stored objects each time, so the next leader writes the same. The
+Workloads' own statuses tell why the last try failed; if none does any more, the stored message
+stays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS
 NAMED: Final = 3
 """Workloads that a message names."""
 FIRST_SECONDS: Final = 10
-"""The back-off after the first failure; it doubles up to the longest."""
+"""Seconds of the back-off after the first failure; it doubles up to the longest."""
 _IN_VAIN: Final = frozenset(
     {GroupScheduledReason.GROUP_DENIED.value, GroupScheduledReason.SCHEDULE_TIMEOUT.value}
 )
@@ -46,7 +46,7 @@ _GONE: Final = frozenset(
         GroupScheduledReason.INVALID_GROUP,
     }
 )
-"""Reasons that say nothing any more once they do not hold."""
+"""Reasons that are dropped once they do not hold."""
 _SCHEDULED: Final = GroupCondition.SCHEDULED.value
 _READY: Final = GroupCondition.READY.value
 _GOOD: Final = (GroupPhase.RUNNING, GroupPhase.FINISHED)
@@ -90,7 +90,6 @@ class GroupFacts:
 
     @property
     def could(self) -> int:
-        """Return the most replicas that might ever have a cluster."""
         return max(self.desired, self.most)
 
     @property
@@ -99,19 +98,15 @@ class GroupFacts:
 
     @property
     def refused(self) -> Standing | None:
-        """Return the first member that says why the last try failed; None where none does."""
         found = [each for each in self.members if not each.replicas and _in_vain(each)]
         return min(found, key=lambda each: each.name, default=None)
 
     @property
     def tried(self) -> bool:
-        """Return whether there has been a try, as far as is known."""
         return bool(self.scheduled or self.held or self.last_failure or self.refused)
 
 
 class Said(NamedTuple):
-    """The condition Scheduled."""
-
     reason: GroupScheduledReason
     message: str
 
@@ -128,7 +123,6 @@ class GroupResult:
 def look(
     stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts, now: datetime
 ) -> GroupResult:
-    """Return the status as of now."""
     retry = _retry(group, gate, now)
     due = retry if retry is not None and retry > now else None
     said = _said(stored, group, gate, facts, due)
@@ -152,7 +146,6 @@ def look(
 
 
 def differs(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
-    """Return whether the stored status lacks any of the fields."""
     return any(name != _UNWRITTEN for name in changed(fields, stored.status))
 
 
@@ -178,7 +171,6 @@ def _delta(before: Any, after: Any) -> Any:
 
 
 def words_alone(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
-    """Return whether only the message of an otherwise equal condition is new."""
     if differs({k: v for k, v in fields.items() if k != "conditions"}, stored):
         return False
     pairs = [
@@ -191,8 +183,8 @@ def words_alone(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
 def phase_of(group: CompiledGroup, gate: Gate, facts: GroupFacts) -> GroupPhase:
     """Return the phase.
 
-    Failed: the replicas that have not failed are too few, whatever becomes of them. Finished:
-    enough have ended well, and none of the others runs or may still run.
+    Failed: the replicas that have not failed are too few. Finished: enough have ended well, and
+    none of the others runs or may still run.
     """
     running, succeeded, failed = _outcomes(facts)
     if failed and facts.could - failed < group.min_member and not group.fault:
@@ -237,7 +229,7 @@ def _in_vain(member: Standing) -> bool:
 
 
 def _waits(group: CompiledGroup, gate: Gate, facts: GroupFacts, before: Said) -> Said:
-    """Return why the gang is not placed yet; the stored reason where no fact gives one any more."""
+    """Return why the gang is not placed yet; the stored reason if no fact gives one any more."""
     if facts.held:
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, _holding(group, facts))
     if facts.could < group.min_member:
@@ -254,7 +246,6 @@ def _waits(group: CompiledGroup, gate: Gate, facts: GroupFacts, before: Said) ->
 
 
 def _before(stored: WorkloadGroup) -> Said:
-    """Return the stored condition; WaitingForGroup in place of an unknown one."""
     said = _condition(stored)
     try:
         reason = GroupScheduledReason(str(said.get("reason")))
@@ -273,7 +264,6 @@ def _quorum(group: CompiledGroup, facts: GroupFacts) -> str:
 
 
 def _holding(group: CompiledGroup, facts: GroupFacts) -> str:
-    """Say which Workloads hold what, how many replicas are missing, and until when."""
     holders = sorted((facts.holders or {}).items())
     named = ", ".join(f"{name} {replicas}" for name, replicas in holders[:NAMED])
     more = f" and {len(holders) - NAMED} more Workloads" if len(holders) > NAMED else ""
@@ -293,7 +283,6 @@ def _failed(gate: Gate, due: datetime | None) -> str:
 
 
 def _outcomes(facts: GroupFacts) -> tuple[int, int, int]:
-    """Return the replicas that run, that ended well, and that failed."""
     members = facts.members
     running, succeeded, failed = 0, 0, 0
     for each in members:
@@ -304,7 +293,6 @@ def _outcomes(facts: GroupFacts) -> tuple[int, int, int]:
 
 
 def _numbers(stored: WorkloadGroup, gate: Gate, facts: GroupFacts) -> dict[str, int]:
-    """Return the numbers of the status."""
     others = bool(facts.members) and not any(each.ours for each in facts.members)
     # The controller that decides on all members reports the replicas that it holds.
     held = stored.status.waiting if others and gate.state is None else facts.held
@@ -338,7 +326,6 @@ def _times(
 
 
 def _failures(group: CompiledGroup, gate: Gate) -> int:
-    """Return the failures in a row, 0 once the quorum has run."""
     if gate.ran:
         return 0
     return min(max(group.failures, 0) + bool(gate.failure), MOST_UNITS)
@@ -359,7 +346,6 @@ def _retry(group: CompiledGroup, gate: Gate, now: datetime) -> datetime | None:
 def _conditions(
     stored: WorkloadGroup, said: Said, phase: GroupPhase, now: datetime
 ) -> list[conditions.Condition]:
-    """Return Scheduled and what follows from it as of now, and the other conditions unchanged."""
     before, generation = stored.status.conditions, stored.metadata.generation
     scheduled = conditions.renewed(
         _condition(stored),
