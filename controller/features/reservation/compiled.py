@@ -1,9 +1,8 @@
 """A Reservation, ready to hold room, and as the Workload as which it is placed.
 
 A stored object may be older than the rules of admission, or written past them, so everything is
-checked again. An invalid reservation has a `fault`: it holds nothing and serves no Workload.
-
-A unit of a reservation is a replica of a Deployment of its template's pods.
+checked again. An invalid reservation has a `fault`: it holds nothing and serves no Workload. A unit
+of a reservation is a replica of a Deployment of its template's pods.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Reserved:
 
     `request` and `load` are those of one unit. `expires` is None for never. `namespaces` has that
     of each of `owners`, "" for an entry that selects none. An `ended` reservation takes part in no
-    decision, by its phase or because it is being deleted.
+    decision.
     """
 
     key: Key
@@ -68,7 +67,6 @@ class Reserved:
 
     @property
     def open(self) -> bool:
-        """Return whether the reservation holds room and takes owners."""
         return not self.ended and not self.fault
 
 
@@ -170,7 +168,7 @@ def may_serve(namespace: str, other: str) -> bool:
 
 
 def _whose(owner: Owner, namespace: str) -> str:
-    """Return the namespace of an entry's Workloads; empty where it contradicts or is forbidden."""
+    """Return the namespace of an entry's Workloads; empty if it contradicts or is forbidden."""
     parts = (part for part in (owner.object, owner.controller) if part is not None)
     [only, *more] = {part.namespace for part in parts if part.namespace} or {namespace}
     return only if not more and may_serve(namespace, only) else ""

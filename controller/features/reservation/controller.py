@@ -1,12 +1,11 @@
 """Keeps the statuses of all Reservations beside their decisions; the leader runs it.
 
 A status follows from stored objects alone: the placements of the reservation, and the shares inside
-in each Workload's status. A restart in which nothing changed writes nothing. Changes of one
-reservation are written together, once a second at most.
+in each Workload's status.
 
-An expired reservation ends, but not while this machine's clock and the hub's differ, as that cannot
-be taken back. A cluster with less free room than is held there is reported once that has lasted, as
-ending replicas take their room until their member reports.
+An expired reservation ends, but not while this machine's clock and the hub's differ, because that
+cannot be taken back. A cluster with less free room than is held there is reported once that has
+lasted: ending replicas take their room until their member reports.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from machinery.types import hostports, quantities
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
-"""Between two writes of one reservation, and between two checks of a cluster."""
+"""Seconds between two writes of one reservation, and between two checks of a cluster."""
 SHORT_SECONDS = 5.0
-"""How long a cluster has less free than is held there before that is reported."""
+"""Seconds for which a cluster has less free than is held there before that is reported."""
 CUT = "…"
 """The end of a list of names that was cut."""
 CLUSTERS_AT_ONCE = 20
@@ -47,8 +46,6 @@ AHEAD = metrics.gauge(
 
 
 class ReservationController(StatusWriter[Reservation]):
-    """The reservations of a hub, for one term of leadership."""
-
     action = "Reserving"
 
     def __init__(self, term: Term, *, ledger: ReservationLedger, handle: Handle) -> None:
@@ -59,14 +56,13 @@ class ReservationController(StatusWriter[Reservation]):
         self._hub_time = term.client.server_time
         AHEAD.set_function(self._hub_time.ahead)
         self._short: dict[str, str] = {}
-        """Clusters with less free room than is held there, in words, once that has lasted."""
+        """Clusters with less free room than is held there, as text, once that has lasted."""
         self._short_since: dict[str, float] = {}
         self._placeholders = Placeholders(term, ledger, self._look)
         self._dirty: set[str] = set()
         self._more = asyncio.Event()
 
     async def run(self) -> None:
-        """Write statuses and keep placeholders until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
             tasks.create_task(self._check_clusters())
@@ -77,19 +73,16 @@ class ReservationController(StatusWriter[Reservation]):
         self._placeholders.look(key)
 
     def saw(self, workload: Workload) -> None:
-        """Pass a Workload that came, changed or went to the placeholders."""
         self._placeholders.saw(workload)
 
     def _look(self, key: Key) -> None:
         self.add(key, after=self.rest(key, CALM_SECONDS))
 
     def forget(self, key: Key) -> None:
-        """Forget a deleted reservation, and queue its placeholder for removal."""
         super().forget(key)
         self._placeholders.look(key)
 
     def look_at_clusters(self, names: Iterable[str]) -> None:
-        """Queue clusters where the free or the held room may have changed."""
         self._dirty.update(names)
         if self._dirty:
             self._more.set()
@@ -99,7 +92,6 @@ class ReservationController(StatusWriter[Reservation]):
         self.look_at_clusters(share.cluster for share in stored.status.placements)
 
     async def _check_clusters(self) -> None:
-        """Check the queued clusters, at most every `CALM_SECONDS`."""
         while True:
             await self._more.wait()
             self._more.clear()
@@ -138,7 +130,6 @@ class ReservationController(StatusWriter[Reservation]):
         return f"{cluster} has {', '.join(lacking)}" if lacking else ""
 
     def draft(self, stored: Reservation) -> Result | None:
-        """Return the status that follows from the stored objects."""
         key = stored.metadata.key
         reserved = self._ledger.get(key)
         if reserved is None or reserved.uid != stored.metadata.uid:
@@ -153,7 +144,7 @@ class ReservationController(StatusWriter[Reservation]):
         return status.look(stored, reserved, facts, self._clock.now())
 
     def _uses(self, reserved: Reserved) -> list[Use]:
-        """Return the users inside, by stored statuses alone, as a decision may come to nothing."""
+        """Return the users inside by stored statuses alone: a decision may come to nothing."""
         found, there = [], self._ledger.reserved(reserved.key)
         for key in sorted(self._ledger.uses(reserved.key)):
             workload = self._workloads.get(key)
@@ -170,7 +161,6 @@ class ReservationController(StatusWriter[Reservation]):
         return found
 
     def _gone(self, stored: Reservation) -> list[str]:
-        """Return the clusters of `status.clusterName` that are gone or being deleted."""
         snapshot, named = self._handle.snapshot(), stored.status.cluster_name.split(",")
         rows = ((name, snapshot.row.get(name)) for name in named if name and name[-1] != CUT)
         return [name for name, row in rows if row is None or snapshot.deleting[row]]

@@ -1,9 +1,8 @@
-"""Reservation as a feature: what the process watches, places and keeps for it.
+"""Reservation as a feature: the kinds that the process watches, places and counts for it.
 
-Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
-statuses, ends expired reservations, and checks the room of clusters. When a reservation comes,
-changes, goes or has room again, the pending Workloads that may use it are queued. The endpoints say
-what the next decision finds: one that is being written counts.
+Every instance counts, so a standby decides at once when its turn comes. Only the leader writes
+statuses, ends expired reservations, and checks the room of clusters. The endpoints have the numbers
+of the next decision: one that is being written counts.
 """
 
 from __future__ import annotations
@@ -29,12 +28,10 @@ from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS
 from machinery.types.metadata import Key
 
 NAMED_OWNERS = NAMED_CLUSTERS = 100
-"""Of one reservation; `owners` is the number of all."""
+"""Owners of one reservation in an answer; `owners` is the number of all."""
 
 
 class Reservations(Feature):
-    """The one instance of the feature in a process."""
-
     controller: ReservationController
     defaults = (
         Enabled("preFilterHook", NAME),
@@ -89,7 +86,6 @@ class Reservations(Feature):
         self.controller.look_at_clusters(held(new))
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's event: the stored shares inside reservations."""
         known = new or old
         if known is not None:
             self.controller.saw(known)
@@ -107,13 +103,11 @@ class Reservations(Feature):
             self.handle.look([new.metadata.key])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's event: the free room of a cluster."""
         known = new or old
         if known is not None:
             self.controller.look_at_clusters([known.metadata.name])
 
     def _look_at_owners(self, key: Key) -> None:
-        """Queue the pending Workloads that may use a reservation, once for many changes of it."""
         if key in self._looking:
             self._looking[key] = True
         else:
@@ -140,8 +134,6 @@ def _inside(workload: Workload | None) -> Mapping[tuple[Key, str], int]:
 
 
 def book(ledger: Ledger) -> Book[Reserved]:
-    """Return the endpoints of reservations: reserved room, the part in use, and its users."""
-
     def told(reserved: Reserved) -> dict[str, Any]:
         key, users = reserved.key, ledger.uses(reserved.key)
         clusters = sorted(ledger.reserved(key).items())[:NAMED_CLUSTERS]

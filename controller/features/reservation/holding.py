@@ -2,8 +2,8 @@
 
 The ledger keeps other Workloads out, but not pods that users deploy to a member directly. So each
 such reservation has a Workload `NAME-hold`, whose pods ask for one unit and give way to every other
-pod. Its shares are the whole units that no owner has taken, by the ledger. The controlling owner
-reference marks the Workload; another one of that name is never touched.
+pod. Its shares are the whole units that no owner has taken. The controlling owner reference marks
+the Workload; another one of that name is never touched.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ LOG = logs.get(__name__)
 IMAGE = "registry.k8s.io/pause:3.10"
 WORKERS = 4
 CALM_SECONDS = 1.0
-"""Between an event and the check that it causes, so that many events are one write."""
+"""Seconds between an event and its check, so that many events are one write."""
 SETTLED_SECONDS = 5.0
-"""After a write the ledger is read again: it may have held a decision that came to nothing."""
+"""Seconds after a write until the ledger is read again: a decision in it may have come to nothing.
+"""
 AGAIN_SECONDS = 60.0
 """Seconds until a refused Workload is tried again."""
 _LABEL = 63
 _DIGEST = 10
 _LIMITED = ("cpu", "memory", "ephemeral-storage")
-"""Resources that may go without a limit; a container asks for exactly its limit of every other one.
-"""
+"""Resources that may go without a limit; for every other one a container asks for its limit."""
 
 
 class Placeholders:
@@ -76,20 +76,17 @@ class Placeholders:
         )
 
     def look(self, key: Key) -> None:
-        """Queue a reservation that changed, or whose use did, or that is gone."""
         self._queue.add_after(key, CALM_SECONDS)
 
     def saw(self, workload: Workload) -> None:
-        """Queue the reservation of a Workload that may be, or block, its placeholder."""
         if (key := _reservation_of(workload)) is not None:
             self.look(key)
 
     def problem(self, key: Key) -> str:
-        """Return why pods keep no room where a reservation asks for them, else an empty text."""
+        """Return why no pods keep the room of a reservation that asks for them, or empty."""
         return self._problems.get(key, "")
 
     async def run(self) -> None:
-        """Sync placeholders until cancelled, at first all of them, a few at a time."""
         try:
             async for stored in in_slices(list(self._reservations.values())):
                 self.look(stored.metadata.key)
@@ -101,7 +98,7 @@ class Placeholders:
             self._queue.shut_down()
 
     async def sync(self, key: Key) -> float | None:
-        """Sync one placeholder; return the seconds until the next check, None for no more.
+        """Sync one placeholder; return the seconds until the next check, or None.
 
         Raises LeaseLost, or TransportError if a retry may help.
         """
@@ -146,19 +143,16 @@ class Placeholders:
         return "", SETTLED_SECONDS if await self._place(held, replicas) else None
 
     def _wanted(self, key: Key) -> Reserved | None:
-        """Return the reservation if it shall have a placeholder now."""
         reserved, stored = self._ledger.get(key), self._reservations.get(key)
         if reserved is None or stored is None or stored.metadata.uid != reserved.uid:
             return None
         return reserved if reserved.open and reserved.hold == Hold.MEMBER.value else None
 
     def _replicas(self, reserved: Reserved) -> dict[str, int]:
-        """Return the whole units by cluster that are held and not taken."""
         found = self._ledger.inside(reserved.request, [reserved])[reserved.key]
         return {cluster: replicas for cluster, replicas in sorted(found.items()) if replicas > 0}
 
     async def _over(self, key: Key, held: Workload) -> bool:
-        """Return whether the reservation is over for certain."""
         if self._ledger.get(key) is not None:
             return True
         try:
@@ -169,7 +163,6 @@ class Placeholders:
         return bool(found["metadata"]["uid"] != _owner(held, key))
 
     async def _place(self, held: Workload, replicas: Mapping[str, int]) -> bool:
-        """Write the shares where they differ; return whether they did."""
         total = sum(replicas.values())
         if held.placements == replicas and held.status.desired == total:
             return False
@@ -214,7 +207,7 @@ def placeholder(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
 
 
 def _pods(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
-    """Return a pod with one idle container that lies wherever a unit of the reservation may."""
+    """Return a pod with one idle container that fits wherever a unit of the reservation does."""
     given = stored.spec["template"]["spec"]
     place = {field: given[field] for field in ("nodeSelector", "tolerations") if given.get(field)}
     affinity = given.get("affinity")
@@ -272,7 +265,6 @@ def _reservation_of(workload: Workload) -> Key | None:
 
 
 def _ours(workload: Workload, key: Key) -> bool:
-    """Return whether the Workload is a placeholder of a present or former reservation `key`."""
     # Any author can write the label, the name and an owner reference; a Workload of another
     # scheduler is not ours to place or to delete.
     named = workload.metadata.labels.get(LABEL_RESERVATION) == label_of(key[1])
@@ -281,7 +273,6 @@ def _ours(workload: Workload, key: Key) -> bool:
 
 
 def _owner(workload: Workload, key: Key) -> str:
-    """Return the UID of the reservation that controls the Workload; empty where none does."""
     return next((o.uid for o in workload.metadata.owner_references if _controls(o, key)), "")
 
 

@@ -32,9 +32,9 @@ from machinery.types.metadata import Key
 MOST_USED = 64
 """Reservations that one Workload may use: the first ones in order."""
 MOST_PLACES = 2000
-"""Clusters of all of them together: each decision of the Workload looks at every one."""
+"""Clusters of all of them: each decision of the Workload looks at every one."""
 MOST_LOOKED_AT = 1000
-"""Reservations that are looked at for one Workload, however many its labels lead to."""
+"""Reservations that are looked at for one Workload."""
 
 Placements: TypeAlias = Mapping[str, int]
 Name: TypeAlias = tuple[Key, str]
@@ -47,8 +47,6 @@ _PREFIX = f"{RESERVATIONS.plural}/"
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """A Workload with its claims, and with the shares of these that count."""
-
     request: Amounts
     claims: tuple[ReservedShare, ...]
     shares: tuple[ReservedShare, ...]
@@ -81,7 +79,6 @@ class _Users:
                 del self.taken[cluster]
 
     def taken_on(self, cluster: str, but: Key | None) -> Amounts:
-        """Return the requests of the users there, without `but`."""
         request, replicas = self.users.get(but, (NOTHING, {})) if but else (NOTHING, {})
         return split.less(self.taken.get(cluster, NOTHING), request, replicas.get(cluster, 0))
 
@@ -119,7 +116,6 @@ class ReservationLedger:
         self._room: RoomHolder | None = None
 
     def keep(self, room: RoomHolder) -> None:
-        """Hold room by `room` from now on."""
         self._room = room
 
     def put_reservation(self, reserved: Reserved) -> None:
@@ -134,7 +130,6 @@ class ReservationLedger:
         self._settle_all(reserved.key)
 
     def drop_reservation(self, key: Key) -> None:
-        """Forget a reservation; an unknown one is ignored."""
         self._reserved.pop(key, None)
         self._open.drop(key)
         self._settle(self._recount())
@@ -153,7 +148,6 @@ class ReservationLedger:
         self._settle(self._put_inside(info, placements))
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload, or a reservation counted as one."""
         if key[1].startswith(_PREFIX):
             self._place(_own(key), None)
             return
@@ -165,7 +159,7 @@ class ReservationLedger:
         return _ReservationOverlay(self, placed)
 
     def values(self) -> Collection[Reserved]:
-        """Return all reservations, ended ones too, in no order."""
+        """Return all reservations, ended ones included."""
         return self._reserved.values()
 
     def get(self, key: Key) -> Reserved | None:
@@ -184,8 +178,7 @@ class ReservationLedger:
     def of(self, info: WorkloadInfo) -> list[Reserved]:
         """Return the open reservations that a Workload may use, in their order of use.
 
-        Without those that serve once and serve another Workload. `MOST_USED` and `MOST_PLACES`
-        bound their number.
+        Without those that serve once and already serve another Workload.
         """
         if info.booked or not len(self._open):
             return []
@@ -202,7 +195,7 @@ class ReservationLedger:
         return found
 
     def pending_owners(self, reserved: Reserved) -> Iterator[Key]:
-        """Yield the owners with replicas without a cluster; the ledger may change meanwhile."""
+        """Yield the owners with replicas without a cluster; the ledger may change between two."""
         for key in self._waiting_at.of(demanded(reserved)):
             info = self._waiting.get(key)
             if info is not None and matches(reserved, info):
@@ -217,7 +210,6 @@ class ReservationLedger:
         return split.left(reserved.request, replicas, taken)
 
     def inside(self, request: Amounts, reserved: Iterable[Reserved]) -> dict[Key, dict[str, int]]:
-        """Return how many more replicas fit inside each reservation, by cluster with any unused."""
         return {
             each.key: {
                 cluster: split.fitting(unused, request)
@@ -228,17 +220,17 @@ class ReservationLedger:
         }
 
     def split(self, info: WorkloadInfo, placements: Placements) -> tuple[ReservedShare, ...]:
-        """Return the Workload's shares inside reservations, were it placed so.
+        """Return the shares inside reservations that the Workload has with these placements.
 
-        Replicas that were inside stay. New ones on a cluster go into its reservations in order, as
-        many as fit; the rest goes where it lacks the least, until the reservation is used up.
+        Replicas that were inside stay. New ones go into a cluster's reservations in order, as many
+        as fit; the rest goes where it lacks the least, until the reservation is used up.
         """
         return self._reached(info, self._counting(placements, self._claims(info, placements)))
 
     def says_too_much(self, info: WorkloadInfo) -> bool:
         """Return whether the status has more replicas inside than a reservation has room for.
 
-        That is so where a decision of the reservation was lost after an owner relied on it.
+        It happens if a decision of the reservation was lost after an owner relied on it.
         """
         known = tuple(share for share in _claimed(info) if self._is_there(share))
         return self._reached(info, known) != known
@@ -246,7 +238,7 @@ class ReservationLedger:
     # --- the users of a reservation ---------------------------------------------------------------
 
     def uses(self, key: Key) -> Mapping[Key, Placements]:
-        """Return the Workloads inside a reservation, with their replicas by cluster that it has."""
+        """Return the Workloads inside a reservation, with their counted replicas by cluster."""
         reserved = self._reserved.get(key)
         if reserved is None:
             return {}
@@ -337,7 +329,6 @@ class ReservationLedger:
     # --- counting shares inside -------------------------------------------------------------------
 
     def _put_inside(self, info: WorkloadInfo, placements: Placements) -> set[Spot]:
-        """Count a Workload where it is inside; return what has changed."""
         new = len(self._open) and info.arriving(placements)
         if not info.reservations and not new and self._inside.get(info.key) is None:
             return set()  # as most Workloads are
@@ -353,7 +344,7 @@ class ReservationLedger:
         return self._replace(info.key, inside)
 
     def _recount(self) -> set[Spot]:
-        """Count tight Workloads again, as a reservation came, went or has other clusters."""
+        """Count tight Workloads again after a change of a reservation."""
         changed = set[Spot]()
         for key in [*self._tight]:
             if (inside := self._inside.get(key)) is not None:
@@ -362,7 +353,6 @@ class ReservationLedger:
         return changed
 
     def _replace(self, key: Key, after: _Inside | None) -> set[Spot]:
-        """Count a Workload so from now on; return where that changes anything."""
         before = self._inside.get(key)
         self._set_inside(key, after)
         if after is None or after.shares == after.claims:
@@ -426,7 +416,6 @@ class ReservationLedger:
         return split.within(true, placements) if true else ()
 
     def _is_there(self, share: ReservedShare) -> bool:
-        """Return whether the reservation is known by that UID, and holds something there."""
         reserved = self._reserved.get((share.namespace, share.name))
         # The clusters of an ended reservation are not checked: its users stay on record.
         return (
@@ -438,7 +427,7 @@ class ReservationLedger:
     def _reached(
         self, info: WorkloadInfo, shares: Iterable[ReservedShare]
     ) -> tuple[ReservedShare, ...]:
-        """Cut each share to the replicas that its reservation has room for; the rest is outside."""
+        """Cut each share to the replicas that its reservation has room for."""
         # Other users do not count here, so that the result depends on no order of theirs.
         found = []
         for share in shares:
@@ -455,7 +444,6 @@ class ReservationLedger:
         return self._users.get(_name(reserved), _NOBODY)
 
     def _spent(self, reserved: Reserved, *, but: Key | None = None) -> bool:
-        """Return whether the reservation serves once, and serves another Workload than `but`."""
         if not reserved.once:
             return False
         there, users = self.reserved(reserved.key), self._users_of(reserved).users
@@ -499,7 +487,6 @@ class _ReservationOverlay(ReservationLedger):
                     self.place(info, placements)
 
     def place(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count a Workload so in this pass."""
         if info.booked:
             self._placed[_own(info.key)] = (info.uid, _some(placements))
             self._changed.add(_own(info.key))
@@ -528,7 +515,6 @@ class _ReservationOverlay(ReservationLedger):
 
 
 def _claimed(info: WorkloadInfo) -> tuple[ReservedShare, ...]:
-    """Return the claims of a status on reservations that may be for its namespace."""
     said = split.claimed(info.reservations)
     return tuple(share for share in said if may_serve(share.namespace, info.namespace))
 
@@ -554,5 +540,4 @@ def _some(placements: Placements) -> Placements:
 
 
 def _own(key: Key) -> Key:
-    """Return the key of the reservation that is placed under this key."""
     return (key[0], key[1].removeprefix(_PREFIX))

@@ -14,15 +14,11 @@ from machinery.types.metadata import Object
 
 
 class PodTemplate(msgspec.Struct, frozen=True):
-    """The pods of a unit; `controller.model.podtemplate` checks their form."""
-
     metadata: Any = None
     spec: Any = None
 
 
 class ReservationSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of Reservation.spec beside the rules of its placement."""
-
     template: PodTemplate = PodTemplate()
     owners: list[Owner] = []
     allocate_once: bool = True
@@ -32,15 +28,11 @@ class ReservationSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlacedSpec(WorkloadSpec, msgspec.Struct, frozen=True, rename="camel"):
-    """The rules of a reservation's placement, by the names and types of a Workload's."""
-
     distribution: str = Distribution.DIVIDED.value
     template: Any = None
 
 
 class ReservationStatus(WorkloadStatus, msgspec.Struct, frozen=True, rename="camel"):
-    """Reservation.status: a Workload's fields, which a decision writes, and those of this kind."""
-
     phase: str = ""
     cluster_name: str = ""
     allocatable: dict[str, str | int] = {}
@@ -52,8 +44,7 @@ class ReservationStatus(WorkloadStatus, msgspec.Struct, frozen=True, rename="cam
 class Reservation(Object, frozen=True):
     """Room that is held for owners.
 
-    The spec stays as it is stored: an older schema may have let in a value of any type, and a
-    reservation that cannot be decoded would be as good as deleted.
+    The spec is not decoded: an undecodable reservation would look deleted.
     `controller.features.reservation.compiled` checks it.
     """
 

@@ -1,8 +1,8 @@
-"""Which Workloads are owners of which reservations, found without asking all.
+"""Which Workloads are owners of which reservations, by an index.
 
 An owner is in the reservation's own namespace; only a reservation in the namespace of Stowage may
 name others. The index files each entry of `spec.owners` under its narrowest demand: a name, a
-controller's name, a label, or nothing but the namespace.
+controller's name, a label, or the namespace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector, Operator
 
 Place: TypeAlias = tuple[str, ...]
-"""The place of an entry in the index: the namespace, the sort of demand, and the demand."""
+"""The namespace, the sort of demand, and the demand."""
 
 
 def matches(reserved: Reserved, info: WorkloadInfo) -> bool:
@@ -68,7 +68,6 @@ class OwnerIndex:
         self._places: dict[Key, set[Place]] = {}
 
     def put(self, key: Key, places: set[Place]) -> None:
-        """Add or replace a key."""
         if self._places.get(key) == places:
             return
         self.drop(key)
@@ -77,7 +76,6 @@ class OwnerIndex:
             self._keys.setdefault(place, set()).add(key)
 
     def drop(self, key: Key) -> None:
-        """Forget a key; an unknown one is ignored."""
         for place in self._places.pop(key, ()):
             keys = self._keys[place]
             keys.discard(key)

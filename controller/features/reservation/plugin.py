@@ -1,12 +1,10 @@
 """The plugin Reservation: reserved room is for its owners alone.
 
-Where all new replicas of a Workload fit into the room of its reservations, the first pass tries
-them inside: without its rules about other Workloads and its spread, as the author of the
-reservation has chosen the cluster, and with at most the replicas that fit. Where that leaves
-replicas without a cluster, the pass runs again without these changes. Both passes release the room
-that its reservations hold.
-
-The Workload's status names the shares inside, in the write of its placements.
+If all new replicas of a Workload fit into the room of its reservations, the first pass tries them
+inside: without its rules about other Workloads and its spread, because the author of the
+reservation has chosen the cluster, and with at most the replicas that fit. If that leaves replicas
+without a cluster, the pass runs again without these changes. Both passes release the room that its
+reservations hold.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ NAME = "Reservation"
 _OUTSIDE = "no reservation of its own here"
 _NO_RULE = WorkloadAffinity()
 _PODS = "pods"
-"""Places for pods do not bound a Workload where anything else is reserved."""
+"""Places for pods bound no Workload whose reservation has anything else."""
 NAMED = 3
 """Reservations that a remedy names, and clusters that a change does."""
 
@@ -67,8 +65,6 @@ class UsableReservations:
 
 
 class ReservationPlugin:
-    """Reservations at PreFilterHook, PreFilter, FilterHook, Filter, PostFilter, PreScore, Score."""
-
     name = NAME
     ignored_during_execution = True
 
@@ -126,7 +122,6 @@ class ReservationPlugin:
     def filter(
         self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters without a place inside, while that is tried."""
         own = _own(state)
         if own is None or not own.first:
             return NOTHING_REFUSED
@@ -135,7 +130,6 @@ class ReservationPlugin:
     def post_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, found: Unplaced
     ) -> Status:
-        """Name the room held for others that pending replicas ask for."""
         if info.booked or not info.counted or not len(snapshot.holds):
             return SUCCESS
         told = _held_for_others(state, info, snapshot, found)
@@ -149,14 +143,12 @@ class ReservationPlugin:
         _bound: PlacementIndex,
         _feasible: Mask,
     ) -> Status:
-        """Skip Workloads without a place inside."""
         own = _own(state)
         return SUCCESS if own is not None and any(own.room.values()) else SKIP
 
     def score(
         self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """Return 100 for clusters with a place inside."""
         own = _own(state)
         values: Ints = np.where(snapshot.by_row(own.room if own else {}) > 0, 100, 0)
         return values
@@ -168,7 +160,6 @@ class ReservationPlugin:
         _snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """Return `reservations`: the Workload's shares inside."""
         if info.booked:
             return {}
         inside = bound.ledger(ReservationLedger).split(info, placements)
@@ -192,7 +183,6 @@ class ReservationPlugin:
         return "unused room there in a reservation that it may use"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Suggest a larger reservation, or a place for one, where the usable ones do not help."""
         own, info = _own(shortage.state), shortage.workload
         if own is None:
             return ()
@@ -206,7 +196,6 @@ class ReservationPlugin:
         return notes[:NAMED]
 
     def routes(self) -> Sequence[Route]:
-        """Return the endpoints; none in a plan."""
         return self.endpoints
 
 
@@ -223,7 +212,6 @@ _RULES: Sequence[tuple[str, Callable[[WorkloadInfo], Any]]] = (
 
 
 def _given_back(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Yield the released room of the first clusters by name, and the number of the others."""
     if before is after:
         return
     amounts: dict[int, list[str]] = {}
@@ -242,9 +230,9 @@ def _given_back(before: Snapshot, after: Snapshot) -> Iterator[str]:
 def _held_for_others(
     state: CycleState, info: WorkloadInfo, snapshot: Snapshot, found: Unplaced
 ) -> str:
-    """Return, for example, `Reservations hold 6 of 8 cpu that 4 units ask for`.
+    """Return, for example, `Reservations hold 6 of 8 cpu that 4 replicas ask for`.
 
-    It counts clusters that would take more replicas if nothing were held there; "" without any.
+    Counts clusters that would take more replicas if nothing were held there; "" without any.
     """
     names = [snapshot.names[row] for row in np.unique(snapshot.holds.cluster).tolist()]
     without = snapshot.releasing({name: snapshot.held(name) for name in names})
@@ -269,7 +257,6 @@ def _rules(info: WorkloadInfo) -> bool:
 
 
 def _fits(info: WorkloadInfo, snapshot: Snapshot, room: Mapping[str, int]) -> bool:
-    """Return whether there are new replicas, and all of them may fit inside."""
     there = {name: n for name, n in info.present.items() if name in snapshot.row}
     new = info.replicas - sum(there.values())
     if new <= 0 or info.everywhere:
@@ -284,9 +271,9 @@ def _apart(
 ) -> dict[str, int]:
     """Return the most replicas of each cluster on which several reservations may be used.
 
-    All their room is released, so a replica larger than the rest of its reservation could take from
-    another one, which goes on holding that. So all but one of them serve whole replicas alone; that
-    one may use free room as well.
+    All their room is released, so a replica larger than the rest of its reservation could take room
+    that another one holds. So all but one of them serve whole replicas alone; that one may use free
+    room as well.
     """
     held = {key: own.ledger.held(key) for key in own.inside}
     shared = Counter(cluster for loads in held.values() for cluster in loads)

@@ -1,8 +1,8 @@
 """Arithmetic of one reservation on one cluster: what is left of it, and how it is held. Pure.
 
 Amounts are by resource, in the smallest units. Each unit reserves a place for a pod too, but
-smaller replicas of an owner need more places. So places for pods bound no owner where the
-reservation holds anything else; further ones come from the free room.
+smaller replicas of an owner need more places. So places for pods bound no owner if the reservation
+holds anything else; further ones come from the free room.
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ _PODS = "pods"
 
 
 def left(request: Amounts, replicas: int, taken: Amounts) -> dict[str, int]:
-    """Return what so many units reserve and no user inside has taken; never below 0."""
+    """Return what the units reserve and no user inside has taken; never below 0."""
     return {r: max(n * replicas - taken.get(r, 0), 0) for r, n in request.items() if n}
 
 
 def less(amounts: Amounts, request: Amounts, replicas: int) -> Amounts:
-    """Subtract the request of so many units; never below 0."""
     if not replicas:
         return amounts
     return {r: max(n - request.get(r, 0) * replicas, 0) for r, n in amounts.items()}
 
 
 def fitting(unused: Amounts, request: Amounts) -> int:
-    """Return the whole replicas that fit in the unused amounts, bounded by those alone."""
     bounding = _bounding(unused, request)
     return min((unused[r] // request[r] for r in bounding), default=0)
 
@@ -50,7 +48,7 @@ def lack(unused: Amounts, request: Amounts) -> Fraction:
 
 
 def most_inside(reserved: Amounts, request: Amounts) -> int:
-    """Return the fewest replicas that leave nothing of these amounts; places for pods count."""
+    """Return the fewest replicas that leave nothing of these amounts, places for pods included."""
     return max((-(-n // request[r]) for r, n in reserved.items() if request.get(r)), default=0)
 
 
@@ -60,9 +58,9 @@ def _bounding(unused: Amounts, request: Amounts) -> list[str]:
 
 
 def pieces(unused: Amounts, request: Amounts) -> list[tuple[dict[str, int], int]]:
-    """Return the unused amounts as pairs (load, how many), whole units first.
+    """Return the unused amounts as pairs (load, number), whole units first.
 
-    No piece is larger than a unit, as it could lie nowhere and would hold nothing.
+    No piece is larger than a unit: it might fit nowhere and would hold nothing.
     """
     rest = {r: n for r, n in unused.items() if n > 0}
     found: list[tuple[dict[str, int], int]] = []

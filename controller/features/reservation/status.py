@@ -1,8 +1,7 @@
 """The status of a Reservation: what its decision writes, its phase, and the use of its room. Pure.
 
 A decision writes placements, phase, names of the clusters and reserved amounts at once, for clients
-that wait for `Available`. The leader derives the rest from the placements, the stored Workloads
-inside, the time and the room of the clusters. Succeeded and Failed are final.
+that wait for `Available`. The leader derives the rest. Succeeded and Failed are final.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ NAMED_OWNERS = 100
 NOTED = 3
 """Owners that an event names, and clusters that a message does."""
 NAMES_LIMIT = 4096
-"""The longest status.clusterName that the schema allows, in characters."""
+"""Characters of status.clusterName, by the schema."""
 CLOCKS_SECONDS = 5.0
-"""Between two checks of an expired reservation while the clocks differ."""
+"""Seconds between two checks of an expired reservation while the clocks differ."""
 _KEPT = frozenset({f.alias or name for name, f in PlacementStatus.model_fields.items()}) | {
     "conditions"
 }
@@ -47,7 +46,7 @@ _WAITING = frozenset(
         ScheduledReason.WAITING_ON_PERMIT,
     }
 )
-"""Reasons of Ready, and of Scheduled, that pass by themselves; the others need a person."""
+"""Reasons of Ready, and of Scheduled, that pass by themselves."""
 _TOLD = {
     ReservationReadyReason.SUCCEEDED: ReservationEventReason.SUCCEEDED,
     ReservationReadyReason.EXPIRED: ReservationEventReason.EXPIRED,
@@ -75,12 +74,12 @@ class ReservationFacts:
     """The facts beside the object itself.
 
     Args:
-        uses: the users inside, by stored statuses, in the order of names.
+        uses: the users inside, by stored statuses, by name.
         gone: clusters of the reservation's `clusterName` that are gone.
-        short: in words, which of its clusters have less free than is held there.
-        unheld: why no pods keep the room on its clusters, where they should.
-        clocks: how far the controller's clock and the hub's differ, empty where they agree; while
-            they differ nothing ends for good because of the time.
+        short: as text, which of its clusters have less free than is held there.
+        unheld: why no pods keep the room on its clusters, or empty.
+        clocks: how far the controller's clock and the hub's differ, or empty; while they differ
+            nothing ends because of the time.
     """
 
     uses: Sequence[Use] = ()
@@ -91,8 +90,6 @@ class ReservationFacts:
 
 
 class ReservationState(NamedTuple):
-    """The phase, and the condition Ready."""
-
     phase: ReservationPhase
     reason: ReservationReadyReason
     message: str
@@ -109,7 +106,6 @@ _WAITS = ReservationState(
 
 
 def held(stored: Reservation) -> dict[str, int]:
-    """Return the reservation's units by cluster."""
     return {share.cluster: share.replicas for share in stored.status.placements if share.replicas}
 
 
@@ -141,7 +137,6 @@ def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Join the names by commas, cut at `NAMES_LIMIT`."""
     text = ",".join(names)
     return text if len(text) <= NAMES_LIMIT else f"{text[: NAMES_LIMIT - 1]}…"
 
@@ -174,7 +169,6 @@ def look(stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: 
 def state_of(
     stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: datetime
 ) -> ReservationState:
-    """Return the state of a reservation that has not ended before."""
     phase, reason = ReservationPhase, ReservationReadyReason
     if reserved.once and facts.uses:
         first = facts.uses[0]
@@ -238,7 +232,6 @@ def _owner(use: Use) -> dict[str, Any]:
 def _conditions(
     stored: Reservation, before: Sequence[Any], state: ReservationState, now: datetime
 ) -> list[Any]:
-    """Return Ready and what follows from it as of now, and the other conditions unchanged."""
     ready = conditions.renewed(
         conditions.among(before, _READY),
         type_=_READY,
@@ -274,7 +267,6 @@ def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[StatusEvent]:
 
 
 def _turned(stored: Reservation, state: ReservationState) -> Iterator[StatusEvent]:
-    """Yield the event of a state that is new."""
     before, reason = conditions.among(stored.status.conditions, _READY), _TOLD.get(state.reason)
     if reason is not None and before.get("reason") != state.reason.value:
         warning = state.reason is not ReservationReadyReason.SUCCEEDED
@@ -282,7 +274,6 @@ def _turned(stored: Reservation, state: ReservationState) -> Iterator[StatusEven
 
 
 def _named(texts: Sequence[str]) -> str:
-    """Return the first texts, and how many more there are."""
     more = len(texts) - NOTED
     return ", ".join(texts[:NOTED]) + (f" and {more} more" if more > 0 else "")
 
