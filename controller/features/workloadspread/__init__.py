@@ -1,1 +1,1 @@
-"""WorkloadSpread: ordered subsets of clusters for one Workload, wholly in this folder."""
+"""WorkloadSpread: ordered subsets of clusters for one Workload."""

@@ -1,4 +1,4 @@
-"""Marks: subsets that take no new replica for a while, as their clusters left some without a node.
+"""Marks: subsets that take no new replica for a while, because some found no node there.
 
 A mark is a condition in the spread's status, so a restart forgets none. It begins when replicas of
 a subset have had no node for the critical seconds, and lasts for exactly the mark seconds. The next
@@ -27,7 +27,7 @@ from machinery.types import conditions
 NAMED_CLUSTERS = 10
 """Clusters with waiting replicas that a message names."""
 CHANCE = timedelta(seconds=1)
-"""The least time between two marks of a subset."""
+"""Seconds between two marks of a subset at least."""
 _TYPE = SubsetCondition.SCHEDULABLE.value
 
 
@@ -84,7 +84,7 @@ def judged(
 def rescheduled(
     spread: CompiledSpread, before: Sequence[int], after: Sequence[int]
 ) -> StatusEvent | None:
-    """Return the event of replicas that left marked subsets for later ones; None where none did."""
+    """Return the event of replicas that left marked subsets for later ones, or None."""
     marked = [each.name in spread.marked for each in spread.subsets]
     fell = [m and b > a for m, b, a in zip(marked, before, after, strict=True)]
     if True not in fell:
@@ -113,7 +113,6 @@ def _since(old: conditions.Condition, now: datetime) -> datetime:
 
 
 def _condition(generation: int, since: datetime, mark: str | None = None) -> dict[str, Any]:
-    """Return the condition Schedulable since then; or, with a message, marked since then."""
     reason = SchedulableReason.SUFFICIENT if mark is None else SchedulableReason.POD_UNSCHEDULABLE
     return conditions.renewed(
         {},

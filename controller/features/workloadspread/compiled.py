@@ -33,7 +33,7 @@ from machinery.types.selectors import SelectorTerm
 from machinery.types.taints import Toleration
 
 MARK_SECONDS: Final = 300
-"""How long a subset whose replicas found no node takes no new one."""
+"""Seconds for which a subset whose replicas found no node takes no new one."""
 _SLACK_SECONDS: Final = 5
 """Every subset but the last may be tried in turn before the first mark is over, less this."""
 _CRITICAL_SECONDS: Final = 30
@@ -42,8 +42,7 @@ _CRITICAL_SECONDS: Final = 30
 class WorkloadSpread(Object, frozen=True):
     """A WorkloadSpread as the hub stores it.
 
-    The spec stays as it is stored: an older schema may have let in a value of any type, and a
-    spread that cannot be decoded would be as good as deleted.
+    The spec is not decoded: an undecodable spread would look deleted.
     """
 
     spec: Any = msgspec.field(default_factory=dict)
@@ -66,7 +65,7 @@ class CompiledSubset:
     patch: Mapping[str, Any] | None
 
     def cap(self, total: int) -> int:
-        """Return the replicas that the subset takes of so many; UNBOUNDED without a limit."""
+        """Return the replicas of `total` that the subset takes; UNBOUNDED without a limit."""
         if self.percent is not None:
             return -(-self.percent * total // 100)
         return UNBOUNDED if self.most is None else min(self.most, UNBOUNDED)
@@ -76,8 +75,8 @@ class CompiledSubset:
 class CompiledSpread:
     """A spread; `subsets` are in their order, the first is filled first.
 
-    `simulates` says that room is checked before a subset is chosen; `marked` are the names of the
-    subsets that take no new replica for a while.
+    `simulates`: room is checked before a subset is chosen; `marked` are the names of the subsets
+    that take no new replica for a while.
     """
 
     key: Key
@@ -103,11 +102,10 @@ class CompiledSpread:
 
     @property
     def epoch(self) -> tuple[str, int, frozenset[str]]:
-        """Return what a decision on the spread stands on."""
         return (self.uid, self.generation, self.marked)
 
     def caps(self, total: int) -> Ints:
-        """Return how many of so many each takes, shape (subsets,); the sum may exceed the total."""
+        """Return how many of `total` each takes, shape (subsets,); the sum may exceed the total."""
         return np.array([each.cap(total) for each in self.subsets], dtype=np.int64)
 
 
@@ -140,7 +138,7 @@ def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> C
 
 
 def _target(stored: Any) -> str:
-    """Return the name of the target, even of an invalid spec; empty where that says none."""
+    """Return the name of the target, even of an invalid spec, or empty."""
     said = stored.get("targetRef") if isinstance(stored, dict) else None
     name = said.get("name") if isinstance(said, dict) else None
     return name if isinstance(name, str) else ""
@@ -170,5 +168,4 @@ def _marked(ws: WorkloadSpread, subsets: Sequence[CompiledSubset]) -> frozenset[
 
 
 def _most_seconds(subsets: int, mark_seconds: int) -> int:
-    """Return the most critical seconds that let all subsets be tried before a mark ends."""
     return max(mark_seconds - _SLACK_SECONDS, 0) // max(subsets - 1, 1)

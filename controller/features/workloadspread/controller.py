@@ -1,12 +1,9 @@
 """The status of every WorkloadSpread: the replicas of its subsets, and the quota of decisions.
 
 A decision takes its quota first (`controller.claims.controller`): the status names the replicas
-that it is about to place, and only then are the placements written. Where another writer changed
-the rules or marked a subset meanwhile, the Workload is decided again. A scheduler that dies between
+that it is about to place, and only then are the placements written. If another writer changed the
+rules or marked a subset in between, the Workload is decided again. A scheduler that dies between
 the two writes leaves replicas that never come, and these count for a while only.
-
-One spread is written by one turn at a time, and changes meanwhile go into the next turn; different
-spreads are written side by side (`controller.framework.statuswriter`).
 """
 
 from __future__ import annotations
@@ -44,9 +41,9 @@ from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
-"""How long a status may lag behind the reports of members."""
+"""Seconds that a status may lag behind the reports of members."""
 HELP_SECONDS = 5.0
-"""The least time between two decisions of a Workload with waiting replicas for changed clusters."""
+"""Seconds between two decisions of a Workload with waiting replicas for changed clusters."""
 
 COMMITS = metrics.counter(
     "stowage_spread_commits",
@@ -57,8 +54,6 @@ COMMITS = metrics.counter(
 
 
 class SpreadController(QuotaWriter[WorkloadSpread]):
-    """The spreads of a hub, for one term of leadership."""
-
     action = "Spreading"
     outcomes = COMMITS
 
@@ -76,7 +71,6 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         self._helped: set[Key] = set()
 
     def may_help(self) -> None:
-        """Queue spreads with stranded replicas after a change of a cluster."""
         # All replicas of these Workloads have a cluster, so the scheduling queue does not retry
         # them.
         for key in self._stranded - self._helped:
@@ -90,7 +84,6 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
                 self.add(each.key)
 
     def forget(self, key: Key) -> None:
-        """Refuse the requests of a deleted spread, and forget the spread."""
         super().forget(key)
         self._granted.pop(key, None)
         self._released.pop(key, None)
@@ -116,7 +109,6 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
             del self._granted[spread.key]
 
     def quota_of(self, info: WorkloadInfo) -> Key | None:
-        """Return the spread that divides the Workload."""
         spread = self._spreads.of(info.key)
         return None if spread is None else spread.key
 
@@ -157,7 +149,6 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         return self._look(spread, target, stored, self._clock.now()).statuses
 
     def draft(self, stored: WorkloadSpread) -> Result | None:
-        """Return the status that follows from the stored objects, with the quota of a decision."""
         key, now = stored.metadata.key, self._clock.now()
         spread = self._spreads.get(key)
         if spread is None or spread.uid != stored.metadata.uid:
@@ -232,7 +223,7 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         return subset_statuses(spread, classes, target, before, now, mark_seconds=seconds)
 
     def _mind(self, spread: CompiledSpread, look: SpreadResult) -> None:
-        """Requeue the Workload where replicas are stranded and a changed cluster may help."""
+        """Requeue the Workload if replicas are stranded and a changed cluster may help."""
         if not look.stranded:
             self._stranded.discard(spread.key)
         elif spread.key in self._helped:
@@ -242,7 +233,6 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         self._helped.discard(spread.key)
 
     def _tell_of_moves(self, spread: CompiledSpread, old: Workload, new: Workload) -> None:
-        """Emit an event for replicas that left marked subsets for later ones."""
         if not spread.marked or old.placements == new.placements or spread.fault:
             return
         classes = Classes.of(spread, self._handle.snapshot(), new.info.replicas)
@@ -254,6 +244,5 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
 
 
 def _shows(granted: QuotaRequest, workload: Workload) -> bool:
-    """Return whether a Workload shows other placements than before the decision."""
     same = workload.metadata.uid == granted.taken.uid
     return not same or workload.placements != granted.before

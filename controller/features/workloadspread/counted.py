@@ -39,9 +39,10 @@ from machinery.types.api import SubsetStatus
 from machinery.types.bounds import MOST_UNITS, between
 
 CREATE_SECONDS = 30
-"""A replica that no member shows for so long has failed to be created."""
+"""Seconds after which a replica that no member shows has failed to be created."""
 DELETE_SECONDS = 15
-"""A replica that its member still has so long after it was taken back has failed to be deleted."""
+"""Seconds after which a replica that was taken back, and that its member has, failed to be deleted.
+"""
 CREATE, DELETE = timedelta(seconds=CREATE_SECONDS), timedelta(seconds=DELETE_SECONDS)
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -52,8 +53,6 @@ Range: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The subsets of a spread over a snapshot, for so many replicas in all."""
-
     subsets: Subsets
     snapshot: Snapshot
 
@@ -62,11 +61,9 @@ class Classes:
         return Classes(subsets_of(spread, snapshot, total), snapshot)
 
     def cap(self, subset: int) -> int:
-        """Return the replicas that a subset takes; UNBOUNDED without a limit."""
         return int(self.subsets.cap[subset])
 
     def held(self, placements: Mapping[str, int]) -> list[int]:
-        """Return the replicas of each subset, excess included."""
         counted, excess, _ = self.subsets.classified(replicas_of(placements, self.snapshot))
         replicas: list[int] = (counted + excess).sum(axis=1).tolist()
         return replicas
@@ -98,7 +95,6 @@ class Ranges:
         return replicas
 
     def of(self, cluster: str) -> Iterator[Range]:
-        """Yield the ranges of one cluster; none of one that is gone."""
         row = self.snapshot.row.get(cluster)
         if row is None:
             return
@@ -111,8 +107,8 @@ class Ranges:
 class SpreadTarget:
     """A Workload: wanted replicas, placements and when they were decided, reports of members.
 
-    `leaving` are the stored placements that `placements` are about to replace. `certain` means that
-    no other placements can be on their way.
+    `leaving` are the stored placements that `placements` are about to replace. `certain`: no other
+    placements can be on their way.
     """
 
     total: int
@@ -143,7 +139,6 @@ def counted(
     before: Sequence[SubsetStatus],
     now: datetime,
 ) -> list[Counted]:
-    """Return the replicas of each subset, in order."""
     told = {each.name: each for each in before}
     named = [told.get(each.name, SubsetStatus(each.name)) for each in spread.subsets]
     found = [Counted() for _ in named]
@@ -173,7 +168,7 @@ def counted(
 def _with_those_on_their_way(
     target: SpreadTarget, spans: Iterable[Span], now: datetime
 ) -> Mapping[str, int]:
-    """Return the placements, with those that may still be written as their quota was taken."""
+    """Return the placements, with those that may still be written because their quota was taken."""
     if target.certain or target.leaving is not None:
         return target.placements
     most = dict(target.placements)
@@ -213,7 +208,6 @@ def _note_waiting(
 
 
 def _with_new(spans: Iterable[Span], target: SpreadTarget, now: datetime) -> list[Span]:
-    """Return the spans being created, with those that are about to be."""
     before, after = target.leaving or {}, target.placements
     stay = {name: min(replicas, before.get(name, 0)) for name, replicas in after.items()}
     known = [each for span in spans for each in span.within(0, stay.get(span.cluster, 0))]
@@ -229,7 +223,6 @@ def _count_coming(
     told: Sequence[Sequence[Span]],
     unseen: Sequence[int],
 ) -> None:
-    """Sort the replicas being created by subset, without those that came."""
     listed: list[list[Span]] = [[] for _ in found]
     for span in spans:
         _, came = _seen(target.reports.get(span.cluster))
@@ -272,13 +265,11 @@ def _count_going(
 
 
 def _beyond(target: SpreadTarget) -> int:
-    """Return the replicas that exist and are not placed, over all clusters."""
     placed = target.placements
     return sum(max(_seen(r)[0] - placed.get(n, 0), 0) for n, r in target.reports.items())
 
 
 def _leaving(classes: Classes, target: SpreadTarget, now: datetime) -> list[list[Span]]:
-    """Return the replicas of each subset that are taken back now."""
     before, after = target.leaving or {}, target.placements
     ranges = classes.ranges(before)
     spans: list[list[Span]] = [[] for _ in classes.subsets.names]

@@ -23,14 +23,12 @@ MOST_ENTRIES = 512
 LEAST_ENTRIES = 8
 """Entries that each subset may have, however many subsets there are."""
 TOLERATED = timedelta(seconds=5)
-"""How far ahead of ours the clock of another process may be."""
+"""Seconds that the clock of another process may be ahead of ours."""
 _ID = re.compile(r"(?P<cluster>[^/]{1,253})/(?P<first>\d{1,10})(?:-(?P<last>\d{1,10}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The replicas `first` to `last` of a cluster, which wait since that moment."""
-
     cluster: str
     first: int
     last: int
@@ -53,7 +51,7 @@ class Span:
 def entries_of(stored: Mapping[str, str], now: datetime) -> list[Span]:
     """Read the valid entries of a status; each replica counts once.
 
-    A moment that is unreadable, or in the future, is taken for now.
+    An unreadable or future moment is taken for now.
     """
     spans, others = list[Span](), list[Span]()
     for text, said in stored.items():
@@ -74,26 +72,26 @@ def units(spans: Iterable[Span]) -> int:
 
 
 def unnamed(spans: Iterable[Span], most: int) -> list[Span]:
-    """Return the replicas of clusters that are not named, as one span of at most so many."""
+    """Return at most `most` replicas of clusters that are not named, as one span."""
     others = [span for span in spans if span.cluster == OTHERS]
     number = min(units(others), most)
     return [Span(OTHERS, 1, number, max(s.since for s in others))] if number > 0 else []
 
 
 def first_due(spans: Iterable[Span], after: timedelta) -> datetime | None:
-    """Return when the first of them will have waited for so long; None where there are none."""
+    """Return when the first of them will have waited for so long, or None."""
     first = min((span.since for span in spans), default=None)
     return None if first is None else first + after
 
 
 def parted(spans: Sequence[Span], late: timedelta, now: datetime) -> tuple[list[Span], list[Span]]:
-    """Part them into those that have not waited for so long, and those that have."""
+    """Part them into those that have waited for less than `late`, and the others."""
     due = [span for span in spans if span.since + late <= now]
     return [span for span in spans if span.since + late > now], due
 
 
 def to_dict(spans: Sequence[Span], most: int) -> dict[str, str]:
-    """Return at most so many entries; of the rest only the number, and the last moment."""
+    """Return at most `most` entries; of the rest only the number, and the last moment."""
     listed, others = joined(spans), unnamed(spans, MOST_UNITS)
     room = most - 1 if others or len(listed) > most else most
     told = {str(span): timestamp(span.since) for span in listed[:room]}
@@ -119,7 +117,6 @@ def stamp(moment: datetime) -> datetime:
 
 
 def most_entries(subsets: int) -> int:
-    """Return how many entries of one kind each of so many subsets may have."""
     return max(MOST_ENTRIES // max(subsets, 1), LEAST_ENTRIES)
 
 
@@ -136,7 +133,6 @@ def joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def apart(spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield the spans without repeated numbers."""
     cluster, reached = "", 0
     for span in sorted(spans, key=_place):
         reached = reached if span.cluster == cluster else 0

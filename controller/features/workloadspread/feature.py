@@ -1,8 +1,8 @@
-"""WorkloadSpread as a feature: what the process watches and keeps for it.
+"""WorkloadSpread as a feature: the kinds that the process watches and counts for it.
 
-Every instance reads the spreads, so that a standby decides at once when its turn comes. When a
-spread changes or is gone, its Workload is decided again; that alone moves nothing. The endpoints
-say what the next decision finds: quota that is being taken counts.
+Every instance reads the spreads, so a standby decides at once when its turn comes. When a spread
+changes or is gone, its Workload is decided again; that alone moves nothing. The endpoints have the
+numbers of the next decision: quota that is being taken counts.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from machinery.types.metadata import Key
 
 
 class WorkloadSpreads(Feature):
-    """The one instance of the feature in a process."""
-
     controller: SpreadController
     defaults = (
         Enabled("preFilter", NAME),
@@ -51,7 +49,6 @@ class WorkloadSpreads(Feature):
         self.mark_seconds = MARK_SECONDS
 
     def attach(self, handle: Handle) -> None:
-        """Take the mark seconds of the first profile, and serve all profiles' plugins."""
         super().attach(handle)
         found = self.enabled(Plugin)
         self.mark_seconds = found[0].mark_seconds if found else MARK_SECONDS
@@ -79,11 +76,10 @@ class WorkloadSpreads(Feature):
             self._look(self.spreads.put_spread(spread))
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle an informer's event: the placements of a Workload, and the reports on it."""
         self.controller.workload_changed(old, new)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Handle an informer's event: replicas may count to another subset, or find a place."""
+        """Replicas may count to another subset, or find a place."""
         if new is not None:
             self.controller.may_help()
         if old is None or new is None or old.labels != new.labels:
@@ -121,7 +117,7 @@ def book(
 
 
 def _subset(spread: CompiledSpread, held: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a subset as JSON values; `missing` is -1 where nothing limits it."""
+    """Return a subset as JSON values; `missing` is -1 without a limit."""
     return {
         "name": held["name"],
         "replicas": held["replicas"],

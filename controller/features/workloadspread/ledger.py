@@ -1,6 +1,6 @@
 """The ledger of WorkloadSpreads: which of them divides the replicas of which Workload.
 
-The ledger counts nothing: a spread bounds one Workload, whose own shares a decision knows.
+It counts nothing: a spread bounds one Workload, whose own shares a decision knows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ from machinery.types.metadata import Key
 
 
 class Spreads:
-    """Every spread by its key, and by its target."""
-
     def __init__(self) -> None:
         self._spreads: dict[Key, CompiledSpread] = {}
         self._of: dict[Key, list[CompiledSpread]] = {}
 
     def put_spread(self, spread: CompiledSpread) -> set[Key]:
-        """Add or replace a spread; return the Workloads that it affects."""
         before = self._take_out(spread.key)
         self._spreads[spread.key] = spread
         there = self._of.setdefault(spread.target, [])
@@ -33,7 +30,6 @@ class Spreads:
         return {before.target, spread.target}
 
     def drop_spread(self, key: Key) -> set[Key]:
-        """Forget a spread; return the Workloads that it affected."""
         before = self._take_out(key)
         return set() if before is None else {before.target}
 
@@ -43,7 +39,7 @@ class Spreads:
     def of(self, key: Key) -> CompiledSpread | None:
         """Return the spread that divides a Workload: of several the oldest valid one.
 
-        A spread with a fault is returned only where there is no valid one.
+        A spread with a fault is returned only if there is no valid one.
         """
         there = self._of.get(key)
         return there[0] if there else None
@@ -65,7 +61,6 @@ class Spreads:
         """Count nothing."""
 
     def overlay(self, placed: PlacementsByWorkload) -> Self:
-        """Return the ledger itself, which reads no placements."""
         return self
 
     def _take_out(self, key: Key) -> CompiledSpread | None:

@@ -1,8 +1,8 @@
-"""The pods of a Workload in a subset: patch and tolerations for placing, and what its status says.
+"""The pods of a Workload in a subset: patch and tolerations for placing, and its status.
 
 A patch is merged over `WorkloadInfo.pod`, as the propagator merges it over the whole template. A
-patch that does not fit is the fault of the whole spread, as a Workload patched in part would run in
-an undefined state. Pure: a restart computes the same overrides.
+patch that does not fit is the fault of the whole spread, because a Workload patched in part would
+run in an undefined state. Pure: a restart computes the same overrides.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def variants(
     """Return the Workload as it is in the subsets where it differs, equal ones as one.
 
     The patches must fit the template. They are laid over the pods of `before`, its other variants,
-    too, where they fit. A cluster of several subsets has the variant of the first one that
-    tolerates its taints, else of the first one.
+    too, if they fit. A cluster of several subsets has the variant of the first one that tolerates
+    its taints, else of the first one.
     """
     both = []
     for each in before:
@@ -63,7 +63,6 @@ def _both(
 
 
 def _overlaid(info: WorkloadInfo, variant: Variant) -> WorkloadInfo:
-    """Return the Workload with the replica of a variant."""
     pod = variant.pod or info.pod
     return replace(info, pod=pod, request=variant.request, place=variant.place)
 
@@ -120,7 +119,6 @@ def _nowhere(snapshot: Snapshot) -> Mask:
 
 
 def fault(spread: CompiledSpread, info: WorkloadInfo) -> str:
-    """Return the fault of its patches for the pods of its target; empty where there is none."""
     for i, subset in enumerate(spread.subsets):
         try:
             patched(info, subset.patch)
@@ -130,7 +128,6 @@ def fault(spread: CompiledSpread, info: WorkloadInfo) -> str:
 
 
 def fault_of(spread: CompiledSpread, info: WorkloadInfo) -> str:
-    """Return why a spread cannot divide this Workload; empty where it can."""
     if spread.fault:
         return spread.fault
     if info.profile.everywhere:
@@ -154,7 +151,7 @@ def _merged(pod: bytes, patch: bytes) -> _Pod:
 def overrides_of(
     spread: CompiledSpread, subsets: Subsets, placements: Mapping[str, int], snapshot: Snapshot
 ) -> list[dict[str, Any]] | None:
-    """Return status.overrides for these subsets; None where no cluster holds any replica.
+    """Return status.overrides for these subsets; None if no cluster holds any replica.
 
     A cluster stands under the first subset with replicas there, or in the last entry, without name.
     """
@@ -180,7 +177,6 @@ def _first(subsets: Subsets, classes: Ints) -> Ints:
 
 
 def _costs(subsets: Subsets) -> list[int]:
-    """Return the deletion cost of a replica of each class, in falling order."""
     counted, excess, outside = subsets.cost()
     return [*counted.tolist(), *excess.tolist(), int(outside)]
 
@@ -195,7 +191,7 @@ def _cluster(name: str, replicas: Ints, costs: Sequence[int]) -> dict[str, Any]:
 
 
 def _head(subset: CompiledSubset) -> dict[str, Any]:
-    """Return the subset's name and its patch, as text where the hub would lose a part of it."""
+    """Return the subset's name and its patch, as text if the hub would lose a part of it."""
     if not subset.patch:
         return {"name": subset.name}
     patch: Any = subset.patch
@@ -205,7 +201,6 @@ def _head(subset: CompiledSubset) -> dict[str, Any]:
 
 
 def _holds_null(value: Any) -> bool:
-    """Return whether a merge patch that carries the value would remove fields instead."""
     if isinstance(value, Mapping):
         return any(map(_holds_null, value.values()))
     return value is None or (isinstance(value, list) and any(map(_holds_null, value)))

@@ -62,8 +62,6 @@ class SpreadArgs(Args):
 
 
 class WorkloadSpreadPlugin(ClaimsQuota):
-    """A spread at PreFilter, Filter, Assign, Reserve and PreBind."""
-
     name = NAME
     ignored_during_execution = True
 
@@ -77,11 +75,9 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         return _EVENTS
 
     def routes(self) -> Sequence[Route]:
-        """Return the endpoints; none in a plan."""
         return self.endpoints
 
     def settled(self, info: WorkloadInfo, _now: datetime, bound: PlacementIndex) -> WorkloadInfo:
-        """Mark the target of a spread as divided."""
         if info.divided or info.indivisible or bound.ledger(Spreads).of(info.key) is None:
             return info
         return info.as_divided()
@@ -93,7 +89,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
     def pre_filter(
         self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
-        """Bind the spread, or say why that cannot be done."""
         spread = bound.ledger(Spreads).of(info.key) if info.divided else None
         if spread is None:
             return SUCCESS
@@ -111,7 +106,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
     def filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Return the clusters that no subset matches."""
         spread = _spread(state)
         if spread is None:
             return NOTHING_REFUSED
@@ -121,7 +115,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         return FilterMask([(outside, text, _OUTSIDE, (spread.name,))])
 
     def divides(self, _info: WorkloadInfo, state: CycleState) -> bool:
-        """Return whether a spread bounds the Workload, and PreFilter is not switched off."""
         return NAME in state.data
 
     def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
@@ -164,14 +157,12 @@ class WorkloadSpreadPlugin(ClaimsQuota):
     def shortfall(
         self, _info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
-        """Name the first subsets that are at their cap, or closed."""
         said = plan.subsets_shut if NAME in field.state.data else ()
         more = len(said) - NAMED_SUBSETS
         rest = (f"{more} more subsets take no more",) if more > 0 else ()
         return (*map(str, said[:NAMED_SUBSETS]), *rest)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Return the clusters whose subsets all take no more, whatever the room."""
         plan, spread = shortage.state.plan, _spread(shortage.state)
         subsets = None if plan is None else plan.asked.subsets
         if plan is None or spread is None or subsets is None:
@@ -233,7 +224,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """Return `overrides`: the patch and the deletion costs of each share."""
         spread = bound.ledger(Spreads).of(info.key)
         if spread is None:
             return {"overrides": None}
@@ -246,7 +236,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
     def reserve(
         self, state: CycleState, _info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
-        """Record the epoch of the spread that PreFilter has found."""
         if (spread := _spread(state)) is not None:
             state.data[self._epoch] = spread.epoch
         return SUCCESS
@@ -254,7 +243,7 @@ class WorkloadSpreadPlugin(ClaimsQuota):
     async def pre_bind(
         self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """Take the quota; where the spread has changed the Workload is decided again."""
+        """Take the quota. If the spread has changed, the Workload is decided again."""
         return (
             SUCCESS if _spread(state) is None else await super().pre_bind(state, info, placements)
         )
@@ -266,7 +255,7 @@ def _spread(state: CycleState) -> CompiledSpread | None:
 
 
 def _running(info: WorkloadInfo, field: Candidates, subsets: Subsets, problem: Problem) -> Ints:
-    """Return the replicas with a node in marked subsets, where others wait for one, shape (n,)."""
+    """Return the replicas with a node in marked subsets, if others wait for one, shape (n,)."""
     learnt, home = problem.learnt.copy(), subsets.home
     closed = np.append(subsets.closed, False)[home]
     for name, shown in info.shown.items():

@@ -51,7 +51,7 @@ SUMMARY_LIMIT = 1024
 class SpreadResult:
     """The statuses of the subsets, the events, and when they may change without a report.
 
-    `stranded` says that replicas wait for a node in a subset that takes no new one.
+    `stranded`: replicas wait for a node in a subset that takes no new one.
     """
 
     statuses: list[dict[str, Any]]
@@ -118,7 +118,6 @@ def status_of(
 
 
 def turned(stored: WorkloadSpread, verdict: SpreadState) -> StatusEvent | None:
-    """Return the event of a state that is new."""
     before = conditions.among(stored.status.conditions, conditions.READY)
     said = (before.get("status"), before.get("reason"), before.get("message"))
     now = ("False", verdict.reason.value, verdict.message[:MESSAGE_LIMIT])
@@ -171,7 +170,7 @@ def subset_statuses(
 
 
 def _summary(statuses: Sequence[Mapping[str, Any]], classes: Classes) -> str:
-    """Return the SUBSETS column: `normal=80/100,elastic=0`, cut where it gets too long."""
+    """Return the SUBSETS column: `normal=80/100,elastic=0`, cut if too long."""
     caps = [classes.cap(place) for place in range(len(statuses))]
     text = ",".join(
         f"{each['name']}={each['replicas']}{f'/{cap}' if cap < UNBOUNDED else ''}"

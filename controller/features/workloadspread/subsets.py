@@ -1,7 +1,7 @@
 """The subsets of a spread over a snapshot, as the planner reads them.
 
-Placing, the counts and the status of each share all use this module, so that a replica counts to
-the same subset in all of them.
+Placing, the counts and the status of each share all use this module, so a replica counts to the
+same subset in all of them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ V = TypeVar("V")
 
 
 def kept(spread: CompiledSpread, snapshot: Snapshot, name: Hashable, compute: Callable[[], V]) -> V:
-    """Return what follows from a spread and the labels and taints of clusters, computed once."""
+    """Return a value of a spread and the labels and taints of clusters, computed once."""
     # The entry holds the spread, so that no other one gets its id meanwhile.
     return snapshot.kept.fixed((id(spread), name), lambda: (spread, compute()))[1]
 
 
 def subsets_of(spread: CompiledSpread, snapshot: Snapshot, total: int) -> Subsets:
-    """Return the subsets for so many replicas in all; `crowded` is left empty.
+    """Return the subsets for `total` replicas; `crowded` is left empty.
 
-    Ties are broken by name, so that nothing depends on scores, which change.
+    Ties are broken by name, so nothing depends on scores, which change.
     """
 
     def computed() -> Subsets:
@@ -52,7 +52,6 @@ def subsets_of(spread: CompiledSpread, snapshot: Snapshot, total: int) -> Subset
 
 
 def inside(subset: CompiledSubset, snapshot: Snapshot) -> Mask:
-    """Return the clusters that a subset matches, shape (n,); all where it has no term."""
     if subset.required is None:
         return np.ones(len(snapshot), dtype=np.bool_)
     return snapshot.matches(subset.required)
@@ -64,7 +63,6 @@ def replicas_of(placements: Mapping[str, int], snapshot: Snapshot) -> Ints:
 
 
 def _rank(subset: CompiledSubset, snapshot: Snapshot) -> Ints:
-    """Return the sum of the weights of the preferred terms that match, shape (n,)."""
     rank = np.zeros(len(snapshot), dtype=np.int64)
     for each in subset.preferred:
         rank += each.weight * snapshot.matches(each.preference)
