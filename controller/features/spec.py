@@ -1,4 +1,4 @@
-"""Reads the spec of a kind as it is stored: maybe older than the rules, or written past them."""
+"""Reads the spec of a kind as stored: it may be older than the rules, or written past them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def read_spec(stored: Any, form: type[T]) -> tuple[T, str]:
-    """Decode a spec; return an empty one and the fault where a field is of another type."""
+    """Decode a spec; return an empty one and the fault if a field is of another type."""
     try:
         return msgspec.convert(stored, form), ""
     except msgspec.ValidationError as e:
@@ -21,7 +21,7 @@ def read_spec(stored: Any, form: type[T]) -> tuple[T, str]:
 
 
 def checked_spec(kind: str, stored: Any, form: type[T]) -> tuple[T | None, str]:
-    """Decode a spec, None where a field is of another type; return its first fault as well."""
+    """Decode a spec, None if a field is of another type; return its first fault as well."""
     fault = fault_of(kind, stored)
     try:
         return msgspec.convert(stored, form), fault

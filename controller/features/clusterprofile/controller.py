@@ -3,13 +3,14 @@
 `Imports` creates a MemberCluster for each selected ClusterProfile that none stands for, under any
 name because `stowage rename` changes it. `Following` updates labels and the condition
 InventoryUnhealthy, on which the propagator stops serving the member. A MemberCluster is never
-deleted, and its spec is written once, so an edited inventory cannot redirect a token. Exported
-ClusterProfiles are never imported.
+deleted, and its spec is written once, so an edited inventory cannot redirect a token.
 
 `Exports` writes a ClusterProfile per MemberCluster into the processes' namespace. It never touches
 another manager's, and deletes its own when the MemberCluster is gone, or when the next term starts.
+Exported ClusterProfiles are never imported.
 
-Decisions do not wait for the feature's own informer, which retries on a hub without the kind.
+The feature has an informer of its own, which retries on a hub without the kind: decisions do not
+wait for it.
 """
 
 from __future__ import annotations
@@ -77,7 +78,6 @@ class Imports:
         self._queue: WorkQueue[Key] = WorkQueue(name="clusterprofileimports", clock=term.clock)
 
     def look(self, key: Key) -> None:
-        """Queue a ClusterProfile that changed, or whose MemberCluster is gone."""
         self._queue.add(key)
 
     async def run(self) -> None:
@@ -218,7 +218,6 @@ class Exports:
         self._queue: WorkQueue[str] = WorkQueue(name="clusterprofileexports", clock=term.clock)
 
     def look(self, name: str) -> None:
-        """Queue a MemberCluster after a change of it or of its ClusterProfile."""
         self._queue.add(name)
 
     async def run(self) -> None:

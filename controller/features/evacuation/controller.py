@@ -1,7 +1,6 @@
 """Writes which causes drive Workloads from each cluster, and since when. Leader only.
 
-They are stored before anything leaves, so the next leader continues with the same times. A
-reachable cluster without a NoExecute taint costs nothing.
+They are stored before anything leaves, so the next leader continues with the same times.
 
 A loss counts only while a propagator watches the members, which renewals of its Lease show. A late
 Lease, another holder or another term restarts the toleration of a loss. No clocks are compared,
@@ -190,7 +189,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
             self.add(stored.metadata.key)
 
     def away_changed(self, name: str) -> None:
-        """Queue a cluster that went away or returned: it counts for the brake."""
         self.loss_changed()
         if (stored := self._stored.get(("", name))) is not None:
             self.cluster_changed(stored)
@@ -216,7 +214,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
             tasks.create_task(self._wake())
 
     def freed(self) -> None:
-        """Requeue Workloads that wait for other moves, a few at a time."""
         self._free.set()
 
     async def _wake(self) -> None:
@@ -359,8 +356,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
 
 
 class _Fleet:
-    """All MemberClusters except those given up, and clusters that are away."""
-
     def __init__(self, stored: Informer[MemberCluster], away: AwayClusters) -> None:
         self._stored = stored
         self._away = away

@@ -34,7 +34,6 @@ class Evacuations(Feature):
         self._waiting = Waiting()
 
     def attach(self, handle: Handle) -> None:
-        """Give the plugins the handle and `judged`, which is False without a controller."""
         super().attach(handle)
         handle.away().on_change(self._away_changed)
         for plugin in self.enabled(TaintEviction):

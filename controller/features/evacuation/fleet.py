@@ -46,7 +46,6 @@ class FleetMoves:
         self.moving = 0
 
     def on(self, cluster: str) -> set[Key]:
-        """Return the Workloads with replicas on a cluster, or that may return."""
         return self._on.get(cluster, set())
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:

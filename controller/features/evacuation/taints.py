@@ -44,7 +44,6 @@ def lost(cluster: MemberCluster) -> bool:
 
 
 def in_force(cluster: MemberCluster) -> dict[str, Taint]:
-    """Return the NoExecute taints by name."""
     found = {t.text: t for t in cluster.spec.taints if t.effect == NO_EXECUTE}
     if unreachable(cluster):
         found[NOT_READY.text] = NOT_READY

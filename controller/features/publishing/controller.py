@@ -2,7 +2,7 @@
 
 A turn updates the ClusterDecision and PlacementDecisions, then the condition Published. Everything
 follows from stored objects, so a repeated or interrupted turn ends the same and writes only
-differences. A Workload without spec.publish costs nothing.
+differences.
 """
 
 from __future__ import annotations
@@ -101,7 +101,6 @@ class PublishingController(StatusWriter[Workload]):
             self._obstacles[key] = obstacle
 
     async def _publish(self, stored: Workload) -> Obstacle | None:
-        """Return the obstacle of the first kind that is not as asked."""
         for kind in self._kinds:
             if not kind.asked(stored):
                 await kind.withdraw(stored)

@@ -99,7 +99,6 @@ def _owned(found: Object, workload: Workload) -> bool:
 
 
 def refused(resource: Resource, error: TransportError) -> Obstacle | None:
-    """Return the obstacle if the hub would refuse a retry, or None."""
     if not (for_good(error) or isinstance(error, Forbidden)):
         return None
     return Obstacle(

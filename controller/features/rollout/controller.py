@@ -145,7 +145,6 @@ class RolloutController(StatusWriter[Workload]):
         return self.rest(stored.metadata.key, WORDS_SECONDS) if same else 0.0
 
     def _step(self, stored: Workload) -> RolloutStep | None:
-        """Return None while the spec's revision is not stored."""
         present = self._present.get(stored.metadata.key)
         if present is None or present.fault or not present.of(stored.metadata):
             return None

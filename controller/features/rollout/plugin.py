@@ -1,6 +1,6 @@
 """StagedRollout: the write of a decision has the revision of each new cluster.
 
-So no cluster that joins is ahead of its wave. The feature's controller writes all other steps.
+So no cluster that joins is ahead of its wave.
 """
 
 from __future__ import annotations

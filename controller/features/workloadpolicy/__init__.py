@@ -1,1 +1,1 @@
-"""WorkloadPolicy: quotas for the domains of a topology, wholly in this folder."""
+"""WorkloadPolicy: quotas for the domains of a topology."""

@@ -74,7 +74,6 @@ def allocated(rules: Policy, counts: Tally, snapshot: Snapshot) -> list[dict[str
 
 
 def _held(rules: Policy, counts: Tally, snapshot: Snapshot) -> dict[str, int]:
-    """Return the counted replicas of all domains, listed or not."""
     held = dict[str, int]()
     column = snapshot.column(rules.topology_key)
     for cluster, replicas in counts.replicas_of(rules.key).items():

@@ -73,7 +73,6 @@ class Tally:
         self._tell()
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count a Workload's shares, including leaving replicas."""
         shares = dict(placements)
         for cluster, leaving in info.moving.leaving.items() if placements else ():
             shares[cluster] = shares.get(cluster, 0) + leaving.replicas
@@ -156,7 +155,6 @@ class Tally:
         return True
 
     def touch_all(self) -> None:
-        """Report all policies as changed, because domains of clusters may have changed."""
         self._touched |= {key for tables in self._tables.values() for key in tables}
         self._tell()
 

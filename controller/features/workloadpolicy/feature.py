@@ -68,7 +68,6 @@ class WorkloadPolicies(ClaimedKind):
             self.counts.touch_all()
 
     def _counted(self, touched: set[Key], eased: set[Key]) -> None:
-        """Update statuses and requeue Workloads."""
         self._claims.recount(*self._claims.claimed(touched))
         self.controller.touched(touched)
         for key in touched | eased:

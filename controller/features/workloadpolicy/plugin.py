@@ -119,7 +119,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return _EVENTS
 
     def routes(self) -> Sequence[Route]:
-        """Return the endpoints; none in a plan."""
         return self.endpoints
 
     def pre_filter(

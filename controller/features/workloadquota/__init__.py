@@ -1,1 +1,1 @@
-"""WorkloadQuota: the amounts that a namespace may take over all clusters, wholly in this folder."""
+"""WorkloadQuota: the amounts that a namespace may take over all clusters."""

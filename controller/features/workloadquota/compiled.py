@@ -41,7 +41,6 @@ class CompiledQuota:
 
     @property
     def order(self) -> tuple[str, Key]:
-        """The sort key: the oldest quota is first."""
         return self.created, self.key
 
 

@@ -67,7 +67,6 @@ class WorkloadQuotas(ClaimedKind):
         self._look(new.metadata, new.status.claims)
 
     def _counted(self, namespace: str, eased: bool) -> None:
-        """Update statuses and requeue Workloads."""
         quotas = [each.key for each in self.usage.quotas(namespace)]
         self.controller.touched(quotas)
         if quotas or self._everywhere:

@@ -150,7 +150,6 @@ class Usage:
         return (quota for each in self._namespaces.values() for quota in each.quotas.values())
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count a Workload, or a reservation as one."""
         namespace, after = info.namespace, _QuotaCount.of(info, placements)
         own = self._own(namespace)
         before = own.counted.get(info.key)
@@ -187,7 +186,6 @@ class Usage:
             own.left.ended(before.uid, name, before.leaves if own.quotas else {})
 
     def set_left(self, quota: WorkloadQuota) -> None:
-        """Read the leftovers and releases of a stored quota."""
         namespace = quota.metadata.namespace
         if self._own(namespace).left.stored(quota):
             self.version += 1
