@@ -1,9 +1,8 @@
 """Makes a trace of each written decision from what one `schedule_one` recorded.
 
-A trace runs from the key being ready to the last PostBind: `queue`, `review`, `turn` (earlier
-decisions), `decide` with points and plugins, Reserve, Permit, `patch`, PreBind, `write`, PostBind,
-`record`. In a set only the handed-out key's trace has all; the others have `set` and their write.
-Permit plugins cause two traces, for the wait and for the write.
+A trace runs from the key being ready to the last PostBind. In a set only the handed-out key's trace
+has all; the others have `set` and their write. Permit plugins cause two traces, for the wait and
+for the write.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ def exemplar(workload: Workload) -> dict[str, str] | None:
 
 
 def writing(workload: Workload, patch: Mapping[str, Any], decision: str) -> tracing.span:
-    """Measure the write of a decision."""
     return tracing.span(WRITE, _told(workload, patch, decision) if tracing.recorded() else None)
 
 

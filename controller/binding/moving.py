@@ -154,7 +154,6 @@ MOVING = WorkloadCondition.MOVING.value
 
 
 def _seen(cluster: str, decision: Decision) -> bool:
-    """Whether the cluster's replicas are observed; those of a lost one are not."""
     row = decision.snapshot.row.get(cluster)
     return row is not None and bool(decision.snapshot.ready[row])
 
@@ -278,13 +277,13 @@ def events_of(status: Mapping[str, Any], before: Workload) -> list[MoveEvent]:
 
 
 def left_by(status: Mapping[str, Any], before: Workload) -> set[str]:
-    """Return the clusters that units leave, or left before this status."""
+    """Return the clusters that replicas leave, or left before this status."""
     now = {each["cluster"] for each in status.get("leaving", ())}
     return now or {each.cluster for each in before.status.leaving}
 
 
 def count(status: Mapping[str, Any], before: Workload) -> None:
-    """Count the units that a written status removes from `leaving`."""
+    """Count the replicas that a written status removes from `leaving`."""
     if "leaving" not in status:
         return
     left = {each["cluster"]: each["replicas"] for each in status["leaving"]}

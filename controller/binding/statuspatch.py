@@ -175,7 +175,6 @@ def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
 def _work(
     decision: Decision, placements: Mapping[str, int], leaving: Sequence[LeavingShare]
 ) -> Work | None:
-    """Return the new division of the work; None if it is not divided."""
     work = decision.workload.shared_work
     if work is None or work.total is None:
         return None
@@ -366,7 +365,6 @@ def _numbers(decision: Decision) -> dict[str, int]:
 
 
 def _selector(decision: Decision) -> str:
-    """Return the selector; empty if too long, because a cut one selects other pods."""
     text = decision.workload.pod_selector
     return text if len(text) <= SELECTOR_LIMIT else ""
 

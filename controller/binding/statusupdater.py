@@ -92,7 +92,6 @@ class StatusUpdater:
         self.record(decision, patch, workload)
 
     def patch(self, decision: Decision, workload: Workload) -> dict[str, Any] | None:
-        """Return the patch; None if the object is up to date."""
         # After an unconfirmed write, always write. The hub takes one write per version, so this one
         # settles whether the other landed.
         always = self.unconfirmed(workload)

@@ -72,7 +72,6 @@ class WaitingSet:
         return min((w.deadline for w in self.waits.values() if w.plugins), default=0.0)
 
     def refusal(self, now: float) -> Status:
-        """Return why the set is rejected or timed out."""
         for key, waiting in self.waits.items():
             about = f" of {'/'.join(key)}" if len(self.decisions) > 1 else ""
             if waiting.rejected:
@@ -107,7 +106,6 @@ class WaitingSet:
         return Status(Code.WAIT, (message,), reason=ScheduledReason.WAITING_ON_PERMIT)
 
     def record(self, key: Key, now: datetime) -> Decision:
-        """Return the decision on a member while it waits."""
         decision = self.decisions[key]
         return untouched(decision.workload, decision.snapshot, now, self.status(key))
 
@@ -164,7 +162,6 @@ class WaitingSets(WaitingWorkloads):
         return waiting
 
     def release(self, waiting: WaitingSet) -> list[Decision]:
-        """Remove the set. Its decisions stay reserved."""
         for key in waiting.decisions:
             self._sets.pop(key, None)
             self.remove(key)
@@ -179,7 +176,6 @@ class WaitingSets(WaitingWorkloads):
         self._undo(self.release_unreserved(waiting))
 
     def close(self) -> None:
-        """Undo all waiting sets at the end of the term."""
         while self._sets:
             for decision in self.release_unreserved(next(iter(self._sets.values()))):
                 self._restore(decision)
@@ -270,7 +266,6 @@ class WaitingSets(WaitingWorkloads):
         return True
 
     def _reserve_again(self, waiting: WaitingSet) -> bool:
-        """Reserve again until the old deadline; False if a plugin refuses."""
         reserved: list[Decision] = []
         for decision in (each for each in waiting.decisions.values() if each.moves):
             if not runtime.reserve(*decision.arguments(self._profiles)).ok:

@@ -1,8 +1,7 @@
 """Events of objects, and which of them could lift a plugin's refusal.
 
 As in kube-scheduler, plugins register events, and the queue keeps an unschedulable Workload with
-those of the plugins that refused it. A resource is the name of a kind, whose feature announces its
-events.
+those of the plugins that refused it. A resource is the name of a kind.
 """
 
 from __future__ import annotations
@@ -63,7 +62,8 @@ class ClusterEvent:
 Hint: TypeAlias = Callable[[WorkloadInfo, Any, Any], bool]
 """(refused Workload, old object, new object): whether the event could lift the refusal. An object
 is None if it was added or deleted. No I/O; a few microseconds, because each waiting Workload's hint
-is called. A burst, or several events of one object, requeue without a call."""
+is called. A burst, or several events of one object, requeue without a call.
+"""
 
 About: TypeAlias = Callable[[WorkloadInfo], str | Key | None]
 """Returns the key of the only object, or the namespace, whose events matter; None for any."""

@@ -1,8 +1,7 @@
 """The extension points: one protocol each, in the order of a pass.
 
 All but the last five are pure: they read the snapshot, the Workload and the placements index, and
-return a value. Filters and scores work on whole columns; `controller.framework.percluster` has
-bases for one cluster at a time. docs/plugin-reference.md describes each point.
+return a value. docs/plugin-reference.md describes each point.
 
     QueueSort → hooks → PreFilter → hooks → Filter → Deschedule → PostFilter → PreScore → hooks →
     Score → NormalizeScore → Assign → Reserve → Permit → PreBind → Bind → PostBind

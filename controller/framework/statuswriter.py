@@ -199,7 +199,6 @@ class StatusWriter(Generic[T]):
             self._queue.add(key)
 
     def add_all(self) -> None:
-        """Queue all objects, a few at a time."""
         self._everything.set()
 
     def emit(self, about: Meta, event: StatusEvent) -> None:

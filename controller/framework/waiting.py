@@ -95,14 +95,12 @@ class WaitingWorkloads:
         return waiting
 
     def put(self, waiting: WaitingWorkload) -> None:
-        """Put back a decision that was removed, with its answers and deadlines."""
         self._waiting[waiting.workload.key] = waiting
 
     def get(self, key: Key) -> WaitingWorkload | None:
         return self._waiting.get(key)
 
     def iterate(self) -> Iterator[WaitingWorkload]:
-        """Iterate over a copy, so answers do not disturb it."""
         return iter(tuple(self._waiting.values()))
 
     def allow(self, key: Key, plugin: str) -> None:

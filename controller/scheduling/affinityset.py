@@ -2,7 +2,7 @@
 
 `together` finds the set, a strongly connected component. `decide_together` tries clusters for the
 first Workload by its ranking. The others follow, those that a placed one waits for first, bound to
-the domains where it waits. Passes are linear in the size of the set.
+the domains where it waits.
 
 networkx takes most of a second to import: `plan` and `explain` load it with the first set, a
 controller before its loop runs (`controller.scheduler`).
@@ -36,8 +36,7 @@ from machinery.types.metadata import Key
 from machinery.types.selectors import Requirement, SelectorTerm
 
 _STARTS = 64
-"""Clusters tried for the first Workload. A set that is hard to place must not block all other
-decisions."""
+"""Clusters tried for the first Workload: a set that is hard to place must not block all others."""
 _PASSES = 4
 """Passes per Workload of a set, over all starts."""
 MOST_TOGETHER = 200
@@ -177,8 +176,6 @@ class _Attempt:
 
 
 class _Search:
-    """The search for a set's places. `passes` counts calls of `decide`."""
-
     def __init__(
         self,
         snapshot: Snapshot,
@@ -278,7 +275,6 @@ class _Search:
                 attempt.open.append(owed)
 
     def _terms(self, info: WorkloadInfo) -> list[frozenset[Key]]:
-        """Return the other members that each required term selects."""
         if info.key not in self._selected:
             self._selected[info.key] = [
                 frozenset(other.key for other in self._seekers.selected(info, t.label_selector))

@@ -1,8 +1,8 @@
 """Decides a Workload together with those that must be decided with it.
 
-The live controller, plan, explain and diagnosis all call `decide_set`. A Workload that is invalid
-is decided alone, one that a plugin gathers with its group. One that finds no place and requires
-others is decided with those that require it as well.
+The live controller, plan, explain and diagnosis all call `decide_set`. An invalid Workload is
+decided alone, one that a plugin gathers with its group. One that finds no place and requires others
+is decided with those that require it as well.
 """
 
 from __future__ import annotations

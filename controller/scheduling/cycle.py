@@ -1,13 +1,10 @@
-"""The scheduling cycle in one pass: `decide`.
+"""The scheduling cycle in one pass: `decide`. It does no I/O, reads no clock, changes no argument.
 
-The live controller, plan, explain and diagnosis call this function. It does no I/O, reads no clock
-and does not change its arguments.
-
-    may the Workload be placed at all   hooks, PreFilter
-    which clusters could take it        hooks, Filter: the first refusal of a cluster is its reason
-    which clusters it must leave        Deschedule
-    how well they suit                  hooks, PreScore, Score, NormalizeScore, weighted sum
-    how many replicas each gets         Assign
+may the Workload be placed at all   hooks, PreFilter
+which clusters could take it        hooks, Filter: the first refusal of a cluster is its reason
+which clusters it must leave        Deschedule
+how well they suit                  hooks, PreScore, Score, NormalizeScore, weighted sum
+how many replicas each gets         Assign
 """
 
 from __future__ import annotations
@@ -415,7 +412,6 @@ class _Pass:
         return {name: n for name, n in shares.items() if n}
 
     def _stands(self, assignment: Assignment) -> bool:
-        """Whether all replicas have a cluster and none moves."""
         named = {self.snapshot.names[row]: n for row, n in assignment.shares.items()}
         return sum(named.values()) == assignment.desired and named == dict(self.info.present)
 
@@ -528,7 +524,6 @@ def _refused(
     now: datetime,
     status: Status,
 ) -> Decision:
-    """Refuse the whole Workload. Its present shares stay."""
     placements, desired = _kept(info, snapshot)
     verdict = of_refusal(len(snapshot), status, holding=bool(placements))
     return Decision(
@@ -549,7 +544,6 @@ def _refused(
 
 
 def _kept(info: WorkloadInfo, snapshot: Snapshot) -> tuple[dict[str, int], int]:
-    """Return the present shares on existing clusters, and the replicas wanted."""
     kept = {name: n for name, n in info.present.items() if name in snapshot.row}
     if info.everywhere:
         desired = info.replicas * max(len(kept), 1)

@@ -104,7 +104,6 @@ class Decision:
 
     @property
     def moves(self) -> bool:
-        """Only then are the points around the write called."""
         return dict(self.placements) != dict(self.workload.present)
 
     def arguments(

@@ -229,7 +229,6 @@ class Shortfall:
         return tuple(found)
 
     def _all_have_parts(self) -> bool:
-        """Whether all clusters that are left have a share of the work."""
         work, field = self.info.shared_work, self.field
         if work is None or work.total is None:
             return False

@@ -236,7 +236,6 @@ class _Work:
         return GroupDecision(TrialResult.REFUSE, status, self.gathering.withdrawn)
 
     def _attempts(self, infos: Sequence[WorkloadInfo]) -> Iterator[Attempt]:
-        """Yield attempts, each requested after the previous one failed."""
         plugin, about = self.plugin, (self.gathering, infos, self.snapshot, self.bound)
         with limited(self._seconds):
             found = ask(plugin, "Attempts", iter, plugin.attempts, *about)
@@ -370,7 +369,6 @@ def _told(decision: Decision) -> Trial:
 
 
 def _feasible(decision: Decision) -> Mask:
-    """Return the feasible clusters; none if the whole Workload was refused."""
     if len(decision.masks) < len(decision.refusals):
         return np.zeros(len(decision.snapshot), dtype=np.bool_)
     found: Mask = decision.verdicts == FITS

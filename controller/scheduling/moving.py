@@ -114,7 +114,6 @@ def descheduling(
 
 
 def stayed(info: WorkloadInfo, eviction: Eviction) -> Eviction:
-    """Return an eviction that waits for an operator: the kind is unknown."""
     group = info.profile.group
     note = (
         f"{info.kind} of {group} is a kind of which nothing is known, so it stays; "
@@ -228,7 +227,6 @@ class Departures:
 
     @property
     def waits(self) -> bool:
-        """Whether replicas begin to leave, or wait for other Workloads."""
         return bool(self.holder) or any(each.goes for each in self.rows)
 
 
@@ -484,7 +482,6 @@ def towards(
 
 
 def on_the_way(info: WorkloadInfo) -> bool:
-    """Whether replicas have begun to leave whose successors are not ready."""
     return bool(info.moving.leaving and _missing(info))
 
 

@@ -80,7 +80,6 @@ def of_assignment(
 
 
 def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Status) -> Decision:
-    """Return a decision that keeps every share."""
     return Decision(
         workload=info,
         snapshot=snapshot,
@@ -95,7 +94,6 @@ def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Sta
 
 
 def over(info: WorkloadInfo, snapshot: Snapshot, now: datetime) -> Decision:
-    """Return the decision on a Workload that has ended."""
     units = sum(info.ended.values())
     return Decision(
         workload=info,
@@ -110,7 +108,6 @@ def over(info: WorkloadInfo, snapshot: Snapshot, now: datetime) -> Decision:
 
 
 def without_units(reason: ScheduledReason) -> WorkloadState:
-    """Return the state of a refused Workload without replicas."""
     return WorkloadState.FAILED if reason in _FAILING else WorkloadState.PENDING
 
 

@@ -32,7 +32,6 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 FEW = 16
-"""Members of a set that is confirmed in one step. Larger ones are confirmed in steps."""
 _CALM_TRIES = 2
 """Attempts to confirm a set in steps before it is confirmed in one."""
 

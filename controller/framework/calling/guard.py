@@ -58,7 +58,6 @@ class Resting(PluginError):
 
 
 def failed(plugin: Plugin, point: str, text: str) -> PluginError:
-    """Count the error and return it."""
     ERRORS.labels(plugin.name, point).inc()
     return PluginError(plugin.name, point, text)
 

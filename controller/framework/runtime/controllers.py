@@ -1,7 +1,7 @@
 """The controllers of plugins and features, which run while this process leads.
 
 A plugin's `controllers()` run once per process, however many profiles enable it. All restart
-`AGAIN_SECONDS` after a fault. A feature's controller has the name of its plugin.
+`AGAIN_SECONDS` after a fault.
 """
 
 from __future__ import annotations

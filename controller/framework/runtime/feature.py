@@ -1,7 +1,6 @@
 """A feature: a kind with its ledgers, plugins and controllers, in one folder.
 
-The process watches the kinds of its features, feeds their ledgers, makes their plugins, and runs
-their controllers while it leads. The scheduler and the queue import no feature.
+The scheduler and the queue import no feature.
 """
 
 from __future__ import annotations

@@ -171,7 +171,6 @@ def reserve(
 def unreserve(
     profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> None:
-    """Unreserve in reverse order. Faults are logged."""
     with limited(profile.plugin_timeout):
         for plugin in reversed(profile.reserve):
             try:

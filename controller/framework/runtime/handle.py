@@ -212,7 +212,6 @@ def switched_off(plugin: str) -> str:
 
 
 def once(plugins: Iterable[Plugin]) -> Collection[Plugin]:
-    """Return the first plugin of each name."""
     first: dict[str, Plugin] = {}
     for plugin in plugins:
         first.setdefault(plugin.name, plugin)
