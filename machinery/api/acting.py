@@ -17,7 +17,7 @@ from machinery.errors import TransportError
 
 
 def account(namespace: str, name: str) -> str:
-    """Return the user name of a service account, for RBAC and the impersonation header."""
+    """Return the user name of a service account."""
     return f"system:serviceaccount:{namespace}:{name}"
 
 

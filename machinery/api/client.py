@@ -4,8 +4,8 @@
 - A retry does no harm: a GET without an answer or with a 5xx, any verb after 429 (never sooner than
   requested) or a refused connection. A change without an answer is never sent again.
 - `before_write` is called right before each attempt of a change: a lease may end in the queue or
-  between attempts. The change carries a `timeout` within that right. Otherwise a request behind a
-  cut network could take effect long after the client gave up.
+  between attempts. The change carries a `timeout` within that right, or a request behind a cut
+  network could take effect long after the client gave up.
 - Requests queue in `machinery.api.lanes` outside of their time limit: our own burst is never taken
   for a silent server. Watches do not queue.
 - Answers are bounded and never inflated (`machinery.types.bounds`), and their input is paced
@@ -103,9 +103,9 @@ class ApiClient(Verbs):
 
     `name` labels metrics. `limit` bounds the requests in flight in the lane of work, watches
     excluded. `timeout` bounds one attempt, in seconds; retries start within as much again.
-    `requests` counts sent requests. `before_write` is called right before each attempt of anything
-    but a GET; if it raises, nothing is sent. Clients of one server share its `history`. Raises
-    KubeconfigError if the connection's certificates cannot be used.
+    `requests` counts sent requests. If `before_write` raises, nothing is sent. Clients of one
+    server share its `history`. Raises KubeconfigError if the connection's certificates cannot be
+    used.
     """
 
     def __init__(
@@ -338,10 +338,6 @@ class ApiClient(Verbs):
         return answer
 
     def _ending(self, call: _Call) -> URL:
-        """Return the URL of a change, with the server's time limit.
-
-        Raises the errors of `before_write`.
-        """
         seconds = call.seconds
         for check in (self._before_write, call.before_write):
             left = None if check is None else check()
@@ -464,7 +460,7 @@ _meters: dict[str, Meter] = {}
 class Meter:
     """The metrics of one client name, shared by its clients. Make it by `of`, end it by `release`.
 
-    The series end with the last client: clusters come and go, and their names must not pile up.
+    The series end with the last client: clusters come and go.
     """
 
     def __init__(self, client: str) -> None:
@@ -493,7 +489,6 @@ class Meter:
         self._refused[what].inc()
 
     def release(self) -> None:
-        """Close one client of this name; with the last one its series end."""
         self.users -= 1
         if self.users:
             return

@@ -1,8 +1,7 @@
 """Connections to an API server: one pool, small while idle, closed at once.
 
 A process holds thousands of mostly silent connections, whose size decides the size of the process.
-Lists, watches and writes share a pool: a watch continues on the connection of the list before it,
-without a handshake.
+A watch continues on the connection of the list before it, without a handshake.
 """
 
 from __future__ import annotations
@@ -136,7 +135,6 @@ class Chunks:
 
 
 async def chunk(content: aiohttp.StreamReader) -> bytes:
-    """Return the next bytes of a body, empty at its end. Raises one of FAULTS."""
     try:
         return await content.readany()
     except RuntimeError as e:  # aiohttp's, when the client was closed between two reads

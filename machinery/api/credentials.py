@@ -61,7 +61,6 @@ def _identify(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def _no_passphrase() -> str:
-    """Keep OpenSSL from asking at the terminal for the passphrase of an encrypted key."""
     return ""
 
 

@@ -1,7 +1,4 @@
-"""Requests of a term of leadership, over the client's connections.
-
-No write begins after the term, and the server ends each write with it.
-"""
+"""Requests of a term of leadership: no write begins after it, and the server ends each with it."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Catalogue:
     async def find(self, api_version: str, kind: str) -> Resource:
         """Return the resource type of a manifest. Raises NotFound when the server lacks it.
 
-        A missing kind is looked up again after a moment: its definition may have arrived.
+        A missing kind is looked up again after a moment.
         """
         for resource in await self._look_up(api_version, needs=kind):
             if resource.kind == kind:

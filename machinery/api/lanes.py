@@ -1,10 +1,9 @@
 """How many requests may be in flight at one server: lanes, and a fair queue for each.
 
-Leases, probes and discovery have their own lanes: while work hangs, a leader stays leader, the
-server stays reachable, and kinds are found. A namespace gets another connection of the lane of work
-only while it holds fewer than are free: of 32, the first may hold 16, the second 8, and one stays
-free for the next. Each Workload has a fixed limit, too. `working_for` declares the Workload of all
-requests within.
+Leases, probes and discovery have their own lanes, so a leader stays leader while work hangs. A
+namespace gets another connection of the lane of work only while it holds fewer than are free: of
+32, the first may hold 16, the second 8, and one stays free for the next. Each Workload has a fixed
+limit, too.
 """
 
 from __future__ import annotations
@@ -120,7 +119,6 @@ class FairQueue:
         self._admit()
 
     def _admit(self) -> None:
-        """Admit waiting requests, one Workload after the other."""
         going = True
         while going and self._total < self._most:
             going = False

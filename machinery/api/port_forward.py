@@ -87,7 +87,6 @@ class PodStream:
         self._socket, self._server = socket, server
 
     async def send(self, data: bytes) -> None:
-        """Send bytes to the pod. Raises TransportError."""
         try:
             await self._socket.send_bytes(bytes((_DATA,)) + data)
         except FAULTS as e:

@@ -1,8 +1,8 @@
 """The addresses of Kubernetes resources: the URL path of a kind, a namespace and a name.
 
-Names may come from a tenant or a member. Quoting does not keep a name in its place: an API server
-unquotes a path before it splits it, and `a%2Fstatus` is the status of `a`. Characters that
-Kubernetes allows in no name are refused, and the rest is quoted.
+Names may come from a tenant or a member. An API server unquotes a path before it splits it:
+`a%2Fstatus` is the status of `a`. So characters that Kubernetes allows in no name are refused, and
+the rest is quoted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """`apps/v1`, or `v1` for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(
@@ -38,7 +37,7 @@ class Resource:
 
         A namespaced resource without a namespace means the collection over all namespaces. Raises
         ValueError for a namespace on a cluster-scoped resource, and BadRequest for a name that no
-        path can hold. An empty name is one: it would mean all objects.
+        path can hold, such as an empty one.
         """
         if namespace and not self.namespaced:
             raise ValueError(f"{self.kind} is cluster-scoped, it has no namespace {namespace!r}")

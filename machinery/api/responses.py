@@ -37,7 +37,7 @@ def decode(answer: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _ob
     """Return the answer's JSON value, an object by default.
 
     Raises Unreadable for malformed JSON or another shape, and TooMuch for an object of a size or a
-    depth that no object has. A decoder that keeps only some fields skips the rest at no cost.
+    depth that no object has.
     """
     if decoder is _object:
         check_json(answer)

@@ -1,7 +1,7 @@
 """A server's time, from the `Date` of its answers, carried on by our monotonic clock.
 
-It shows when our wall clock is wrong. A caller checks it before an irreversible step that depends
-on the time; a process whose steps wait for moments uses `ServerClock`.
+A caller checks it before an irreversible step that depends on the time; a process whose steps wait
+for moments uses `ServerClock`.
 """
 
 from __future__ import annotations
@@ -53,10 +53,7 @@ class ServerTime:
 
 
 class ServerClock:
-    """A clock whose wall shows the server's time if the two disagree.
-
-    A machine with a wrong clock takes no step too early, and its timestamps are right.
-    """
+    """A clock whose wall shows the server's time if the two disagree."""
 
     def __init__(self, clock: Clock, server: ServerTime) -> None:
         self._clock = clock

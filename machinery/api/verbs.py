@@ -1,7 +1,7 @@
 """The verbs of an API server on one resource: get, list, apply, patch, delete, discover.
 
-Translates a verb into method, path, query and body; `machinery.api.client` sends it. Answers are
-plain JSON values: fields unknown to this client survive a round trip.
+A verb becomes method, path, query and body; `machinery.api.client` sends it. Answers are plain JSON
+values: fields unknown to this client survive a round trip.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ class Selection(TypedDict, total=False):
 
 
 def query_of(chosen: Selection, **more: str) -> dict[str, str]:
-    """Return the query parameters of a list or a watch."""
     selectors = {"labelSelector": "label_selector", "fieldSelector": "field_selector"}
     found = {param: chosen.get(name) for param, name in selectors.items()}
     return {param: str(value) for param, value in found.items() if value} | more
@@ -72,7 +71,7 @@ def query_of(chosen: Selection, **more: str) -> dict[str, str]:
 
 OF_NO_OBJECT = "1"
 """A resourceVersion that no object has: an empty etcd is at 1, and its first write makes it 2. An
-apply with a resourceVersion creates a missing object, or changes one of that version. With this one
+apply with a resourceVersion creates a missing object, or changes one of that version: with this one
 the server never overwrites an object. (A POST would also own the server's defaults, under an
 operation that an apply must first take over.)
 """
@@ -82,9 +81,9 @@ class ServerHistory:
     """The history of one API server's store, of which every resourceVersion is a moment.
 
     A restored store begins another history: it counts on from the backup, and its versions soon
-    equal earlier ones. A reader that returns later cannot detect that. The reader that sees a
-    version go back (an informer or the elector) therefore ends the history for all readers of that
-    server; `number` identifies a history.
+    equal earlier ones. A reader that returns later cannot detect that, so the reader that sees a
+    version go back (an informer or the elector) ends the history for all readers of that server;
+    `number` identifies a history.
     """
 
     def __init__(self) -> None:
@@ -114,9 +113,7 @@ class Verbs(ABC):
         self.holding = holding
         """A reader that keeps much of this server's objects takes a Shelf of it."""
         self.history = history or ServerHistory()
-        """Ended by a reader that sees the server go back in time."""
         self.server_time = ServerTime(clock)
-        """The server's time; known once an answer had a Date."""
         self._catalogue = Catalogue(self._describe, clock=clock)
 
     @abstractmethod
@@ -134,10 +131,7 @@ class Verbs(ABC):
         agent: str = "",
         before_write: BeforeWrite | None = None,
     ) -> bytes:
-        """Send one request, return the body of a 2xx answer. Raises one of `machinery.errors`.
-
-        See `machinery.api.client.ApiClient.request`.
-        """
+        """Send one request, return the body of a 2xx answer; see `ApiClient.request`."""
 
     @abstractmethod
     def watch(
@@ -148,7 +142,7 @@ class Verbs(ABC):
         timeout_seconds: int = 300,
         **chosen: Unpack[Selection],
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Yield the events after `resource_version`, one line of JSON each, with bookmarks."""
+        """Yield the events after `resource_version`; see `ApiClient.watch`."""
 
     @abstractmethod
     def refuse(self, what: str) -> None:
@@ -172,10 +166,9 @@ class Verbs(ABC):
         """Yield a list, page by page, undecoded; watch from the last page's resourceVersion.
 
         All pages show one moment. Raises Gone when the server has forgotten that moment: drop the
-        pages so far. `limit` 0 requests everything at once. Large pages make the next ones smaller,
-        and a page that is too large is requested again as a smaller one. Raises TransportError for
-        a list that repeats a continue token or never ends, and TooMuch if a single object is too
-        large.
+        pages so far. `limit` 0 requests everything at once. A page that is too large is requested
+        again as a smaller one. Raises TransportError for a list that repeats a continue token or
+        never ends, and TooMuch if a single object is too large.
         """
         path, params = res.path(chosen.get("namespace")), query_of(chosen)
         accept = METADATA_LIST if chosen.get("metadata_only") else JSON
@@ -348,10 +341,7 @@ class Verbs(ABC):
 
 
 class View(Verbs):
-    """The API of `client`'s server over its connections; needs no closing.
-
-    All knowledge of the server is the client's: a view is cheap enough for each request.
-    """
+    """The API of `client`'s server over its connections; needs no closing, and is cheap to make."""
 
     def __init__(self, client: Verbs) -> None:
         self.clock = client.clock

@@ -1,1 +1,1 @@
-"""How a server is reached: kubeconfigs of members and of the hub, and the addresses in them."""
+"""The way to a server: kubeconfigs of members and of the hub, and the addresses in them."""

@@ -1,6 +1,6 @@
 """Checks that the certificates and keys of a kubeconfig parse and belong together.
 
-Separate, because the library takes 0.1 s to import, and most callers verify nothing.
+A module of its own, because the library takes 0.1 s to import.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 The only user of the kubernetes library, imported late because it is slow. A user's kubeconfig is
 trusted: it may name files and run credential plugins. A fault is a ConfigurationError with the file
-and the cure, never the file's content. Client certificates are read once, tokens again
-(`_Refreshing`).
+and the cure, never the file's content. Client certificates are read once, tokens again.
 """
 
 from __future__ import annotations

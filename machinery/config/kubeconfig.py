@@ -1,7 +1,7 @@
 """Kubeconfigs: a member's, of which nothing is trusted, and a user's own of the plain form.
 
 A `Connection` is all that `machinery.api.client` needs; its repr never shows a secret. `hub_config`
-reads users' kubeconfigs beyond the plain form, such as credential plugins.
+reads users' kubeconfigs beyond the plain form.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TokenSource(Protocol):
         """Return the token to use now. Raises ConfigurationError without one.
 
         Called before every request: the source caches the token. `rejected` is a token that the
-        server has just refused, which must not come from the cache.
+        server has just refused.
         """
         ...
 
@@ -225,7 +225,6 @@ def _named(
 
 
 def _refuse(found: Mapping[str, Any], where: str, known: frozenset[str]) -> None:
-    """Refuse every key that is not known to be harmless."""
     for key, value in found.items():
         if key in known or (key == "insecure-skip-tls-verify" and value in _FALSE):
             continue

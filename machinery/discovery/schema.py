@@ -2,7 +2,7 @@
 
 An API server silently drops unknown fields: a newer process would lose part of its decisions and
 repeat them. Each process does nothing while an installed CRD lacks a field or a value of an
-enumeration. A newer CRD is no obstacle. Neither is a missing one: informers report it.
+enumeration. A newer or missing CRD is no obstacle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from machinery.errors import Forbidden, NotFound, TransportError
 
 LOG = logs.get(__name__)
 CHECK_SECONDS = 60.0
-"""Seconds between two checks; a definition seldom changes."""
+"""Seconds between two checks."""
 RETRY_SECONDS = 2.0
 """Seconds between two checks while there is an obstacle."""
 _UNKNOWN = "x-kubernetes-preserve-unknown-fields"

@@ -1,8 +1,7 @@
 """A Workload's spec.overrides: patches of its objects on the clusters that a selector matches.
 
-Overrides are applied in order: the later one wins. A patch that does not fit affects its clusters
-alone: `OverrideMisfit` names override and field. Identity, number of units and selector cannot be
-patched.
+The later override wins. A patch that does not fit affects its clusters alone: `OverrideMisfit`
+names override and field. Identity, number of replicas and selector cannot be patched.
 """
 
 from __future__ import annotations
@@ -74,7 +73,6 @@ class ClusterOverride(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def varies(self) -> bool:
-        """Whether it has variables."""
         said = [each.value for each in self.json_patch or ()]
         return variable(self.patch) or variable(said)
 
@@ -129,7 +127,7 @@ def overridden(
     """Return a copy of one object with the overrides applied. Raises OverrideMisfit.
 
     `pods` is the path of its pod template, if known, and `replicas_path` that of its number of
-    units.
+    replicas.
     """
     found = body
     for each in overrides:

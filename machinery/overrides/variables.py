@@ -60,7 +60,6 @@ def names_cluster(value: Any) -> bool:
 
 
 def variable(value: Any) -> bool:
-    """Whether a string in a JSON value has a variable."""
     if isinstance(value, str):
         return "$(stowage." in value
     if isinstance(value, Mapping):

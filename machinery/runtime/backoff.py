@@ -2,7 +2,7 @@
 
 A queue drops its back-off when the key is added again, and watches add a key at each change of its
 object, including our own writes. A `KeyedBackoff` holds whatever wakes the key. It never waits:
-callers wait, or try again later.
+callers do.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _DOUBLINGS = 60  # past every cap in use, and far from the overflow of a float
 def delay(failures: int, *, base: float, cap: float, jitter: Jitter) -> float:
     """Return the seconds to wait after `failures` (1 or more) in a row, at most `cap`.
 
-    The delay doubles from `base`. Jitter draws it from the upper half, which keeps callers that
-    failed together apart.
+    The delay doubles from `base`. Jitter draws it from the upper half.
     """
     whole = min(base * 2.0 ** min(failures - 1, _DOUBLINGS), cap)
     return whole * (0.5 + jitter() / 2)

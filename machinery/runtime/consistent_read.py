@@ -1,9 +1,9 @@
 """Bring a new leader's informers up to date before the leader acts.
 
 A watch may be seconds behind and look healthy. Each write is a compare-and-swap on the version that
-was read, but a decision also depends on quota, room and claims of other objects. After taking the
-lease, the leader lists the names and versions of each kind (a consistent read) and waits until the
-watches show as much, including the last writes of its predecessor.
+was read, but a decision also depends on quota, room and claims of other objects. The leader lists
+the names and versions of each kind (a consistent read) and waits until the watches show as much,
+including the last writes of its predecessor.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 Occurrences with the same object, type, reason, action and cluster are one Event with a series,
 written at once and then at most once a minute with the newest note. A token bucket spaces writes,
-warnings first. Events beyond the backlog are dropped and counted; while the hub is away, Events
-wait.
+warnings first. Events beyond the backlog are dropped and counted.
 
-A note of events.k8s.io/v1 can never change. A series is therefore updated through core/v1: the role
-needs `create` on events.k8s.io and `patch` on core events.
+A note of events.k8s.io/v1 can never change, so a series is updated through core/v1: the role needs
+`create` on events.k8s.io and `patch` on core events.
 """
 
 from __future__ import annotations
@@ -296,8 +295,6 @@ def _namespace(ref: ObjectRef) -> str:
 
 
 class _TokenBucket:
-    """`burst` tokens at the beginning, `per_second` more with time, never more than `burst`."""
-
     def __init__(self, *, burst: int, per_second: float, clock: Clock) -> None:
         if burst < 1 or per_second <= 0:
             raise ValueError("a bucket without tokens lets nothing through, ever")

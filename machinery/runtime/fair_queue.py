@@ -6,10 +6,10 @@ corrected when the work ends. An idle flow earns no credit: it starts at the ear
 
 Within a flow keys go by rank; without rank by priority. Among flows within `TURN_SECONDS` of the
 earliest clock, the priority of the first key decides; beyond that it does not count, because any
-user may choose one. Work may hang: a flow gets another of the `seats` only while it holds fewer
-than are free.
+user may choose one. Because work may hang, a flow gets another of the `seats` only while it holds
+fewer than are free.
 
-Operations are O(log n) in keys and flows, plus the flows that wait for a seat (at most `seats`).
+Operations are O(log n) in keys and flows, plus the flows that wait for a seat.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ K = TypeVar("K", bound=Hashable)
 TURN_SECONDS = 0.25
 """How far ahead of the others a flow may get by priority, in seconds of work."""
 LEAST_SECONDS = 0.001
-"""The least cost of a key: handing it out is work, too."""
+"""The least cost of a key, in seconds."""
 _NEWS = 0.25
 """The weight of the last key's cost in the estimate of the next one's."""
 

@@ -1,7 +1,7 @@
 """A heap whose entries can be replaced and removed by key.
 
 A replaced entry stays in the list, dead, until it surfaces. The list is rebuilt when more than half
-of it is dead, which keeps memory proportional to the live entries.
+of it is dead.
 """
 
 from __future__ import annotations

@@ -6,13 +6,11 @@
 - The cache goes back in time only when the server does (`_restored`).
 - A back-off with jitter spaces attempts. Only a healthy period resets it.
 - Lists come in pages, objects are decoded one by one, in slices (`machinery.pace`). A server that
-  exceeds its budget (`machinery.types.memory_budget`) counts as failing, and the cache keeps its
-  objects.
+  exceeds its budget (`machinery.types.memory_budget`) counts as failing.
 - An undecodable object keeps its last state: it is not a deletion.
 
 Lists carry no resourceVersion, which makes them consistent reads. With `resourceVersion="0"` a
-server that lags may answer and bring deleted objects back. Since 1.31 a server answers consistent
-reads from its cache, for one round trip to etcd.
+server that lags may answer and bring deleted objects back.
 """
 
 from __future__ import annotations
@@ -49,22 +47,22 @@ T = TypeVar("T", bound=Object)
 
 WATCH_SECONDS = 60
 """The requested duration of a watch, plus up to half as much. The transport drops a connection that
-is silent for longer: this bounds how long a dead one goes unnoticed. Resuming costs one request.
+is silent for longer. Resuming costs one request.
 """
 STALE_SECONDS = 150.0
-"""An older cache is not trusted. A healthy server sends something about once a minute."""
+"""Seconds after which a cache is not trusted. A healthy server sends something once a minute."""
 HEALTHY_SECONDS = 30.0
-"""A watch that lived for this long resets the back-off."""
+"""Seconds of life after which a watch resets the back-off."""
 BASE_DELAY = 0.2
 LIST_PAGE = 200
 """Objects of one page: the largest answer of a list is held undecoded once."""
 MOST_DELAY_CUT = 5.0
-"""The longest delay between watches that begin well and end early."""
+"""Seconds at most between watches that begin well and end early."""
 COMPLAINT_SECONDS = 60.0
 MOST_DELAY_FAILED = 30.0
-"""The longest delay between attempts that fail."""
+"""Seconds at most between attempts that fail."""
 MOST_DELAY_ABSENT = 3.0
-"""The longest delay while the server lacks a kind that may be added at any time."""
+"""Seconds at most between attempts while the server lacks a kind that may be added at any time."""
 
 
 class Informer(Cache[T]):
@@ -131,7 +129,7 @@ class Informer(Cache[T]):
 
     @property
     def synced(self) -> bool:
-        """True once everything was listed, for good; `staleness` tells the age of the cache."""
+        """True once everything was listed, for good."""
         return self._synced.is_set()
 
     @property
@@ -165,7 +163,7 @@ class Informer(Cache[T]):
         await self._tried.wait()
 
     def mistrust(self) -> None:
-        """Make the cache stale until the server answers again, after a time without `run`."""
+        """Make the cache stale until the server answers again."""
         self._spoke = -math.inf
         self._believed.clear()
         self._tried.clear()
@@ -243,10 +241,10 @@ class Informer(Cache[T]):
     async def _restored(self) -> bool:
         """Whether the server is, or was, at an earlier moment than `version`: etcd was restored.
 
-        A server accepts a watch from a future version, and sends nothing until it gets there. After
-        a watch that ended early or silently, a list of one object therefore tells the server's
-        version. If the server has passed `version` again in another history, another reader has
-        recorded it (`machinery.api.verbs.ServerHistory`).
+        A server accepts a watch from a future version, and sends nothing until it gets there. So
+        after a watch that ended early or silently, a list of one object tells the server's version.
+        If the server has passed `version` again in another history, another reader has recorded it
+        (`machinery.api.verbs.ServerHistory`).
         """
         if self._history == self._client.history.number and self._cut:
             now = await self._client.latest(self.resource, **self.selection)
@@ -401,7 +399,6 @@ class Informer(Cache[T]):
         return True
 
     def _weigh(self, key: Key, size: int) -> None:
-        """Account for an object's size. Raises NoRoom."""
         # Take only the difference: an object of the same size needs no further room. This returns
         # the previous object's size, also when that one is dropped for another uid.
         self._shelf.take(size - self._sizes.get(key, 0))

@@ -74,7 +74,6 @@ class InformerPool(Generic[K, T]):
             needed.informer.discard()
 
     def clear(self) -> None:
-        """Drop all caches, between two runs; the users stay."""
         for needed in self._needed.values():
             needed.informer.discard()
         for key, needed in self._needed.items():

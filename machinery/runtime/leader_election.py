@@ -3,7 +3,7 @@
 No timestamp of another machine is compared with ours. A lease is free if we have not seen it change
 for its duration, on our monotonic clock. We lead while the last successful renewal *began* less
 than `renew_deadline` ago. Others wait the longer `lease_seconds`, and `lead` winds up within the
-difference. A late compare-and-swap cannot undo a later leader's write.
+difference.
 
 A lease that goes back in time shows a restored server, which has lost the record of later terms.
 The leader ends its term, and the next term is not `alone`.
@@ -165,7 +165,6 @@ class LeaderElector:
 
     @property
     def leader(self) -> str | None:
-        """The identity of the leader; None if there is none or it is unknown."""
         if self.leading:
             return self.identity
         if self._seen is None or self._seen.holder == self.identity or self._free(self._seen):
@@ -236,9 +235,8 @@ class LeaderElector:
     def _mine(self, record: _Record) -> bool:
         """Whether this elector wrote the record. Then no other process has held the lease since.
 
-        Such a lease is taken again at once, because this process keeps its caches. After an outage
-        of the server the others wait the full duration from their first check. Any other lease in
-        our name belongs to another process.
+        Such a lease is taken again at once, because this process keeps its caches. Any other lease
+        in our name belongs to another process.
         """
         return record.holder == self.identity and record.renewed in self._sent
 
@@ -353,7 +351,6 @@ class LeaderElector:
                 wait = self._retry_seconds / 4
 
     async def _renew(self) -> None:
-        """Renew the lease. Raises LeaseLost when it is not ours any more."""
         started, ours = self._clock.monotonic(), self._held()
         try:
             await self._write(ours, self._spec(self.identity))
@@ -376,7 +373,6 @@ class LeaderElector:
             await self._clock.sleep(remaining)
 
     async def _release(self) -> None:
-        """Release the lease if it is still ours; the next process takes it at its next check."""
         if not self.leading:
             return
         self._until, ours = -math.inf, self._held()

@@ -139,8 +139,6 @@ class Cache(Generic[T]):
 
 
 class _Index(Generic[T]):
-    """value -> keys, in order of arrival."""
-
     def __init__(self, values: Callable[[T], Iterable[str]]) -> None:
         self.keys: dict[str, dict[Key, None]] = {}
         self._values = values

@@ -188,10 +188,7 @@ class WorkQueue(Generic[K]):
             self._wake_one()  # a seat is free now
 
     def shut_down(self) -> None:
-        """Drop waiting keys and accept none; keys in work may still be `done`.
-
-        The next process finds the dropped keys by its first lists.
-        """
+        """Drop waiting keys and accept none; keys in work may still be `done`."""
         self._closed = True
         self._ready.clear()
         self._later.clear()
@@ -260,7 +257,6 @@ class WorkQueue(Generic[K]):
                 return
 
     def _set_timer(self) -> None:
-        """Set the timer to the earliest deadline; only while a worker waits for a key."""
         first = self._later.first()
         if first is None or not self._waiters:
             return
