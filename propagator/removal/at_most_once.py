@@ -1,11 +1,11 @@
-"""Units that run at most once: each is made on its new cluster when it is gone from the old one.
+"""Replicas that run at most once: each is made on its new cluster when it is gone from the old one.
 
-Shares that grow while others leave get no more than what is seen to be gone there: terminating pods
-count, as do pods that an object there still asks for. A member that does not answer may run
-all that leaves it, and so may one whose MemberCluster is gone, until a person gives it up (`stowage
-unjoin`) or says by the taint `stowage.dev/out-of-service` that nothing runs there. If it comes back
-with the taint, what was made elsewhere meanwhile is there twice, and goes from it before anything
-else is written there.
+Shares that grow while others leave get no more than is seen to be gone there: terminating pods
+count, and pods that an object there still asks for. A member that does not answer may run all that
+leaves it, and so may one whose MemberCluster is gone, until an operator gives it up (`stowage
+unjoin`) or sets the taint `stowage.dev/out-of-service`: nothing runs there. If the member comes
+back with the taint, replicas that were made elsewhere exist twice; they are removed from it before
+anything else is written there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from propagator.types.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The replicas that a share gets for now, and the clusters from which the others are to go."""
+    """The replicas that a share gets now, and the clusters from which the others must go."""
 
     replicas: int
     clusters: tuple[str, ...]
@@ -42,8 +42,6 @@ class Waiting:
 
 
 class AtMostOnce:
-    """Looks at all members for one Workload."""
-
     def __init__(
         self, context: ControllerContext, *, workloads: HubWorkloads, inventory: OwnedObjects
     ) -> None:
@@ -53,7 +51,7 @@ class AtMostOnce:
         self._workloads = workloads
 
     def waiting(self, workload: Workload, member: str) -> Waiting | None:
-        """Return what the share on that member gets for now; None where it gets all."""
+        """Return the replicas that the share on that member gets now; None if it gets all."""
         if not workload.at_most_once:
             return None
         main, target = main_of(workload), workload.shares[member]
@@ -72,10 +70,10 @@ class AtMostOnce:
         return Waiting(replicas, tuple(name for name in others if by_cluster[name]))
 
     def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
-        """Return the other clusters that units leave, or where some that left may still run.
+        """Return the other clusters that replicas leave, or where some that left may still run.
 
-        A cluster is noted as one that may have objects until its pods are gone. A Workload that
-        the hub has forgotten, as it was set back, runs on where this one has no share.
+        A cluster stays in the footprint until its pods are gone. A Workload that the hub has
+        forgotten, because it was set back, runs on where this one has no share.
         """
         record, placed = record_of(workload), workload.placements
         others = (n for n in self._registry.names() if n not in placed and n != member)
@@ -89,8 +87,8 @@ class AtMostOnce:
     def _may_stand(self, workload: Workload, main: Main, name: str) -> bool:
         """Whether something may run on a cluster that a Workload was sent to, and does not name.
 
-        No `leaving` tells of what a gang, or another scheduler, takes from there. Copies of a
-        duplicated Workload stand in for no others, so only pods that are seen to end count.
+        `leaving` does not list what a gang, or another scheduler, takes from there. Copies of a
+        duplicated Workload replace no others, so only pods that are seen to end count.
         """
         session = self._registry.get(name)
         serves = session is not None and _serves(session)
@@ -107,7 +105,7 @@ class AtMostOnce:
         return found is not None or session.pod_counts(main) is None
 
     def _forgotten(self, workload: Workload, main: Main, name: str) -> ManagedObject | None:
-        """Return what a cluster has of a Workload of that name that the hub does not know."""
+        """Return the object of a Workload of that name that the hub does not know, or None."""
         session = self._registry.get(name)
         if session is None or session.link is None or not _serves(session):
             return None
@@ -118,8 +116,8 @@ class AtMostOnce:
     def first_ordinal(self, session: MemberSession, workload: Workload) -> int | None:
         """Return the first ordinal of the share there; None for the template's own.
 
-        What stands keeps its own, whatever is noted. Raises Refused while no range of its own is
-        known for what is to be made.
+        An existing object keeps its own. Raises Refused while no range is known for one that is to
+        be made.
         """
         main, start = main_of(workload), workload.ranges.get(session.name)
         if not workload.profile.ordered:
@@ -139,10 +137,10 @@ class AtMostOnce:
         return start
 
     def _not_heard(self, workload: Workload, member: str) -> str:
-        """Return a cluster with a share that may hold an object not seen yet; empty for none.
+        """Return a cluster with a share that may hold an object not seen yet, or empty.
 
-        What it has of a Workload of that name that the hub has forgotten keeps its ordinals. One
-        that is being connected to tells them in a moment; one that is away may never.
+        Objects there of a forgotten Workload of that name keep their ordinals. A member that is
+        connecting shows them in a moment; one that is away may never.
         """
         others = (self._registry.get(name) for name in workload.placements if name != member)
         telling = (s for s in others if s is not None and s.contact is not Contact.AWAY)
@@ -159,9 +157,9 @@ class AtMostOnce:
         return found
 
     def left(self, workload: Workload, member: str) -> int | None:
-        """Return the units that a member out of service may still run, beside those elsewhere.
+        """Return the replicas that a member out of service may still run, and those elsewhere.
 
-        None where that is no matter.
+        None if the taint or at-most-once does not apply.
         """
         cluster = self._clusters.get(("", member))
         if cluster is None or not cluster.out_of_service or not workload.at_most_once:
@@ -173,7 +171,7 @@ class AtMostOnce:
         return max(sum(workload.placements.values()) - made, 0)
 
     def overdue(self, member: str) -> Key | None:
-        """Return a Workload whose objects have to go from that member before others are written."""
+        """Return a Workload whose objects must leave that member before others are written."""
         cluster, session = self._clusters.get(("", member)), self._registry.get(member)
         if cluster is None or session is None or not cluster.out_of_service:
             return None
@@ -188,7 +186,6 @@ class AtMostOnce:
         return None
 
     def _excess(self, workload: Workload, main: Main, name: str) -> int:
-        """Return the units on a cluster beyond those that are placed there."""
         placed = workload.placements.get(name, 0)
         # Where no `leaving` tells how many leave, it may be all of them.
         untold = 0 if placed else sum(workload.placements.values())
@@ -216,7 +213,6 @@ class AtMostOnce:
         return max(max(counts.current, asked) - placed, 0) + before
 
     def _shown(self, session: MemberSession, workload: Workload) -> bool:
-        """Whether all objects are seen that the member may have of a Workload."""
         if session.name not in record_of(workload).names(self._registry.names):
             return True  # it has confirmed that it has none, and may be asked no more
         return self._inventory.knows(session, workload)
@@ -230,7 +226,7 @@ class AtMostOnce:
                 yield max(target - self._present(main, name, target), 0)
 
     def _present(self, main: Main, member: str, target: int) -> int:
-        """Return the replicas that the object there asks for; all of them where that is unknown."""
+        """Return the replicas that the object there asks for; all of them if that is unknown."""
         session = self._registry.get(member)
         found = main_object(main, owned(session, main.uid)) if session is not None else None
         if found is None:
@@ -238,7 +234,7 @@ class AtMostOnce:
         return target if found.replicas is None else found.replicas
 
     def _made(self, workload: Workload, main: Main, name: str) -> int:
-        """Return the units that a cluster has, or may have, of those that are placed there."""
+        """Return the placed replicas that a cluster has, or may have."""
         target, session = workload.placements[name], self._registry.get(name)
         if name in workload.ends or session is None or not _serves(session):
             return target
@@ -249,16 +245,16 @@ class AtMostOnce:
 
 
 def held_back(excess: int, later: Iterable[int]) -> int:
-    """Return the replicas that a growing share does not get, while `excess` units stand elsewhere.
+    """Return the replicas that a growing share does not get, while `excess` exist elsewhere.
 
-    `later` is by how much the shares grow that are held back before this one. Shares that grow at
-    the same moment must not both count on one unit that went, and some of them must get it.
+    `later` is by how much the shares grow that are held back before this one: shares that grow at
+    the same moment must not both count on one replica that went, and some of them must get it.
     """
     return max(excess - sum(later), 0)
 
 
 def grown(*, target: int, present: int, back: int) -> int:
-    """Return the replicas that a growing share gets: those that are present stay."""
+    """Return the replicas that a growing share gets: present ones stay."""
     return max(target - back, min(present, target))
 
 
@@ -269,8 +265,8 @@ def _serves(session: MemberSession) -> bool:
 def _in_place(session: MemberSession, workload: Workload, main: Main) -> ManagedObject | None:
     """Return the main object on a member, also one that a share there takes over.
 
-    That one is of a Workload of its name that the hub has forgotten; its ordinals stay. It is taken
-    over last: what its pods need is this Workload's before.
+    That one is of a forgotten Workload of its name; its ordinals stay. It is taken over last: what
+    its pods need is this Workload's before.
     """
     found = main_object(main, owned(session, main.uid), ending=True)
     if found is None and session.link is not None and session.name in workload.placements:

@@ -1,12 +1,12 @@
-"""The brake on the sweep: much at once, or anything after the hub was set back, waits for a person.
+"""The brake on the sweep: many objects at once, or any after the hub was set back, wait.
 
 Objects without a Workload are swept (`orphans`), and a hub that was restored from a backup knows no
 Workload that was made since. So before anything is removed, the brake counts all that would go from
-that member, with what went of late. More than a tenth of the member's Workloads, and more than ten,
-is held; so it is by the numbers of all members together, as those of an edge member are small. What
-holds data is held whatever its number. So is everything where the hub names an older
-resourceVersion than this process, or an object on the member, has seen: its store was set back.
-MemberCluster.status reports what is held; that survives a restart, and a person ends it by naming
+that member, and what went recently. More than a tenth of the member's Workloads, and more than ten,
+is held. So it is by the numbers of all members together, because those of an edge member are small.
+Objects with data are held whatever their number. All are held if the hub's resourceVersion is older
+than one that this process, or an object on the member, has seen: its store was set back.
+MemberCluster.status reports what is held, which survives a restart. An operator ends it by naming
 the very Workloads that may go (the annotation `stowage.dev/sweep`, which `stowage sweep` sets).
 Later ones are not covered.
 """
@@ -41,17 +41,17 @@ from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
 FEW = 10
-"""The Workloads that may go from a member at once, whatever their share of it."""
+"""Workloads that may go from a member at once, whatever their share of it."""
 SHARE = 10
 """One in so many of the member's Workloads may go at once."""
 AT_ONCE_SECONDS = 600.0
-"""Removals let go within this time count as one: kinds are listed one by one."""
+"""Seconds within which removals count as one: kinds are listed one by one."""
 FRESH_SECONDS = 1.0
-"""How long a count of all that a member holds is valid."""
+"""Seconds for which a count of all that a member holds is valid."""
 _OWNER = re.compile(r"[\w-]{1,128}/[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", re.ASCII)
 _WORKERS = 4
 _NAMED = 5
-"""The most Workloads that the message of the condition names."""
+"""Workloads that the message of the condition names."""
 _WENT_BACK = SweepHeldReason.HUB_WENT_BACK
 
 
@@ -60,8 +60,8 @@ def reason_to_hold(
 ) -> SweepHeldReason | None:
     """Return why objects without a Workload stay on a member, or None. Pure.
 
-    `going` counts the Workloads whose objects would go, with those that went of late, of the
-    `present` ones. `held`: the sweep was held before, and no person has released it.
+    `going` counts the Workloads whose objects would go, or went recently, of the `present` ones.
+    `held`: the sweep was held before, and no operator has released it.
     """
     if went_back:
         return SweepHeldReason.HUB_WENT_BACK
@@ -69,7 +69,7 @@ def reason_to_hold(
 
 
 def much(going: int, of: int) -> bool:
-    """Whether so many of so many Workloads are more than may go without a person. Pure."""
+    """Return whether `going` of `of` Workloads need an operator's approval. Pure."""
     return going > FEW and going * SHARE > of
 
 
@@ -77,7 +77,7 @@ class _Count(NamedTuple):
     member: str
     at: float
     left: Mapping[str, HeldWorkload]
-    """The Workloads that the hub does not know, whose objects carry its mark, by UID."""
+    """Workloads that the hub does not know, whose objects carry its mark, by UID."""
     present: int
     """All Workloads of this hub with an object on the member."""
 
@@ -103,7 +103,7 @@ class SweepBrake:
         self._set_back = False
         """Whether this process has seen the hub go back."""
         self._judged = set[str]()
-        """The members that were counted since then, or since this process began."""
+        """The members that were counted since the hub went back, or since this process began."""
         self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
         self._counts: WeakKeyDictionary[Link, _Count] = WeakKeyDictionary()
         self._let_go: dict[str, dict[str, float]] = {}  # monotonic time, by member and UID
@@ -113,17 +113,16 @@ class SweepBrake:
         context.registry.on_change(self._member_changed)
 
     async def run(self) -> None:
-        """Look at members that became ready, or whose permission changed, until cancelled."""
+        """Check members that became ready, or whose permission changed, until cancelled."""
         await work(self._queue, self._recount, workers=_WORKERS, log=LOG)
 
     def searched(self, member: str) -> None:
-        """Queue a member that was searched to the end."""
         self._queue.add(member)
 
     async def allows(self, session: MemberSession, uid: str) -> bool:
-        """Whether the objects of that Workload, which the hub does not know, may go now.
+        """Return whether the objects of that Workload, which the hub does not know, may go now.
 
-        The Workload's key is woken when that changes. Raises TransportError.
+        The Workload's key is queued when that changes. Raises TransportError.
         """
         if session.link is not None and await self._lets_go(session, session.link, uid):
             return True
@@ -147,7 +146,6 @@ class SweepBrake:
         return True
 
     def swept(self, session: MemberSession) -> None:
-        """Count that member again soon, as something went from there."""
         self._queue.add_after(session.name, FRESH_SECONDS)
 
     async def _recount(self, member: str) -> float | None:
@@ -234,9 +232,9 @@ class SweepBrake:
     async def _hub_went_back(self, member: str, link: Link) -> bool:
         """Whether this process, or an object there, has seen a later version than the hub has.
 
-        Also on the first count of a member after that: what it has of Workloads that the hub lost
-        is held from then on, while later sweeps are not. A process that began later learns from the
-        Lease on the member that the hub went back.
+        Also on the first count of a member after that: its objects of Workloads that the hub lost
+        are held from then on, while later sweeps are not. A process that began later learns from
+        the Lease on the member that the hub went back.
         """
         hub, there = await self._identity.uid(), 0
         for informer in link.watches:
@@ -265,7 +263,6 @@ class SweepBrake:
         return self._behind or first or there > now
 
     def _held_before(self, session: MemberSession) -> bool:
-        """Whether the last count held the sweep, by this process or an earlier one."""
         if session.held is not None:
             return session.held.reason not in (None, SweepHeldReason.HOLDS_DATA)
         cluster = self._clusters.get(("", session.name))
@@ -285,7 +282,7 @@ class SweepBrake:
         return _named(cluster) if cluster is not None else frozenset()
 
     async def _end_permission(self, member: str) -> None:
-        """Take the annotation off once nothing is left of what it released."""
+        """Remove the annotation once nothing is left of what it released."""
         cluster = self._clusters.get(("", member))
         if cluster is None or ANNOTATION_SWEEP not in cluster.metadata.annotations:
             return
@@ -308,10 +305,10 @@ class SweepBrake:
 
 
 def left_behind(found: ManagedObject, uid: str, hub: str, key: Key | None = None) -> bool:
-    """Whether that hub wrote the object for that very Workload.
+    """Return whether that hub wrote the object for that very Workload.
 
-    An annotation that gives the Workload another name, or a name that no Workload can have, was not
-    written by Stowage.
+    An annotation with another Workload's name, or one that no Workload can have, was not written by
+    Stowage.
     """
     owner = owners(found.metadata).get(uid)
     if owner is None or key not in (None, owner) or not hub or hub_of(found) != hub:
@@ -327,7 +324,7 @@ def _holds_data(found: ManagedObject) -> bool:
 
 
 def _free(session: MemberSession, left: Mapping[str, HeldWorkload]) -> set[str]:
-    """Return the Workloads of which no person needs to say that what they left may go."""
+    """Return the Workloads whose objects may go without approval."""
     held = session.held
     if held is None or held.reason not in (None, SweepHeldReason.HOLDS_DATA):
         return set()

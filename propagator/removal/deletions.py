@@ -1,11 +1,10 @@
-"""The brake on deletions: many Workloads deleted at once wait for a person.
+"""The brake on deletions: many Workloads deleted at once wait for approval.
 
-`kubectl delete workloads --all` empties a fleet by one command. So Workloads of which something
-runs count when they are deleted; more than ten, and more than a tenth of all, are held, by the
-numbers of the brake on the sweep. What is held says so in its own condition Propagated, which
-outlives this process, until a person lets it go (the annotation `stowage.dev/deletion`) or leaves
-what runs (`onDelete: Orphan`); `stowage sweep` does both. What has ended, and what was made a short
-while before its deletion, as by tests and batches, counts for nothing.
+`kubectl delete workloads --all` empties a fleet by one command. So of deleted Workloads that run
+something, more than ten, and more than a tenth of all, are held. The condition Propagated says so,
+which outlives this process, until an operator lets them go (the annotation `stowage.dev/deletion`)
+or leaves what runs (`onDelete: Orphan`); `stowage sweep` does both. Ended Workloads, and those made
+a short while before their deletion, as by tests and batches, count for nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from propagator.removal.brake import AT_ONCE_SECONDS, much
 from propagator.types.workload import Workload
 
 YOUNG_SECONDS = 600.0
-"""A Workload that did not live longer is deleted whatever else is."""
+"""Seconds of life up to which a Workload is deleted whatever else is."""
 HELD = (
     "many Workloads are deleted at once: what this one runs stays until a person lets it go by "
     "`stowage sweep --confirm`, or leaves it there by `stowage sweep --orphan`"
@@ -31,17 +30,17 @@ class DeletionBrake:
     def __init__(self, workloads: HubWorkloads, *, clock: Clock) -> None:
         self._clock = clock
         self._standing: set[str] = set()
-        """The UIDs of the Workloads of which something runs."""
+        """The UIDs of the Workloads that run something."""
         self._ending: set[str] = set()
         """Those of them that count as deleted."""
         self._gone: dict[str, float] = {}  # monotonic time, by UID
         self._held: set[str] = set()
         self._begun: set[str] = set()
-        """Those whose removal has begun: it goes on to its end."""
+        """Those whose removal has begun: it continues to its end."""
         workloads.informer.add_handler(self._changed)
 
     def holds(self, workload: Workload) -> bool:
-        """Whether the objects of a deleted Workload stay until a person has said more."""
+        """Return whether the objects of a deleted Workload stay until an operator's approval."""
         uid = workload.uid
         if not _takes(workload):
             return False
@@ -71,7 +70,7 @@ class DeletionBrake:
 
 
 def _takes(workload: Workload) -> bool:
-    """Whether its deletion removes what runs, and no person has said that it may."""
+    """Whether its deletion removes what runs, and no operator has approved it."""
     return workload.metadata.deleting and not (workload.orphans or workload.deletion_confirmed)
 
 

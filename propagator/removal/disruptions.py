@@ -1,10 +1,10 @@
 """How many pods a voluntary move may take from a member at once, by its disruption budgets.
 
-A share that leaves goes down by no more in one step than every PodDisruptionBudget over its pods
-allows, and takes the next step when the pods of the last one are gone and the budget's status was
-seen again. Which labels its pods have says the object on the member: the template may lack those of
-an override, a patch or an older revision. Workloads under one budget share what it allows. What is
-not known allows nothing. A loss, a deletion and a smaller number of wanted units do not come here.
+A share that leaves is lowered in one step by no more than every PodDisruptionBudget over its pods
+allows. The next step follows when the pods of the last one are gone and the budget's status was
+seen again. The object on the member has the labels of its pods: the template may lack those of an
+override, a patch or an older revision. Workloads under one budget share what it allows. An unknown
+budget allows nothing. A loss, a deletion and a smaller number of wanted replicas do not come here.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
 
 SETTLE_SECONDS = 5.0
-"""After so long a change of a budget since the step is believed to count the pods that went: two
-watches keep no order, and its change may have been seen before their end."""
+"""Seconds after which a change of a budget since the step is believed to count the pods that went:
+two watches keep no order, and its change may have been seen before their end.
+"""
 
 
 class Allowed(NamedTuple):
-    """The replicas that a share keeps by the budgets, and the sentence of the one that decides."""
+    """The replicas that a share keeps by the budgets, and the text of the one that decides."""
 
     keeps: int
     why: str = ""
@@ -44,9 +45,9 @@ class _Step:
     versions: dict[Key, str]
     """The budgets over them, as they were."""
     ending: float | None = None
-    """Since when the pods are seen to end: a budget does not count them from then on."""
+    """When the pods became unready. From then on a budget's status does not count them."""
     gone: float | None = None
-    """Since when they are seen to be gone."""
+    """When they were seen to be gone."""
 
 
 @dataclass(slots=True)
@@ -58,8 +59,6 @@ class _Member:
 
 
 class Disruptions:
-    """Asked by the guard, for one Workload on one member at a time."""
-
     def __init__(self, context: ControllerContext) -> None:
         self._registry = context.registry
         self._clock = context.clock
@@ -79,8 +78,8 @@ class Disruptions:
         """Return what a share of `present` replicas keeps that may otherwise go down to `keeps`.
 
         `labels`: those of its pods on the member; without any no budget is over them. `carried`:
-        budgets that the Workload itself carries count as well. What goes is taken off what the
-        budgets allow, until it is gone.
+        budgets that the Workload itself carries count as well. Replicas that go count against the
+        budgets until they are gone.
         """
         member, key = self._members.setdefault(session.name, _Member()), workload.metadata.key
         answer = self._ask(
@@ -93,26 +92,23 @@ class Disruptions:
         return answer
 
     def forget(self, member: str, key: Key) -> None:
-        """Drop what waits of a share that nothing keeps any more; its last step still counts."""
+        """Drop the wait of a share that nothing keeps any more; its last step still counts."""
         if (known := self._members.get(member)) is not None:
             known.waiting.pop(key, None)
 
     def waiting(self, member: str) -> list[Key]:
-        """Return the Workloads that wait for budgets of that member."""
         known = self._members.get(member)
         return list(known.waiting) if known is not None else []
 
     def gone(self, key: Key) -> None:
-        """Drop the state of a Workload that is gone."""
         for name in self._members:
             self.forget(name, key)
 
     def removed(self, member: str) -> None:
-        """Drop the state of a member that was removed."""
         self._members.pop(member, None)
 
     def look(self, name: str, key: Key) -> None:
-        """Note whether the pods of a step are gone; called when those of a Workload changed."""
+        """Record whether the pods of a step are gone; called when those of a Workload changed."""
         session, known = self._registry.get(name), self._members.get(name)
         step = known.steps.get(key) if known is not None else None
         if session is None or known is None or step is None or step.gone is not None:
@@ -175,7 +171,7 @@ class Disruptions:
         return True
 
     def _count(self, step: _Step, session: MemberSession) -> bool:
-        """Note what the member shows of a step's pods; return whether they are gone."""
+        """Record what the member shows of a step's pods; return whether they are gone."""
         counts, now = session.pod_counts(step.main), self._clock.monotonic()
         if counts is None:
             return False
@@ -195,7 +191,6 @@ class Disruptions:
 def _tightest(
     over: Iterable[DisruptionBudget], steps: Iterable[_Step]
 ) -> tuple[DisruptionBudget, int]:
-    """Return the budget that allows least, and how many units it allows."""
     taken = list(steps)
     found = [
         (budget, allows(budget, [s.units for s in taken if budget.metadata.key in s.versions]))
@@ -205,7 +200,7 @@ def _tightest(
 
 
 def allows(budget: DisruptionBudget, under_way: Iterable[int]) -> int:
-    """Return the units that a budget allows beside those that go already."""
+    """Return the replicas that a budget allows in addition to those that already go."""
     return max(budget.allowed - sum(under_way), 0) if budget.current else 0
 
 

@@ -1,10 +1,10 @@
 """Which members have acknowledged a Workload's end: after all of them its finalizer goes.
 
-Asked are the members that were ever sent something of the Workload (`hub.workloads.clusters_of`),
-and those that show something of it. A member acknowledges when its own worker, after the deletion,
-has found nothing there and no write is unconfirmed (`share_writer`). A member that does not answer
-holds the Workload up, and so does one whose MemberCluster is gone while a share stands there. One
-that a person gave up (`stowage unjoin`) does not: what is left there is swept when it comes back
+Every member in the footprint must acknowledge (`hub.workloads.clusters_of`), and every one that
+shows something of the Workload. A member acknowledges when its own worker, after the deletion, has
+found nothing there and no write is unconfirmed (`share_writer`). A member that does not answer
+delays the end, and so does one whose MemberCluster is gone while it has a share. One that an
+operator gave up (`stowage unjoin`) does not: what is left there is swept when it comes back
 (`orphans`).
 """
 
@@ -50,9 +50,9 @@ class Finalizer:
         return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
 
     def _away(self, workload: Workload, name: str) -> bool:
-        """Whether a share runs on a cluster that is named no more, and that is not given up.
+        """Whether a share runs on a cluster that has no MemberCluster, and that is not given up.
 
-        What has ended does not run: should the cluster come back, what is left of it is swept.
+        Ended shares do not run: if the cluster comes back, what is left of them is swept.
         """
         if self._clusters.get(("", name)) is not None or self._registry.gave_up(name):
             return False

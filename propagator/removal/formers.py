@@ -1,8 +1,8 @@
 """Former main objects: what a Workload ran before its template got another name, kind or namespace.
 
-They are its own, and run its pods, until the present main object stands in for them: then they go,
-lowered as its replicas become ready. Of what runs at most once the former ones go first, and the
-present one is made when their pods are gone. A member shows both, so nothing has to be remembered.
+They run its pods until the present main object replaces them, and are lowered as its replicas
+become ready. If replicas run at most once, the former ones go first, and the present object is made
+when their pods are gone. A member shows both, so nothing has to be remembered.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Formers:
     async def give_way(self, session: MemberSession, workload: Workload, *, decided: float) -> str:
         """Remove former main objects of what runs at most once; return what is still there.
 
-        Each is lowered to nothing first, so that it stands until its pods are gone; those of a kind
-        without a number are known by their Workload alone.
+        Each is lowered to nothing first, so that it exists until its pods are gone; the pods of a
+        kind without a number are known by their Workload alone.
         """
         main, waits = main_of(workload), ""
         for found in _leaving(session, workload):
@@ -55,7 +55,7 @@ class Formers:
         return ""
 
     async def lower(self, session: MemberSession, workload: Workload, *, decided: float) -> str:
-        """Lower former main objects as far as the present one stands in; return what stays."""
+        """Lower former main objects as far as the present one replaces them; return what stays."""
         main, waits = main_of(workload), ""
         for found in _leaving(session, workload):
             keeps = self._keeps(workload, session, found[1])
@@ -70,7 +70,6 @@ class Formers:
         return waits
 
     def _keeps(self, workload: Workload, session: MemberSession, former: ManagedObject) -> int:
-        """Return the replicas that a former main object keeps; of a kind without a number 1."""
         has = 1 if former.replicas is None else former.replicas
         said = counts_of(former.judged, has)
         ready = has if said.health is ShareHealth.UNKNOWN else said.ready
@@ -94,7 +93,7 @@ class Formers:
 
 
 def _leaving(session: MemberSession, workload: Workload) -> list[Found]:
-    """Return the former main objects that are not to stay whatever becomes of the present one."""
+    """Return the former main objects that must go whatever becomes of the present one."""
     return [each for each in formers(session, workload) if keep_of(each[1]) == NEVER]
 
 

@@ -6,12 +6,12 @@ By `spec.movement.minReadySeconds` they stand in when they were ready for so lon
 and `maxUnavailable` of them may lack. No time-out lowers a share. A member that does not answer
 stands in for nothing, and neither does a replica that a rollout replaces. A share that keeps more
 than it should is lowered step by step, as replicas elsewhere become ready, and no faster than the
-member's disruption budgets allow where the replicas leave (`disruptions`). The deletion of a
-Workload, a scale to 0 and a gate that closes do not come here: they remove at once.
+member's disruption budgets allow (`disruptions`). The deletion of a Workload, a scale to 0 and a
+gate that closes do not come here: they remove at once.
 
-Each member is judged as if all others had just what they are to have, so that two members that
-lower their shares at the same moment do not both count on the other's replicas. Of what runs at
-most once, one of the two counts on them.
+At most the target of every other share counts. Otherwise two members that lower their shares at the
+same moment would each rely on the other's surplus. If replicas run at most once, one of the two
+counts on them.
 """
 
 from __future__ import annotations
@@ -39,20 +39,18 @@ from propagator.types.movement import Blocked
 from propagator.types.workload import Workload
 
 COUNT_SECONDS = 0.5
-"""A count of ready replicas is believed for so long, unless a member tells of the Workload."""
+"""Seconds for which a count of ready replicas is used, unless a member reports a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The replicas that a share keeps, and what it waits for."""
-
     replicas: int
     ready_elsewhere: int
     goal: int
     budget: str = ""
-    """What a disruption budget says, where it is what keeps them."""
+    """The text of a disruption budget, if it is what keeps them."""
     replaced: int = 0
-    """Further replicas elsewhere that are ready, but that a rollout replaces."""
+    """Further ready replicas elsewhere, which a rollout replaces."""
 
     def sentence(self, member: str, target: int) -> str:
         until = f": {self.budget}" if self.budget else f" until others are ready: {self._waits}"
@@ -71,15 +69,13 @@ class Kept:
 
 
 class _Seen(NamedTuple):
-    """A share as its member shows it."""
-
     present: int = 0
     """The replicas that its object asks for."""
     ready: int = 0
     standing_in: int = 0
-    """Those of the ready ones that stand in for others."""
+    """The ready ones that stand in for others."""
     replaced: int = 0
-    """Those of the ready ones that a rollout replaces."""
+    """The ready ones that a rollout replaces."""
     changes_in: float = math.inf
     """Seconds until more of them do, if nothing happens."""
 
@@ -113,7 +109,7 @@ class Guard:
         context.clusters.add_handler(self._cluster_changed)
 
     async def kept(self, workload: Workload, member: str) -> Kept | None:
-        """Return what the share on that member keeps beyond its placement; None for nothing."""
+        """Return what the share on that member keeps beyond its placement, or None."""
         self.note(workload, member)
         target, main = workload.shares.get(member, 0), main_of(workload)
         if self._seen(workload, main, member).present <= target:
@@ -150,10 +146,10 @@ class Guard:
     def _going_later(self, workload: Workload, main: Main, member: str) -> int:
         """Return the ready replicas that leave members which are lowered after that one: by name.
 
-        What runs at most once has no successors yet. If each member counted on none of the others
-        that it leaves, none of them would be lowered; the later ones do not count on this one.
-        Another scheduler says nothing in `leaving`, so all are looked at that have, or may have,
-        something of it.
+        Replicas that run at most once have no successors yet. If each member counted on none of the
+        others that it leaves, none of them would be lowered; the later ones do not count on this
+        one. Another scheduler does not write `leaving`, so all members count that have, or may
+        have, something of it.
         """
         if not workload.at_most_once:
             return 0
@@ -163,18 +159,16 @@ class Guard:
         return sum(max(ready - target, 0) for ready, target in beyond)
 
     def note(self, workload: Workload, member: str) -> None:
-        """Note why replicas leave that member, for as long as they are there."""
+        """Note why replicas leave that member, while they are there."""
         cause = workload.causes.get(member)
         if cause is not None:
             self._causes.put(workload.uid, member, cause)
 
     def forget(self, key: Key) -> None:
-        """Drop the state of a Workload that is gone."""
         self._ready.pop(key, None)
         self._disruptions.gone(key)
 
     def _settled(self, workload: Workload, member: str) -> None:
-        """Drop the state of a share that keeps no more than it should."""
         self._disruptions.forget(member, workload.metadata.key)
         if member not in workload.causes:
             self._causes.pop(workload.uid, member)
@@ -182,7 +176,7 @@ class Guard:
     def _by_budgets(
         self, workload: Workload, member: str, main: Main, present: int, keeps: int, *, last: bool
     ) -> tuple[int, str]:
-        """Return what the share keeps by the disruption budgets of its member, and their words."""
+        """Return what the share keeps by the disruption budgets of its member, and their text."""
         session = self._registry.get(member)
         if session is None or keeps >= present or not self._bound(workload, member):
             return keeps, ""
@@ -200,7 +194,6 @@ class Guard:
         return allowed.keeps, allowed.why
 
     def _bound(self, workload: Workload, member: str) -> bool:
-        """Whether disruption budgets hold for what goes from that member."""
         cause = self._causes.get(workload.uid, member)
         if cause is None and not _told_of_budget(workload, member):
             return False
@@ -223,7 +216,7 @@ class Guard:
                 self._registry.wake(new.name, key)
 
     async def _count(self, workload: Workload, main: Main) -> _Count:
-        """Return the replicas of all shares that stand in, each at most what it is to have."""
+        """Return the replicas of all shares that stand in, of each at most its target."""
         key, version = workload.metadata.key, workload.metadata.resource_version
         async with self._counting:  # else each of the members that wait would count as well
             known, now = self._ready.get(key), self._clock.monotonic()
@@ -286,10 +279,10 @@ def least(
     """Return the replicas that a share keeps, from `target` to `present`.
 
     Args:
-        target: the replicas that it is to have.
+        target: the replicas that it should have.
         present: the replicas that its object asks for now.
         ready: those of them that are ready.
-        elsewhere: those of all other shares that stand in, each at most what it is to have.
+        elsewhere: those of all other shares that stand in, of each at most its target.
         goal: the replicas of the Workload that have to stay ready; nothing is kept for 0 or less.
         ordered: the highest ordinals go first, ready or not.
     """

@@ -1,8 +1,8 @@
 """Claims that a share leaves behind: those of its replicas, where it is placed no more.
 
-They are the member's own objects, and no Workload owns them. So they are noted in `status.kept`
-before the object goes whose name they have, by that object's ordinals, and read again now and then
-until they are gone there. What the status names is what a new process goes on with.
+They are the member's own objects, and no Workload owns them. So `status.kept` has them before the
+object goes that gives them their names, and they are read again now and then until they are gone. A
+new process continues with the status.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOOK_SECONDS = 10.0
 
 
 class LeftClaims:
-    """By Workload (UID) and member. `changed` is called where one is gone."""
+    """By Workload (UID) and member. `changed` is called when one is gone."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class LeftClaims:
         self._gone = shares.column(set[tuple[str, Key]])
 
     async def note(self, session: MemberSession, workload: Workload) -> bool:
-        """Note what a share would leave; return whether the hub's status names it by now.
+        """Record what a share would leave; return whether the hub's status already has it.
 
-        What may not be read is not noted. Raises TransportError.
+        Claims that may not be read are left out. Raises TransportError.
         """
         main = main_of(workload)
         live = main_object(main, owned(session, workload.uid))
@@ -74,7 +74,7 @@ class LeftClaims:
     def standing(
         self, workload: Workload, told: Iterable[Mapping[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Return the entries of status.kept for what was left; `told` are those of before."""
+        """Return the entries of status.kept for what was left; `told` are the previous ones."""
         uid, gone = workload.uid, self._gone.get(workload.uid) or ()
         for each in told:
             key = (str(each.get("namespace", "")), str(each.get("name", "")))
@@ -89,7 +89,6 @@ class LeftClaims:
         ]
 
     async def run(self) -> None:
-        """Read what was left, now and then, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             for uid, member, key in self._all():

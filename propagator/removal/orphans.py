@@ -1,13 +1,13 @@
 """Sweeps objects on a member whose Workload is gone.
 
 Workloads keep their finalizer until every member is clean, but objects can be left all the same: a
-removed member comes back, a person took the finalizer off, a request of a dead process arrives
+removed member comes back, an operator removed the finalizer, a request of a dead process arrives
 late. Such an object names an owner UID that the hub does not know. It goes when the member is
 listed for the first time, or when a watch shows it.
 
-As no one asked for these removals: only objects with this hub's own mark go, since a member may
-serve two hubs; only on a fresh view of the hub; only after the hub was asked for that very
-Workload; and much at once waits for a person (`brake`).
+No author asked for these removals. So only objects with this hub's own mark go, because a member
+may serve two hubs; only on a fresh view of the hub; only after the hub was asked for that very
+Workload; and many at once wait for approval (`brake`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ LOG = logs.get(__name__)
 
 
 class Orphans:
-    """Called by the members' own workers, for one Workload's key at a time."""
-
     def __init__(
         self,
         *,
@@ -43,10 +41,10 @@ class Orphans:
         self._brake = brake
 
     async def sweep(self, session: MemberSession, key: Key) -> list[PruneResult]:
-        """Remove what gone Workloads of that key left; return what is left all the same.
+        """Remove what gone Workloads of that key left; return what stays.
 
-        Held objects are not returned: the brake wakes the key when they may go. The view of the hub
-        must be fresh. Raises TransportError.
+        Held objects are not returned: the brake queues the key when they may go. The view of the
+        hub must be fresh. Raises TransportError.
         """
         strangers = self._strangers(session, key)
         if not strangers:

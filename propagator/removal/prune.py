@@ -1,9 +1,8 @@
 """Removes what a Workload no longer wants on a member, in order.
 
-The counterpart of `applier`, in the reverse order: the workload itself goes first, then what its
-pods need. Only objects that the member's informers show as owned by that Workload are touched; the
-caller knows whether these are all (`inventory`). `remover` removes a single object; one that cannot
-go stops no other.
+The reverse of `applier`: the workload itself goes first, then what its pods need. Only objects that
+the member's informers show as owned by that Workload are touched; the caller knows whether these
+are all (`inventory`). An object that cannot go stops no other.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ Chosen = Callable[[ManagedObject], bool]
 
 @dataclass(frozen=True, slots=True)
 class PruneResult:
-    """The objects that are still there after all were asked to go, and why."""
+    """The objects that are still there after all deletions were requested, and why."""
 
     waiting: Mapping[ObjectPlace, str]
     """Deletions that were sent, or that wait for the hub's Lease there, with the reason."""
     refused: Mapping[ObjectPlace, Refused]
     kept: bool = False
-    """Whether something stays that is not to go (`rule`)."""
+    """Whether something stays by `rule`."""
 
     def __bool__(self) -> bool:
         return bool(self.waiting or self.refused)
@@ -157,7 +156,6 @@ class Pruner:
     async def lower_main(
         self, session: MemberSession, workload: Workload, replicas: int, *, decided: float
     ) -> str:
-        """Lower the object that runs a Workload's replicas, as `lower` does."""
         main = main_of(workload)
         for resource, found in owned(session, workload.uid):
             if (resource.group, resource.kind) != (main.group, main.kind):
@@ -178,7 +176,7 @@ class Pruner:
     ) -> str:
         """Lower an object of a Workload, and change nothing else of it.
 
-        Return why that has to wait, empty where it need not. Raises Refused, TransportError.
+        Return why that has to wait, or empty. Raises Refused, TransportError.
         """
         resource, found = which
         place = ObjectPlace.at(session.name, resource, found.metadata.key)
@@ -251,9 +249,9 @@ def _refused(
 async def _scale(
     session: MemberSession, place: ObjectPlace, live: ManagedObject, replicas: int
 ) -> None:
-    """Apply the object once more as it stands, with that number of replicas.
+    """Apply the object once more unchanged except for its number of replicas.
 
-    By a patch another manager than that of our applies would have the number, as if somebody had
+    After a patch another manager than that of our applies would own the number, as if somebody had
     changed it.
     """
     resource, client = place.resource, session.client_for(place.namespace)
@@ -276,7 +274,7 @@ async def _scale(
 def _beside(
     kept: Collection[ObjectPlace], there: Sequence[tuple[ObjectPlace, ManagedObject]]
 ) -> list[tuple[ObjectPlace, ManagedObject]]:
-    """Return each object outside of the kept places once, told by its UID.
+    """Return each object outside of the kept places once, by its UID.
 
     A server may show one object more than once, in several versions or groups.
     """
@@ -290,7 +288,6 @@ def _beside(
 
 
 async def _places(session: MemberSession, pieces: Sequence[Piece]) -> set[ObjectPlace]:
-    """Return the places of the pieces; a kind that the member lacks has none."""
     places = set()
     for piece in pieces:
         with suppress(Refused):

@@ -1,9 +1,9 @@
-"""Removes one object from a member: deletes it, or lets go of it where other Workloads own it too.
+"""Removes one object from a member: deletes it, or releases it if other Workloads own it too.
 
 A deletion is requested once. Its answer says whether the object is gone or waits for finalizers,
-and is believed without a watch, as there may be none: an account may be allowed to list a kind and
-not to watch it. An object that waits is read now and then; a deletion that the member refuses is
-requested again. Both at growing intervals, whatever wakes the Workload in between.
+and counts without a watch: an account may be allowed to list a kind and not to watch it. An object
+that waits is read now and then; a refused deletion is requested again. Both at growing intervals,
+whatever wakes the Workload in between.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from propagator.members.session import MemberSession
 from propagator.removal.rule import Grant
 
 KEPT = frozenset({"Namespace", "CustomResourceDefinition"})
-"""Kinds that are let go instead of deleted: everything in them would go as well."""
+"""Kinds that are released instead of deleted: everything in them would go as well."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 
@@ -46,12 +46,11 @@ class _Removal:
 
     @property
     def last(self) -> bool:
-        """Whether no other Workload owns the object."""
         return not other_owners(self.found, self.grant.owner)
 
     @property
     def parts(self) -> bool:
-        """Whether only the Workload's marks are taken off."""
+        """Whether only the Workload's marks are removed."""
         resource = self.place.resource
         # Outside of namespaces only kinds that the member takes from us are deleted: other writers
         # can set the marks of an owner, and older releases set them on objects they took over.
@@ -60,8 +59,6 @@ class _Removal:
 
 
 class Remover:
-    """Removes single objects. The caller holds the lock of each place."""
-
     def __init__(self, *, clock: Clock) -> None:
         self._backoff: KeyedBackoff[ObjectPlace] = KeyedBackoff(
             clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
@@ -70,7 +67,7 @@ class Remover:
     async def remove(
         self, session: MemberSession, place: ObjectPlace, found: ManagedObject, grant: Grant
     ) -> str:
-        """Delete that Workload's object, or let go of it; return why it is still there, if it is.
+        """Delete or release that Workload's object; return why it is still there, or empty.
 
         Raises Refused, and TransportError when a retry may help.
         """
@@ -99,7 +96,6 @@ class Remover:
         return why
 
     def forget(self, place: ObjectPlace) -> None:
-        """Drop the state of a place whose object is gone."""
         self._backoff.reset(place)
 
     def _waiting(self, place: ObjectPlace) -> str:
@@ -139,7 +135,6 @@ async def _step(removal: _Removal) -> str:
 
 
 async def _part(removal: _Removal) -> str:
-    """Take the Workload's marks off an object that stays."""
     place = removal.place
     answer = await removal.client.merge_patch(
         place.resource,
@@ -154,14 +149,13 @@ async def _part(removal: _Removal) -> str:
 
 
 async def _read(removal: _Removal) -> str:
-    """Read an object whose deletion was requested; where there is a watch, that tells its end."""
+    """Read an object whose deletion was requested; if there is a watch, that shows its end."""
     place = removal.place
     found = await removal.client.get(place.resource, place.name, namespace=place.namespace)
     return _outcome(removal, found)
 
 
 def _outcome(removal: _Removal, answer: Mapping[str, Any]) -> str:
-    """Decide from the present object whether the one that was deleted is still there."""
     place = removal.place
     now = managed(place.resource, answer)
     if now.metadata.uid != removal.found.metadata.uid:

@@ -1,12 +1,12 @@
 """The one rule of what a session may remove from its member; every removal goes through it. Pure.
 
-Removed is what was written through this session's MemberCluster, into this very cluster, for no
-younger decision than the one that asks for its removal, and is not kept. What an ended Workload
-leaves behind, as it was asked to, loses our marks instead. An object that was written through a
+An object is removed if it was written through this session's MemberCluster, into this very cluster,
+for no younger decision than the one that asks for its removal, and is not kept. What an ended
+Workload leaves behind on request loses our marks instead. An object that was written through a
 MemberCluster that is gone belongs to an earlier registration and is taken up by this one; an object
-without a mark was written by a release that had none, and counts as ours. Whether the Workload
-wants it gone is decided by its worker (`propagator.reconciler`), and whether much may go at once
-that has no Workload by `brake`.
+without a mark was written by a release that had none, and counts as ours. The Workload's worker
+(`propagator.reconciler`) decides whether the Workload wants it gone, and `brake` how much may go at
+once that has no Workload.
 
 `remover` alone sends removals; it needs a Grant, and only `granted` makes one.
 """
@@ -41,11 +41,11 @@ class Stays(Enum):
     KEPT = "kept"
     """The Workload keeps it, and finds it again when it comes back."""
     ANOTHERS = "another's"
-    """The object was written through another registration, or into another cluster."""
+    """Written through another registration, or into another cluster."""
     YOUNGER = "younger"
-    """The object was written for a younger decision than the hub has: the hub was set back."""
+    """Written for a younger decision than the hub has: the hub was set back."""
     UNTOLD = "untold"
-    """The object has ended, or done more than the hub knows: others would do that again."""
+    """Ended, or done more than the hub knows: others would do that again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class Grant:
     owner: str
     """The UID of the Workload."""
     let_go: bool
-    """The object stays without an owner: our marks are taken off."""
+    """The object stays without an owner: our marks are removed."""
     orphan: bool = False
     """What the Workload leaves behind needs the object, whoever owns it as well."""
     version: str = ""
-    """The only version that may go, where the object may do more of its work; empty for any."""
+    """The only version that may go, if the object may do more of its work; empty for any."""
 
 
 def granted(
@@ -79,10 +79,10 @@ def granted(
 
     `ended`: the Workload is gone, or about to go, and wants nothing anywhere. `decided` is a
     resourceVersion of the hub that is no younger than the decision. `registered` says whether the
-    hub has a MemberCluster of a UID. `orphan` says whether an ended Workload leaves its objects on
-    the members; None: the hub does not know it any more, and the object tells. `left`: its share
-    has left this member for others, so that what is here would run twice. `told` is what the hub
-    knows of its work.
+    hub has a MemberCluster of a UID. `orphan`: whether an ended Workload leaves its objects on the
+    members; None: the hub does not know it any more, and the object tells. `left`: its share has
+    left this member for others, so what is here would run twice. `told` is what the hub knows of
+    its work.
     """
     if not mark.registration:
         return Stays.ANOTHERS  # the session does not know its MemberCluster's UID yet
@@ -117,7 +117,7 @@ def keep_of(found: ManagedObject) -> str:
 
 
 def taken_up(found: ManagedObject, mark: Mark) -> bool:
-    """Whether the object was written through another registration than the session's."""
+    """Return whether the object was written through another registration than the session's."""
     return mark_of(found).registration not in ("", mark.registration)
 
 
