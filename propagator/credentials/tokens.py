@@ -47,8 +47,6 @@ _answer = msgspec.json.Decoder(_TokenRequest)
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """When a token is valid, by the clock of the server that issued it."""
-
     issued: datetime
     expires: datetime
 

@@ -66,7 +66,6 @@ def refusal_of_name(reference: Reference, namespace: str) -> str:
 
 
 def refusal_by_labels(found: Object) -> str:
-    """Empty if the object may travel."""
     if found.metadata.labels.get(LABEL_FOLLOW) == "false":
         return f"its label {LABEL_FOLLOW} says that it never travels"
     if LABEL_REGISTER in found.metadata.labels:
@@ -75,7 +74,6 @@ def refusal_by_labels(found: Object) -> str:
 
 
 def refusal(found: HubObject) -> str:
-    """Empty if the object may travel."""
     if isinstance(found, HubSecret) and found.type in NEVER:
         return f"a Secret of type {found.type} never travels"
     return refusal_by_labels(found)

@@ -356,7 +356,6 @@ class Follower:
             self._watches[kind].drop((share.key[0], name), (uid, member))
 
     def _tell(self, workload: Workload, share: _Share) -> None:
-        """Record an event for objects that are newly missing and not optional."""
         if (told := self._told.get(workload.uid)) is None:
             told = self._told.at(workload.uid)
             told |= {

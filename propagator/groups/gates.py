@@ -1,8 +1,8 @@
 """The gates of all gangs on the hub, checked before each write.
 
 A change of a group, of placements or of a cluster has the group reviewed, which wakes each Workload
-whose verdict changed. A transient verdict is corrected too. Workloads of a group that is unknown or
-stale WAIT. A hub without the kind has no groups.
+whose verdict changed. Workloads of a group that is unknown or stale WAIT. A hub without the kind
+has no groups.
 
 The last step before a gang starts reads its group from the hub. A release names placements, not an
 attempt: if the watch is dead, observations of one attempt would start the next, equally placed one
@@ -100,7 +100,6 @@ class Gates:
         self._starting.clear()
 
     async def run(self) -> None:
-        """The caller runs `informer`."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._poll())
             tasks.create_task(work(self._starts, self._confirm, workers=_READERS, log=LOG))

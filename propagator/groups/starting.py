@@ -1,8 +1,8 @@
 """The start of a gang, and whether each of its clusters is reachable.
 
 An unreachable cluster is reported at once, a connecting one after `PATIENCE_SECONDS`. Each cluster
-is probed once the gang may start. A cluster that fails between that probe and the apply can still
-start only part of the gang.
+is probed once the gang may start; one that fails between that probe and the apply can still start
+only part of the gang.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from propagator.members.registry import MemberRegistry
 from propagator.types.cluster import MemberCluster
 
 PATIENCE_SECONDS = 20.0
-"""How long a cluster may be connecting before it is reported as unreachable."""
+"""Seconds for which a cluster may be connecting before it is reported as unreachable."""
 FRESH_SECONDS = 0.2
-"""A cluster with an answer of this age is not probed again."""
+"""Seconds for which an answer of a cluster saves another probe."""
 
 
 @dataclass(slots=True)
