@@ -146,19 +146,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         state.data[NAME] = PolicyState(policy, policy.picks(info.unit_labels), replicas, bound)
         return SUCCESS
 
-    def add_share(
-        self, state: CycleState, _info: WorkloadInfo, cluster: str, replicas: int
-    ) -> None:
-        known: PolicyState | None = state.data.get(NAME)
-        if known is not None:
-            more = {**known.replicas, cluster: max(known.replicas.get(cluster, 0) + replicas, 0)}
-            state.data[NAME] = PolicyState(known.policy, known.matches, more, known.bound)
-
-    def remove_share(
-        self, state: CycleState, info: WorkloadInfo, cluster: str, replicas: int
-    ) -> None:
-        self.add_share(state, info, cluster, -replicas)
-
     def filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:

@@ -16,7 +16,7 @@ from controller.explain.record import record
 from controller.features.workloadpolicy.compiled import compile_policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
-from controller.features.workloadpolicy.plugin import NAME, PolicyState
+from controller.features.workloadpolicy.plugin import NAME
 from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
 from controller.framework.interface import CycleState
 from controller.model.unit import WorkloadInfo, workload_info
@@ -233,22 +233,18 @@ def test_an_edit_between_two_points_does_not_change_the_pass():
 
 @pytest.mark.proves("K20")
 def test_what_if_a_share_came_or_went():
-    index, who = world(policy(stored(host=3))), asked()
+    index, who, other = world(policy(stored(host=3))), asked(), asked("other")
     snapshot, plugin = builder(MEMBERS).snapshot(), Plugin()
-    state = CycleState(enabled=default_profile().names)
-    plugin.add_share(state, who, "h1", 1)
-    assert NAME not in state.data, "without a policy there is nothing to count"
-    plugin.pre_filter(state, who, snapshot, index)
-    plugin.add_share(state, who, "h1", 2)
-    plugin.add_share(state, who, "nowhere", 5)
-    plugin.add_share(state, who, "other", 5)
-    assert plugin.score(state, who, snapshot, index)[snapshot.row["h1"]] == 33
-    plugin.remove_share(state, who, "h1", 1)
-    plugin.remove_share(state, who, "nowhere", 9)
-    assert plugin.score(state, who, snapshot, index)[snapshot.row["h1"]] == 66
-    known = state.data[NAME]
-    assert isinstance(known, PolicyState)
-    assert known.replicas["nowhere"] == 0
+
+    def score(bound):
+        state = CycleState(enabled=default_profile().names)
+        plugin.pre_filter(state, who, snapshot, bound)
+        return plugin.score(state, who, snapshot, bound)[snapshot.row["h1"]]
+
+    came = index.overlay({other.key: (other, {"h1": 2, "nowhere": 5})})
+    assert score(came) == 33
+    assert score(came.overlay({other.key: (other, {"h1": 1, "nowhere": 5})})) == 66
+    assert score(index) == 100
 
 
 @pytest.mark.proves("K21")
