@@ -161,8 +161,8 @@ def by_heap(problem: Problem) -> list[int]:
 
 def with_why(problem: Problem) -> Apportionment:
     plan = apportion(problem)
-    plan.account.rounded()
-    plan.binding  # noqa: B018  it is computed when it is asked for
+    plan.account  # noqa: B018 - both are computed when they are asked for
+    plan.binding  # noqa: B018 - as above
     return plan
 
 

@@ -67,7 +67,7 @@ def moved(problem: Problem, quarters: int) -> Problem:
 
 def with_why(problem: Problem) -> Apportionment:
     plan = apportion(problem)
-    plan.account.rounded()
+    plan.account  # noqa: B018 - it is computed when it is asked for
     return plan
 
 

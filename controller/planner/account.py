@@ -81,12 +81,6 @@ class PlanColumns:
             problem, shares, last, full, block, open_, free, ahead, replicas, weights, counted
         )
 
-    def rounded(self) -> Mask:
-        """Return the clusters whose share lies over the exact part."""
-        # The division comes first: a product of three does not fit into 63 bits.
-        weights = np.maximum(self.weights, 1)[self.block]
-        return self.free & (self.shares > self.replicas[self.block] * self.last.weight // weights)
-
     def reasons(self, row: int) -> tuple[Reason, ...]:
         """Return the reasons of one share: present replicas, weights, then bounds."""
         by_rule = self._by_weight if self.problem.inside is WithinDomain.WEIGHT else self._by_order
