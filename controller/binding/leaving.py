@@ -3,7 +3,7 @@
 `status.leaving` is written with the placements. Replicas count as replaced when others become
 ready, and are listed until they are gone, because a disruption budget may keep them. Those that
 must not run twice are listed until the cluster reports them gone, those on a lost cluster until it
-returns. Surplus replicas are not listed: they go at once.
+returns. Surplus replicas go at once.
 """
 
 from __future__ import annotations

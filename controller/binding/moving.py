@@ -214,7 +214,6 @@ def _going(
 
 
 def _data_cause(decision: Decision) -> str:
-    """Return the cause for data that no eviction covers."""
     cause = ChangeCause.EDITED if decision.workload.edited else ChangeCause.REBALANCED
     return word(cause.value)
 

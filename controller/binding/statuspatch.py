@@ -163,7 +163,6 @@ def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
 
 
 def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
-    """Return the plugins' fields, without nulls for absent ones."""
     nothing = [name for name, value in decision.fields.items() if value is None]
     absent = {name for name in nothing if workload.status.says({name: None})}
     fields = {name: value for name, value in decision.fields.items() if name not in absent}

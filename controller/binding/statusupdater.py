@@ -1,7 +1,7 @@
 """Writes a status and announces it: one PATCH, an Event, a log line.
 
 Every write follows a check of the Lease and carries the version that was read. The informer gets
-the answer, so the next decision need not wait for the watch.
+the answer.
 """
 
 from __future__ import annotations

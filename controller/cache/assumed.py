@@ -2,9 +2,7 @@
 
 A decision is assumed before anything is awaited (`assume`), so two decisions in a row never count
 on the same room. The informer's Workload replaces it. Replicas that their cluster does not count
-are in flight, except those whose room a ledger holds.
-
-A Workload's status may arrive before its cluster's: two watches have no order. The Workload names
+are in flight, except those whose room a ledger holds. Two watches have no order: the Workload names
 the version of the cluster that counts its replicas first (`capacityVersion`); until that version
 arrives they stay in flight.
 """

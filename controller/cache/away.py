@@ -1,10 +1,9 @@
 """Clusters that shares name and no MemberCluster does: they are away, not given up.
 
-A MemberCluster that is deleted, recreated or renamed by hand ends nothing on its cluster. Decisions
-read it as a lost cluster, by its last state: shares leave by their tolerations, within brake and
-budgets. It returns by its name, or by a MemberCluster that had the name (`renames`). Only `stowage
-unjoin` gives a cluster up. The last state is in memory only: after a restart tolerations start
-again, and none gets shorter.
+Decisions read such a cluster as a lost one, by its last state: shares leave by their tolerations,
+within brake and budgets. It returns by its name, or by a MemberCluster that had the name
+(`renames`). Only `stowage unjoin` gives a cluster up. The last state is in memory only: after a
+restart tolerations start again, and none gets shorter.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ class AwayClusters:
         self._holders: dict[str, set[Key]] = {}
 
     def on_change(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the name of a cluster that goes away or returns."""
         self._listeners.append(listener)
 
     def get(self, name: str) -> MemberCluster | None:
@@ -69,7 +67,6 @@ class AwayClusters:
         return self._holders.get(name, ())
 
     def went(self, cluster: MemberCluster) -> None:
-        """Record a cluster, by its last state, whose MemberCluster is gone."""
         self._put(away(cluster))
 
     def named(self, name: str) -> None:
@@ -91,7 +88,6 @@ class AwayClusters:
         return found
 
     def gone(self, name: str) -> None:
-        """Drop a cluster that no share names, or that has another name."""
         if (before := self._all.pop(name, None)) is not None:
             self._changed(before, None)
             self._tell(name)

@@ -1,8 +1,7 @@
 """The placements index: where other Workloads run, for affinity between Workloads.
 
-It answers which clusters run a selector's Workloads, and which hold a Workload that repels this
-one. Each selector in use has a table, found by one of its label pairs: a decision costs its own
-terms, however many Workloads are placed.
+Each selector in use has a table, found by one of its label pairs: a decision costs its own terms,
+however many Workloads are placed.
 """
 
 from __future__ import annotations

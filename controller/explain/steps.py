@@ -1,8 +1,8 @@
 """Carries the reasons of shares from decision to decision, within bounds.
 
 A changed share gets a step with the rules of its pass, so steps add up to the share. Replicas from
-another writer, or from before steps existed, become a step without rules. Beyond the limits the
-largest and best ranked shares keep their steps; the others are counted by rule.
+another writer become a step without rules. Beyond the limits the largest and best ranked shares
+keep their steps; the others are counted by rule.
 """
 
 from __future__ import annotations
@@ -118,7 +118,6 @@ def _as_they_stand(steps: Sequence[ShareStep], replicas: int) -> list[ShareStep]
 
 
 def _folded(steps: list[ShareStep]) -> list[ShareStep]:
-    """Merge to `MOST_STEPS`: a loss with the step before it, else the oldest two."""
     while len(steps) > MOST_STEPS:
         at = next((n for n, step in enumerate(steps) if n and step.units < 0), 1)
         before, after = steps[at - 1], steps[at]
@@ -177,7 +176,6 @@ def _room(count: RuleCount) -> int:
 
 
 def _fit(counts: Counter[str], total: int) -> None:
-    """Make the counts add up, from or to the greatest."""
     for rule in counts:
         counts[rule] = max(counts[rule], 0)
     over = counts.total() - total

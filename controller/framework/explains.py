@@ -134,8 +134,7 @@ class Explainer(Plugin, Protocol):
     def cure(self, shortage: Shortage, refusal: Refusal, rows: Mask) -> str:
         """Return the change that lifts this refusal, as a noun phrase.
 
-        Reads `code` and `args`, never the text. Empty if it does not help by itself. Without the
-        method the refusal is quoted.
+        Reads `code` and `args`, never the text. Empty if it does not help by itself.
         """
         ...
 
@@ -231,7 +230,6 @@ def either(names: Sequence[str], word: str = "or") -> str:
 
 
 def clusters(rows: Mask, one: str = "", many: str = "") -> str:
-    """Return `1 cluster {one}` or `3 clusters {many}`."""
     number = int(rows.sum())
     return f"1 cluster {one}".rstrip() if number == 1 else f"{number} clusters {many}".rstrip()
 

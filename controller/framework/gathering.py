@@ -1,8 +1,8 @@
 """Workloads that a plugin wants decided in one pass, all or nothing.
 
 The members are decided in order over one snapshot, each seeing the room that earlier ones took. The
-plugin judges the result, and may try several ways (`Attempt`). A group never holds room with one
-half while it waits for room for the other.
+plugin judges the result, and may try several ways (`Attempt`). So no two half placed groups block
+each other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Room in replicas of one Workload: how many each cluster can hold, and must hold.
 
 A plugin at PreFilter may change a replica on some clusters (`vary`), bound each cluster (`cap`) or
-all together (`limit`). All code that counts room or reads taints uses these.
+all together (`limit`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The controller's HTTP server: health, metrics, debug switches, and diagnosis.
 
-Endpoints below `/apis/v1/` answer from the leader's cache; a standby answers 503. Health and
-metrics are open. Debug and diagnosis expose every tenant's Workloads: except on a loopback address,
-`guard` checks a bearer token. Every error is `{"message": …}`.
+Endpoints below `/apis/v1/` answer from the leader's cache; a standby answers 503. Debug and
+diagnosis expose every tenant's Workloads: except on a loopback address, `guard` checks a bearer
+token. Every error is `{"message": …}`.
 """
 
 from __future__ import annotations

@@ -150,8 +150,6 @@ class _Open:
 
 @dataclass(slots=True)
 class _Attempt:
-    """A partly placed set."""
-
     snapshot: Snapshot
     view: PlacementOverlay
     left: dict[Key, WorkloadInfo]
@@ -260,7 +258,6 @@ class _Search:
         return True
 
     def _take(self, attempt: _Attempt, info: WorkloadInfo, decision: Decision) -> None:
-        """Count a decision for the next pass, and update the open terms."""
         there = decision.placements
         attempt.decisions[info.key] = replace(decision, workload=info)
         attempt.view.place(info, there)
@@ -314,7 +311,6 @@ def _roomy(snapshot: Snapshot, infos: Iterable[WorkloadInfo]) -> Mask:
 
 
 def more(info: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
-    """Return the replicas by cluster beyond the present ones."""
     return {name: n - info.present.get(name, 0) for name, n in placements.items()}
 
 
@@ -340,7 +336,6 @@ def _within(info: WorkloadInfo, requirement: Requirement) -> WorkloadInfo:
 def _without(
     info: WorkloadInfo, selected: Sequence[frozenset[Key]], later: Iterable[Key]
 ) -> WorkloadInfo:
-    """Drop the required terms that later members may meet."""
     terms = zip(info.affinity.required, selected, strict=True)
     left = [term for term, keys in terms if keys.isdisjoint(later)]
     return replace(info, affinity=WorkloadAffinity(left, info.affinity.preferred))

@@ -208,10 +208,7 @@ class _Pass:
         return None
 
     def _refuse_more_work(self) -> None:
-        """Refuse ended shares on their clusters, and the rest of a shared queue everywhere.
-
-        The started pods finish the queue.
-        """
+        """Refuse ended shares on their clusters, and the rest of a shared queue everywhere."""
         info, row = self.info, self.snapshot.row
         if info.ended:
             mask = np.zeros(len(self.snapshot), dtype=np.bool_)
@@ -359,7 +356,6 @@ class _Pass:
         )
 
     def _with_ranges(self, held: Mask) -> Ints:
-        """Return the best clusters that may have ordinal ranges, held ones first."""
         others = self.ranking[~held[self.ranking]]
         standing = {*self.info.present, *self.info.moving.leaving, *self.info.moving.surplus}
         chosen = held.copy()
@@ -376,7 +372,6 @@ class _Pass:
         )
 
     def moved(self, found: Assignment, back: Mapping[str, int]) -> tuple[Assignment, Moves]:
-        """Return the assignment with the replicas that stay for now, and the moves."""
         state, leaving, now = self.info.moving, self.leaving, self.now
         on_the_way = moving.on_the_way(self.info)
         waits = state.rebalance_due is not None or state.displaced or on_the_way
@@ -553,7 +548,6 @@ def _kept(info: WorkloadInfo, snapshot: Snapshot) -> tuple[dict[str, int], int]:
 
 
 def _at_most(shares: Mapping[str, int], each: int, desired: int) -> dict[str, int]:
-    """Cap each share, then cut the excess over `desired`, last name first."""
     left, kept = desired, {}
     for name in sorted(shares):
         kept[name] = min(shares[name], each, left)

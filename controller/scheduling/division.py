@@ -30,8 +30,8 @@ from crds.workload import ScheduledReason
 def assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:
     """Return the shares; None if no plugin serves the distribution.
 
-    A Workload scaled to 0 keeps its clusters with 0 replicas. One with claims keeps each cluster,
-    because its volumes stay there and it may grow there again.
+    A Workload scaled to 0 keeps its clusters with 0 replicas, and one with claims keeps each
+    cluster: its volumes stay there.
     """
     found = _where_it_was(profile, info, field) or _assigned(profile, info, field)
     if found is not None:

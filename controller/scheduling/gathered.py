@@ -1,7 +1,7 @@
 """The Workloads of a group, decided in one pass and judged together.
 
-Each member sees the room that earlier ones took. One that requires a later one gets another turn.
-Nothing counts before all of it does, so a refused group takes no room.
+Each member sees the room that earlier ones took. One that requires a later one gets another turn. A
+refused group takes no room.
 """
 
 from __future__ import annotations
@@ -307,10 +307,7 @@ class _GroupCycle:
         return decide(self.snapshot, info, self.view, profile, self.work.now, self.data)
 
     def _fewer(self, found: Decision, profile: Profile) -> Decision:
-        """Place as many replicas as one cluster has room for, if none takes all.
-
-        The plugin decides whether these are enough.
-        """
+        """Place as many replicas as one cluster has room for, if none takes all."""
         info, able = found.workload, _feasible(found) | _crowded(found)
         room = room_of(found.cycle_state, found.seen, found.snapshot)
         most = int(room[able].max(initial=0)) if len(able) == len(room) else 0

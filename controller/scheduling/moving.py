@@ -3,10 +3,8 @@
 Deschedule plugins name the clusters to leave, and budgets bound how many replicas a pass moves. The
 others stay, and so do replicas that no other cluster takes. Surplus is cut first from what must
 leave and has not begun to. If an eviction is cancelled before the replacement is ready, the replica
-stays (`resumed`).
-
-A rebalance, and a return of displaced replicas, move towards the shares of a Workload without
-shares.
+stays (`resumed`). A rebalance, and a return of displaced replicas, move towards the shares of a
+Workload without shares.
 """
 
 from __future__ import annotations
@@ -283,8 +281,6 @@ def stays_with_data(eviction: Eviction, now: datetime) -> bool:
 
 @dataclass(slots=True)
 class _Budgets:
-    """The budgets left in a pass. An edit of the Workload's rules needs none."""
-
     info: WorkloadInfo
     said: Descheduling
     own: int
@@ -292,7 +288,6 @@ class _Budgets:
     _fleet: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def taken(self, eviction: Eviction, able: int) -> int:
-        """Return how many of the replicas move, and count them."""
         # A copy that is dropped places nothing elsewhere, which is what the budgets bound.
         if eviction is EDITED or self.info.everywhere:
             return able

@@ -1,8 +1,8 @@
 """Cooperative work: a generator yields where the event loop may run.
 
-Another cycle could take the room of one that yields. Cycles therefore hold a lock in queue order,
-for up to `LONGEST_SECONDS`. A longer cycle releases it and checks its result against the newest
-state. Writes need no lock; many are in flight at once.
+Another cycle could take the room of one that yields. So cycles hold a lock in queue order, for up
+to `LONGEST_SECONDS`. A longer cycle releases it and checks its result against the newest state.
+Writes need no lock.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ TaintEviction evicts for a NoExecute taint or a loss, as Kubernetes' taint-evict
 on nodes. Only causes in status.evacuation of the MemberCluster have an effect, so every reader
 counts a toleration from the same moment.
 
-NodeRoom evicts a share that no node of its cluster could ever run; a full node may have room later.
-Pods must have waited for a node for `PATIENCE_SECONDS`; then a whole Workload moves. Shares of a
-divided one follow from what clusters ran (`controller.model.observedlimits`). The size of a node is
-taken as the most free on one, or the average allocatable if greater. That may be too little for
-unequal nodes, so nothing moves before pods were seen to wait.
+NodeRoom evicts a share that no node of its cluster could ever run. Its pods must have waited for a
+node for `PATIENCE_SECONDS`; then a whole Workload moves. Shares of a divided one follow from what
+clusters ran (`controller.model.observedlimits`). The size of a node is taken as the most free on
+one, or the average allocatable if greater. That may be too little for unequal nodes, so nothing
+moves before pods were seen to wait.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class TaintEviction:
 
     def __init__(self, _args: NoArgs, handle: Handle) -> None:
         self.handle = handle
-        """That of the process once the feature is attached."""
         self.judged: Callable[[str], bool] = lambda _cluster: True
         """Whether this term has judged the cluster. A dry run trusts the stored status."""
 
@@ -118,7 +117,6 @@ class TaintEviction:
         )
 
     def _tolerated(self, taint: Taint, info: WorkloadInfo) -> timedelta | None:
-        """Return how long the Workload tolerates the taint; None for ever."""
         default: int | None = 0
         if taint == taints.NOT_READY:
             seconds = self.handle.configuration.movement.not_ready_toleration_seconds
@@ -126,7 +124,6 @@ class TaintEviction:
         return taints.tolerated(taint, info.tolerations, default)
 
     def _eviction(self, info: WorkloadInfo, cluster: MemberCluster) -> Eviction | None:
-        """Return the first eviction by any taint; None if all are tolerated."""
         lost, found = not cluster.ready, list[Eviction]()
         fenced = any(t.key == TAINT_OUT_OF_SERVICE for t, _, _ in taints.noted(cluster))
         for taint, cause, since in taints.noted(cluster):

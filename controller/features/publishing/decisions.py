@@ -1,9 +1,9 @@
 """The ClusterDecision and the PlacementDecisions of a Workload.
 
-They list the clusters with units, including leaving ones, which run until their successors are
-ready. The most units have rank 1, ties by name, so a list changes only with its numbers. Objects of
-other owners are never touched. After a crash between two writes an object has the previous list, or
-is in progress for kstatus; the next turn continues.
+They list the clusters with replicas, including leaving ones, which run until their successors are
+ready. The most replicas have rank 1, ties by name, so a list changes only with its numbers. Objects
+of other owners are never touched. After a crash between two writes an object has the previous list,
+or is in progress for kstatus; the next turn continues.
 
 PlacementDecisions are slices of at most 100 clusters (KEP-5313), and no write covers all. A cluster
 that changes slices is written to the new one first: a growing list from its end, a shrinking one
@@ -232,7 +232,6 @@ class ClusterDecisions:
         return obstacle
 
     async def withdraw(self, workload: Workload) -> None:
-        """Delete the object of a Workload that does not ask for it. Raises as `bring`."""
         found = self.objects.of(workload, workload.metadata.key)
         if found is not None:
             await self.objects.delete(found)
@@ -333,7 +332,6 @@ class PlacementDecisions:
         return None
 
     async def withdraw(self, workload: Workload) -> None:
-        """Delete the slices of a Workload that does not ask for them. Raises as `bring`."""
         await self._delete(workload, keep=0)
 
     def _profile(self, name: str) -> Key:

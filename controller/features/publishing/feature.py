@@ -53,13 +53,11 @@ class Publishing(Feature):
             self.controller.add(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """Workloads may publish the cluster's labels or ClusterProfile."""
         known = new or old
         if known is not None and _named(old) != _named(new):
             self.controller.cluster_changed(known.metadata.name, self._naming)
 
     def decision_changed(self, old: ClusterDecision | None, new: ClusterDecision | None) -> None:
-        """The Workload of that name may wait for it, whatever its owner."""
         known = new or old
         if known is not None:
             self.controller.add(known.metadata.key)

@@ -121,9 +121,9 @@ def _shown(share: ClusterShare, units: int, profile: Profile) -> Mapping[str, An
 
 
 def _settled(share: ClusterShare, units: int) -> bool:
-    """Whether all units are updated and ready, without pods of another template.
+    """Whether all replicas are updated and ready, without pods of another template.
 
-    Surplus units may wait for successors elsewhere. During the member's own update, updated and
+    Surplus replicas may wait for successors elsewhere. During the member's own update, updated and
     ready pods may be equally many but not the same.
     """
     return share.replicas == units <= share.updated == share.ready and not share.outdated

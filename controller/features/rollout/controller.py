@@ -2,7 +2,7 @@
 
 A turn stores the ControllerRevision of the spec, writes the status by the wave machine on the
 version that was read, then prunes ControllerRevisions. After a crash in between, the next turn
-continues. A Workload without spec.rollout costs nothing.
+continues.
 """
 
 from __future__ import annotations

@@ -198,7 +198,6 @@ class Machine:
         self.revision = ""  # nothing was staged, so list every cluster
 
     def _take(self) -> None:
-        """Begin with a new revision, or again after an abort was withdrawn."""
         again = (
             self.phase in BACK and not self._halted() and self.view.spec.aborted != self.revision
         )
@@ -212,7 +211,6 @@ class Machine:
             self._begin()
 
     def _everywhere(self) -> None:
-        """Give all clusters the spec's revision at once, except those being left."""
         leaving = {c.name: self.target(c.name) for c in self.view.clusters if c.leaving}
         self.exceptions = {c: r for c, r in leaving.items() if r != self.digest}
         self._restart(self.digest)
@@ -241,7 +239,6 @@ class Machine:
         self.updates, self._times, self._deferred = {}, {}, set()
 
     def _first(self) -> None:
-        """Wait until every cluster has the revision that all got at once."""
         self.exceptions = {c: r for c, r in self.exceptions.items() if c in self._leaving()}
         there = [each for each in self._held() if each.reachable]
         if there and all(each.revision == self.revision and each.settled for each in there):
@@ -410,7 +407,6 @@ class Machine:
                 self.updates.pop(name) if after is None else self.updates.update({name: after})
 
     def _progressed(self, cluster: RolloutCluster, update: ClusterUpdate) -> ClusterUpdate | None:
-        """Return the update as of now; None for a healthy cluster."""
         if not cluster.reachable:
             return ClusterUpdate(cluster.name)
         now = self._now()
@@ -475,7 +471,6 @@ class Machine:
         return cluster.wave <= self.wave and cluster.reachable
 
     def _free(self, wave: int) -> int:
-        """Return how many more clusters of a wave may be on their way."""
         members = self._members[min(wave, len(self._waves) - 1)]
         most = max(amount(self._waves[wave].max_concurrent, len(members), up=True), 1)
         return most - sum(self._on_its_way(each) for each in members)

@@ -95,7 +95,6 @@ class RevisionHistory:
         return ""
 
     async def _taken(self, meta: Meta, name: str, revision: str) -> str | None:
-        """Return the fault of the object with that name; None if it was deleted."""
         with suppress(NotFound):
             found = await self._get(meta, name)
             owners = _owners(found, meta)

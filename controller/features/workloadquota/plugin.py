@@ -181,11 +181,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
     def _left(
         self, index: PlacementIndex, namespace: str, reservations: ReservationLedger
     ) -> Sequence[tuple[str, int]]:
-        """Return the rest of each resource, and of replicas by an empty name; cached.
-
-        The index's version covers the room of Reservations: it changes before Workloads are
-        requeued.
-        """
+        """Return the rest of each resource, and of replicas by an empty name; cached."""
         usage = index.ledger(Usage)
         about = (namespace, index.version, usage.version)
         if self._known[0] != about:

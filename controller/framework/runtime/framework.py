@@ -84,10 +84,9 @@ def status_fields(
     snapshot: Snapshot,
     bound: PlacementIndex,
 ) -> dict[str, Any]:
-    """Return the plugins' status fields for these placements.
+    """Return the plugins' status fields for these placements, without those of a plugin that fails.
 
-    A plugin that fails is left out: the cache asks for every Workload when a term begins, and one
-    fault must not end that.
+    The cache asks for every Workload when a term begins, and one fault must not end that.
     """
     fields: dict[str, Any] = {}
     own, about = PluginStatus(), (info, placements, snapshot, bound)

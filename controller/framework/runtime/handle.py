@@ -1,7 +1,6 @@
 """The handle: what a plugin or a feature may ask of its process, leading or not.
 
-Factories get it before there are clusters or profiles: until `begin`, snapshot and configuration
-are empty.
+Factories get it first: until `begin`, snapshot and configuration are empty.
 """
 
 from __future__ import annotations
