@@ -97,7 +97,6 @@ def _gone(
     before: Mapping[str, LeavingShare],
     placements: Mapping[str, int],
 ) -> dict[str, int]:
-    """Return the leaving replicas that their clusters report gone."""
     states = {share.name: share.state for share in workload.status.clusters}
     found = {}
     for cluster, each in before.items():

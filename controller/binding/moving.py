@@ -282,7 +282,6 @@ def left_by(status: Mapping[str, Any], before: Workload) -> set[str]:
 
 
 def count(status: Mapping[str, Any], before: Workload) -> None:
-    """Count the replicas that a written status removes from `leaving`."""
     if "leaving" not in status:
         return
     left = {each["cluster"]: each["replicas"] for each in status["leaving"]}

@@ -331,7 +331,6 @@ def _learnt_limit(
 
 
 def _waited_for(workload: Workload) -> ChangeCause:
-    """Return the cause that lifts the reason of Scheduled."""
     for condition in workload.status.conditions:
         if condition["type"] == WorkloadCondition.SCHEDULED.value:
             reason = condition.get("reason", "")

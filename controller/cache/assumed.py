@@ -53,8 +53,6 @@ class _AssumedCount:
 
 @dataclass(frozen=True, slots=True)
 class AssumedPlacement:
-    """The shares of a Workload, and their replicas in flight."""
-
     workload: WorkloadInfo
     placements: Mapping[str, int]
     flying: dict[str, int]
@@ -139,7 +137,6 @@ class AssumedPlacements:
         return self._holders.get(cluster, ())
 
     def on(self, cluster: str) -> list[AssumedPlacement]:
-        """Return those with a share on a cluster, by the Workload's name."""
         return [self._all[key] for key in sorted(self._holders.get(cluster, ()))]
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:

@@ -121,7 +121,6 @@ S = TypeVar("S", LeavingShare, DisplacedShare)
 
 
 def with_names(shares: Iterable[S], now: Mapping[str, str]) -> list[S]:
-    """Return leaving or displaced shares with the present names of their clusters."""
     return [msgspec.structs.replace(s, cluster=now.get(s.cluster, s.cluster)) for s in shares]
 
 

@@ -76,7 +76,7 @@ class HeldClaim:
         return {c: n - seen.get(c, 0) for c, n in self.placements.items() if n > seen.get(c, 0)}
 
     def open(self, seen: Seen, now: float) -> bool:
-        """Return whether the claim still belongs in the status; note when its replicas show."""
+        """Whether the claim still belongs in the status; note when its replicas show."""
         shows = seen(self.key, self.uid)
         if shows is None or now - self.since >= CLAIM_SECONDS:
             return False

@@ -85,7 +85,7 @@ class QuotaWriter(StatusWriter[T]):
         raise NotImplementedError
 
     def takes(self, info: WorkloadInfo, placements: Shares) -> bool:
-        """Return whether these placements take quota: whether a share grows."""
+        """Whether these placements take quota: whether a share grows."""
         return any(n > info.present.get(cluster, 0) for cluster, n in placements.items())
 
     async def run(self) -> None:

@@ -44,7 +44,6 @@ def lengthened(
 
 
 def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | None]:
-    """Return the changed shares, largest change first."""
     before, after = shares.before, shares.after
     moved = [c for c in {**before, **after} if before.get(c, -1) != after.get(c, -1)]
     moved.sort(key=lambda cluster: (-abs(shares.grown(cluster)), cluster))

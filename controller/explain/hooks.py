@@ -91,7 +91,6 @@ def _info(before: WorkloadInfo, after: WorkloadInfo) -> Iterator[str]:
 
 
 def _written(name: str) -> str:
-    """Return the spec's name of a WorkloadInfo's field."""
     written = {f.name: f.encode_name for f in msgspec.structs.fields(WorkloadSpec)}
     found = [
         encoded
@@ -110,7 +109,6 @@ def _nothing(value: Any) -> bool:
 
 
 def _clusters(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Yield one sentence for all clusters with the same changes."""
     gone = [name for name in before.names if name not in after.row]
     if gone:
         yield f"left out {_named(gone)}"
@@ -179,7 +177,6 @@ class _Rows:
 
 
 def _different(old: _Rows, now: _Rows) -> Mask:
-    """Return the clusters with a changed fact or object."""
     mask = np.array(
         [a is not b for a, b in zip(old.objects, now.objects, strict=True)], dtype=np.bool_
     )

@@ -75,7 +75,6 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
 
 
 def shortage_of(decision: Decision) -> Shortage:
-    """Return the decision in the form for plugins."""
     info, snapshot, state = decision.seen, decision.snapshot, decision.cycle_state
     placed, judged = decision.placements, len(decision.verdicts) == len(snapshot)
     nowhere = np.zeros(len(snapshot), dtype=np.bool_)

@@ -55,7 +55,6 @@ def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]
 
 
 def _of_set(decision: Decision, shortage: Shortage) -> Iterator[Note]:
-    """Yield the remedies of the plugin that gathers the group."""
     every = np.ones(len(decision.snapshot), dtype=np.bool_)
     said = {*decision.shared_by, *(refusal.plugin for refusal in decision.refusals)}
     for plugin in decision.plugins.values():

@@ -6,8 +6,8 @@ they were found: a bound that a share stands at, a full group, a share over its 
 Clusters that draw on the same replicas form a block: those whose innermost full group is the same,
 or that are in no full group. Within a block, weight alone divides the replicas of the clusters that
 nothing else stopped; against that division a share is exact or rounded. Two clusters of a block
-stood level when the last replica of the one and the next of the other have the same priority, `w /
-(2a - 1)` and `w' / (2a' + 1)`, compared as integers.
+stood level when the last replica of the one and the next of the other have the same priority,
+`w/(2a-1)` and `w'/(2a'+1)`, compared as integers.
 """
 
 from __future__ import annotations
@@ -286,7 +286,6 @@ def _own_bounds(problem: Problem) -> tuple[tuple[RuleKind, Ints], ...]:
 
 
 def _without(problem: Problem, kind: RuleKind) -> Problem:
-    """Lift one of the three bounds on single clusters."""
     free = np.full_like(problem.upper, UNBOUNDED)
     if kind is RuleKind.UPPER:
         return replace(problem, upper=free)

@@ -179,7 +179,6 @@ class _ByTable:
         return int(self.leaves.room[chosen].sum())
 
     def _best(self, used: Mask) -> Ints | None:
-        """Return the roomiest of all choices that use these outer domains."""
         if not self.effort.spend(work(self.most, len(self.leaves.room), len(used))):
             return None
         return table(self.most, self.leaves, used).best(self.least)

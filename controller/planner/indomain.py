@@ -26,8 +26,6 @@ _HIGHEST = 2**31
 
 
 class WithinDomain(Enum):
-    """The rule that decides between the clusters of one domain."""
-
     WEIGHT = "weight"
     RANK = "rank"
     FEWEST = "fewest"
@@ -68,7 +66,6 @@ def grow(quota: DomainQuota, clusters: Clusters, replicas: int) -> Ints:
 
 
 def taken_by_rank(clusters: Clusters, place: Ints, replicas: Ints, method: Method) -> Ints:
-    """Divide the replicas that each domain takes over its clusters."""
     of = clusters
     tie = -of.held if method is Method.FILL else of.held
     line = np.lexsort((of.order, tie, -of.score, place))

@@ -102,13 +102,13 @@ class Level:
 
 
 def met(levels: Iterable[Level], used: Mask) -> bool:
-    """Return whether enough domains of each level are used, and any at all."""
+    """Whether enough domains of each level are used, and any at all."""
     enough = (level.least <= 1 or level.count(used) >= level.least for level in levels)
     return bool(used.any()) and all(enough)
 
 
 def nested(coarse: Level, fine: Level) -> bool:
-    """Return whether each domain of `fine` lies in one of `coarse`."""
+    """Whether each domain of `fine` lies in one of `coarse`."""
     return bool((parents(coarse, fine)[fine.domain] == coarse.domain).all())
 
 

@@ -117,7 +117,7 @@ class Apportionment:
 
     @property
     def beyond_quotas(self) -> bool:
-        """Return whether the quotas of domains with clusters let in too few of the new replicas."""
+        """Whether the quotas of domains with clusters let in too few of the new replicas."""
         order, held = self.asked.domains, self.asked.settled()
         if order is None or not order.quota.required or order.uncounted.all():
             return False
@@ -160,7 +160,7 @@ class Apportionment:
 
     @property
     def beyond_caps(self) -> bool:
-        """Return whether the caps of subsets with clusters let in too few of the new replicas."""
+        """Whether the caps of subsets with clusters let in too few of the new replicas."""
         subsets, held = self.asked.subsets, self.asked.settled()
         known = None if subsets is None else subsets.inside.any(axis=1)
         if subsets is None or known is None or not known.any():
@@ -273,7 +273,6 @@ def _nests(problem: Problem) -> list[Nest]:
 
 
 def _takes(problem: Problem, held: Ints) -> Ints:
-    """Return the most replicas that each may hold."""
     return np.where(problem.weight > 0, np.maximum(problem.cap(), held), held)
 
 

@@ -148,7 +148,7 @@ class Problem:
         return np.zeros_like(self.weight) if self.score is None else self.score
 
     def nests(self) -> bool:
-        """Return whether each group lies in one group of the bound before it, quotas aside."""
+        """Whether each group lies in one group of the bound before it, quotas aside."""
         inner = zip(self.groups, self.groups[1:], strict=False)
         return all(_apart(bound, before) is None for before, bound in inner)
 

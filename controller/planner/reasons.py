@@ -216,7 +216,6 @@ Reasons: TypeAlias = Callable[[int], tuple[Reason, ...]]
 
 
 def no_reasons(_row: int) -> tuple[Reason, ...]:
-    """Return no reasons, where nothing was assigned."""
     return ()
 
 
@@ -225,7 +224,6 @@ Binding: TypeAlias = Callable[[], tuple[Obstacle, ...]]
 
 
 def nothing_binds() -> tuple[Obstacle, ...]:
-    """Return no bounds, where the division had none or nothing is pending."""
     return ()
 
 
@@ -234,5 +232,4 @@ AssignmentOrder: TypeAlias = Callable[[], list[str]]
 
 
 def no_order() -> list[str]:
-    """Return no domains, where no order of domains decided."""
     return []

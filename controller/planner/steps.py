@@ -46,7 +46,7 @@ from controller.planner.webster import (
 
 
 def by_weight_alone(problem: Problem) -> bool:
-    """Return whether weights decide between all clusters, within groups that nest."""
+    """Whether weights decide between all clusters, within groups that nest."""
     return problem.domains is None and problem.inside is WithinDomain.WEIGHT and problem.nests()
 
 
@@ -204,7 +204,7 @@ def _inside(nest: Nest, held: Ints) -> Ints:
 
 
 def _passes(nests: Sequence[Nest], before: Ints, after: Ints) -> bool:
-    """Return whether a group has got more than its cap, and more than it had."""
+    """Whether a group has got more than its cap, and more than it had."""
     return any(
         bool((_inside(nest, after) > np.maximum(nest.cap, _inside(nest, before))).any())
         for nest in nests

@@ -1,10 +1,10 @@
 """Replicas handed out one at a time to the cluster most below its weight, in closed form.
 
-The rule is Webster's: a cluster of weight `w` that holds `a` replicas has the priority `w / (2a +
-1)`, the highest takes the next replica, and equals go by an injected order. Domains of a policy
-beyond their numbers go by Adams' rule, `w / a`. Bounds only ever take a cluster out of the line.
-Because each replica is given without knowing how many will follow, one more replica never takes one
-away elsewhere (house monotonicity); because the bounds are nested, giving greedily wastes nothing.
+The rule is Webster's: a cluster of weight `w` that holds `a` replicas has the priority `w/(2a+1)`,
+the highest takes the next replica, and equals go by an injected order. Domains of a policy beyond
+their numbers go by Adams' rule, `w/a`. Bounds only ever take a cluster out of the line. Because
+each replica is given without knowing how many will follow, one more replica never takes one away
+elsewhere (house monotonicity); because the bounds are nested, giving greedily wastes nothing.
 
 `divide` reaches the result of that loop in two steps that are each exact:
 
@@ -17,7 +17,7 @@ away elsewhere (house monotonicity); because the bounds are nested, giving greed
 
 Replicas, weights and their products stay below 2**63: a priority turned over is (2a - 1) / w, with
 both below 2**32 and 2**31, and is compared as a number with 62 binary places, which tells any two
-of them apart. The tests hold all this against the plain loop.
+of them apart.
 """
 
 from __future__ import annotations

@@ -198,7 +198,6 @@ class _Search:
         return self._turns[0].key
 
     def starts(self) -> Steps[list[int]]:
-        """Return the rows to try for the first member, without hopeless ones."""
         first, snapshot = self._turns[0], self._snapshot
         everybody = {info.key for info in self._turns}
         opened = self._decide(snapshot, _without(first, self._terms(first), everybody), self._bound)
@@ -297,7 +296,6 @@ def _around(snapshot: Snapshot, term: WorkloadAffinityTerm, masks: Iterable[Mask
 
 
 def _roomy(snapshot: Snapshot, infos: Iterable[WorkloadInfo]) -> Mask:
-    """Return the clusters whose free sum covers all requests."""
     asked: dict[str, int] = {}
     for info in infos:
         for resource, amount in info.request.items() if info.counted else ():

@@ -148,7 +148,6 @@ class _Pass:
         return mask
 
     def admit(self) -> Status | None:
-        """Run PreFilter. Return a refusal of the Workload, or None."""
         for hook in self.profile.before_pre_filter:
             usable = answers.changed_unit(self.info)
             answer = ask(hook, "PreFilterHook", usable, hook.before_pre_filter, *self.about)
@@ -252,7 +251,6 @@ class _Pass:
         self.verdicts[mask & self.feasible] = len(self.refusals)
 
     def _leave(self) -> None:
-        """Release the shares that leave now, within the budgets."""
         evictions = self.said.evictions
         for cluster, eviction in evictions.items():
             # A toleration with seconds lets the Workload stay, but not return.
@@ -442,7 +440,6 @@ class _Pass:
         )
 
     def _only(self, meant: Callable[[Refusal], bool]) -> Mask:
-        """Return the clusters that only `meant` refusals refuse."""
         refused, otherwise = np.zeros((2, len(self.snapshot)), dtype=np.bool_)
         if not any(map(meant, self.refusals)):
             return refused

@@ -80,7 +80,6 @@ def _assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assign
 
 
 def divided(bounds: Sequence[Bounds], info: WorkloadInfo, field: Candidates) -> Assignment:
-    """Return the shares of one plan within all bounds."""
     problem = asked(info, field)
     said = [THE_PLAN]
     made: list[tuple[Bounds, Problem]] = []

@@ -54,9 +54,7 @@ class View(Protocol):
         """Return the clusters, including assumed placements."""
         ...
 
-    def info(self, key: Key) -> WorkloadInfo | None:
-        """Return a Workload as the cache knows it now, or None."""
-        ...
+    def info(self, key: Key) -> WorkloadInfo | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from machinery.errors import TransportError
 
 
 def account(namespace: str, name: str) -> str:
-    """Return the user name of a service account."""
     return f"system:serviceaccount:{namespace}:{name}"
 
 

@@ -69,7 +69,7 @@ def reason_to_hold(
 
 
 def much(going: int, of: int) -> bool:
-    """Return whether `going` of `of` Workloads need an operator's approval. Pure."""
+    """Whether `going` of `of` Workloads need an operator's approval. Pure."""
     return going > FEW and going * SHARE > of
 
 
@@ -120,7 +120,7 @@ class SweepBrake:
         self._queue.add(member)
 
     async def allows(self, session: MemberSession, uid: str) -> bool:
-        """Return whether the objects of that Workload, which the hub does not know, may go now.
+        """Whether the objects of that Workload, which the hub does not know, may go now.
 
         The Workload's key is queued when that changes. Raises TransportError.
         """
@@ -305,7 +305,7 @@ class SweepBrake:
 
 
 def left_behind(found: ManagedObject, uid: str, hub: str, key: Key | None = None) -> bool:
-    """Return whether that hub wrote the object for that very Workload.
+    """Whether that hub wrote the object for that very Workload.
 
     An annotation with another Workload's name, or one that no Workload can have, was not written by
     Stowage.

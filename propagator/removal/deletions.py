@@ -40,7 +40,7 @@ class DeletionBrake:
         workloads.informer.add_handler(self._changed)
 
     def holds(self, workload: Workload) -> bool:
-        """Return whether the objects of a deleted Workload stay until an operator's approval."""
+        """Whether the objects of a deleted Workload stay until an operator's approval."""
         uid = workload.uid
         if not _takes(workload):
             return False

@@ -117,7 +117,7 @@ def keep_of(found: ManagedObject) -> str:
 
 
 def taken_up(found: ManagedObject, mark: Mark) -> bool:
-    """Return whether the object was written through another registration than the session's."""
+    """Whether the object was written through another registration than the session's."""
     return mark_of(found).registration not in ("", mark.registration)
 
 

@@ -158,7 +158,6 @@ class Following(StatusWriter[MemberCluster]):
         self._configuration = configuration
 
     async def prepare(self, stored: MemberCluster) -> None:
-        """Update the labels if the ClusterProfile is selected."""
         key = self._followed(stored)
         profile = self._profile(key) if key is not None else None
         if key is None or profile is None:

@@ -71,7 +71,6 @@ class ClusterProfile(Object, frozen=True):
 
     @property
     def unhealthy(self) -> str:
-        """The message of an unhealthy control plane, or empty."""
         for each in _mappings(_mapping(self.status).get("conditions")):
             if each.get("type") == HEALTHY and each.get("status") == "False":
                 reason = clean(_text(each.get("reason")), WORD)

@@ -23,7 +23,6 @@ SCOPES = ("clusters", "domains")
 
 
 def brake_of(clusters: Iterable[MemberCluster], configuration: BrakeConfiguration) -> Brake | None:
-    """Return the brake; None if losses may move Workloads."""
     domains, lost = {}, []
     for each in clusters:
         name = each.metadata.name

@@ -232,7 +232,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
             await self._clock.sleep(LEASE_SECONDS)
 
     async def prepare(self, stored: MemberCluster) -> None:
-        """Count what must leave the cluster, in slices."""
         cluster, blocked = stored.metadata.name, list[BlockedWorkload]()
         units = workloads = stay = 0
         async for key in in_slices(sorted(self._moves.on(cluster))):
@@ -321,8 +320,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
         return ("", cluster) in self._judged
 
     def _look(self, cluster: str) -> None:
-        """Requeue the Workloads of a cluster, highest priority first."""
-
         def turn(key: Key) -> tuple[int, Key]:
             workload = self._workloads.get(key)
             return (0 if workload is None else -workload.spec.priority), key

@@ -21,9 +21,9 @@ class _Entry:
     placed: int = 0
     moving: int = 0
     others: Collection[str] = ()
-    """Without a share: units leave them, or may return."""
+    """Without a share: replicas leave them, or may return."""
     leaving: tuple[tuple[str, int], ...] = ()
-    """The leaving units by cause."""
+    """The leaving replicas by cause."""
 
 
 _NOWHERE = _Entry({})

@@ -25,12 +25,10 @@ _NOT_READY = taints.NOT_READY.text
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The units that must leave a cluster."""
-
     units: int = 0
     workloads: int = 0
     stay: int = 0
-    """Units of Workloads that tolerate all causes."""
+    """Replicas of Workloads that tolerate all causes."""
     blocked: Sequence[BlockedWorkload] = ()
 
 
@@ -258,7 +256,6 @@ _TOLD: Mapping[EvacuatingReason, MemberClusterEventReason] = {
 
 
 def fields_of(said: EvacuationStatus) -> Mapping[str, Any]:
-    """Return the status field of the evacuation; None removes it."""
     found = said.evacuation
     if found is None:
         return {"evacuation": None}

@@ -63,7 +63,6 @@ class PublishingController(StatusWriter[Workload]):
             self.add(stored.metadata.key)
 
     def cluster_changed(self, name: str, telling: Collection[Key]) -> None:
-        """Queue the Workloads that may publish facts of a cluster, in steps."""
         self._telling.add(name, telling)
 
     def forget(self, key: Key) -> None:
@@ -81,7 +80,6 @@ class PublishingController(StatusWriter[Workload]):
             tasks.create_task(self._telling.run())
 
     async def _await_kinds(self) -> None:
-        """Queue all Workloads once the hub has a missing kind."""
         served = [each.objects.served for each in self._kinds]
         while True:
             await self._clock.sleep(SERVED_SECONDS)

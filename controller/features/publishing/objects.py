@@ -27,7 +27,6 @@ class PlacementDecision(Object, frozen=True):
 
 
 def owner_of(meta: Meta) -> tuple[Key, str] | None:
-    """Return the key and the UID of the controlling Workload, or None."""
     found = (o for o in meta.owner_references if o.controller and o.kind == WORKLOADS.kind)
     owner = next((o for o in found if o.api_version == API_VERSION), None)
     return None if owner is None else ((meta.namespace, owner.name), owner.uid)

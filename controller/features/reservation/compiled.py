@@ -71,7 +71,6 @@ class Reserved:
 
 
 def compile_reservation(stored: Reservation) -> Reserved:
-    """Compile a stored reservation; `fault` says where an invalid one is wrong."""
     meta, ended = stored.metadata, stored.status.phase in ENDED
     found, fault = checked_spec("Reservation", stored.spec, ReservationSpec)
     info, wrong = (None, "") if found is None or ended else _info(stored)
@@ -163,7 +162,7 @@ def _end(spec: ReservationSpec, created: str) -> datetime | None:
 
 
 def may_serve(namespace: str, other: str) -> bool:
-    """Return whether a reservation of `namespace` may be for Workloads of the other."""
+    """Whether a reservation of `namespace` may be for Workloads of the other."""
     return namespace in (other, SYSTEM_NAMESPACE)
 
 

@@ -126,7 +126,6 @@ class Reservations(Feature):
 
 
 def _inside(workload: Workload | None) -> Mapping[tuple[Key, str], int]:
-    """Return the replicas of a Workload inside reservations, by reservation and cluster."""
     if workload is None or workload.metadata.deleting:
         return {}
     shares = workload.info.reservations

@@ -136,7 +136,6 @@ class ReservationLedger:
         self._settle_all(key)
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count a Workload, or a reservation as one, with these shares."""
         if info.booked:
             self._place(_own(info.key), (info.uid, _some(placements)))
             return
@@ -228,7 +227,7 @@ class ReservationLedger:
         return self._reached(info, self._counting(placements, self._claims(info, placements)))
 
     def says_too_much(self, info: WorkloadInfo) -> bool:
-        """Return whether the status has more replicas inside than a reservation has room for.
+        """Whether the status has more replicas inside than a reservation has room for.
 
         It happens if a decision of the reservation was lost after an owner relied on it.
         """
@@ -264,7 +263,6 @@ class ReservationLedger:
     # --- the held room ----------------------------------------------------------------------------
 
     def held(self, key: Key) -> Loads:
-        """Return the room that a reservation holds, by cluster."""
         there = self._held.get(key, {}).items()
         return {cluster: hold.loads for cluster, hold in there if hold.loads}
 
@@ -344,7 +342,6 @@ class ReservationLedger:
         return self._replace(info.key, inside)
 
     def _recount(self) -> set[Spot]:
-        """Count tight Workloads again after a change of a reservation."""
         changed = set[Spot]()
         for key in [*self._tight]:
             if (inside := self._inside.get(key)) is not None:
@@ -427,7 +424,6 @@ class ReservationLedger:
     def _reached(
         self, info: WorkloadInfo, shares: Iterable[ReservedShare]
     ) -> tuple[ReservedShare, ...]:
-        """Cut each share to the replicas that its reservation has room for."""
         # Other users do not count here, so that the result depends on no order of theirs.
         found = []
         for share in shares:

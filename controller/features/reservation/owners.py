@@ -22,7 +22,7 @@ Place: TypeAlias = tuple[str, ...]
 
 
 def matches(reserved: Reserved, info: WorkloadInfo) -> bool:
-    """Return whether the Workload is an owner; a reservation is no owner of another one."""
+    """Whether the Workload is an owner; a reservation is no owner of another one."""
     entries = zip(reserved.owners, reserved.namespaces, strict=True)
     return not info.booked and any(
         namespace == info.namespace and _is(owner, info) for owner, namespace in entries

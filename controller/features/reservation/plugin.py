@@ -166,7 +166,6 @@ class ReservationPlugin:
         return {"reservations": [msgspec.to_builtins(share) for share in inside] or None}
 
     def changes(self, before: PassView, after: PassView) -> Sequence[str]:
-        """Name the removed rules with the reservation, and the released room."""
         found = []
         if gone := [
             name for name, field in _RULES if field(before.workload) != field(after.workload)

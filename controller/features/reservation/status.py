@@ -59,8 +59,6 @@ _TOLD = {
 
 
 class Use(NamedTuple):
-    """Replicas of a stored Workload inside a reservation, on one cluster."""
-
     namespace: str
     name: str
     uid: str

@@ -90,7 +90,6 @@ def waves_of(spec: Rollout, snapshot: Snapshot) -> Ints:
 
 
 def _open_waves(waves: Ints, info: WorkloadInfo, snapshot: Snapshot) -> frozenset[int]:
-    """Return the waves of the clusters that the Workload's own selector matches."""
     taken = snapshot.chosen(info.cluster_selector)
     return frozenset(np.unique(waves[taken]).tolist())
 
@@ -109,7 +108,6 @@ def _placed(
 
 
 def _shown(share: ClusterShare, units: int, profile: Profile) -> Mapping[str, Any]:
-    """Return the fields from the propagator's report."""
     return {
         "revision": share.revision,
         "settled": _settled(share, units),

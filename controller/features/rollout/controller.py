@@ -139,7 +139,6 @@ class RolloutController(StatusWriter[Workload]):
         )
 
     def _rest(self, stored: Workload, said: RolledOutCondition) -> float:
-        """Return seconds until a write of the message alone."""
         old = conditions.among(stored.status.conditions, _ROLLED_OUT)
         same = old.get("reason") == said.reason.value
         return self.rest(stored.metadata.key, WORDS_SECONDS) if same else 0.0
@@ -185,7 +184,6 @@ class RolloutController(StatusWriter[Workload]):
             self._untidy.add(key)
 
     def _names(self, stored: Workload, present: PresentRevision) -> frozenset[str]:
-        """Return the ControllerRevisions that a status may need."""
         state = _state(stored)
         named = {present.revision}
         if state is not None:

@@ -514,7 +514,6 @@ class Machine:
         )
 
     def _wait(self) -> float | None:
-        """Return seconds until time alone changes something, or None."""
         due = [] if self._soaked is None else [self._soaked]
         for each in self.updates.values():
             if each.start_time is not None and each.failed_time is None:

@@ -45,7 +45,6 @@ class StagedRollout:
         snapshot: Snapshot,
         _bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """Return both fields with the new clusters, if any."""
         state = info.rollout
         if state is None:
             return {}

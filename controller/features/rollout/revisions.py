@@ -53,7 +53,6 @@ class RevisionHistory:
         self._check = check
 
     async def store(self, workload: Workload) -> PresentRevision:
-        """Return the revision of the spec once it is stored."""
         # The informer drops the template, so the spec is read once per generation.
         meta = workload.metadata
         raw = await self._client.get(WORKLOADS, meta.name, namespace=meta.namespace)

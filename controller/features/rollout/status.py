@@ -140,7 +140,6 @@ def changes_of(
 
 
 def _changed(stored: RolloutStatus | None, status: RolloutStatus) -> dict[str, Any]:
-    """Return the changed fields of status.rollout; None removes one."""
     if stored == status:
         return {}
     before = {} if stored is None else msgspec.to_builtins(stored)

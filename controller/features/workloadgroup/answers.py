@@ -61,7 +61,6 @@ class GroupHandlers:
         return None if group is None else _Gang(group, self._held()[key])
 
     def _held(self) -> Mapping[Key, Counter[Key]]:
-        """Return the new replicas of waiting decisions, by gang and Workload."""
         ledger, held = self.ledger(), defaultdict[Key, Counter[Key]](Counter)
         for each in self.held():
             if (key := ledger.group_of(each.workload)) is not None:

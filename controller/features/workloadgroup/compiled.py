@@ -95,7 +95,6 @@ def in_words(key: Key) -> str:
 
 
 def compile_group(stored: WorkloadGroup) -> CompiledGroup:
-    """Compile a stored group; `fault` says where an invalid one is wrong."""
     meta = stored.metadata
     told: dict[str, Any] = {
         "key": meta.key,

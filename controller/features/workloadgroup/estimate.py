@@ -214,7 +214,7 @@ def _words(short: Mapping[str, int], why: str) -> str:
 
 
 def keeps_waiting(group: CompiledGroup, found: int) -> bool:
-    """Return whether at most a tenth of the quorum is missing, for which the others are held."""
+    """Whether at most a tenth of the quorum is missing, for which the others are held."""
     return 0 < found < group.min_member and (group.min_member - found) * 10 <= group.min_member
 
 

@@ -102,7 +102,6 @@ class Behind:
     seconds: float
 
     def kept(self, snapshot: Snapshot) -> Mask:
-        """Return the clusters that are kept for the other gang, shape (n,)."""
         mask = np.zeros(len(snapshot), dtype=np.bool_)
         mask[snapshot.rows(self.claim.clusters)] = True
         return mask
@@ -169,7 +168,6 @@ class GangTry:
 
     @property
     def failing(self) -> bool:
-        """Return whether the gang would not be started even with room."""
         group = self.group
         later = group.rests_until(self.now) is not None
         return bool(group.fault) or group.gate == GateState.CLOSED or later

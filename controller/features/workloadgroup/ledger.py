@@ -168,7 +168,7 @@ class Groups:
         return self._roll(key).assigned
 
     def started(self, key: Key) -> bool:
-        """Return whether no quorum is needed any more: enough replicas are placed, or it has run.
+        """Whether no quorum is needed any more: enough replicas are placed, or it has run.
 
         A group that has run needs a quorum again once no placement of it is stored, even before its
         status says so. Held placements, and those being written, do not count for that.

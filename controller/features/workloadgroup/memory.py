@@ -100,7 +100,7 @@ class GroupMemory:
         self._of(key).asked = True
 
     def due(self, key: Key, until: datetime, who: Key) -> bool:
-        """Return whether `who` must come back at `until`, for all members.
+        """Whether `who` must come back at `until`, for all members.
 
         True if a member was refused and no other member is due by then. A member that came back
         early, woken by another event, must come back again: its one turn is used up.

@@ -416,7 +416,7 @@ class Coscheduling:
         return _denied(self._denial(group) + why, why, detail=detail)
 
     def _patched(self, members: Iterable[Member], bound: PlacementIndex, now: datetime) -> bool:
-        """Return whether another rule divides a member's replicas: they may ask for less then."""
+        """Whether another rule divides a member's replicas: they may ask for less then."""
         profiles = self._handle.configuration.profiles
         for info in (member.workload for member in members if member.open):
             profile = profiles.get(info.scheduler_name)
@@ -546,7 +546,6 @@ class Coscheduling:
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
     ) -> tuple[str, str] | None:
-        """Return the cause of shares that a gang must give back."""
         told = state.data.get(NAME)
         if not isinstance(told, Gathering) or after == before:
             return None
@@ -575,7 +574,6 @@ class Coscheduling:
     def _stands(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> Within | None:
-        """Return the domains that a placed gang keeps to."""
         groups, key = bound.ledger(Groups), Groups.group_of(info)
         group = None if key is None else groups.get(key)
         if group is None or NAME in state.without:
@@ -583,7 +581,7 @@ class Coscheduling:
         return standing(group, snapshot, groups) or refuge(group, snapshot, groups)
 
     def _sibling(self, info: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
-        """Return whether another member comes, changes or gets replicas, and they can be enough."""
+        """Whether another member comes, changes or gets replicas, and they can be enough."""
         key, groups = Groups.group_of(info), self._groups()
         found = [each for each in (old, new) if each is not None and each.info is not None]
         if key is None or all(Groups.group_of(each.info) != key for each in found):
@@ -630,7 +628,6 @@ def _bare(moment: str) -> str:
 
 
 def _first(infos: Iterable[WorkloadInfo]) -> WorkloadInfo:
-    """Return the member that stands for its gang in the queue's order."""
     return min(infos, key=lambda info: (-info.priority, info.key))
 
 

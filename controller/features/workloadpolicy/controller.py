@@ -60,7 +60,6 @@ def status_of(
 
 
 def allocated(rules: Policy, counts: Tally, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return the domains in order, with replicas including claimed ones."""
     held = _held(rules, counts, snapshot)
     return [
         {

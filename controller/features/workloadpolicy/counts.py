@@ -126,7 +126,6 @@ class Tally:
         return len(table.members) if table else 0
 
     def replicas_of(self, key: Key, *, but: Collection[Key] = ()) -> Placements:
-        """Return the replicas by cluster, except those of `but`."""
         table = self._table(key)
         if table is None:
             return {}

@@ -124,7 +124,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
     def pre_filter(
         self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
-        """Bind the policy, or return why that is impossible."""
         if not info.bound:
             return SUCCESS
         key = policy_of(info)
@@ -194,14 +193,12 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return (Note(NoteKind.QUOTA, shortage.pending, policy, text),)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Return the clusters of domains at their number."""
         if NAME not in shortage.state.data:
             return ()
         rows = shortage.made_by(RuleKind.DOMAIN_QUOTA)
         return (Stop(NoteKind.QUOTA, rows, "at the quota of the domain"),)
 
     def where(self, shortage: Shortage, rows: Mask) -> str:
-        """Name the domains that bound these clusters' shares."""
         if NAME not in shortage.state.data:
             return ""
         reasons = (each for row in np.flatnonzero(rows).tolist() for each in shortage.why(row))
@@ -284,7 +281,6 @@ def _quota(known: PolicyState, state: CycleState, count: Ints) -> DomainQuota:
 def _view(
     known: PolicyState, state: CycleState, info: WorkloadInfo, snapshot: Snapshot
 ) -> tuple[Ints, Ints]:
-    """Cache each cluster's domain and counted replicas per snapshot."""
     found = state.data.get(_VIEW)
     if found is not None and found[0] is known and found[1] is info and found[2] is snapshot:
         view: tuple[Ints, Ints] = found[3]

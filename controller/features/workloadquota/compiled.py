@@ -95,7 +95,6 @@ def of_unit(info: WorkloadInfo) -> dict[str, int]:
 
 
 def most_request(info: WorkloadInfo) -> Amounts:
-    """Return the highest request of one replica by template and overrides."""
     request, more = info.request, info.most_request
     return {name: max(request.get(name, 0), more.get(name, 0)) for name in {**request, **more}}
 

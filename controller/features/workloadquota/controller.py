@@ -65,5 +65,4 @@ class QuotaController(ClaimController[WorkloadQuota]):
 
 
 def _laid_over(before: Mapping[str, Any], after: Mapping[str, str]) -> dict[str, Any]:
-    """Return a merge patch, with null for removed names."""
     return {**dict.fromkeys(before.keys() - after.keys()), **after}

@@ -88,7 +88,6 @@ class LeftBehind:
             self._ended.clear()
 
     def amounts(self) -> Amounts:
-        """Return the sum left by deleted Workloads."""
         if self._sum is None:
             total: dict[str, int] = {}
             for note in self._gone():

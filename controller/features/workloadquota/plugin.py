@@ -93,7 +93,6 @@ class WorkloadQuotaPlugin(ClaimsQuota):
     def pre_filter(
         self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
-        """Limit the replicas, or refuse the Workload."""
         quotas = self.quotas(bound, info.namespace)
         if not quotas:
             return SUCCESS

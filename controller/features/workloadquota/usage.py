@@ -84,7 +84,6 @@ class _QuotaCount:
 
 
 def summed(each: Amounts, replicas: int, along: Amounts, clusters: int) -> dict[str, int]:
-    """Return `replicas` times `each` plus `clusters` times `along`."""
     found = {name: n * replicas for name, n in each.items()}
     for name, n in along.items():
         found[name] = found.get(name, 0) + n * clusters

@@ -58,7 +58,7 @@ def judged(
     *,
     mark_seconds: int,
 ) -> SchedulableCondition:
-    """Return whether a subset takes new replicas now; `before` are its stored conditions."""
+    """Whether a subset takes new replicas now; `before` are its stored conditions."""
     name, marks = spread.subsets[place].name, spread.adaptive and place + 1 < len(spread.subsets)
     critical, mark = (timedelta(seconds=n) for n in (spread.critical_seconds, mark_seconds))
     condition = partial(_condition, spread.generation)

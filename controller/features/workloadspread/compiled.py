@@ -110,7 +110,6 @@ class CompiledSpread:
 
 
 def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> CompiledSpread:
-    """Compile a stored spread; `fault` says where an invalid one is wrong."""
     spec, fault = checked_spec("WorkloadSpread", ws.spec, WorkloadSpreadSpec)
     most = _most_seconds(len(spec.subsets) if spec else 0, mark_seconds)
     strategy = spec.schedule_strategy if spec else ScheduleStrategy()

@@ -71,7 +71,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         self.endpoints: Sequence[Route] = ()
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return changes of the clusters in a subset, and of their taints."""
         return _EVENTS
 
     def routes(self) -> Sequence[Route]:
@@ -189,7 +188,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         return None if left is None else (ChangeCause.RESCHEDULED.value, left)
 
     def cure(self, shortage: Shortage, refusal: Refusal, _rows: Mask) -> str:
-        """Suggest a valid spread, or a label for one of its subsets."""
         name = refusal.args[0]
         if refusal.code == _OUTSIDE:
             into = _open(shortage.state)

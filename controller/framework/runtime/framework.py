@@ -61,7 +61,6 @@ def settled(
 
 
 def next_look(profile: Profile, info: WorkloadInfo, now: datetime) -> float | None:
-    """Return seconds until `settled` may change without a report, or None."""
     looks: list[float | None] = []
     if not profile.learning:
         return None

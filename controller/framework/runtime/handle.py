@@ -203,7 +203,6 @@ class PluginHandle:
 
 
 def switched_off(plugin: str) -> str:
-    """Return the refusal of a plugin whose controllers do not run."""
     return (
         f"the controller of plugin {plugin} is switched off: let --controller-plugins of "
         "`stowage controller` choose it"
@@ -242,10 +241,7 @@ class _Kept:
 
 
 class DryRunHandle(PluginHandle):
-    """A handle without a hub, which only records calls.
-
-    `stowage plan` and tests of plugins use it. `begin` gives it clusters.
-    """
+    """A handle without a hub, which only records calls: for `stowage plan` and tests of plugins."""
 
     def __init__(self, *, clock: Clock | None = None, holder: str = "rehearsal") -> None:
         self.events: deque[RecordedEvent] = deque(maxlen=REMEMBERED)

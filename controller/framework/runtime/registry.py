@@ -95,7 +95,6 @@ class Registry:
         return sorted(self._factories)
 
     def model(self, name: str) -> type[BaseModel] | None:
-        """Return the model of a plugin's arguments; None for a mapping."""
         return model_of(self._factories[name])
 
     def make(self, name: str, args: Mapping[str, Any], handle: Handle) -> Any:

@@ -282,7 +282,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
 
 
 def _less(stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts) -> bool:
-    """Return whether the group holds less than its status says, and nothing else is wrong.
+    """Whether the group holds less than its status says, and nothing else is wrong.
 
     Such a status is put off while the group is being decided again.
     """
@@ -292,7 +292,7 @@ def _less(stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupF
 
 
 def _moved(old: Standing, new: Standing) -> bool:
-    """Return whether more than numbers and messages has changed, so that the gate may change."""
+    """Whether more than numbers and messages has changed, so that the gate may change."""
     return replace(old, **_NO_MATTER) != replace(new, **_NO_MATTER)
 
 

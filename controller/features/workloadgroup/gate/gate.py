@@ -244,7 +244,7 @@ def _refused(workload: Workload) -> str:
 
 
 def _left_behind(workload: Workload) -> bool:
-    """Return whether it is out of reach only on clusters that it has left.
+    """Whether it is out of reach only on clusters that it has left.
 
     If its gang waits for a cluster of another Workload, its own shares have that reason.
     """
