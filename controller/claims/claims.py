@@ -1,15 +1,14 @@
 """Claims on a quota: replicas that schedulers in other processes took but have not placed.
 
-Inside one process a decision counts for the next one at once. A scheduler in another process learns
-of it only when the placements are written and read. So a claim goes into the status of the object
-that bounds (a WorkloadPolicy, a WorkloadQuota) before the placements are written. A claim of
-another holder counts as far as its Workload does not show those replicas, and for `CLAIM_SECONDS`
-at most from when this process first saw it, so a scheduler that dies between the two writes loses
-no quota for ever. A Workload shows what the hub has stored, never what was only decided.
+A scheduler in another process learns of a decision only when the placements are written and read.
+So a claim goes into the status of the object that bounds (a WorkloadPolicy, a WorkloadQuota) before
+they are written. A claim of another holder counts as far as its Workload does not show those
+replicas, and for `CLAIM_SECONDS` at most from when this process first saw it, so a scheduler that
+dies between the two writes loses no quota for ever. A Workload shows what the hub has stored, never
+what was only decided.
 
-A decision stands on the claims that were known when it was made. A claim of another holder, or
-another spec, begins a new `epoch`, which invalidates it. No two ledgers share an epoch, so a
-recreated object does not pass for the old one.
+A claim of another holder, or another spec, begins a new `epoch`, which invalidates decisions made
+before. No two ledgers share an epoch, so a recreated object does not pass for the old one.
 """
 
 from __future__ import annotations

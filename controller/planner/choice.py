@@ -1,11 +1,9 @@
 """Which clusters take part, where the number of domains is bounded: maxDomains and minDomains.
 
 The counts narrow the clusters in their order, such as regions, then the clusters in them. The best
-domains go first, by their best cluster's score or, where rules give weights, by weight. Each domain
-of an earlier count keeps a cluster through the later ones. If the best have too little room, or
-cannot keep to a later count, all counts are looked at together (`controller.planner.domains`).
-`Choice.untried` is set where more than two counts, or counts that cross, allow more choices than
-were tried.
+domains go first, by their best cluster's score or, where rules give weights, by weight. If they
+have too little room, or cannot keep to a later count, all counts are looked at together
+(`controller.planner.domains`).
 
 - Room is the number of replicas that a cluster can take within all other bounds; 0 where its
   weight is 0. Of clusters that share a quota, or the cap of a subset, the roomiest are assumed to
@@ -47,8 +45,8 @@ NAMED = 3
 class Choice:
     """The clusters that may take replicas, and those that get one before weights count.
 
-    `lacks` says which count cannot be met; then `open` is empty. `untried`: a choice with more room
-    may exist.
+    `lacks` says which count cannot be met; then `open` is empty. `untried`: more than two counts,
+    or counts that cross, allow more choices than were tried.
     """
 
     open: Mask

@@ -6,16 +6,13 @@ the most.
 
 - `in_turn` takes the best domains level by level. It is fast, but may miss a choice.
 - `largest_capacity` looks at all levels together. For one level, and for two that nest, its answer
-  has the most of the needed room, and None means that no choice keeps to the bounds. Other levels
-  are a covering problem: promising choices are tried, and the best is improved level by level.
-  Where another choice might have more room, or the steps run out, `Effort.short` is set; the
-  answer keeps to the bounds all the same.
+  has the most of the needed room, and None means that no choice keeps to the bounds. Of other
+  levels promising choices are tried, and the best is improved level by level. Where another choice
+  might have more room, or the steps run out, `Effort.short` is set; the answer keeps to the bounds.
 
 The best domain is kept if any choice with it has the room that is needed, then the next one, and so
 on, for `LOOKS` domains or until the effort is spent. The rest is taken by room. Where no choice has
-the needed room, the most room counts and nothing else.
-
-Pure; of equal domains the first is taken.
+the needed room, the most room counts. Of equal domains the first is taken.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How each domain's replicas go to its clusters: by rank, by weight, or on as few as hold them.
 
-Each rule takes the number of replicas of every domain, to take or to give back, and answers for all
-clusters at once; a problem without an order of domains is one domain.
+Each rule takes the number of replicas of every domain, to take or to give back; a problem without
+an order of domains is one domain.
 
 - By rank: the score decides, then how many counted replicas a cluster holds (most under Fill, least
   under Balance), then its place in the order.

@@ -1,7 +1,7 @@
 """Levels of domains: clusters sorted by a label, how many of its values may be used, and the cost.
 
 The work of a choice is counted in steps, not seconds, so equal inputs end at the same place. A step
-is an entry of a column that is looked at; each look at a column has an extra cost.
+is an entry of a column that is looked at.
 
 A table is a knapsack over two nested levels: entry (2, 5) is the most room of two regions with five
 zones among them. The table grows region by region, each entry trying every number of the next

@@ -4,13 +4,11 @@ A listed domain below its number goes first: under Balance the one with the high
 `100*(desired-count)//desired`, under Fill the one with the highest `100*count//desired`, equals in
 the order of the list. Beyond that only a Preferred policy goes on: to the listed domain with the
 lowest count/desired, and when none of them has room to the clusters outside all listed domains.
-Taking away is the same backwards. `controller.planner.indomain` decides between the clusters of a
-domain.
+Taking away is the same backwards.
 
-In closed form: under Balance the scores of a domain's next replicas only ever fall, so all domains'
-replicas merge by a threshold on the 101 scores; under Fill a chosen domain stays the best until it
-is full; beyond the numbers, count/desired is a divisor method (`controller.planner.webster`). Tests
-hold it against the loop over replicas.
+Under Balance the scores of a domain's next replicas only ever fall, so all domains' replicas merge
+by a threshold on the 101 scores; under Fill a chosen domain stays the best until it is full; beyond
+the numbers, count/desired is a divisor method (`controller.planner.webster`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Each step gives one replica after the other to the first cluster in line that no bound stops, in
 closed form. Bounds on groups may lie across the domains, so replicas are handed out up to the one
 at which a group is full, found by halving; its clusters take no more, and the rest goes on from
-there. The result is that of the loop over replicas, as each step depends only on the replicas held
-so far.
+there.
 
 Shrinking keeps replicas by layers, in this order: lower bounds, replicas within all bounds,
 replicas without weight, replicas over the bounds of groups, replicas over the bounds of clusters.

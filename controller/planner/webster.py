@@ -2,9 +2,9 @@
 
 The rule is Webster's: a cluster of weight `w` that holds `a` replicas has the priority `w/(2a+1)`,
 the highest takes the next replica, and equals go by an injected order. Domains of a policy beyond
-their numbers go by Adams' rule, `w/a`. Bounds only ever take a cluster out of the line. Because
-each replica is given without knowing how many will follow, one more replica never takes one away
-elsewhere (house monotonicity); because the bounds are nested, giving greedily wastes nothing.
+their numbers go by Adams' rule, `w/a`. Bounds only ever take a cluster out of the line, so one more
+replica never takes one away elsewhere; because the bounds are nested, giving greedily wastes
+nothing.
 
 `divide` reaches the result of that loop in two steps that are each exact:
 
@@ -201,7 +201,7 @@ def _around(
 
     The search ends: an x is one of 2**37 numbers of 32 binary digits, so after 38 halvings the two
     ends stand next to each other. Then w x, at most 2**32 below a cluster's top, differs by at most
-    2 between them, so no cluster has more than one replica in between, by Adams' rule two: few are
+    2 between them, so no cluster has more than one replica in between, two by Adams' rule: few are
     left to be sorted after at most 6 * 38 steps.
     """
     size, clusters = len(quota), len(weight)

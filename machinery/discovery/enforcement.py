@@ -1,8 +1,8 @@
 """Whether the hub enforces one of our admission policies.
 
 If it does, the controller omits its own review of Workloads. So the answer is conservative: the
-policy has exactly the rules of this version, and its binding exists. A hub without these resources
-enforces nothing. Until both lists were seen, nothing is `known`.
+policy has exactly the rules of this version, and its binding exists. Until both lists were seen,
+nothing is `known`.
 
 A binding may only warn or select no namespace, and an API server may evaluate no policies. So a
 canary, a Workload created as a dry run, must be treated as the policy says, after each change and

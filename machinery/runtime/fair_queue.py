@@ -1,15 +1,13 @@
 """Ready keys by flow (a namespace), with a fair share of the work for each flow.
 
-As in the API server's priority and fairness, each flow has a clock that runs while its keys are in
-work, and the earliest clock is next. A flow is charged its usual cost when a key is handed out,
+Each flow has a clock that runs while its keys are in work, and the earliest clock is next, as in
+the API server's priority and fairness. A flow is charged its usual cost when a key is handed out,
 corrected when the work ends. An idle flow earns no credit: it starts at the earliest waiting clock.
 
 Within a flow keys go by rank; without rank by priority. Among flows within `TURN_SECONDS` of the
 earliest clock, the priority of the first key decides; beyond that it does not count, because any
 user may choose one. Because work may hang, a flow gets another of the `seats` only while it holds
-fewer than are free.
-
-Operations are O(log n) in keys and flows, plus the flows that wait for a seat.
+fewer than are free. Operations are O(log n) in keys and flows, plus the flows that wait for a seat.
 """
 
 from __future__ import annotations

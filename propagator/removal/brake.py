@@ -3,12 +3,11 @@
 Objects without a Workload are swept (`orphans`), and a hub that was restored from a backup knows no
 Workload that was made since. So before anything is removed, the brake counts all that would go from
 that member, and what went recently. More than a tenth of the member's Workloads, and more than ten,
-is held. So it is by the numbers of all members together, because those of an edge member are small.
-Objects with data are held whatever their number. All are held if the hub's resourceVersion is older
-than one that this process, or an object on the member, has seen: its store was set back.
-MemberCluster.status reports what is held, which survives a restart. An operator ends it by naming
-the very Workloads that may go (the annotation `stowage.dev/sweep`, which `stowage sweep` sets).
-Later ones are not covered.
+is held; so it is by the numbers of all members together. Objects with data are held whatever their
+number. All are held if the hub's resourceVersion is older than one that this process, or an object
+on the member, has seen: its store was set back. MemberCluster.status reports what is held, which
+survives a restart. An operator ends it by naming the very Workloads that may go (the annotation
+`stowage.dev/sweep`, which `stowage sweep` sets). Later ones are not covered.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 A share is lowered only as far as replicas that are ready on other members stand in for those that
 go, as the members' own watches show it now: whoever wrote the placements, and however old they are.
-By `spec.movement.minReadySeconds` they stand in when they were ready for so long without a break,
-and `maxUnavailable` of them may lack. No time-out lowers a share. A member that does not answer
-stands in for nothing, and neither does a replica that a rollout replaces. A share that keeps more
-than it should is lowered step by step, as replicas elsewhere become ready, and no faster than the
-member's disruption budgets allow (`disruptions`). The deletion of a Workload, a scale to 0 and a
-gate that closes do not come here: they remove at once.
+`spec.movement` says for how long these must have been ready (`minReadySeconds`) and how many may
+lack (`maxUnavailable`). No time-out lowers a share. A member that does not answer stands in for
+nothing, and neither does a replica that a rollout replaces. Disruption budgets bound each step
+(`disruptions`). The deletion of a Workload, a scale to 0 and a gate that closes do not come here:
+they remove at once.
 
 At most the target of every other share counts. Otherwise two members that lower their shares at the
 same moment would each rely on the other's surplus. If replicas run at most once, one of the two

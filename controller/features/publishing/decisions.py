@@ -3,7 +3,7 @@
 They list the clusters with replicas, including leaving ones, which run until their successors are
 ready. The most replicas have rank 1, ties by name, so a list changes only with its numbers. Objects
 of other owners are never touched. After a crash between two writes an object has the previous list,
-or is in progress for kstatus; the next turn continues.
+or is in progress for kstatus.
 
 PlacementDecisions are slices of at most 100 clusters (KEP-5313), and no write covers all. A cluster
 that changes slices is written to the new one first: a growing list from its end, a shrinking one

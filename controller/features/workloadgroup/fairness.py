@@ -10,20 +10,11 @@ merely holds. So
 - a gang that gave way holds nothing until the other one was decided again. If that found no quorum
   even so, it does not ask the same holder again while that holds, or they would ask for ever.
 
-Turns. A gang that finds no room lets others pass. One that has waited for longer than the patience,
-and would fit if the gangs on its clusters gave back their room, has its turn: later gangs (by
-priority, then wait, then name) are not started on its clusters.
-docs/decisions/0004-turns-of-gangs.md has the rule, its bounds and its cost.
-
-- A gang waits since its group was there and its Workloads were complete, by their creation times:
-  a restart forgets nothing.
-- A turn lasts `TURN` times the patience and rests as long, then twice as long each, and so on. A
-  gang that waits for others of any length thus gets a turn that is long enough.
-- Gangs of other namespaces are kept out for a bounded share of the time (`Keeping`).
-- A gang that is refused where no gang takes anything has no turn for as long as a first one lasts.
-
-Turns never touch Workloads without a group, gangs whose quorum has run, and members that come
-later.
+Turns. A gang that has waited for longer than the patience, and would fit if the gangs on its
+clusters gave back their room, has its turn: later gangs (by priority, then wait, then name) are not
+started on its clusters. docs/decisions/0004-turns-of-gangs.md has the rule, its bounds and its
+cost. A gang waits since its group was there and its Workloads were complete, by their creation
+times.
 """
 
 from __future__ import annotations

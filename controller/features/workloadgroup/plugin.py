@@ -8,7 +8,7 @@ group or a cluster that changes ends at once.
 
 Members of another scheduler, held members, and members that are refused themselves take no part:
 their shares count, and replicas that they lack do not come. A member that comes alone is answered
-by itself: before its group can be tried, and, once its quorum has clusters, as further replicas. A
+by itself: before its group can be tried, and as further replicas once its quorum has clusters. A
 caller that does not lead changes nothing but the notes of refused members.
 """
 

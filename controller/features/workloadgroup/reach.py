@@ -1,9 +1,9 @@
 """How many replicas of a gang fit where, at most: by columns, without a pass.
 
 Members with the same rules and requests are one class. Its rules and the clusters' state bound
-where it may go, as Stowage's plugins do. The numbers are those of a pass with nothing of the gang
-placed yet and with all held room given back, because some of it may be held for the gang: so a pass
-never places more. Beyond `MOST_CLASSES` the further classes count as if they fitted everywhere.
+where it may go, as Stowage's plugins do. Nothing of the gang counts as placed, and all held room as
+given back, because some of it may be held for the gang: so a pass never places more. Beyond
+`MOST_CLASSES` the further classes count as if they fitted everywhere.
 """
 
 from __future__ import annotations

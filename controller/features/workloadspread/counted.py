@@ -1,8 +1,8 @@
 """Which replicas count to each subset: those that run, that come, and that do not go. Pure.
 
-The counts follow from stored objects each time: the placements of the target, the reports of the
-members, and the moments in the spread's own status. So a write by another client, or a crash
-between two writes, leaves nothing wrong for long.
+The counts follow from the placements of the target, the reports of the members, and the moments in
+the spread's own status. So a write by another client, or a crash between two writes, leaves nothing
+wrong for long.
 
 A replica counts while a member runs it, and for `CREATE_SECONDS` while it is being created. One
 that is taken back counts again if its member still has it after `DELETE_SECONDS`. Quota for

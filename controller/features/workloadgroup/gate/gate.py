@@ -1,9 +1,8 @@
 """The gate of a WorkloadGroup: which Workloads may stand on members, at which decision. Pure.
 
-Placements stand in several Workloads, and no write covers them all. So the propagator pushes only
-placements that the group's status releases; one compare-and-swap opens the gate for all, and one
-closes it. The gate follows from stored objects alone: the next leader goes on from there, whatever
-write the last one died after.
+The propagator pushes only placements that the group's status releases; one compare-and-swap opens
+the gate for all, and one closes it (docs/decisions/0003-the-gate.md). The gate follows from stored
+objects alone: the next leader goes on from there, whatever write the last one died after.
 
 The gate opens once replicas of at least minMember have a cluster, and closes when one of them fails
 before so many have run, or when so many find no node that too few are left. An open gate releases
