@@ -150,7 +150,7 @@ _BY_TITLE = {kind.title: kind for kind in RuleKind}
 
 
 def worded(rule: str, numbers: Mapping[str, int], name: str = "") -> str:
-    """Return a stored rule in words; one unknown to this release by its name and numbers."""
+    """Return a stored rule as text; one unknown to this release by its name and numbers."""
     kind, number = _BY_TITLE.get(rule), numbers.get("number", 0)
     if kind is not None:
         return str(Reason(kind, number, name, numbers.get("of", 0)))
@@ -159,7 +159,7 @@ def worded(rule: str, numbers: Mapping[str, int], name: str = "") -> str:
 
 
 def title_in_words(rule: str) -> str:
-    """Return the title of a rule in words: `domain quota`."""
+    """Return the title of a rule as text: `domain quota`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", rule).lower()
 
 

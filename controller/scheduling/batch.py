@@ -20,7 +20,7 @@ from controller.scheduling.affinityset import decide_together, found_again, toge
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.scheduling.gathered import decide_group
-from controller.scheduling.outcome import over, untouched
+from controller.scheduling.outcome import ended, untouched
 from controller.scheduling.sets import FEW, Batch, Others, View, confirmed
 from controller.scheduling.steps import Steps, laid_over
 from controller.snapshot.snapshot import Snapshot
@@ -62,7 +62,7 @@ def decide_set(
         status = Status(reasons=(fault,), reason=ScheduledReason.INVALID_WORKLOAD)
         return Batch([untouched(info, snapshot, now, status)])
     if info.over:
-        return Batch([over(info, snapshot, now)])
+        return Batch([ended(info, snapshot, now)])
     try:
         info = runtime.settled(profile, info, now, view.index)
         gathered = yield from decide_group(view, info, profiles, now, others)

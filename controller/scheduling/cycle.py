@@ -392,7 +392,7 @@ class _Pass:
             cancelled=back,
             look=moving.next_look(self.said, self.info, now, waits=leaving.waits or on_the_way),
         )
-        if leaving.rows or back or not self._stands(assignment):
+        if leaving.rows or back or not self._at_rest(assignment):
             return assignment, moves
         if (state.rebalance_asked(now) and not self.info.stays) or self.said.returns:
             return self._onward(assignment, moves)
@@ -404,7 +404,7 @@ class _Pass:
         shares = {name: min(n, now.get(name, 0)) for name, n in data.items()}
         return {name: n for name, n in shares.items() if n}
 
-    def _stands(self, assignment: Assignment) -> bool:
+    def _at_rest(self, assignment: Assignment) -> bool:
         named = {self.snapshot.names[row]: n for row, n in assignment.shares.items()}
         return sum(named.values()) == assignment.desired and named == dict(self.info.present)
 

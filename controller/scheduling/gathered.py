@@ -84,7 +84,7 @@ def decide_group(
             break  # the edit itself requeues an edited member
         if tried is None or tried.verdict.outcome is TrialResult.REFUSE:
             return replace(batch, moved=True)
-        if (yield from _still(view, work, infos, tried)) and all(map(others.current, infos)):
+        if (yield from _same_places(view, work, infos, tried)) and all(map(others.current, infos)):
             return replace(batch, moved=True)  # pending members may have a place by now
         yield
     return Batch([], moved=True)
@@ -126,8 +126,9 @@ def _members(
     return found
 
 
-def _still(view: View, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judged) -> Steps[bool]:
-    """Whether the attempt gives the same places in the newest snapshot."""
+def _same_places(
+    view: View, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judged
+) -> Steps[bool]:
     chosen = {name for d in tried.decisions.values() for name in d.placements}
 
     def again(snapshot: Snapshot) -> Steps[bool]:

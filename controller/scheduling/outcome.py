@@ -93,7 +93,7 @@ def untouched(info: WorkloadInfo, snapshot: Snapshot, now: datetime, status: Sta
     )
 
 
-def over(info: WorkloadInfo, snapshot: Snapshot, now: datetime) -> Decision:
+def ended(info: WorkloadInfo, snapshot: Snapshot, now: datetime) -> Decision:
     units = sum(info.ended.values())
     return Decision(
         workload=info,

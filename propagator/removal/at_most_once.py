@@ -195,7 +195,7 @@ class AtMostOnce:
         if cluster is None:
             return leaves  # it is named no more, and may run them
         session = self._registry.get(name)
-        seen = session is not None and _serves(session) and self._shown(session, workload)
+        seen = session is not None and _serves(session) and self._all_shown(session, workload)
         counts = session.pod_counts(main) if session is not None and seen else None
         if session is None or counts is None:
             return 0 if cluster.out_of_service else leaves
@@ -212,7 +212,7 @@ class AtMostOnce:
             asked = 0 if placed else 1
         return max(max(counts.current, asked) - placed, 0) + before
 
-    def _shown(self, session: MemberSession, workload: Workload) -> bool:
+    def _all_shown(self, session: MemberSession, workload: Workload) -> bool:
         if session.name not in record_of(workload).names(self._registry.names):
             return True  # it has confirmed that it has none, and may be asked no more
         return self._inventory.knows(session, workload)

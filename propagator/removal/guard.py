@@ -112,7 +112,7 @@ class Guard:
         self.note(workload, member)
         target, main = workload.shares.get(member, 0), main_of(workload)
         if self._seen(workload, main, member).present <= target:
-            self._settled(workload, member)
+            self._drop(workload, member)
             return None
         counted = await self._count(workload, main)
         own = self._seen(workload, main, member)
@@ -138,7 +138,7 @@ class Guard:
         if left is not None and left < keeps:
             keeps, why = left, ""  # what runs twice goes at once
         if keeps <= target:
-            self._settled(workload, member)
+            self._drop(workload, member)
             return None
         return Kept(keeps, elsewhere, goal, why, max(counted.replaced - own.replaced, 0))
 
@@ -167,7 +167,7 @@ class Guard:
         self._ready.pop(key, None)
         self._disruptions.gone(key)
 
-    def _settled(self, workload: Workload, member: str) -> None:
+    def _drop(self, workload: Workload, member: str) -> None:
         self._disruptions.forget(member, workload.metadata.key)
         if member not in workload.causes:
             self._causes.pop(workload.uid, member)
@@ -177,7 +177,7 @@ class Guard:
     ) -> tuple[int, str]:
         """Return what the share keeps by the disruption budgets of its member, and their text."""
         session = self._registry.get(member)
-        if session is None or keeps >= present or not self._bound(workload, member):
+        if session is None or keeps >= present or not self._under_budgets(workload, member):
             return keeps, ""
         found = main_object(main, owned(session, main.uid))
         labels = dict((found.pod_labels if found is not None else None) or ())
@@ -192,7 +192,7 @@ class Guard:
         )
         return allowed.keeps, allowed.why
 
-    def _bound(self, workload: Workload, member: str) -> bool:
+    def _under_budgets(self, workload: Workload, member: str) -> bool:
         cause = self._causes.get(workload.uid, member)
         if cause is None and not _told_of_budget(workload, member):
             return False

@@ -251,8 +251,7 @@ async def _scale(
 ) -> None:
     """Apply the object once more unchanged except for its number of replicas.
 
-    After a patch another manager than that of our applies would own the number, as if somebody had
-    changed it.
+    After a patch another field manager than that of our applies would own the number.
     """
     resource, client = place.resource, session.client_for(place.namespace)
     found = await client.get(resource, place.name, namespace=place.namespace)

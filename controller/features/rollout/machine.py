@@ -27,16 +27,16 @@ from machinery.types.budget import amount
 
 @dataclass(frozen=True, slots=True)
 class RolloutCluster:
-    """A cluster with a share of the Workload, or that its last units leave.
+    """A cluster with a share of the Workload, or that its last replicas leave.
 
     Args:
         wave: the index of its wave; the number of waves for the rest.
         leaving: it has no share any more.
         revision: the last one written there completely; empty if unknown.
-        settled: all units of its share are updated and ready.
-        ready: units that are updated and ready.
+        settled: all replicas of its share are updated and ready.
+        ready: replicas that are updated and ready.
         note: the propagator's message.
-        runs: some units run, of any revision.
+        runs: some replicas run, of any revision.
     """
 
     name: str
@@ -341,7 +341,7 @@ class Machine:
         return None if seen else RolloutPhase.PROGRESSING
 
     def _is_followed(self) -> bool:
-        """Whether a later wave has a cluster, or may get one: its units may have left it."""
+        """Whether a later wave has a cluster, or may get one: its replicas may have left it."""
         later = any(self._members[self.wave + 1 :])
         return later or any(wave > self.wave for wave in self.view.open_waves)
 

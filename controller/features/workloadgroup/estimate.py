@@ -208,7 +208,7 @@ def _total(amounts: Ints, there: Mask) -> int:
 
 
 def _words(short: Mapping[str, int], why: str) -> str:
-    """Return, for example, `resource gap: cpu 3 more, memory 2Gi more (1 of 4 units have room)`."""
+    """Return, for example, `resource gap: cpu 3 more (1 of 4 replicas have room)`."""
     lacks = (f"{hostports.words(r)} {quantities.render(r, n)} more" for r, n in short.items())
     return f"resource gap: {', '.join(lacks)} ({why})"
 

@@ -104,7 +104,7 @@ class Groups:
     def put_group(self, group: CompiledGroup) -> None:
         before = self._groups.get(group.key)
         self._groups[group.key] = group
-        self._versions += before is None or _is(before) != _is(group)
+        self._versions += before is None or _rank_basis(before) != _rank_basis(group)
         self._end(group.key, ended=group.phase in _ENDED)
 
     def drop_group(self, key: Key) -> None:
@@ -136,7 +136,7 @@ class Groups:
         roll.members[info.key] = member
         self._count(group, roll, member, 1)
         self._of[info.key] = group
-        if before is None or _asks(before.workload) != _asks(info):
+        if before is None or _denial_basis(before.workload) != _denial_basis(info):
             self._changed(roll)
 
     def drop(self, key: Key) -> None:
@@ -263,11 +263,9 @@ class _GroupOverlay(Groups):
         return self._made[key]
 
 
-def _is(group: CompiledGroup) -> tuple[str, int, bool]:
-    """Return the fields that decide a group's place among those that wait."""
+def _rank_basis(group: CompiledGroup) -> tuple[str, int, bool]:
     return (group.uid, group.generation, group.ran)
 
 
-def _asks(info: WorkloadInfo) -> tuple[str, str]:
-    """Return the basis of a denial: the identity of the Workload, its rules and numbers."""
+def _denial_basis(info: WorkloadInfo) -> tuple[str, str]:
     return (info.uid, info.hash)

@@ -29,7 +29,7 @@ class Short:
     """`asks` includes the pods of the manifests."""
 
     def words(self, replicas: int = 1) -> str:
-        """Return `WorkloadQuota team: requests.cpu 198 of 200 used, a unit asks for 4`."""
+        """Return `WorkloadQuota team: requests.cpu 198 of 200 used, a replica asks for 4`."""
         used, hard = (rendered(self.name, n) for n in (self.used, self.hard))
         text = f"{self.quota.named}: {self.name} {used} of {hard} used"
         if self.patched:

@@ -176,7 +176,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
             written, soon = rest <= 0, rest if rest > 0 else soon
         if again and _less(stored, group, gate, facts):
             written = False
-        self._mind(watch, gate, look, facts, now)
+        self._plan_decisions(watch, gate, look, facts, now)
         waits = [] if soon is None else [soon]
         due = (look.next_look, watch.due)
         waits += [(each - now).total_seconds() for each in due if each is not None]
@@ -196,7 +196,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
         self._watched[key].most = gate.size - 1
         return True
 
-    def _mind(
+    def _plan_decisions(
         self, watch: _GateWatch, gate: Gate, look: GroupResult, facts: GroupFacts, now: datetime
     ) -> None:
         if gate.state is GateState.CLOSED:
