@@ -1,8 +1,4 @@
-"""The common base of kinds that are claimed, and of plugins whose decisions take quota.
-
-Every instance counts claims, so a standby decides at once when its turn comes. Only the leader
-writes statuses and claims.
-"""
+"""The common base of kinds that are claimed, and of plugins whose decisions take quota."""
 
 from __future__ import annotations
 

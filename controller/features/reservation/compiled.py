@@ -1,8 +1,7 @@
 """A Reservation, ready to hold room, and as the Workload as which it is placed.
 
-A stored object may be older than the rules of admission, or written past them, so everything is
-checked again. An invalid reservation has a `fault`: it holds nothing and serves no Workload. A unit
-of a reservation is a replica of a Deployment of its template's pods.
+An invalid reservation has a `fault`: it holds nothing and serves no Workload. A unit of a
+reservation is a replica of a Deployment of its template's pods.
 """
 
 from __future__ import annotations

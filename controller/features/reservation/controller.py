@@ -1,8 +1,5 @@
 """Keeps the statuses of all Reservations beside their decisions; the leader runs it.
 
-A status follows from stored objects alone: the placements of the reservation, and the shares inside
-in each Workload's status.
-
 An expired reservation ends, but not while this machine's clock and the hub's differ, because that
 cannot be taken back. A cluster with less free room than is held there is reported once that has
 lasted: ending replicas take their room until their member reports.

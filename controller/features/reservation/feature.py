@@ -1,8 +1,7 @@
 """Reservation as a feature: the kinds that the process watches, places and counts for it.
 
-Every instance counts, so a standby decides at once when its turn comes. Only the leader writes
-statuses, ends expired reservations, and checks the room of clusters. The endpoints have the numbers
-of the next decision: one that is being written counts.
+Only the leader ends expired reservations, and checks the room of clusters. The endpoints have the
+numbers of the next decision: one that is being written counts.
 """
 
 from __future__ import annotations

@@ -42,11 +42,5 @@ class ReservationStatus(WorkloadStatus, msgspec.Struct, frozen=True, rename="cam
 
 
 class Reservation(Object, frozen=True):
-    """Room that is held for owners.
-
-    The spec is not decoded: an undecodable reservation would look deleted.
-    `controller.features.reservation.compiled` checks it.
-    """
-
     spec: Any = msgspec.field(default_factory=dict)
     status: ReservationStatus = ReservationStatus()

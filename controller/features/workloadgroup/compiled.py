@@ -1,7 +1,6 @@
 """A WorkloadGroup, ready to be decided on.
 
-A stored object may be older than the rules of admission, or written past them, so everything is
-checked again. An invalid group has a `fault`: its members keep their shares and get nothing new.
+An invalid group has a `fault`: its members keep their shares and get nothing new.
 """
 
 from __future__ import annotations

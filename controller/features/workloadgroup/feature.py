@@ -1,9 +1,8 @@
 """WorkloadGroup as a feature: the kinds that the process watches and counts for gangs.
 
-Every instance counts, so a standby decides at once when its turn comes. Only the leader writes
-statuses. When a group comes, changes or goes, or a Workload joins or leaves it, its denial is
-dropped and its Workloads are decided again, once for many changes. A cluster that may have become
-more useful drops denials too.
+When a group comes, changes or goes, or a Workload joins or leaves it, its denial is dropped and its
+Workloads are decided again, once for many changes. A cluster that may have become more useful drops
+denials too.
 """
 
 from __future__ import annotations

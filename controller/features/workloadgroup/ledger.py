@@ -1,8 +1,8 @@
 """The ledger of WorkloadGroups: which Workloads are members of which, and which of them are placed.
 
-The ledger counts as Workloads come, change and go, decided and held shares included. A decision
-reads two numbers whatever the group's size. A pass on a whole gang makes an overlay for each member
-that it places; an overlay computes nothing until it is read, which is rare.
+Decided and held shares count. A decision reads two numbers whatever the group's size. A pass on a
+whole gang makes an overlay for each member that it places; an overlay computes nothing until it is
+read, which is rare.
 """
 
 from __future__ import annotations

@@ -64,9 +64,7 @@ else:
 class WorkloadGroup(Object, frozen=True):
     """Workloads that start together or not at all.
 
-    The spec is not decoded: an undecodable group would look deleted, and its members would be left
-    alone. `controller.features.workloadgroup.compiled` checks it. The readable part of the status
-    is used.
+    The readable part of an unreadable status is used.
     """
 
     spec: Any = msgspec.field(default_factory=dict)

@@ -1,8 +1,4 @@
-"""A WorkloadPolicy in the form of decisions.
-
-A stored object may have bypassed admission or be older than its rules, so everything is checked
-again. An invalid policy has a `fault` and bounds nothing.
-"""
+"""A WorkloadPolicy in the form of decisions; one with a `fault` bounds nothing."""
 
 from __future__ import annotations
 

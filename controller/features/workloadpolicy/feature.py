@@ -1,8 +1,4 @@
-"""WorkloadPolicy as a feature.
-
-Every instance counts, so a standby can take over at once. Only the leader writes statuses and
-claims.
-"""
+"""WorkloadPolicy as a feature."""
 
 from __future__ import annotations
 

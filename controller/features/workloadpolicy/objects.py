@@ -11,11 +11,5 @@ from machinery.types.metadata import Object
 
 
 class WorkloadPolicy(Object, frozen=True):
-    """How many replicas go to each domain of a topology.
-
-    The spec is not decoded: an older schema admitted values of any type, and an undecodable policy
-    would look deleted. `controller.features.workloadpolicy.compiled` checks it.
-    """
-
     spec: Any = msgspec.field(default_factory=dict)
     status: WorkloadPolicyStatus = WorkloadPolicyStatus()

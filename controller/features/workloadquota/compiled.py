@@ -1,8 +1,7 @@
 """A WorkloadQuota in the form of decisions, and the amounts of a replica.
 
 Amounts are integers by the names of `spec.hard`: thousandths for requests.cpu, units for the rest.
-A stored object may have bypassed admission or be older than its rules, so everything is checked
-again. An invalid quota has a `fault` and bounds nothing.
+An invalid quota has a `fault` and bounds nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""WorkloadQuota as a feature.
-
-Every instance counts, so a standby can take over at once. Only the leader writes statuses and
-claims.
-"""
+"""WorkloadQuota as a feature."""
 
 from __future__ import annotations
 

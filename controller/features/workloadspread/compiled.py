@@ -1,8 +1,6 @@
 """A WorkloadSpread, ready to be decided on.
 
-A stored object may be older than the rules of admission, or written past them, so everything is
-checked again. An invalid spread has a `fault` and no subsets: its target keeps its shares and gets
-nothing new.
+An invalid spread has a `fault` and no subsets: its target keeps its shares and gets nothing new.
 """
 
 from __future__ import annotations
@@ -40,11 +38,6 @@ _CRITICAL_SECONDS: Final = 30
 
 
 class WorkloadSpread(Object, frozen=True):
-    """A WorkloadSpread as the hub stores it.
-
-    The spec is not decoded: an undecodable spread would look deleted.
-    """
-
     spec: Any = msgspec.field(default_factory=dict)
     status: WorkloadSpreadStatus = WorkloadSpreadStatus()
 

@@ -1,8 +1,7 @@
 """WorkloadSpread as a feature: the kinds that the process watches and counts for it.
 
-Every instance reads the spreads, so a standby decides at once when its turn comes. When a spread
-changes or is gone, its Workload is decided again; that alone moves nothing. The endpoints have the
-numbers of the next decision: quota that is being taken counts.
+When a spread changes or is gone, its Workload is decided again; that alone moves nothing. The
+endpoints have the numbers of the next decision: quota that is being taken counts.
 """
 
 from __future__ import annotations
