@@ -46,12 +46,7 @@ LOOKS = 32
 def in_turn(levels: Sequence[Level], held: Mask) -> Mask:
     """Take the first domains of each level in turn, of those that the levels before have left.
 
-    Args:
-        levels: in the order in which they narrow the choice.
-        held: the clusters that are in use.
-
-    Returns:
-        the clusters to use; bounds from below may be missed.
+    Returns the clusters to use; bounds from below may be missed.
     """
     left = np.ones(len(held), dtype=np.bool_)
     before = np.zeros(len(held), dtype=np.int64)
@@ -86,12 +81,8 @@ def largest_capacity(
 ) -> Mask | None:
     """Return the clusters to use, for all levels together; see the module for the promises.
 
-    Args:
-        levels: the bounds.
-        held: the clusters that are in use.
-        room: replicas that each can take, above 0.
-        need: more room than that is of no use; below 0 is like 0.
-        effort: the budget of steps; None for a full one.
+    `room` has the replicas that each can take, above 0. More room than `need` is of no use; below 0
+    is like 0. `effort` is the budget of steps; None for a full one.
     """
     effort, need = effort or Effort(), max(need, 0)
     every = np.ones(len(held), dtype=np.bool_)

@@ -113,10 +113,8 @@ class DomainOrder:
 def growth(quota: DomainQuota, room: Ints, replicas: int) -> Ints:
     """Return the replicas that each listed domain takes, and last the clusters outside.
 
-    Args:
-        quota: the numbers and the counts.
-        room: shape (domains + 1,), replicas that the clusters of each can take, those outside last.
-        replicas: fewer are taken where nothing may take the rest.
+    `room`, shape (domains + 1,), has the replicas that the clusters of each can take, those outside
+    last. Fewer than `replicas` are taken if nothing may take the rest.
     """
     below = np.minimum(np.maximum(quota.desired - quota.count, 0), room[:-1])
     if quota.method is Method.FILL:

@@ -61,14 +61,10 @@ def hand_out(
 ) -> Ints:
     """Return the replicas of each cluster once all are handed out, or no more fit.
 
-    Args:
-        problem: total, rules, subsets, order.
-        weight: a cluster of weight 0 takes nothing beyond its start.
-        start: shape (n,), the replicas held to begin with.
-        top: shape (n,), the most replicas that a cluster may hold.
-        nests: bounds on groups, which may lie across the domains.
-        lowers: lower bounds are served; packing opens as few clusters as it can for them.
-        overflow: subsets that overflow pass the room of their clusters.
+    A cluster of weight 0 takes nothing beyond its `start`; `top` is the most that each may hold,
+    both shape (n,). `nests` are bounds on groups, which may lie across the domains. `lowers`: lower
+    bounds are served; packing opens as few clusters as it can for them. `overflow`: subsets that
+    overflow pass the room of their clusters.
     """
     if problem.subsets is None:
         if not by_weight_alone(problem):

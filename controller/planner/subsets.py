@@ -195,13 +195,9 @@ class Subsets:
 
 
 def _sorted(inside: Mask, cap: Ints, replicas: Ints, kept: Callable[[int, Ints], Ints]) -> Ints:
-    """Return the replicas that count to each subset; shape as `inside`.
+    """Return the replicas that count to each subset; shape as `inside`, (subsets, n).
 
-    Args:
-        inside: shape (subsets, n).
-        cap: shape (subsets,).
-        replicas: shape (n,).
-        kept: returns the replicas that a subset takes of those that earlier ones left.
+    `kept` returns the replicas that a subset takes of those that earlier ones left.
     """
     counted = np.zeros(inside.shape, dtype=np.int64)
     left = replicas.copy()

@@ -95,9 +95,6 @@ def divide(
         order: shape (n,), distinct; of equal priorities the lowest goes first.
         nests: bounds on groups of clusters, outermost first.
 
-    Returns:
-        shape (n,), at least `start` everywhere.
-
     Raises:
         ValueError: a weight or a total beyond what is compared exactly.
     """

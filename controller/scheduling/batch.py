@@ -45,15 +45,8 @@ def decide_set(
     """Decide a Workload now, alone or in a set. Changes nothing.
 
     A Workload alone takes one step, after one per form of its overrides. A set is confirmed on the
-    newest state in the last step.
-
-    Args:
-        view: the cache.
-        info: the Workload with its present shares.
-        profiles: by scheduler name.
-        now: the time in the records.
-        fault: admission's reason to refuse the Workload; empty for none.
-        others: the caller's knowledge of other pending Workloads.
+    newest state in the last step. `profiles` are by scheduler name; `fault` is admission's reason
+    to refuse the Workload, or empty; `others` is the caller's knowledge of other pending Workloads.
     """
     others = others or Others()
     yield from laid_over([info], view.snapshot())

@@ -59,16 +59,7 @@ def decide(
     now: datetime,
     data: Mapping[str, Any] = MappingProxyType({}),
 ) -> Decision:
-    """Decide one Workload.
-
-    Args:
-        snapshot: the clusters.
-        info: the Workload with its present shares.
-        bound: where other Workloads run.
-        profile: the plugins.
-        now: the time in the record.
-        data: the initial `CycleState.data`.
-    """
+    """Decide one Workload with its present shares. `data` is the initial `CycleState.data`."""
     about = (snapshot, info, bound, profile, now)
     state = CycleState(data=dict(data), enabled=profile.names)
     try:

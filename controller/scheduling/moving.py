@@ -239,13 +239,8 @@ def departures(
 ) -> Departures:
     """Return what leaves which cluster in this pass, within the budgets.
 
-    Args:
-        info: the Workload with its present shares.
-        snapshot: the clusters.
-        said: the evictions.
-        keeps: the clusters that may keep what they have, shape (n,).
-        now: the time of the pass.
-        wanted: the replicas that should have a cluster.
+    `keeps` are the clusters that may keep what they have, shape (n,). `wanted` are the replicas
+    that should have a cluster.
     """
     shares = []
     for cluster, present in info.present.items():

@@ -120,12 +120,9 @@ class GangTry:
     """A gang that is decided, and the state that it is decided on.
 
     Args:
-        group: the group.
         infos: all of its members.
         order: its place in the order of the queue.
         snapshot: without the gang's own room if that is decided again.
-        ledger: the placements of all groups.
-        now: the time of the decision.
         seen: the same state, as a denial keeps it.
         patience: seconds after which a gang gets its turn; 0 for never.
         behind: the gang ahead that has the turn, if known.
@@ -357,11 +354,7 @@ class Turns:
     ) -> list[Key]:
         """Record the decision on a gang; return the holders that must give way for it now.
 
-        Args:
-            gang: the gang, and the state that it was decided on.
-            outcome: the result.
-            tried: the results of its members, if an attempt was made.
-            holds: what gangs hold.
+        `tried` are the results of its members, if an attempt was made.
         """
         key, holding = gang.key, {hold.key for hold in holds}
         for pair in [p for p, vain in self._gave.items() if p[0] == key and not vain]:

@@ -130,13 +130,9 @@ class Reach:
     ) -> Reach:
         """Return the reach of these members.
 
-        Args:
-            infos: the members.
-            snapshot: the snapshot.
-            kept: clusters where none of them may go, shape (n,).
-            given: amounts that others would give back, by resource, shape (n,) each. Their nodes
-                are not known, so the result is an upper bound.
-            filters: what the profiles of the members have at Filter.
+        `kept`: clusters where none of them may go, shape (n,). `given`: amounts that others would
+        give back, by resource, shape (n,) each. Their nodes are not known, so the result is an
+        upper bound.
         """
         found = classes(infos)
         room = _Room(replace(snapshot, holds=NO_FLIGHTS, merged={}), kept, given, filters)

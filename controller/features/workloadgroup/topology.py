@@ -93,12 +93,8 @@ def attempts_of(
 ) -> Iterator[Attempt]:
     """Yield the ways to place a gang, each made on demand; `told` is a `Within`, or None.
 
-    Args:
-        group: the gang.
-        infos: the members to decide, in their order.
-        snapshot: the snapshot.
-        ledger: the present placements of members.
-        kept: clusters that are kept for another gang, shape (n,).
+    `infos` are the members to decide, in their order; `ledger` has the present placements. `kept`:
+    clusters that are kept for another gang, shape (n,).
     """
     orders = _orders(infos, snapshot)
     most = MOST_PASSES // max(len(infos) * len(orders), 1)
