@@ -1,8 +1,10 @@
 """The fleet as one caller may see it: objects that they may not read are not there.
 
 Pages are made from a `NarrowedSnapshot`, never from the whole one, so no page can forget to ask.
-What is computed over the whole fleet (explanations, what-ifs), and texts that name others' objects,
-go through `NarrowedSnapshot.told`.
+What objects of the caller say of others goes through `NarrowedSnapshot.told`: rows by the object
+that they are about, and a sentence as a whole. No word of a text is ever changed, and words of the
+caller's own objects hide nothing, so that nobody learns which names exist by writing them down.
+What is computed over the whole fleet goes through `stowage.web.computed`.
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ from machinery.api.resources import (
 from machinery.errors import Forbidden, NotFound
 from machinery.types.metadata import Key
 from stowage.web.identity import CallerAuthorizer
-from stowage.web.snapshot import KINDS, HubSnapshot
+from stowage.web.snapshot import KINDS, HubSnapshot, StoredObject
 
 ELSEWHERE = "another cluster"
-OTHERS = "others"
+WITHHELD = "Not shown: this names clusters or objects of others, which you may not see."
+"""Stands in place of a sentence."""
 _LISTS: Mapping[str, Resource] = {
     "groups": WORKLOAD_GROUPS,
     "policies": WORKLOAD_POLICIES,
@@ -42,7 +45,7 @@ _LISTS: Mapping[str, Resource] = {
 }
 """The kind of the rows of a list; those of other lists are Workloads."""
 _NAMES = re.compile(r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?(?:/[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)*")
-_NAMESPACE = re.compile(r"(\bnamespaces? )([a-z0-9][-a-z0-9]*)")
+_NAMESPACE = re.compile(r"\bnamespaces? ([a-z0-9][-a-z0-9]*)")
 
 
 class _Named(msgspec.Struct):
@@ -145,11 +148,14 @@ class NarrowedSnapshot:
         found = {"metadata": {"name": name}, "status": {"conditions": ready}}
         return msgspec.convert(found, as_) if isinstance(as_, type) else found
 
-    # --- what was computed over the whole fleet, and texts ---
+    # --- what the caller's objects say of others ---
 
-    def told(self, value: Any) -> Any:
-        """Return JSON values without the rows, and without the names, of what is hidden."""
-        return value if self.scope.whole else _Narrowed(self).value(value)
+    def told(self, value: Any, about: Key | None = None) -> Any:
+        """Return stored JSON values without the rows, and without the sentences, of what is hidden.
+
+        `about` is the object that they belong to.
+        """
+        return value if self.scope.whole else _Narrowed(self, about).value(value)
 
     def hides_namespace(self, name: str) -> bool:
         """Whether objects of ours are or were there, and the caller may list none of them."""
@@ -159,30 +165,65 @@ class NarrowedSnapshot:
         there = self.hides_clusters and self._whole.has(MEMBER_CLUSTERS, ("", name))
         return there and name not in self.named()
 
+    def own_words(self, about: Key) -> str:
+        """Return what its author wrote into an object of that name, where the caller may read it.
+
+        Whoever wrote a name there knows it.
+        """
+        own = about if self.scope.enters(about[0]) else ()
+        return "\n".join((*own, *(self._written(each, about) for each in KINDS if each.namespaced)))
+
+    def _written(self, res: Resource, key: Key) -> str:
+        if not (self.scope.reads(res, *key) and self._whole.has(res, key)):
+            return ""
+        found: StoredObject = self._whole.read(res, key[1], key[0], StoredObject)
+        meta = found.metadata
+        return f"{meta.labels} {meta.annotations} {bytes(found.spec).decode()}"
+
+    def names_own(self, word: str) -> bool:
+        """Whether an object that the caller may read has that name."""
+        kinds = [each for each in KINDS if each.namespaced]
+        return any(self._whole.named(each, word, self.scope.namespaces(each)) for each in kinds)
+
 
 class _Narrowed:
-    """One answer: each name is looked at once."""
+    """The values of one answer; `about` is the object of the row that is looked at."""
 
-    def __init__(self, shown: NarrowedSnapshot) -> None:
-        self._shown = shown
-        self._own = {f"{namespace}/{name}" for _, namespace, name in shown.scope.objects}
-        self._namespaces: dict[str, bool] = {}
+    def __init__(self, shown: NarrowedSnapshot, about: Key | None) -> None:
+        self._shown, self._about = shown, about
+        self._foreign: dict[str, bool] = {}
 
     def value(self, value: Any, within: str = "") -> Any:
         if isinstance(value, str):
-            return self._text(value)
+            return WITHHELD if self._hidden(value) else value
         if isinstance(value, Mapping):
-            return {self._key(key): self.value(each, key) for key, each in value.items()}
+            return self._mapping(value)
         if isinstance(value, list | tuple):
-            return [self.value(each) for each in self._rows(value, within)]
+            return [self.value(each, within) for each in self._rows(value, within)]
         return value
 
-    def _key(self, key: Any) -> Any:
-        return self._text(key) if isinstance(key, str) else key
+    def _mapping(self, value: Mapping[Any, Any]) -> dict[Any, Any]:
+        before, self._about = self._about, self._of(value) or self._about
+        found = {
+            key: self.value(each, key)
+            for key, each in value.items()
+            if not (isinstance(key, str) and self._hidden(key))
+        }
+        self._about = before
+        return found
+
+    def _of(self, row: Mapping[Any, Any]) -> Key | None:
+        """Return the object that a row is about; a finding has its name as `shop/web`."""
+        name = next(iter(row.get("names") or ()), row.get("name"))
+        namespace = row.get("namespace")
+        if isinstance(name, str) and isinstance(namespace, str):
+            return (namespace, name)
+        both = name.split("/") if isinstance(name, str) else []
+        return (both[0], both[1]) if len(both) == len(("namespace", "name")) else None
 
     def _rows(self, rows: Sequence[Any], within: str) -> Iterable[Any]:
         """Yield the rows that are no others'; shares on hidden clusters are one row."""
-        away: dict[str, Any] | None = None
+        away: list[Mapping[str, Any]] = []
         for row in rows:
             if not isinstance(row, Mapping):
                 yield row
@@ -191,14 +232,12 @@ class _Narrowed:
             elif not self._away(row, within):
                 yield row
             elif "replicas" in row and "cluster" in row:
-                away = away or {**row, "cluster": ELSEWHERE, "replicas": 0}
-                away["replicas"] += row["replicas"]
-        if away is not None:
-            yield {**away, **{key: [] for key in ("reasons", "steps") if key in away}}
+                away.append(row)
+        if away:
+            yield elsewhere(away)
 
     def _others(self, row: Mapping[str, Any], within: str) -> bool:
-        namespace = row.get("namespace")
-        if not isinstance(namespace, str):
+        if not isinstance(namespace := row.get("namespace"), str):
             return False
         kind, name = _LISTS.get(within, WORKLOADS), str(row.get("name", ""))
         return not self._shown.scope.reads(kind, namespace, name)
@@ -207,25 +246,36 @@ class _Narrowed:
         name = row.get("cluster", row.get("name") if within == "clusters" else None)
         return isinstance(name, str) and self._shown.hides_cluster(name)
 
-    def _text(self, text: str) -> str:
-        shorter = _NAMESPACE.sub(
-            lambda m: f"{m[1]}of {OTHERS}" if self._foreign(m[2]) else m[0], text
-        )
-        return _NAMES.sub(self._name, shorter)
+    def _hidden(self, text: str) -> bool:
+        """Whether words that are not the caller's own name what they may not see."""
+        named = (each[1] for each in _NAMESPACE.finditer(text) if self._is_foreign(each[1]))
+        words = (each[0] for each in _NAMES.finditer(text) if self._names_others(each[0]))
+        found = [*named, *words]
+        return bool(found) and not all(map(self._written, found))
 
-    def _name(self, found: re.Match[str]) -> str:
-        parts = found[0].split("/")
-        if found[0] in self._own:
-            return found[0]
-        if any(self._foreign(each) for each in parts[:-1]):
-            return OTHERS
-        return ELSEWHERE if any(map(self._shown.hides_cluster, parts)) else found[0]
+    def _names_others(self, word: str) -> bool:
+        parts = word.split("/")
+        if len(parts) > 1 and self._shown.scope.enters(parts[0]):
+            return False
+        return any(map(self._is_foreign, parts[:-1])) or any(map(self._shown.hides_cluster, parts))
 
-    def _foreign(self, namespace: str) -> bool:
-        known = self._namespaces.get(namespace)
+    def _written(self, word: str) -> bool:
+        own = self._shown.own_words(self._about) if self._about else ""
+        return word in own or self._shown.names_own(word)
+
+    def _is_foreign(self, namespace: str) -> bool:
+        known = self._foreign.get(namespace)
         if known is None:
-            known = self._namespaces[namespace] = self._shown.hides_namespace(namespace)
+            known = self._foreign[namespace] = self._shown.hides_namespace(namespace)
         return known
+
+
+def elsewhere(shares: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one share for those on clusters that are hidden; why they are there is left out."""
+    every = list(shares)
+    empty: dict[str, Any] = {key: [] for key in ("reasons", "steps") if key in every[0]}
+    total = sum(each["replicas"] for each in every)
+    return {"cluster": ELSEWHERE, "replicas": total, **empty}
 
 
 class Authorizer(Protocol):

@@ -39,7 +39,7 @@ from machinery.release import release
 from stowage.kinds import Reference
 from stowage.report import explain
 from stowage.simulation.plan import Where
-from stowage.web import fleetview, render, source, whatif
+from stowage.web import computed, fleetview, render, source, whatif
 from stowage.web.live import LiveFeed
 from stowage.web.narrowing import NarrowedSnapshot
 from stowage.web.render import HTML, fault, wants_json
@@ -65,6 +65,10 @@ HEADERS: Mapping[str, str] = {
 LOG = logs.get(__name__)
 STREAM = "text/event-stream"
 NOT_SHOWN = "There is no such object, or you may not see it."
+UNDECIDED = (
+    "This is not decided: it names what is not there or what you may not see, or no profile of the "
+    "controller decides it."
+)
 UNANSWERED = "The hub does not answer who you are and what you may see: try again."
 
 View: TypeAlias = Callable[[Visit, Request], Data]
@@ -152,7 +156,7 @@ class WebPages:
                 await visit.check_list(request.query.get("ns", ""))
             return await show(visit, request)
         except (BadRequest, ValueError) as e:
-            return fault(request, 400, visit.objects.told(str(e)))
+            return fault(request, 400, str(e))
         except Forbidden as e:
             return fault(request, 403, e.message)
         except (NotFound, ConfigurationError) as e:
@@ -175,19 +179,25 @@ class WebPages:
         *,
         status: int = 200,
         headers: Mapping[str, str] | None = None,
+        made: Mapping[str, Any] | None = None,
         beside: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Response:
         """Return the data as JSON, or in the template, which sees `beside` and `given` too.
 
-        What the caller has `given`, such as a spec, is shown as it is; names of others in the rest
-        are not.
+        Stored data and what stands `beside` it are narrowed to what the caller may see. What is
+        `made` over the whole fleet is so already, and what the caller has `given`, such as a spec, is their own.
         """
-        told = visit.objects.told(data)
+        about = (request.params.get("ns", ""), request.params.get("name", ""))
+        told = {**(made or {}), **visit.objects.told(data, about)}
         if wants_json(request):
             return Response(status, msgspec.json.encode(told), headers=headers or {})
         now = self._clock.now()
-        values = {**self._frame(visit, request, now), **visit.objects.told(beside or {}), **given}
+        values = {
+            **self._frame(visit, request, now),
+            **visit.objects.told(beside or {}, about),
+            **given,
+        }
         body = render.page(f"{template}.html", now, {**values, "data": told})
         return Response(status, body, HTML, headers or {})
 
@@ -228,14 +238,14 @@ class WebPages:
     async def _workload(self, visit: Visit, request: Request) -> Response:
         namespace, name = _key(request)
         recorded = visit.views.recorded(namespace, name)
-        told = await self._explained(namespace, name, visit.user)
         stored = visit.views.stored(WORKLOADS, namespace, name)
-        data = {**told, "recorded": recorded} if self._where.hub is not None else told
+        told = await self._explained(namespace, name, visit.user)
         return self._answer(
             visit,
             request,
             "workload",
-            data,
+            {"recorded": recorded} if self._where.hub is not None else {},
+            made=computed.explained(told, visit.objects, stored),
             beside={"recorded": recorded, "stored": {"status": stored.get("status")}},
             objects=visit.views.objects(stored, request.query.get("rendered", "")),
         )
@@ -273,7 +283,7 @@ class WebPages:
         except WorkersBusy as e:
             return fault(request, 429, str(e), headers=_SOON)
         except (NotDecided, TookTooLong) as e:
-            status, why = whatif.status_of(e), visit.objects.told(str(e))
+            status, why = whatif.status_of(e), str(e)
             if wants_json(request) or status == 503:
                 return fault(request, status, why)
             return self._answer(
@@ -281,8 +291,8 @@ class WebPages:
             )
         finally:
             self._supposed.discard(visit.user)
-        data = {**result, "snapshot": {"rev": revision, "time": self._clock.now().isoformat()}}
-        return self._answer(visit, request, "whatif", data, asked=scenario, faults=[])
+        read = {"snapshot": {"rev": revision, "time": self._clock.now().isoformat()}}
+        return self._answer(visit, request, "whatif", read, made=result, asked=scenario, faults=[])
 
     async def _suppose(self, visit: Visit, scenario: WhatIf) -> tuple[dict[str, Any], int]:
         """Return what the caller may see of the answer, and the revision that it is computed from.
@@ -294,8 +304,13 @@ class WebPages:
             asked = self._request(default, scenario=scenario, namespaces_only=True)
             named = (await self._supposing.ask(asked))[0]["namespaces"]
             await whatif.check_rights(scenario, named, visit.authorizer)
-        result, revision = await self._supposing.ask(self._request(default, scenario=scenario))
-        return whatif.seen(result, visit.objects), revision
+        try:
+            result, revision = await self._supposing.ask(self._request(default, scenario=scenario))
+        except NotDecided as e:  # it may name what the fleet has
+            if visit.scope.whole:
+                raise
+            raise NotDecided(UNDECIDED) from e
+        return computed.what_if(result, visit.objects), revision
 
     # --- what scripts ask ---
 

@@ -119,6 +119,12 @@ class HubSnapshot:
     def has(self, res: Resource, key: Key) -> bool:
         return key in self._objects.get(res.plural, {})
 
+    def named(self, res: Resource, name: str, among: Collection[str] | None) -> bool:
+        """Whether an object of that kind has that name, in the namespaces `among` if given."""
+        if among is None:
+            return any(key[1] == name for key in self._objects.get(res.plural, {}))
+        return any(self.has(res, (namespace, name)) for namespace in among)
+
     def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
         """Return one object. Raises NotFound."""
         key = (namespace or "" if res.namespaced else "", name)

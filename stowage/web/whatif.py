@@ -1,4 +1,4 @@
-"""The form of a what-if: its fields, the rights it takes, and what a caller sees of its answer.
+"""The form of a what-if: its fields, and the rights it takes.
 
 Nothing is written on the hub. The page keeps the input behind the `#` of its address, so that no
 log has it.
@@ -6,15 +6,13 @@ log has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qs, urlsplit
 
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import BadRequest, Forbidden, StowageError
 from machinery.http_messages import Request
-from stowage.report import fleet
-from stowage.web.narrowing import Authorizer, NarrowedSnapshot
+from stowage.web.narrowing import Authorizer
 from stowage.web.worker import WhatIf
 from stowage.web.workers import NotDecided
 
@@ -82,61 +80,3 @@ async def check_rights(asked: WhatIf, namespaces: Iterable[str], authorizer: Aut
 
 def _refused(message: str) -> Forbidden:
     return Forbidden(code=403, reason="Forbidden", message=message)
-
-
-def seen(result: Mapping[str, Any], shown: NarrowedSnapshot) -> dict[str, Any]:
-    """Return the result as a caller may see it: what becomes of others is a sum."""
-    if shown.scope.whole:
-        return {**result}
-    own = {key: value for key, value in result.items() if key != "more"}  # it counts others' rows
-    if "runs" in own:
-        own["runs"] = [_seen_run(each, shown) for each in own["runs"]]
-    elif "unitsHit" in own:
-        own = _seen_run(own, shown)
-    else:
-        own["others"] = _sum(_foreign(own["workloads"], shown))
-    told: dict[str, Any] = shown.told(own)
-    return told
-
-
-def _foreign(rows: Iterable[Mapping[str, Any]], shown: NarrowedSnapshot) -> list[Mapping[str, Any]]:
-    reads = shown.scope.reads
-    return [each for each in rows if not reads(WORKLOADS, each["namespace"], each["name"])]
-
-
-def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the units of others that move or lose their place, or that were decided."""
-    units = (r["moves"] + r["noPlace"] if "moves" in r else r["desired"] or 0 for r in rows)
-    return {"workloads": len(rows), "units": sum(units)}
-
-
-def _seen_run(run: Mapping[str, Any], shown: NarrowedSnapshot) -> dict[str, Any]:
-    """Return a simulation with numbers of the caller's own Workloads, not the fleet's."""
-    foreign = _foreign(run["workloads"], shown)
-    own = [each for each in run["workloads"] if each not in foreign]
-    now = [each.status for each in shown.each(WORKLOADS, fleet.WorkloadSummary)]
-    placed = sum(share.replicas for status in now for share in status.placements)
-    waiting = sum(status.pending for status in now)
-    stuck = sum(each["noPlace"] - each["pending"] for each in own)
-    clusters: dict[str, Any] = (
-        {} if not shown.hides_clusters else {"clusters": [], "tightest": None}
-    )
-    brake = {"state": run["brake"]["state"], "lost": 0, "registered": 0, "limit": 0, "message": ""}
-    return {
-        **run,
-        **clusters,
-        "unitsHit": sum(each["moves"] + each["noPlace"] for each in own),
-        "workloadsHit": len(own),
-        "before": {**run["before"], "placed": placed, "noPlace": waiting},
-        "after": {
-            "placed": placed - stuck,
-            "noPlace": waiting + stuck,
-            "awaitsFence": sum(each["awaitsFence"] for each in own),
-            "holdsData": sum(each["holdsData"] for each in own),
-            "onPaper": sum(each["onPaper"] for each in own),
-        },
-        "moves": sum(each["moves"] for each in own),
-        "steps": max((each["order"] for each in own), default=0),
-        "brake": brake if shown.hides_clusters else run["brake"],
-        "others": _sum(foreign),
-    }

@@ -118,11 +118,16 @@ def explained(text: str, where: Where) -> dict[str, Any]:
 
 
 def namespaces(asked: WhatIf, default: str) -> list[str]:
-    """Return the namespaces of the objects that are pasted or scaled. Raises ConfigurationError."""
-    from stowage.fleet import admission, manifests  # noqa: PLC0415 - slow: they decide
+    """Return the namespaces of the objects that are pasted or scaled.
+
+    Raises ConfigurationError for what is wrong in the input by itself, whatever the fleet is.
+    """
+    from stowage.fleet import admission, inventory, manifests  # noqa: PLC0415 - slow: they decide
 
     found = {key[0] for key in _scales(asked.scale, default)}
-    pasted = manifests.parse(PASTED, asked.yaml)
+    pasted = [*manifests.parse(PASTED, asked.yaml)]
+    now = SystemClock().now()
+    inventory.to_apply(pasted, PlanInputs(), namespace=default, now=now)
     return sorted(found | {admission.key_of(each, default)[0] for each in pasted})
 
 

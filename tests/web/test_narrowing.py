@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import Forbidden, NotFound
-from stowage.web.narrowing import EVERYTHING, NarrowedSnapshot, Scope
+from stowage.web import computed
+from stowage.web.narrowing import EVERYTHING, WITHHELD, NarrowedSnapshot, Scope
 from stowage.web.snapshot import HubSnapshot, StoredObject
-from stowage.web.whatif import seen
 from tests.examples import examples
 from tests.web import fleets
 
@@ -79,21 +79,65 @@ def test_a_cluster_is_named_as_long_as_the_status_says(shown: NarrowedSnapshot) 
     assert shown.named() == {"m2", "m3"}
 
 
+@pytest.mark.proves("Q25")
 @pytest.mark.parametrize(
-    ("text", "told"),
+    "text",
     [
-        ("train/other stands in the way", "others stands in the way"),
-        ("room of train/rsv/pool, train/other", "room of others, others"),
-        ("shop/web on m1, not m2: full", "shop/web on m1, not another cluster: full"),
-        ("namespace train has no quota", "namespace of others has no quota"),
-        ("registry.io/train/web:1", "others:1"),
-        ("a train to elsewhere/web", "a train to elsewhere/web"),
-        ("m2.", "another cluster."),
-        ("2 of 3 clusters, 0/4 nodes", "2 of 3 clusters, 0/4 nodes"),
+        "train/other stands in the way",
+        "room of train/rsv/pool, train/other",
+        "shop/web on m1, not m2: full",
+        "namespace train has no quota",
+        "m2.",
     ],
 )
-def test_texts_name_no_others(shown: NarrowedSnapshot, text: str, told: str) -> None:
-    assert shown.told(text) == told
+def test_a_sentence_that_names_others_is_not_shown(shown: NarrowedSnapshot, text: str) -> None:
+    told = {"reason": "Pending", "message": text, "on": ["m1", text]}
+    hidden = {"reason": "Pending", "message": WITHHELD, "on": ["m1", WITHHELD]}
+    assert shown.told(told, ("shop", "web")) == hidden
+
+
+@pytest.mark.proves("Q25")
+@pytest.mark.parametrize(
+    "text",
+    ["a train to elsewhere/web", "2 of 3 clusters, 0/4 nodes", "shop/m2 and shop/web wait", ""],
+)
+def test_other_sentences_are_shown(shown: NarrowedSnapshot, text: str) -> None:
+    assert shown.told(text) == text
+
+
+@pytest.mark.proves("Q25")
+@pytest.mark.parametrize("where", ["image", "labels", "annotations"])
+@pytest.mark.parametrize("word", ["registry.example/prod/api", "m2", "train/other", "train"])
+def test_words_of_an_own_object_are_shown_whatever_is_there(
+    shown: NarrowedSnapshot, word: str, where: str
+) -> None:
+    """What one has written oneself tells nothing of which names exist."""
+    whole = shown._whole
+    for name in ("prod", "api"):
+        whole.put(MEMBER_CLUSTERS, fleets.cluster(name))
+    body = fleets.workload("web", {"m1": 2})
+    pod = body["spec"]["targetDeployment"]["spec"]["template"]["spec"]
+    if where == "image":
+        pod["containers"][0]["image"] = word
+    else:
+        body["metadata"][where] = {"a": word}
+    whole.put(WORKLOADS, body)
+    message = f"m1: cannot pull {word}; namespace {word}"
+    row = {"namespace": "shop", "name": "web", "message": message}
+    finding = {"names": ["shop/web", "shop/other"], "message": message}
+    assert shown.told({"workloads": [row], "findings": [finding]}) == {
+        "workloads": [row],
+        "findings": [finding],
+    }
+    other = {"namespace": "shop", "name": "another", "message": message}
+    assert shown.told([other]) == [{**other, "message": WITHHELD}]
+
+
+@pytest.mark.proves("Q25")
+def test_own_names_are_shown_though_clusters_have_them(shown: NarrowedSnapshot) -> None:
+    shown._whole.put(WORKLOADS, fleets.workload("m2", {"m1": 1}))
+    row = {"namespace": "shop", "name": "m2", "state": "Running", "message": "m2 runs"}
+    assert shown.told([row, "m2"]) == [row, "m2"]
 
 
 def test_a_namespace_stays_hidden_when_it_is_empty(shown: NarrowedSnapshot) -> None:
@@ -101,7 +145,7 @@ def test_a_namespace_stays_hidden_when_it_is_empty(shown: NarrowedSnapshot) -> N
     for res, name in ((WORKLOADS, "other"), (WORKLOAD_GROUPS, "gang")):
         whole.change(res, whole.read(res, name, "train", StoredObject), None)
     assert "train" not in whole.namespaces(WORKLOADS)
-    assert shown.told("train/other") == "others"
+    assert shown.told("train/other") == WITHHELD
 
 
 def test_rows_of_others_go_and_shares_elsewhere_are_one(shown: NarrowedSnapshot) -> None:
@@ -184,7 +228,7 @@ def test_a_what_if_has_the_callers_own_numbers() -> None:
         "workloads": rows,
         "more": {"workloads": 3},
     }
-    told = seen(run, shown)
+    told = computed.what_if(run, shown)
     assert told["others"] == {"workloads": 1, "units": 7}
     assert [each["name"] for each in told["workloads"]] == ["web"]
     assert (told["unitsHit"], told["workloadsHit"], told["moves"], told["steps"]) == (2, 1, 1, 1)
@@ -192,11 +236,62 @@ def test_a_what_if_has_the_callers_own_numbers() -> None:
     assert (told["after"]["placed"], told["after"]["noPlace"]) == (1, 3)
     assert (told["clusters"], told["tightest"], told["brake"]["registered"]) == ([], None, 0)
     assert "more" not in told
-    assert seen({"key": "zone", "runs": [run], "notes": []}, shown)["runs"] == [told | run_more]
-    assert seen(run, NarrowedSnapshot(fleet(), EVERYTHING)) == run
+    assert "m2" not in str(told["workloads"])
+    several = computed.what_if({"key": "zone", "runs": [run], "notes": ["m2"]}, shown)
+    assert several["notes"] == []
+    assert several["runs"] == [{k: v for k, v in told.items() if k != "notes"}]
+    assert computed.what_if(run, NarrowedSnapshot(fleet(), EVERYTHING)) == run
 
 
-run_more = {"more": {"workloads": 3}}
+@pytest.mark.proves("Q25")
+@pytest.mark.parametrize("there", ["m2", "elsewhere"])
+def test_an_explanation_is_the_same_whatever_names_are_hidden(there: str) -> None:
+    """Sentences about the fleet are made of numbers, so guesses in a spec are never answered."""
+    whole = fleet()
+    whole.put(MEMBER_CLUSTERS, fleets.cluster(there))
+    note = {"kind": "Room", "number": 2, "name": "train/rsv/pool", "text": f"cpu on {there} or m3"}
+    cluster = {
+        "name": "m1",
+        "fits": False,
+        "plugin": "ClusterSelector",
+        "reason": "didn't match site=m2",
+        "score": None,
+        "total": None,
+        "scores": {},
+        "replicas": 0,
+        "reasons": [],
+    }
+    clusters = [
+        cluster,
+        {**cluster, "plugin": "Reservation", "reason": f"held for train/{there}"},
+        {**cluster, "name": "m3"},
+    ]
+    record = {
+        "namespace": "shop",
+        "name": "web",
+        "reason": "InsufficientCapacity",
+        "message": f"no room on {there}",
+        "placements": [{**each, "reasons": []} for each in shares("m1", "m3")],
+        "clusters": clusters,
+        "pendingReasons": [{**note, "kind": "Refused", "name": "Reservation"}],
+        "remedies": [note, {**note, "kind": "Several", "name": there}],
+        "remarks": [f"The status says {there}=2"],
+        "order": ["m1", there],
+    }
+    stored = fleets.workload("web", {"m1": 1})
+    told = computed.explained(record, NarrowedSnapshot(whole, OF_SHOP), stored)
+    assert [each["reason"] for each in told["clusters"]] == ["didn't match site=m2", ""]
+    assert [each["cluster"] for each in told["placements"]] == ["m1", "another cluster"]
+    assert [each["text"] for each in told["remedies"]] == [
+        "room for 2 more replicas",
+        "nothing by itself: each cluster is refused for several reasons",
+    ]
+    assert told["pendingReasons"][0]["text"] == "2 clusters: refused by Reservation"
+    assert told["remarks"][0] == (
+        "The status says m1=1; decided now it would be m1=1,another cluster=2."
+    )
+    rest = str({**told, "clusters": []})
+    assert not [name for name in ("m2", "m3", "train", "elsewhere") if name in rest]
 
 
 def outcome(namespace: str, name: str, **numbers: int) -> dict[str, Any]:
