@@ -61,9 +61,10 @@ class _Alike:
 def text(body: Json, clusters: Sequence[MemberCluster]) -> str:
     """Return what differs of a Workload on these clusters, each distinct result once.
 
-    `body` is the Workload as JSON, with status.overrides as its placements would have them.
+    `body` is the Workload as JSON, with status.overrides as its placements would have them. Its
+    shares are no difference: each cluster is rendered with the number of the template.
     """
-    workload = _workload(body)
+    workload = _workload({**body, "status": {"overrides": _overrides(body)}})
     title = f"{workload.metadata.namespace}/{workload.metadata.name}"
     bare = msgspec.structs.replace(
         workload, spec=msgspec.structs.replace(workload.spec, overrides=msgspec.Raw())
@@ -131,6 +132,10 @@ def show(about: Reference, where: Where, cluster: str) -> None:
         say(rendered(body, found))
     except ValueError as e:
         raise ConfigurationError(str(e)) from e
+
+
+def _overrides(body: Json) -> Any:
+    return (body.get("status") or {}).get("overrides") or []
 
 
 def _workload(body: Json) -> Workload:

@@ -14,16 +14,18 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.model.objects import MemberCluster
 from machinery.api.resources import LEASES, WORKLOADS
 from machinery.clock import SystemClock
 from stowage.cli import cli
 from stowage.report import status
-from stowage.simulation import plan
+from stowage.simulation import differences, plan
 from stowage.simulation.plan import Where
 from stowage.web import render, source
 from stowage.web.pages import POLICY
@@ -278,6 +280,24 @@ def test_what_is_sent_to_a_cluster_is_shown_without_secrets(serve: Serve, tmp_pa
     assert "What differs between its clusters" in text
     assert "only: there" in text
     assert page.ask("/workloads/shop/web?rendered=nobody").status == 404
+
+
+@pytest.mark.proves("Q23")
+def test_what_differs_is_no_number_of_replicas() -> None:
+    """Clusters that differ by their shares alone are alike; none gets the number of another."""
+    labels = {"m1": "zone-1", "m2": "zone-2", "m3": "zone-2"}
+    clusters = [
+        msgspec.convert(fleets.cluster(name, zone=zone), MemberCluster)
+        for name, zone in labels.items()
+    ]
+    web = fleets.workload("web", {"m1": 2, "m2": 5, "m3": 1}, desired=8)
+    assert differences.text(web, clusters) == "shop/web on all 3 clusters: as the template"
+    selector = {"matchLabels": {"topology.kubernetes.io/zone": "zone-2"}}
+    patch = {"metadata": {"labels": {"only": "there"}}}
+    web["spec"]["overrides"] = [{"name": "other", "clusterSelector": selector, "patch": patch}]
+    told = differences.text(web, clusters)
+    assert "shop/web on m2, m3 (override other): 2 of 3 clusters" in told
+    assert "replicas" not in told
 
 
 @pytest.mark.proves("V6")
