@@ -32,8 +32,8 @@ SCHEDULED: Mapping[str, str] = {
     "PluginError": "mend the plugin that is named, or disable it",
 }
 """By the reason of Scheduled on a Workload, or another object that is placed."""
-PATIENT = frozenset({"WaitingOnPermit"})
-"""Reasons of Scheduled that a plugin ends: no person is needed for them."""
+PATIENT = frozenset({"WaitingOnPermit", "QuotaExceeded", "ReplicasReached"})
+"""Reasons of Scheduled that need no person: a plugin ends it, or it keeps a limit that one set."""
 CLUSTERS: Mapping[str, str] = {
     "SecretNotFound": "apply its Secret again, where it may be read, or stowage unjoin it",
     "InvalidKubeconfig": "mend the kubeconfig in its Secret",

@@ -385,7 +385,6 @@ def _take_quotas(report: Report, quotas: Iterable[QuotaSummary], _now: datetime)
                     units=f"{units} pending" if units else "",
                     message="; ".join(told),
                     help=helping if kept else "",
-                    urgent=bool(kept),
                 )
             )
 

@@ -223,7 +223,7 @@ def test_what_is_wrong_is_listed_with_what_helps(hub: tuple[Hub, Path]) -> None:
     ]
     result = run(file)
     assert result.exit_code == 1
-    assert result.output.splitlines()[0].endswith("; 3 things need a person")
+    assert result.output.splitlines()[0].endswith("; 2 things need a person")
     for words in (
         "dead   Unreachable   3d      no route",
         "shop/full   2 of 4   ReplicasReached   3d      domain z is at its quota of 2",
@@ -249,6 +249,7 @@ def test_a_held_sweep_needs_a_person(hub: tuple[Hub, Path]) -> None:
     assert json.loads(run(file, "-o", "json").output)["sweepsHeld"][0]["name"] == "a"
 
 
+@pytest.mark.proves("Q23")
 @pytest.mark.parametrize(
     ("change", "urgent"),
     [
@@ -259,6 +260,8 @@ def test_a_held_sweep_needs_a_person(hub: tuple[Hub, Path]) -> None:
         ({"workloads": [workload("x", "")]}, 1),
         ({"workloads": [{**workload("x", ""), "spec": {"schedulerName": "other"}}]}, 0),
         ({"workloads": [workload("x", conditions=condition("Propagated", "Propagating"))]}, 0),
+        ({"workloads": [workload("x", conditions=condition("Scheduled", "QuotaExceeded"))]}, 0),
+        ({"workloads": [workload("x", conditions=condition("Scheduled", "ReplicasReached"))]}, 0),
         (
             {
                 "workloads": [
