@@ -268,6 +268,26 @@ def workload_name(given: tuple[str, ...], what: str) -> str:
     return found.name
 
 
+def member_files(name: str) -> Decorator:
+    """Return the option that names files of members, given as a mapping in the argument `name`."""
+    return click.option(
+        "--member-kubeconfig",
+        name,
+        multiple=True,
+        metavar="NAME=FILE",
+        callback=_files,
+        help="Your kubeconfig of a member; without it, the context of its name in the hub's.",
+    )
+
+
+def _files(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    for text in texts:
+        member, _sign, file = text.partition("=")
+        if not (member and file):
+            raise click.BadParameter(f"{text!r} is not of the form NAME=FILE", param=option)
+    return dict(text.split("=", 1) for text in texts)
+
+
 class _Interrupted(click.ClickException):
     """Somebody pressed Ctrl-C: exits as a shell tells it of a command that SIGINT ended."""
 

@@ -11,6 +11,7 @@ from stowage.commands.options import (
     OBJECTS,
     Command,
     HubOptions,
+    member_files,
     object_options,
     with_hub,
     workload_name,
@@ -22,25 +23,10 @@ if TYPE_CHECKING:
     from stowage.report.memberpods import Members
 
 
-def _files(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    for text in texts:
-        name, _sign, file = text.partition("=")
-        if not (name and file):
-            raise click.BadParameter(f"{text!r} is not of the form NAME=FILE", param=option)
-    return dict(text.split("=", 1) for text in texts)
-
-
 def _of_members(command: Command) -> Command:
     """Add the Workload, the hub, and how its members are reached."""
     for option in (
-        click.option(
-            "--member-kubeconfig",
-            "files",
-            multiple=True,
-            metavar="NAME=FILE",
-            callback=_files,
-            help="Your kubeconfig of a member; without it, the context of its name in the hub's.",
-        ),
+        member_files("files"),
         click.option("--cluster", type=CLUSTER, default="", metavar="NAME", help="That one alone."),
         object_options("Of the Workload; the context's."),
         click.argument("reference", nargs=-1, required=True, metavar="wl/NAME"),

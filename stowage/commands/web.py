@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from stowage.commands.options import CONFIG, PLUGINS, SYSTEM, HubOptions, hub_options
+from stowage.commands.options import (
+    CONFIG,
+    PLUGINS,
+    SYSTEM,
+    HubOptions,
+    hub_options,
+    member_files,
+)
 from stowage.commands.processes import serve
 
 
@@ -61,6 +68,7 @@ from stowage.commands.processes import serve
     help="With --serve: a folder with the keys `current` and `previous`, which seal cookies; "
     "without it they end with the process.",
 )
+@member_files("member_files")
 @CONFIG
 @PLUGINS
 def ui(
@@ -79,12 +87,14 @@ def ui(
     tls_key: Path | None,
     behind_tls: bool,
     session_keys: Path | None,
+    member_files: dict[str, str],
 ) -> None:
     """Serve a web page of the fleet on this machine, until interrupted; it changes nothing.
 
     The address that is printed opens the page once, and then for this browser alone. With --serve
     the page is for many readers, and each sees what the hub lets them list.
     """
+    from stowage.report.memberpods import Members
     from stowage.simulation.plan import Where
     from stowage.web import app
 
@@ -129,6 +139,7 @@ def ui(
         system=hub.system_namespace,
         port=port,
         browser=not no_browser,
+        members=None if hub.fleet else Members(hub.kubeconfig, member_files),
     )
     serve(lambda: app.run(settings), 0)
 

@@ -122,13 +122,15 @@ def _show(directory: Path, out: Callable[[str], object]) -> None:
 
 def _suggest(directory: Path, out: Callable[[str], object]) -> None:
     hub = ground.kubeconfig(directory, ground.HUB)
+    files = ":".join(map(str, (hub, *sorted(directory.glob("member-*.kubeconfig")))))
+    commands = f"{Path(sys.executable).parent}:{binaries.path('kubectl').parent}"
     out("Three things to try:")
-    out(f"  export KUBECONFIG={hub}; PATH={binaries.path('kubectl').parent}:$PATH")
+    out(f"  export KUBECONFIG={files}; PATH={commands}:$PATH")
     out("  kubectl -n demo describe workload front-end")
     out("  kubectl -n demo scale workload wordpress --replicas=6")
     out("  kubectl -n demo delete workload back-end")
     out("A page of it in your browser:")
-    out(f"  {Path(sys.executable).parent / 'stowage'} ui --kubeconfig={hub}")
+    out("  stowage ui")
 
 
 def examples() -> Path:

@@ -95,7 +95,7 @@ def show(
     """
     found = read(hub, about, members, cluster)
     now = datetime.now(UTC)
-    rows = [_row(each.cluster, pod, now) for each in found for pod in each.pods]
+    rows = rows_of(found, now)
     if form == "name":
         output.named_objects("pod", [row["name"] for row in rows])
     elif rows or form in ("json", "yaml"):
@@ -111,13 +111,17 @@ def read(
     """Return what each member has. Raises as `show` does."""
     with reader(hub) as api:
         workload = stored(api, about[0], Reference(WORKLOADS, about[1]))
-    names = _clusters(workload)
+    names = clusters(workload)
     if cluster and cluster not in names:
         there = f"it is on {', '.join(names)}" if names else "it has no place yet"
         raise ConfigurationError(f"{'/'.join(about)} is not on {cluster}: {there}")
-    asked = [cluster] if cluster else names
+    return ask(workload, members, [cluster] if cluster else names)
+
+
+def ask(workload: Json, members: Members, names: Iterable[str]) -> list[MemberPods]:
+    """Return what each of these members has of a Workload."""
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        return list(threads.map(lambda name: _asked(name, members, workload), asked))
+        return list(threads.map(lambda name: _asked(name, members, workload), names))
 
 
 def _told(about: tuple[str, str], found: Iterable[MemberPods], any_pods: bool) -> bool:
@@ -130,7 +134,7 @@ def _told(about: tuple[str, str], found: Iterable[MemberPods], any_pods: bool) -
     return not silent
 
 
-def _clusters(workload: Json) -> list[str]:
+def clusters(workload: Json) -> list[str]:
     """Return the clusters where a Workload is placed, or has anything left."""
     status = workload.get("status") or {}
     placed = [each["cluster"] for each in status.get("placements") or ()]
@@ -160,6 +164,11 @@ def _pods(at: Connection, workload: Json) -> list[Json]:
             if found := list(api.each(PODS, dict[str, Any], namespace, selector=text)):
                 return found
     return []
+
+
+def rows_of(found: Iterable[MemberPods], now: datetime) -> list[dict[str, Any]]:
+    """Return a row for each pod, by cluster and name."""
+    return [_row(each.cluster, pod, now) for each in found for pod in each.pods]
 
 
 def _row(cluster: str, pod: Json, now: datetime) -> dict[str, Any]:

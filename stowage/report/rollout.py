@@ -207,8 +207,13 @@ class RolloutProgress:
         if self.waves:
             parts.append(output.table([self._row(at) for at in range(len(self.waves))], COLUMNS))
         parts += [self.message] if self.message and (self.seen or self._lost) else []
-        parts += [_NEXT[RolloutPhase(self.phase)]] if self.phase in _NEXT else []
+        parts += [self.advice] if self.advice else []
         return "\n".join(parts)
+
+    @property
+    def advice(self) -> str:
+        """What a person may do; empty where it goes on by itself."""
+        return _NEXT[RolloutPhase(self.phase)] if self.phase in _NEXT else ""
 
     @property
     def _place(self) -> int | None:

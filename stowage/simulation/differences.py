@@ -88,6 +88,19 @@ def text(body: Json, clusters: Sequence[MemberCluster]) -> str:
     return "\n".join(lines)
 
 
+def kinds(body: Json) -> list[tuple[str, str]]:
+    """Return kind and name of each object that is made of a Workload; none of a wrong one."""
+    try:
+        made = _objects(_workload(_without_overrides(body)), None, NOTHING)
+    except ValueError:
+        return []
+    return [(each["kind"], each["metadata"]["name"]) for each in made.values()]
+
+
+def _without_overrides(body: Json) -> Json:
+    return {**body, "spec": {k: v for k, v in body["spec"].items() if k != "overrides"}}
+
+
 def rendered(body: Json, cluster: MemberCluster) -> str:
     """Return all objects of a Workload on a cluster, as YAML. Raises ValueError for a misfit."""
     objects = objects_on(body, cluster)

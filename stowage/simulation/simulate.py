@@ -238,7 +238,8 @@ def show(scenario: Scenario, where: Where, form: str) -> bool:
     """
     configuration, note = assumed(where)
     if note and (scenario.lose or scenario.each):
-        say(f"note: {note}", err=True)
+        more = "" if where.config_file else "; --config names the controller's file"
+        say(f"note: {note}{more}", err=True)
     present = where.present()
     for each in present.notes:
         say(f"note: {each}", err=True)
@@ -261,10 +262,7 @@ def assumed(where: Where) -> tuple[SchedulerConfiguration, str]:
     if where.config_file is not None:
         note = "movement.notReadyTolerationSeconds is -1: nothing leaves a lost cluster by itself"
         return configuration, note if seconds == NEVER else ""
-    note = (
-        f"a lost cluster is left, as with movement.notReadyTolerationSeconds: {seconds}; "
-        "--config names the controller's file"
-    )
+    note = f"a lost cluster is left, as with movement.notReadyTolerationSeconds: {seconds}"
     return configuration, note
 
 
@@ -305,7 +303,7 @@ def _values(clusters: Iterable[MemberCluster], key: str) -> list[str]:
     """Return the values of a label. Raises ConfigurationError if no cluster has it."""
     found = sorted({value for each in clusters if (value := each.labels.get(key, ""))})
     if not found:
-        raise ConfigurationError(f"--each {key}: no cluster has this label")
+        raise ConfigurationError(f"no cluster has the label {key}")
     return found
 
 
@@ -355,9 +353,9 @@ class _Change:
             clusters[added.metadata.name] = added
         all_ = {**simulation.members, **clusters}
         for name in scenario.cordon:
-            clusters[name] = foresight.cordoned(_cluster(all_, name, "--cordon"))
+            clusters[name] = foresight.cordoned(_cluster(all_, name))
         for name in scenario.drain:
-            clusters[name] = foresight.drained(_cluster(all_, name, "--drain"))
+            clusters[name] = foresight.drained(_cluster(all_, name))
         before = dict(present.objects)
         asked = inventory.to_apply(
             manifests.read(scenario.files), present, namespace=where.namespace, now=now
@@ -371,7 +369,7 @@ class _Change:
         for key, units in scenario.scale.items():
             stored = workloads.get(key) or simulation.placed.get(key)
             if stored is None or not is_workload(key):
-                raise ConfigurationError(f"--scale {titled(key)}: there is no such Workload")
+                raise ConfigurationError(f"there is no Workload {titled(key)}")
             workloads[key] = scaled(stored, units)
         return _Change(clusters, frozenset(scenario.drain), list(workloads.values()), objects)
 
@@ -430,14 +428,14 @@ def chosen(clusters: Collection[MemberCluster], one: str) -> list[str]:
     if not found:
         meant = suggestion(one, (each.metadata.name for each in clusters))
         what = f"no cluster has the label {one}" if equals else f"there is no cluster {one}{meant}"
-        raise ConfigurationError(f"--lose {one}: {what}")
+        raise ConfigurationError(what)
     return found
 
 
-def _cluster(clusters: Mapping[str, MemberCluster], name: str, option: str) -> MemberCluster:
+def _cluster(clusters: Mapping[str, MemberCluster], name: str) -> MemberCluster:
     if name not in clusters:
         meant = suggestion(name, clusters)
-        raise ConfigurationError(f"{option} {name}: there is no cluster {name}{meant}")
+        raise ConfigurationError(f"there is no cluster {name}{meant}")
     return clusters[name]
 
 

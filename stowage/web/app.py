@@ -16,6 +16,7 @@ from machinery.clock import SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.http_server import HttpServer
 from stowage.console.terminal import say
+from stowage.report.memberpods import Members
 from stowage.simulation.plan import Where
 from stowage.web import source
 from stowage.web.live import LiveFeed
@@ -41,6 +42,7 @@ class UiSettings:
         namespaces: where to look on a hub whose objects may not be listed over all namespaces.
         system: where Stowage lives on the hub.
         port: 0 for any that is free.
+        members: how the reader reaches the members, for the pods of a Workload.
     """
 
     where: Where
@@ -50,6 +52,7 @@ class UiSettings:
     host: str = "127.0.0.1"
     port: int = 0
     browser: bool = True
+    members: Members | None = None
 
 
 async def run(settings: UiSettings, *, opened: Callable[[str], None] = lambda _: None) -> None:
@@ -62,7 +65,8 @@ async def run(settings: UiSettings, *, opened: Callable[[str], None] = lambda _:
         sessions = Sessions(secret_of_user())
         system = settings.system if settings.where.hub is not None else ""
         sights = Sights(found.snapshot, system=system, clock=SystemClock())
-        server, site = serving(found, KeyDoor(sessions, sights), settings.where)
+        door = KeyDoor(sessions, sights)
+        server, site = serving(found, door, settings.where, members=settings.members)
         stack.push_async_callback(site.close)
         port = await server.start(settings.host, settings.port)
         stack.push_async_callback(server.stop)
@@ -86,7 +90,12 @@ async def _source(settings: UiSettings, stack: AsyncExitStack) -> FleetSource:
 
 
 def serving(
-    found: FleetSource, door: Door, where: Where, *, patience: float = 0.0
+    found: FleetSource,
+    door: Door,
+    where: Where,
+    *,
+    patience: float = 0.0,
+    members: Members | None = None,
 ) -> tuple[HttpServer, WebPages]:
     """Return the server of that source, not yet started, and its site, to be closed after it.
 
@@ -100,6 +109,7 @@ def serving(
         explaining=Workers(found.snapshot, most=1, seconds=SECONDS, patience=patience),
         supposing=Workers(found.snapshot, most=WHAT_IFS, seconds=SECONDS),
         clock=SystemClock(),
+        members=members,
     )
     server = HttpServer(HEADERS)
     site.route(server)

@@ -28,8 +28,12 @@ FRESH_SECONDS = 1.0
 """For so long a table serves, though objects change."""
 AGED_SECONDS = 5.0
 """For so long where none changes: ages and leases go on."""
-GOOD = frozenset({"Ready", "Running", "Scheduled", "Finished", "Available", "Succeeded", "True"})
-CALM = frozenset({"Cordoned", "Creating", "Leaving", "Moving", "Removing", "LeftToOthers"})
+GOOD = frozenset(
+    {"Ready", "Running", "Scheduled", "Complete", "Finished", "Available", "Succeeded", "True"}
+)
+CALM = frozenset(
+    {"Cordoned", "Creating", "Leaving", "Moving", "Removing", "LeftToOthers", "Scheduling"}
+)
 
 
 def tone(state: str) -> str:
@@ -39,6 +43,16 @@ def tone(state: str) -> str:
     if state in CALM:
         return "calm"
     return "wait" if state in ("Pending", "Undecided", "Unknown", "") else "bad"
+
+
+def wave_tone(wave: Mapping[str, Any]) -> str:
+    """Return the tone of a wave of a rollout, as `stowage rollout status -o json` tells it."""
+    if wave.get("failed"):
+        return "bad"
+    if "approval" in wave["state"] or wave.get("deferred"):
+        return "wait"
+    whole = wave.get("clusters") and wave.get("healthy") == wave.get("clusters")
+    return "good" if whole else "calm"
 
 
 class FleetView:

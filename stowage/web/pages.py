@@ -5,9 +5,10 @@ A handler gets a `Visit`, and reads no object that is not in it.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ import msgspec
 from machinery import logs
 from machinery.api.resources import (
     EVENTS,
+    MEMBER_CLUSTERS,
     RESERVATIONS,
     WORKLOAD_GROUPS,
     WORKLOAD_POLICIES,
@@ -36,8 +38,10 @@ from machinery.errors import (
 from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
 from machinery.release import release
+from machinery.types.metadata import Key
 from stowage.kinds import Reference
-from stowage.report import explain
+from stowage.report import explain, memberpods
+from stowage.report.memberpods import Members
 from stowage.simulation.plan import Where
 from stowage.web import computed, fleetview, render, source, whatif
 from stowage.web.live import LiveFeed
@@ -62,6 +66,8 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
 }
 """Of every answer."""
+MOST_ASKED = 50
+"""Members that are asked for their pods at once."""
 LOG = logs.get(__name__)
 STREAM = "text/event-stream"
 NOT_SHOWN = "There is no such object, or you may not see it."
@@ -76,7 +82,10 @@ Show: TypeAlias = Callable[[Visit, Request], Awaitable[Response]]
 
 
 class WebPages:
-    """All pages over one source. `where` names the profiles of explanations and what-ifs."""
+    """All pages over one source. `where` names the profiles of explanations and what-ifs.
+
+    `members` are how the reader of this machine reaches the members; None where many read.
+    """
 
     def __init__(
         self,
@@ -88,8 +97,10 @@ class WebPages:
         explaining: Workers,
         supposing: Workers,
         clock: Clock,
+        members: Members | None = None,
     ) -> None:
         self._source, self._door, self._where = source, door, where
+        self._members = members
         self.feed, self.explaining, self._supposing = feed, explaining, supposing
         self._clock = clock
         self._supposed: set[str] = set()
@@ -222,18 +233,19 @@ class WebPages:
     async def _cluster(self, visit: Visit, request: Request) -> Response:
         name = request.params["name"]
         data = visit.views.cluster(name)
-        try:
-            data["events"] = await self._events(visit, name)
-        except TransportError as e:
-            data["events"], data["eventsFault"] = [], str(e)
-        return self._answer(visit, request, "cluster", data)
+        told: dict[str, Any] = {"events": []}
+        if not visit.objects.hides_clusters:
+            told = await self._events(visit, MEMBER_CLUSTERS, ("", name))
+        return self._answer(visit, request, "cluster", {**data, **told})
 
-    async def _events(self, visit: Visit, cluster: str) -> Sequence[Mapping[str, Any]]:
-        if visit.objects.hides_clusters:
-            return []
-        if not await visit.authorizer.allows("list", EVENTS, source.OF_CLUSTERS):
-            raise Forbidden(code=403, reason="Forbidden", message="you may not list events")
-        return await self._source.events(cluster)
+    async def _events(self, visit: Visit, res: Resource, key: Key) -> dict[str, Any]:
+        """Return the last Events of an object below `events`, or why they are not shown."""
+        try:
+            if not await visit.authorizer.allows("list", EVENTS, key[0] or source.OF_CLUSTERS):
+                return {"events": [], "eventsFault": "you may not list events"}
+            return {"events": await self._source.events(res, key)}
+        except TransportError as e:
+            return {"events": [], "eventsFault": str(e)}
 
     async def _workload(self, visit: Visit, request: Request) -> Response:
         namespace, name = _key(request)
@@ -246,9 +258,29 @@ class WebPages:
             "workload",
             {"recorded": recorded} if self._where.hub is not None else {},
             made=computed.explained(told, visit.objects, stored),
-            beside={"recorded": recorded, "stored": {"status": stored.get("status")}},
+            beside={
+                "recorded": recorded,
+                "stored": {"status": stored.get("status")},
+                "rollout": visit.views.rollout(stored, self._clock.now()),
+                **await self._events(visit, WORKLOADS, (namespace, name)),
+            },
             objects=visit.views.objects(stored, request.query.get("rendered", "")),
+            pods=await self._pods(stored) if request.query.get("pods") else None,
         )
+
+    async def _pods(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the pods of a Workload, as its members show them to the reader of this machine."""
+        if self._members is None:
+            return {"rows": [], "silent": {}, "more": 0, "asked": False}
+        names = memberpods.clusters(stored)
+        asked = names[:MOST_ASKED]
+        found = await asyncio.to_thread(memberpods.ask, stored, self._members, asked)
+        return {
+            "rows": memberpods.rows_of(found, self._clock.now()),
+            "silent": {each.cluster: each.why for each in found if each.why},
+            "more": len(names) - len(asked),
+            "asked": True,
+        }
 
     async def _explained(self, namespace: str, name: str, caller: str) -> Mapping[str, Any]:
         """Return what would be decided now, or why that is not told."""
@@ -269,7 +301,30 @@ class WebPages:
 
     async def _whatif_form(self, visit: Visit, request: Request) -> Response:
         asked = whatif.asked(request.query)
-        return self._answer(visit, request, "whatif", {}, asked=asked, faults=[])
+        return self._what_if(visit, request, {}, asked)
+
+    def _what_if(
+        self,
+        visit: Visit,
+        request: Request,
+        made: Mapping[str, Any],
+        asked: WhatIf,
+        *,
+        wrong: str = "",
+        status: int = 200,
+    ) -> Response:
+        """Return the form, filled in as `asked`, with its answer or what is wrong with it."""
+        return self._answer(
+            visit,
+            request,
+            "whatif",
+            {},
+            status=status,
+            made=made,
+            asked=asked,
+            faults=[wrong] if wrong else [],
+            choices=visit.views.choices(),
+        )
 
     async def _whatif(self, visit: Visit, request: Request) -> Response:
         if not whatif.same_origin(request):
@@ -286,13 +341,11 @@ class WebPages:
             status, why = whatif.status_of(e), str(e)
             if wants_json(request) or status == 503:
                 return fault(request, status, why)
-            return self._answer(
-                visit, request, "whatif", {}, status=status, asked=scenario, faults=[why]
-            )
+            return self._what_if(visit, request, {}, scenario, wrong=why, status=status)
         finally:
             self._supposed.discard(visit.user)
-        read = {"snapshot": {"rev": revision, "time": self._clock.now().isoformat()}}
-        return self._answer(visit, request, "whatif", read, made=result, asked=scenario, faults=[])
+        read = {"rev": revision, "time": self._clock.now().isoformat()}
+        return self._what_if(visit, request, {**result, "snapshot": read}, scenario)
 
     async def _suppose(self, visit: Visit, scenario: WhatIf) -> tuple[dict[str, Any], int]:
         """Return what the caller may see of the answer, and the revision that it is computed from.
@@ -341,6 +394,7 @@ _TABLES: tuple[tuple[str, str, View], ...] = (
     ("/", "overview", lambda v, _: v.views.overview()),
     ("/clusters", "clusters", lambda v, r: v.views.clusters(r.query)),
     ("/workloads", "workloads", lambda v, r: v.views.workloads(r.query)),
+    ("/matrix", "matrix", lambda v, r: v.views.matrix(r.query)),
     ("/groups", "groups", lambda v, r: v.views.groups(r.query)),
     ("/spreads", "spreads", lambda v, r: v.views.spreads(r.query)),
     ("/reservations", "reservations", lambda v, r: v.views.reservations(r.query)),

@@ -26,7 +26,8 @@ from controller.model.why import RuleNote, ShareSteps
 from machinery.http_messages import Request, Response
 from stowage.console import words
 from stowage.console.words import count
-from stowage.web.fleetview import tone
+from stowage.web.fleetview import tone, wave_tone
+from stowage.web.pictures import timeline
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
@@ -57,6 +58,10 @@ def _environment() -> Environment:
         "cause": words.cause,
         "yaml": _yaml,
         "amount": _amount,
+        "timeline": timeline,
+        "transition": _transition,
+        "verdict": _verdict,
+        "wavetone": wave_tone,
     }
     made.globals |= {"asset": addresses().__getitem__, "link": link}
     return made
@@ -100,6 +105,19 @@ def _yaml(body: Any) -> str:
 
     found: str = yaml.safe_dump(body, sort_keys=False, default_flow_style=False, width=100)
     return found
+
+
+def _transition(stable: str | None, revision: str) -> str:
+    return words.transition(stable or "", revision)
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    """Return why a cluster has its number, and what refuses it, as far as the reader may know."""
+    said = [each["text"] for each in row["reasons"]]
+    if not row["fits"]:
+        refused = f"{row['reason']} ({row['plugin']})" if row["reason"] else row["plugin"]
+        said.append(f"no more: {refused}" if row["replicas"] else refused)
+    return "; ".join(filter(None, said))
 
 
 def _amount(value: Any) -> str:

@@ -64,8 +64,8 @@ class FleetSource(Protocol):
         """Return what the reader has to know of how recent or complete this is."""
         ...
 
-    async def events(self, cluster: str) -> Sequence[Mapping[str, Any]]:
-        """Return the last Events of a MemberCluster. Raises TransportError."""
+    async def events(self, res: Resource, key: Key) -> Sequence[Mapping[str, Any]]:
+        """Return the last Events of an object, the newest first. Raises TransportError."""
         ...
 
 
@@ -81,9 +81,9 @@ class FileSource:
     def notes(self) -> list[str]:
         return list(self.said)
 
-    async def events(self, cluster: str) -> Sequence[Mapping[str, Any]]:
+    async def events(self, res: Resource, key: Key) -> Sequence[Mapping[str, Any]]:
         """Return none: files hold no Events."""
-        del cluster
+        del res, key
         return []
 
 
@@ -203,10 +203,12 @@ class HubSource:
             found.append(f"The hub does not answer: {what} may be older than shown")
         return found
 
-    async def events(self, cluster: str) -> Sequence[Mapping[str, Any]]:
-        """Return the last Events of a MemberCluster, the newest first. Raises TransportError."""
+    async def events(self, res: Resource, key: Key) -> Sequence[Mapping[str, Any]]:
+        """Return the last Events of an object, the newest first. Raises TransportError."""
         listed = await self._client.list(
-            EVENTS, namespace=OF_CLUSTERS, field_selector=f"regarding.name={cluster}"
+            EVENTS,
+            namespace=key[0] or OF_CLUSTERS,
+            field_selector=f"regarding.name={key[1]},regarding.kind={res.kind}",
         )
         return _newest(listed["items"])
 
@@ -224,7 +226,6 @@ def _newest(listed: Iterable[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
             "note": each.get("note") or "",
         }
         for each in listed
-        if (each.get("regarding") or {}).get("kind") == "MemberCluster"
     ]
     return sorted(found, key=lambda each: each["time"], reverse=True)[:MOST_EVENTS]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -50,6 +51,10 @@ OF_WORKLOADS = frozenset(
     }
 )
 """The lists of `stowage status` whose names are those of Workloads."""
+MATRIX_ROWS, MATRIX_COLUMNS = 40, 20
+"""Workloads and clusters of one page of the matrix."""
+MOST_CHOICES = 300
+"""Choices of a list of the what-if; of more than these one is typed."""
 MOST_RENDERED = 100
 """Clusters that are looked at for what differs between them."""
 GRID = 60
@@ -138,6 +143,37 @@ class Views:
             rows = [row for row in rows if cluster in row["placements"]]
         return _page(fleetview.sorted_by(rows, query.get("sort", "")), query, "workloads")
 
+    def matrix(self, query: Query) -> Data:
+        """Return Workloads as `workloads` does, with the clusters that most of their replicas have.
+
+        `elsewhere` of a row are its replicas on the other clusters.
+        """
+        found = self.workloads({"limit": str(MATRIX_ROWS), **query})
+        totals: dict[str, int] = {}
+        for row in found["workloads"]:
+            for cluster, number in row["placements"].items():
+                totals[cluster] = totals.get(cluster, 0) + number
+        ranked = sorted(totals, key=lambda name: (-totals[name], name))
+        columns = sorted(ranked[:MATRIX_COLUMNS])
+        rows = [
+            {**row, "elsewhere": sum(n for c, n in row["placements"].items() if c not in columns)}
+            for row in found["workloads"]
+        ]
+        return {**found, "workloads": rows, "columns": columns, "others": len(ranked) - len(columns)}
+
+    def choices(self) -> Data:
+        """Return what the form of a what-if lists; no list where it would be too long."""
+        clusters = self.fleet.clusters()
+        pairs = {(k, v) for row in clusters for k, v in row["labels"].items() if v}
+        workloads = [f"{row['namespace']}/{row['name']}" for row in self.fleet.workloads()]
+        every = {
+            "clusters": [row["name"] for row in clusters],
+            "labels": sorted(f"{key}={value}" for key, value in pairs),
+            "keys": sorted({key for key, _ in pairs}),
+            "workloads": workloads,
+        }
+        return {name: each if len(each) <= MOST_CHOICES else [] for name, each in every.items()}
+
     def states(self) -> list[str]:
         """Return the states that Workloads are in."""
         return sorted({row["state"] for row in self.fleet.workloads()})
@@ -153,8 +189,17 @@ class Views:
         found: dict[str, Any] = self._snapshot.read(res, name, namespace, _JSON)
         return found
 
+    def rollout(self, stored: Mapping[str, Any], now: datetime) -> Data | None:
+        """Return what `stowage rollout status` tells of a Workload; None without spec.rollout."""
+        from stowage.report import rollout  # noqa: PLC0415 - loads the models of the kinds
+
+        if not _spec(stored).get("rollout"):
+            return None
+        at = rollout.RolloutProgress.of(stored, now)
+        return {**at.to_dict(), "headline": at.headline, "next": at.advice}
+
     def objects(self, stored: Mapping[str, Any], rendered: str) -> Data:
-        """Return the spec, what differs between the clusters of a Workload, and its objects on one.
+        """Return the spec, the objects that are made of it, what differs, and those on one cluster.
 
         Values of Secrets are not among it. Raises ValueError for objects that do not fit there,
         NotFound for no such cluster, Forbidden for one whose labels may not be read.
@@ -162,10 +207,11 @@ class Views:
         from stowage.simulation import differences  # noqa: PLC0415 - loads the propagator's parts
 
         spec = {key: _without_secrets(value) for key, value in _spec(stored).items()}
+        found = {"spec": spec, "made": differences.kinds(stored), "differs": "", "rendered": ""}
         if self._snapshot.hides_clusters:  # overrides go by labels
             if rendered:
                 raise Forbidden(code=403, reason="Forbidden", message="may not list memberclusters")
-            return {"spec": spec, "differs": "", "rendered": ""}
+            return found
         placed = [share["cluster"] for share in _status(stored).get("placements") or ()]
         clusters = [self._cluster(name) for name in placed[:MOST_RENDERED]]
         try:
@@ -176,11 +222,7 @@ class Views:
         if rendered:
             cluster = self._snapshot.read(MEMBER_CLUSTERS, rendered, None, MemberCluster)
             objects = differences.rendered(stored, cluster)
-        return {
-            "spec": spec,
-            "differs": told if "\n" in told else "",
-            "rendered": objects,
-        }
+        return {**found, "differs": told if "\n" in told else "", "rendered": objects}
 
     def _cluster(self, name: str) -> MemberCluster | None:
         try:

@@ -47,6 +47,9 @@ def asked(query: Mapping[str, str]) -> WhatIf:
 
 def _filled(fields: Mapping[str, list[str]]) -> WhatIf:
     lists = {name: _words(fields.get(name, ())) for name in LISTS}
+    chosen, number = ((fields.get(name) or [""])[0].strip() for name in ("of", "to"))
+    if chosen or number:  # chosen from the list of the form
+        lists["scale"].insert(0, f"{chosen}={number}")
     each = (fields.get("each") or [""])[0].strip()
     yaml = "\n---\n".join(fields.get("yaml", ())).replace("\r\n", "\n")
     return WhatIf(yaml=yaml, each=each, **lists)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -86,13 +87,18 @@ def shown(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.proves("Y1")
+@pytest.mark.proves("Y1", "Q14")
 def test_all_run_and_it_says_so(shown):
     rest = {"handmade": {}, "placed-only": DECIDED}
     out = shown({"a": PULLING, **rest}, {"a": RUNNING, **rest})
     assert "Not running:" not in out
     assert "Three things to try:" in out
-    assert "stowage ui --kubeconfig=" in out[-1]
+    assert out[-1] == "  stowage ui"
+    ((export, path),) = (line.split("; ") for line in out if line.startswith("  export "))
+    assert export.endswith("hub.kubeconfig")
+    folders = path.removeprefix("PATH=").split(":")
+    assert shutil.which("stowage", path=folders[0])
+    assert folders[-1] == "$PATH"
 
 
 @pytest.mark.proves("Y1")

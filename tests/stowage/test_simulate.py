@@ -240,7 +240,7 @@ def test_a_configuration_that_says_never_leaves_all_on_paper(fleet: Path, tmp_pa
         (["--lose", "m9"], 1, "there is no cluster m9"),
         (["--lose", "a=b"], 1, "no cluster has the label a=b"),
         (["--drain", "m9"], 1, "there is no cluster m9"),
-        (["--each", "a"], 1, "no cluster has this label"),
+        (["--each", "a"], 1, "no cluster has the label a"),
         (["--scale", "web"], 2, "namespace/workload=units"),
         (["--scale", "shop/web=-1"], 2, "namespace/workload=units"),
         (["--scale", "shop/web=99999999999"], 2, "is more than"),

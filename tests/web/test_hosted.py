@@ -378,7 +378,7 @@ def test_what_becomes_of_others_is_one_sum(filled: Hub, page: Page) -> None:
     assert told["others"]["units"] > 0
     assert told["before"]["placed"] == 3
     text = reader.suppose("text/html", drain="m1").text
-    assert f"others: {told['others']['units']} units" in text
+    assert f"others: {told['others']['units']} replicas" in text
     assert OTHER not in text
     assert "zqweb" not in text + reader.ask("/clusters/m1").text
     assert reader.json("/clusters")["total"] == 3

@@ -189,4 +189,4 @@ def test_who_may_list_one_namespace_sees_that_one(followed: Hub) -> None:
         assert page.json("/workloads")["total"] == 1
         text = page.ask("/workloads/shop/web").text
         assert "Only of shop" in text
-        assert "Where its units are" in text
+        assert "Where its replicas are" in text

@@ -240,7 +240,10 @@ def test_each_number_has_rules_that_add_up_to_it(
                 "data": found.planned["shop", "web"],
                 "recorded": recorded,
                 "stored": views.stored(WORKLOADS, "shop", "web"),
-                "objects": {"spec": {}, "differs": "", "rendered": ""},
+                "objects": {"spec": {}, "made": [], "differs": "", "rendered": ""},
+                "rollout": None,
+                "events": [],
+                "pods": None,
             },
         ).decode()
         row = Cells(told).row(share["cluster"], str(share["replicas"]))

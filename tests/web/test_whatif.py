@@ -165,7 +165,7 @@ def test_what_takes_long_ends_and_nobody_else_waits(
     assert "takes longer than 0.2 s" in answer.json["message"]
     told = page.ask("/workloads/shop/web-1").text  # its own worker is silent too
     assert "what would be decided now is not told: it takes longer than 0.2 s" in told
-    assert "Where its units are" in told
+    assert "Where its replicas are" in told
 
 
 @pytest.mark.proves("V11")

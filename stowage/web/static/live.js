@@ -171,12 +171,23 @@ function unpacked(text) {
   return JSON.parse(new TextDecoder().decode(Uint8Array.from(bytes, (c) => c.charCodeAt(0))));
 }
 
+// A list may have lost the choice since the address was made.
+function fill(field, value) {
+  if (!(field instanceof HTMLSelectElement)) {
+    field.value = value;
+    return;
+  }
+  let option = [...field.options].find((each) => each.value === value);
+  if (!option) field.add((option = new Option(value)));
+  option.selected = true;
+}
+
 function whatIf(form) {
   if (document.getElementById("result")) {
     window.history.replaceState(null, "", `/whatif#${packed(form)}`);
   } else if (window.location.hash.length > 1 && !form.querySelector("[role=alert]")) {
     try {
-      for (const [name, value] of unpacked(window.location.hash.slice(1))) form.elements[name].value = value;
+      for (const [name, value] of unpacked(window.location.hash.slice(1))) fill(form.elements[name], value);
       form.submit();
     } catch {
       window.history.replaceState(null, "", "/whatif"); // not of our making
