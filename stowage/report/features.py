@@ -393,7 +393,7 @@ QUOTAS = KindFindings(
     type_=QuotaSummary,
     take=_take_quotas,
     name="quotas",
-    title="Quotas that are full or keep units out",
+    title="Quotas that are full or keep replicas out",
     after=True,
 )
 

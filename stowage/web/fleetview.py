@@ -45,14 +45,14 @@ def tone(state: str) -> str:
     return "wait" if state in ("Pending", "Undecided", "Unknown", "") else "bad"
 
 
-def wave_tone(wave: Mapping[str, Any]) -> str:
+def wave_tone(wave: Mapping[str, Any], rollout: Mapping[str, Any]) -> str:
     """Return the tone of a wave of a rollout, as `stowage rollout status -o json` tells it."""
     if wave.get("failed"):
         return "bad"
-    if "approval" in wave["state"] or wave.get("deferred"):
+    asks = rollout["phase"] == "AwaitingApproval" and wave["name"] == rollout["wave"]
+    if asks or wave.get("deferred"):
         return "wait"
-    whole = wave.get("clusters") and wave.get("healthy") == wave.get("clusters")
-    return "good" if whole else "calm"
+    return "good" if wave.get("clusters") and wave.get("healthy") == wave["clusters"] else "calm"
 
 
 class FleetView:

@@ -197,7 +197,7 @@ class WebPages:
         """Return the data as JSON, or in the template, which sees `beside` and `given` too.
 
         Stored data and what stands `beside` it are narrowed to what the caller may see. What is
-        `made` over the whole fleet is so already, and what is `given`, such as a spec, is their own.
+        `made` over the whole fleet is so already, and a spec that is `given` is their own.
         """
         about = (request.params.get("ns", ""), request.params.get("name", ""))
         told = {**(made or {}), **visit.objects.told(data, about)}

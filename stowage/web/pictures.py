@@ -1,4 +1,4 @@
-"""The geometry of pictures in SVG, made on the server: places in percents, so that they fit any width.
+"""The geometry of pictures in SVG, made on the server: in percents, so that they fit any width.
 
 A picture says nothing that the table below it does not.
 """
@@ -30,7 +30,10 @@ _STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Numbers that held from one change to the next: `x` and `width` in percents, heights in pixels."""
+    """Numbers that held from one change to the next.
+
+    `x` and `width` are in percents, the others, heights, in pixels.
+    """
 
     x: float
     width: float

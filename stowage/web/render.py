@@ -60,7 +60,7 @@ def _environment() -> Environment:
         "amount": _amount,
         "timeline": timeline,
         "transition": _transition,
-        "verdict": _verdict,
+        "verdict": verdict,
         "wavetone": wave_tone,
     }
     made.globals |= {"asset": addresses().__getitem__, "link": link}
@@ -111,7 +111,7 @@ def _transition(stable: str | None, revision: str) -> str:
     return words.transition(stable or "", revision)
 
 
-def _verdict(row: Mapping[str, Any]) -> str:
+def verdict(row: Mapping[str, Any]) -> str:
     """Return why a cluster has its number, and what refuses it, as far as the reader may know."""
     said = [each["text"] for each in row["reasons"]]
     if not row["fits"]:

@@ -12,6 +12,7 @@ import msgspec
 
 from controller.model.objects import MemberCluster
 from controller.model.why import of_status
+from crds.names import LABEL_CLUSTER
 from machinery.api.resources import (
     MEMBER_CLUSTERS,
     RESERVATIONS,
@@ -26,7 +27,7 @@ from machinery.clock import Clock
 from machinery.errors import BadRequest, Forbidden, NotFound
 from machinery.types import conditions, quantities
 from stowage.kinds import Reference
-from stowage.report import explain, groups, history, rooms, status
+from stowage.report import advice, explain, groups, history, rooms, status
 from stowage.report.findings import Finding
 from stowage.web import fleetview
 from stowage.web.fleetview import FleetView, Row
@@ -47,10 +48,13 @@ OF_WORKLOADS = frozenset(
         "Placed, and not running as they should",
         "Moves that are blocked",
         "Being moved",
+        "Being rolled out",
         "Being removed",
     }
 )
 """The lists of `stowage status` whose names are those of Workloads."""
+ASKED = frozenset({"AwaitingApproval"})
+"""States in which a person is waited for, as a person asked for it."""
 MATRIX_ROWS, MATRIX_COLUMNS = 40, 20
 """Workloads and clusters of one page of the matrix."""
 MOST_CHOICES = 300
@@ -73,8 +77,11 @@ class Views:
         """Return counts, what needs a person, why units wait, clusters and their room."""
         report, clusters = self.fleet.report(), self.fleet.clusters()
         lists = [_list(title, each) for title, each in status.lists(report)]
+        urgent = {row["tone"] for each in lists for row in each["findings"] if row["urgent"]}
+        calm = not urgent - {"wait"} and all(each.leads for each in report.processes)
         return {
             "headline": status.headline(report),
+            "tone": "good" if not report.urgent else "wait" if calm else "bad",
             **report.to_dict(),
             "lists": lists,
             "reasons": self._reasons(),
@@ -85,14 +92,13 @@ class Views:
 
     def _reasons(self) -> list[Row]:
         """Return why units wait, the most units first, with what helps."""
-        helps = {each.state: each.help for each in self.fleet.report().pending if each.help}
         found: dict[str, Row] = {}
         for row in self.fleet.workloads():
             if row["pending"] and row["reason"]:
                 why = found.setdefault(row["reason"], {"units": 0, "workloads": 0})
                 why["units"] += row["pending"]
                 why["workloads"] += 1
-        rows = [{"reason": r, **n, "help": helps.get(r, "")} for r, n in found.items()]
+        rows = [{"reason": r, **n, "help": advice.SCHEDULED.get(r, "")} for r, n in found.items()]
         return sorted(rows, key=lambda row: (-row["units"], row["reason"]))
 
     def clusters(self, query: Query) -> Data:
@@ -159,12 +165,18 @@ class Views:
             {**row, "elsewhere": sum(n for c, n in row["placements"].items() if c not in columns)}
             for row in found["workloads"]
         ]
-        return {**found, "workloads": rows, "columns": columns, "others": len(ranked) - len(columns)}
+        return {
+            **found,
+            "workloads": rows,
+            "columns": columns,
+            "others": len(ranked) - len(columns),
+        }
 
     def choices(self) -> Data:
         """Return what the form of a what-if lists; no list where it would be too long."""
         clusters = self.fleet.clusters()
-        pairs = {(k, v) for row in clusters for k, v in row["labels"].items() if v}
+        every_label = (pair for row in clusters for pair in row["labels"].items())
+        pairs = {(key, value) for key, value in every_label if value and key != LABEL_CLUSTER}
         workloads = [f"{row['namespace']}/{row['name']}" for row in self.fleet.workloads()]
         every = {
             "clusters": [row["name"] for row in clusters],
@@ -317,7 +329,15 @@ def _alike(some: Sequence[Finding]) -> Row:
         "message": first.message,
         "help": first.help,
         "urgent": first.urgent,
+        "tone": _finding_tone(first),
     }
+
+
+def _finding_tone(finding: Finding) -> str:
+    """Return how a finding is shown: only what is not as it should be is `bad`."""
+    if not finding.urgent:
+        return "calm"
+    return "wait" if finding.state in ASKED else "bad"
 
 
 def _worst_first(row: Row) -> int:

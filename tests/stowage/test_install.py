@@ -201,7 +201,6 @@ def test_the_web_page_comes_where_it_is_asked_for(installed, stowage):
         assert _get(installed, kind, "stowage-ui", *where)
     kinds = "deploy,service,sa,role,rolebinding,pdb,networkpolicy"
     installed.kubectl("delete", kinds, "-l", "app=stowage-ui", *where)
-    installed.kubectl("delete", "role,rolebinding", "-l", "app=stowage-ui", "-n", "default")
     installed.kubectl("delete", "clusterrole,clusterrolebinding", "-l", "app=stowage-ui")
     installed.kubectl("delete", "secret", "stowage-ui-session", *where)
 

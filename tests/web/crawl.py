@@ -12,6 +12,7 @@ PAGES = (
     "/",
     "/clusters",
     "/workloads",
+    "/matrix",
     "/groups",
     "/spreads",
     "/reservations",

@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 
 from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, WORKLOADS
 from stowage.cli import cli
+from stowage.report.memberpods import Members
 from stowage.simulation.plan import Where
 from stowage.web.app import UiSettings
 from tests.patience import PATIENCE
@@ -32,7 +33,9 @@ def followed(hub: Any) -> Iterator[Hub]:
 
 def settings(hub: Hub, port: int = 0) -> UiSettings:
     where = Where("shop", (), hub.cluster.connection())
-    return UiSettings(where=where, port=port, browser=False)
+    file = str(hub.cluster.kubeconfig)
+    members = Members(file, {"m1": file})  # the hub itself stands in for its member
+    return UiSettings(where=where, port=port, browser=False, members=members)
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +161,28 @@ def test_events_of_a_cluster_are_shown(followed: Hub, page: Page) -> None:
     told = page.json("/clusters/m1")["events"]
     assert ("Drained", "nothing is left") in [(each["reason"], each["note"]) for each in told]
     assert "nothing is left" in page.ask("/clusters/m1").text
+
+
+@pytest.mark.proves("Q23")
+def test_a_workload_shows_its_events_and_its_pods_as_the_reader_may_see_them(
+    followed: Hub, page: Page
+) -> None:
+    shares = page.json("/workloads/shop/web")["recorded"]["placements"]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web-1", "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+    }
+    followed.cluster.kubectl("create", "serviceaccount", "default", "-n", "shop")
+    followed.cluster.kubectl("apply", "-f", "-", input=json.dumps(pod))
+    plain = page.ask("/workloads/shop/web").text
+    assert "assigned m" in plain.partition("<caption>Events</caption>")[2]
+    assert "<caption>As its members show them to you</caption>" not in plain
+    asked = page.ask("/workloads/shop/web?pods=yes").text
+    there = {each["cluster"] for each in shares}
+    assert ('<th scope="row">web-1</th><td data-of="Cluster">m1</td>' in asked) == ("m1" in there)
+    assert ("m2 is not shown: your credentials" in asked) == ("m2" in there)
 
 
 SECRET = "hunter2-in-an-environment"

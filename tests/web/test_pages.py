@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,12 @@ from hypothesis import strategies as st
 from controller.model.objects import MemberCluster
 from machinery.api.resources import LEASES, WORKLOADS
 from machinery.clock import SystemClock
+from machinery.kinds.revisions import digest_of, revision_data
 from stowage.cli import cli
 from stowage.report import status
 from stowage.simulation import differences, plan
 from stowage.simulation.plan import Where
-from stowage.web import render, source
+from stowage.web import pictures, render, source
 from stowage.web.pages import POLICY
 from stowage.web.views import Views
 from tests.examples import examples
@@ -301,6 +302,148 @@ def test_what_differs_is_no_number_of_replicas() -> None:
     told = differences.text(web, clusters)
     assert "shop/web on m2, m3 (override other): 2 of 3 clusters" in told
     assert "replicas" not in told
+
+
+def rolling() -> dict[str, Any]:
+    """A Workload whose canary is done, and whose second wave has a cluster that failed."""
+    made = fleets.workload("web", {"m1": 2, "m2": 2, "m3": 2})
+    by_zone = {"matchLabels": {"topology.kubernetes.io/zone": "zone-1"}}
+    waves = [
+        {"name": "canary", "clusterSelector": by_zone, "approval": True},
+        {"name": "second", "clusterSelector": {}, "maxConcurrent": 1},
+    ]
+    made["spec"]["rollout"] = {"waves": waves}
+    revision = digest_of(revision_data(made["spec"]))
+    made["spec"]["rollout"]["approvals"] = [{"revision": revision, "wave": "canary"}]
+    made["status"]["rollout"] = {
+        "revision": revision,
+        "stable": "a" * 16,
+        "phase": "Progressing",
+        "wave": "second",
+        "message": "m2: 1 of 2 replicas are Ready",
+        "waves": [
+            {"name": "canary", "clusters": 1, "healthy": 1},
+            {"name": "second", "clusters": 2, "healthy": 0, "updating": ["m2"]},
+            {"name": "rest", "clusters": 0, "healthy": 0},
+        ],
+    }
+    return made
+
+
+@pytest.mark.proves("Q23")
+def test_a_rollout_is_shown_as_waves_with_what_they_wait_for(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "fleet.json"
+    clusters = [fleets.cluster(f"m{n}", zone=f"zone-{n}") for n in (1, 2, 3)]
+    file.write_text(json.dumps([*clusters, rolling(), fleets.workload("plain", {"m1": 1})]))
+    page = serve(fleet=(str(file),))
+    text = page.ask("/workloads/shop/web").text
+    waves = re.findall(r'<li class="wave (\w+)"><h3>.*?</span> (\w+)</h3>(.*?)</li>', text, re.DOTALL)
+    assert [(tone, name) for tone, name, _ in waves] == [
+        ("good", "canary"),
+        ("calm", "second"),
+        ("calm", "rest"),
+    ]
+    said = [" ".join(re.sub("<[^>]+>", " ", each).split()) for _, _, each in waves]
+    assert said == [
+        "1 of 1 cluster healthy complete",
+        "0 of 2 clusters healthy 1 of at most 1 at once Updating: m2",
+        "no clusters",
+    ]
+    assert "Progressing, wave 2 of 3" in text
+    assert "m2: 1 of 2 replicas are Ready" in text
+    assert 'class="waves"' not in page.ask("/workloads/shop/plain").text
+    objects = text.partition("Its objects on each cluster")[2].partition("</table>")[0]
+    assert '<td data-of="Kind">Deployment</td><th scope="row">web</th>' in objects
+    assert "stowage pods wl/web -n shop" in page.ask("/workloads/shop/web?pods=yes").text
+
+
+@pytest.mark.proves("Q23")
+def test_the_matrix_has_each_share(serve: Serve, tmp_path: Path) -> None:
+    shares = {f"m{n:02}": n for n in range(1, 23)}
+    items = [fleets.workload("wide", shares, desired=300), fleets.workload("web", {"m22": 3})]
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps([*map(fleets.cluster, shares), *items]))
+    page = serve(fleet=(str(file),))
+    told = page.json("/matrix")
+    assert (len(told["columns"]), told["others"]) == (20, 2)
+    assert told["columns"] == sorted(told["columns"])
+    by = {row["name"]: row for row in told["workloads"]}
+    assert (by["wide"]["elsewhere"], by["web"]["elsewhere"]) == (1 + 2, 0)
+    row = Cells(page.ask("/matrix").text).row("shop/web")
+    assert (row[2], row[-3:]) == ("4", ["3", "", "1"])
+    bars = page.ask("/matrix?q=shop/web").text
+    assert '<rect width="75" height="8"/>' in bars
+    assert page.json("/matrix?q=shop/web")["columns"] == ["m22"]
+
+
+@pytest.mark.proves("Q23")
+def test_the_time_line_has_an_axis_and_levels_as_long_as_they_held() -> None:
+    now = datetime(2026, 6, 1, 12, 0).astimezone()
+
+    def change(hours: int, desired: int, assigned: int) -> dict[str, Any]:
+        at = (now - timedelta(hours=hours)).isoformat()
+        return {"time": at, "desired": desired, "assigned": assigned}
+
+    drawn = pictures.timeline([change(8, 4, 2), change(2, 4, 4), change(0, 0, 0)], now)
+    assert drawn is not None
+    whole = pictures.RIGHT - pictures.LEFT
+    first, second, last = drawn.levels
+    assert (first.x, second.x) == (pictures.LEFT, pictures.LEFT + 0.75 * whole)
+    assert (first.width, second.width) == (0.75 * whole, 0.25 * whole)
+    assert last.width == pictures.THIN
+    assert (first.desired, first.assigned, second.assigned) == (120, 60, 120)
+    assert [(tick.text, tick.at) for tick in drawn.numbers] == [("0", 130), ("2", 70), ("4", 10)]
+    assert [tick.text for tick in drawn.times] == ["06:00", "08:00", "10:00", "12:00"]
+    assert drawn.times[0].at == pictures.LEFT + 0.25 * whole
+    week = pictures.timeline([change(24 * 7, 1, 1)], now)
+    assert week is not None
+    assert [tick.text for tick in week.times] == ["05-27", "05-29", "05-31"]
+    assert pictures.timeline([{"time": "never"}], now) is None
+    assert pictures.timeline([], now) is None
+
+
+@pytest.mark.proves("Q23")
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"fits": False, "replicas": 2}, "no more: insufficient cpu (Room)"),
+        ({"fits": False, "replicas": 0}, "insufficient cpu (Room)"),
+        ({"fits": False, "replicas": 0, "reason": ""}, "Room"),
+        ({"fits": True, "replicas": 2, "reasons": [{"text": "a"}, {"text": "b"}]}, "a; b"),
+        (
+            {"fits": False, "replicas": 2, "reasons": [{"text": "a"}]},
+            "a; no more: insufficient cpu (Room)",
+        ),
+        ({"fits": True, "replicas": 0}, ""),
+    ],
+)
+def test_why_begins_with_a_word(row: dict[str, Any], told: str) -> None:
+    whole = {"reasons": [], "reason": "insufficient cpu", "plugin": "Room", **row}
+    assert render.verdict(whole) == told
+
+
+@pytest.mark.proves("Q23")
+def test_what_is_as_it_should_be_is_not_red(serve: Serve, tmp_path: Path) -> None:
+    limits = ("QuotaExceeded", "ReplicasReached")
+    kept = [
+        fleets.workload(f"w-{n}", {"m1": 2}, why=(why, "the limit")) for n, why in enumerate(limits)
+    ]
+    done = fleets.workload("job", {"m1": 4})
+    done["status"]["state"] = "Complete"
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps([fleets.cluster("m1"), *kept, done]))
+    page = serve(fleet=(str(file),))
+    told = page.json("/")
+    assert (told["tone"], told["needsAPerson"]) == ("good", 0)
+    text = page.ask("/").text + page.ask("/workloads").text
+    assert not re.findall(
+        r'class="(?:state|tile|headline|finding)? ?bad"', text.partition('class="key"')[0]
+    )
+    assert "needs a person" in text
+    approval = fleets.condition("RolledOut", "False", "AwaitingApproval", "wave canary is done")
+    done["status"]["conditions"].append(approval)
+    file.write_text(json.dumps([fleets.cluster("m1"), done]))
+    assert serve(fleet=(str(file),)).json("/")["tone"] == "wait"
 
 
 @pytest.mark.proves("V6")

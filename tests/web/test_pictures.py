@@ -35,6 +35,7 @@ PAGES = {
     "workloads": "/workloads",
     "workload": "/workloads/shop/web",
     "history": "/workloads/shop/web/history",
+    "matrix": "/matrix",
     "groups": "/groups",
     "spreads": "/spreads",
     "reservations": "/reservations",
@@ -78,7 +79,7 @@ def test_a_page_shows_what_is_recorded(
         looked = window(shown, color_scheme=scheme, viewport=SIZE)
         tab = looked.go(PAGES[name])
         if name == "whatif":
-            tab.get_by_label("Lose", exact=True).fill("eu-paris")
+            tab.get_by_label("Lose", exact=True).select_option("eu-paris")
             tab.get_by_role("button", name="Compute").click()
             tab.locator("#comes").wait_for()
         else:

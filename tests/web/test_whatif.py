@@ -102,6 +102,30 @@ def test_the_answers_are_those_of_plan_and_simulate(page: Page, file: str, tmp_p
     assert "shop/web-0" in shown
 
 
+@pytest.mark.proves("Q23")
+def test_the_form_lists_what_there_is_to_choose(page: Page) -> None:
+    text = page.ask("/whatif?drain=member-2&lose=gone&scale=shop/web-1%3D7").text
+    assert text.count("<option>member-1</option>") == 3
+    assert "<option selected>member-2</option>" in text
+    assert '<option value="gone" selected>gone</option>' in text, "what is asked for is never lost"
+    assert "<option>topology.kubernetes.io/zone=zone-1</option>" in text
+    assert "<option>topology.kubernetes.io/zone</option>" in text
+    assert "<option selected>shop/web-1</option>" in text
+    assert 'name="to" min="0" value="7"' in text
+    chosen = post(page, of="shop/web-1", to="9").json
+    assert chosen["title"] == post(page, scale="shop/web-1=9").json["title"]
+    assert post(page, of="shop/web-1").status == 400
+
+
+@pytest.mark.proves("Q23")
+def test_an_answer_names_no_option_of_the_command(page: Page) -> None:
+    for fields in ({"lose": "nobody"}, {"each": "nothing"}, {"scale": "shop/none=1"}):
+        told = post(page, **fields)
+        assert told.status == 400
+        assert "--" not in told.json["message"], told.json
+    assert "--" not in str(post(page, lose="member-1").json["notes"])
+
+
 @pytest.mark.proves("V10")
 def test_wrong_input_is_told(page: Page) -> None:
     for fields, fault in (
@@ -204,7 +228,7 @@ def test_long_answers_are_cut() -> None:
 def test_the_input_stands_behind_the_address(page: Page, window: Callable[..., Window]) -> None:
     shown = window(page)
     tab = shown.go("/whatif")
-    tab.get_by_label("Drain").fill("member-1")
+    tab.get_by_label("Drain").select_option("member-1")
     tab.get_by_role("button", name="Compute").click()
     expect(tab.locator("#comes")).to_contain_text("Drain member-1")
     expect(tab).to_have_url(re.compile("#."))  # the script sets it behind the new content
