@@ -119,7 +119,7 @@ class Problem:
             ValueError: names the field and the value.
         """
         if not 0 <= self.total <= MAX_REPLICAS:
-            raise ValueError(f"total: 0 to {MAX_REPLICAS} units, found {self.total}")
+            raise ValueError(f"total: 0 to {MAX_REPLICAS} replicas, found {self.total}")
         size = len(self.weight)
         _check_columns({name: getattr(self, name) for name in _COLUMNS}, size)
         for name, most in (("weight", MAX_WEIGHT), ("present", MAX_REPLICAS)):

@@ -101,7 +101,7 @@ def divide(
     if len(weight) and int(weight.max()) > MAX_WEIGHT:
         raise ValueError(f"a weight is at most {MAX_WEIGHT}, found {int(weight.max())}")
     if total > MAX_REPLICAS:
-        raise ValueError(f"at most {MAX_REPLICAS} units are divided at once, asked for {total}")
+        raise ValueError(f"at most {MAX_REPLICAS} replicas are divided at once, asked for {total}")
     if total <= int(start.sum()):
         return start.copy()
     reach = np.where(weight > 0, np.maximum(start, np.minimum(top, MAX_REPLICAS)), start)

@@ -47,6 +47,10 @@ def manifests(objects: Iterable[Mapping[str, Any]]) -> None:
     click.echo(yamltext.dump(objects, width=100), nl=False)
 
 
+_HEADINGS = {"units": "replicas"}
+"""Headings of columns that have another name in what programs read."""
+
+
 def table(
     rows: Sequence[Mapping[str, Any]],
     columns: Sequence[str],
@@ -60,7 +64,7 @@ def table(
     A terminal's width breaks the last column. Elsewhere each row is one line, so that grep finds it
     whole. `below` are the lines that follow each row.
     """
-    cells = [[column.upper() for column in columns]] if head else []
+    cells = [[_HEADINGS.get(column, column).upper() for column in columns]] if head else []
     cells += [[_cell(row.get(column)) for column in columns] for row in rows]
     widths = [max(len(line[at]) for line in cells) for at in range(len(columns) - 1)]
     start = indent + sum(widths) + len(GAP) * len(widths)

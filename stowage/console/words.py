@@ -47,7 +47,7 @@ def change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
 
 
 def inside(shares: Iterable[Mapping[str, Any]], namespace: str) -> str:
-    """Return `2 units inside rsv/launch, 1 unit inside stowage-system/rsv/pool`; empty for none.
+    """Return `2 replicas inside rsv/launch, 1 replica inside shop/rsv/pool`; empty for none.
 
     `shares` is `status.reservations` of a Workload in `namespace`.
     """
@@ -56,7 +56,7 @@ def inside(shares: Iterable[Mapping[str, Any]], namespace: str) -> str:
         where = "" if share["namespace"] == namespace else f"{share['namespace']}/"
         name = f"{where}rsv/{share['name']}"
         units[name] = units.get(name, 0) + share["replicas"]
-    return _cut([f"{count(n, 'unit')} inside {name}" for name, n in units.items()], ", ")
+    return _cut([f"{count(n, 'replica')} inside {name}" for name, n in units.items()], ", ")
 
 
 def ordinals(ranges: Iterable[Mapping[str, Any]]) -> str:
@@ -72,7 +72,7 @@ def transition(stable: str, revision: str) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """Return `1 unit`, `2 units`."""
+    """Return `1 replica`, `2 replicas`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
@@ -117,7 +117,7 @@ _CAUSES = {
     "QuotaGrown": "the quota let more in",
     "RoomGained": "room came free",
     "LimitLearnt": "{name} was seen to run fewer",
-    "Rescheduled": "{name} left units without a node",
+    "Rescheduled": "{name} left replicas without a node",
     "NoNode": "no node of {name} can hold it",
     "LimitLifted": "{name} may run more again",
     "Drained": "cluster {name} drained",

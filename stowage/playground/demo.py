@@ -58,7 +58,7 @@ class PendingWorkload:
     def _why(self) -> str:
         if self._without_node:
             waiting = (f"{units} on {cluster}" for cluster, units in self._without_node.items())
-            return f"its units find no node: {', '.join(waiting)}"
+            return f"its replicas find no node: {', '.join(waiting)}"
         for condition in (self._scheduled, self._condition("Propagated")):
             if condition.get("status") == "False":
                 return f"{condition['reason']}: {condition['message']}"

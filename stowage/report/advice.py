@@ -130,23 +130,24 @@ def without_node(message: str) -> tuple[str, str]:
 RESERVATIONS: Mapping[str, str] = {
     "ClocksDiffer": "set the clock of the controller's node, or that of the hub's API servers",
     "NotHeld": "make way for its Workload NAME-hold as the message says, or set hold: Books",
-    "Short": "nodes for that cluster, or fewer units there; its owners may find less than is held",
+    "Short": "nodes for that cluster, or fewer replicas there; its owners may find less than is "
+    "held",
 }
 """By the reason of Ready on a Reservation that needs a person; SCHEDULED has the others."""
 
 GROUPS: Mapping[str, str] = {
-    "WaitingForGroup": "room for the units that are missing, or a smaller minMember;"
+    "WaitingForGroup": "room for the replicas that are missing, or a smaller minMember;"
     " see stowage explain wg/NAME",
     "GroupIncomplete": "the Workloads that are missing, more replicas, or a smaller minMember",
-    "GroupDenied": "room for minMember units, smaller requests or a smaller minMember;"
+    "GroupDenied": "room for minMember replicas, smaller requests or a smaller minMember;"
     " see stowage explain wg/NAME",
-    "ScheduleTimeout": "room for the units that were missing, or a smaller minMember;"
+    "ScheduleTimeout": "room for the replicas that were missing, or a smaller minMember;"
     " see stowage explain wg/NAME",
     "PropagationFailed": "mend what the message names; all of it is tried again by itself",
     "InvalidGroup": "mend the field that is named",
     "TooLarge": "several groups of it, or Workloads that run on fewer clusters",
     "TooManyWorkloads": "fewer Workloads with its label, each with more replicas",
-    "Failed": "see why units failed; then make its failed Workloads anew",
+    "Failed": "see why replicas failed; then make its failed Workloads anew",
 }
 """By the reason of Scheduled on a WorkloadGroup, and by its phase Failed."""
 WITH_GROUP = frozenset(

@@ -239,7 +239,7 @@ def _leaving(shares: Sequence[Mapping[str, Any]], now: datetime, *, everything: 
     for each in shares if everything else shares[:SHOWN]:
         why = words.cause(each.get("cause", ""), each.get("name", ""))
         since = words.moment(each.get("since", ""), now)
-        lines.append(f"  {each['cluster']}: {count(each['replicas'], 'unit')}, {why} at {since}")
+        lines.append(f"  {each['cluster']}: {count(each['replicas'], 'replica')}, {why} at {since}")
     if len(shares) > len(lines) - 1:
         lines.append(f"  … {len(shares) - len(lines) + 1} more (--all shows them)")
     return "\n".join(lines)
@@ -262,7 +262,7 @@ def _moving(found: Mapping[str, Any]) -> str:
     surge, lacking, way = state.surge(desired), state.unavailable(desired), state.under_way()
     begins = max((surge or lacking) - way, 0)
     budget = (
-        f"{surge} beyond {count(desired, 'unit')} at once (maxSurge), {lacking} may lack "
+        f"{surge} beyond {count(desired, 'replica')} at once (maxSurge), {lacking} may lack "
         f"(maxUnavailable); {way} under way, so {begins} may begin"
     )
     return f"Moving, {said.get('reason')}: {said.get('message')}\n  {budget}"
@@ -286,7 +286,7 @@ def _head(status: Mapping[str, Any], shares: Mapping[str, int]) -> str:
     desired, assigned = status.get("desired"), words.units(shares)
     if desired is None and not shares:
         return "not decided yet"
-    of = f" of {count(desired, 'unit')}" if desired is not None else " units"
+    of = f" of {count(desired, 'replica')}" if desired is not None else " replicas"
     waiting = f", {status['pending']} pending" if status.get("pending") else ""
     return f"{assigned}{of} placed{waiting} ({_reason(status) or 'by somebody else'})"
 
@@ -324,4 +324,4 @@ def _rows(
 
 def _count(each: RuleCount) -> str:
     clusters = count(each.clusters, "cluster")
-    return f"  {clusters} with {count(each.units, 'unit')}: {title_in_words(each.rule)}"
+    return f"  {clusters} with {count(each.units, 'replica')}: {title_in_words(each.rule)}"

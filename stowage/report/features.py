@@ -205,7 +205,7 @@ def _failed(each: GroupSummary) -> Finding | None:
         "Failed",
         since=each.status.last_failure_time or (said.last_transition_time if said else ""),
         units=_units(each),
-        message="so many units failed that those it needs cannot run any more",
+        message="so many replicas failed that those it needs cannot run any more",
         help=advice.GROUPS["Failed"],
         urgent=True,
     )
@@ -297,7 +297,7 @@ def _false(conditions: Iterable[Condition], kind: str) -> Condition | None:
 
 def _marked(spread: SpreadSummary, subset: SubsetSummary, said: Condition) -> Finding:
     # not urgent: the controller tries the subset again after a while
-    what = f"subset {subset.name} takes no unit for now"
+    what = f"subset {subset.name} takes no replica for now"
     return Finding(
         spread.name,
         said.reason,
@@ -311,7 +311,7 @@ SPREADS = KindFindings(
     type_=SpreadSummary,
     take=_take_spreads,
     name="spreads",
-    title="Spreads that are not followed, and subsets that take no unit",
+    title="Spreads that are not followed, and subsets that take no replica",
 )
 
 

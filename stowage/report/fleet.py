@@ -258,7 +258,7 @@ def take_workloads(
 
 def _away(name: str, units: Sequence[int]) -> Finding:
     total, workloads = sum(units), len(units)
-    of = f"{total} unit{'' if total == 1 else 's'} of {workloads} Workload"
+    of = f"{total} replica{'' if total == 1 else 's'} of {workloads} Workload"
     message = f"there is no MemberCluster of this name: {of}{'' if workloads == 1 else 's'}"
     return Finding(
         name,

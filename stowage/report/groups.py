@@ -169,7 +169,7 @@ def _trouble(status: Json) -> str:
         return clean(f"{said.get('reason')}: {said.get('message') or ''}")
     told = [each for each in status.get("clusters") or [] if each.get("unschedulable")]
     stuck = {each["name"]: each["unschedulable"] for each in told}
-    return f"no node for {count(sum(stuck.values()), 'unit')}: {shares(stuck)}" if stuck else ""
+    return f"no node for {count(sum(stuck.values()), 'replica')}: {shares(stuck)}" if stuck else ""
 
 
 def status_of(found: Json) -> Json:
@@ -235,7 +235,7 @@ def line(told: Belongs, workload: Json, now: datetime) -> str:
     if told.unread:
         return f"{where}, {told.unread}"
     own = member(workload, released_of(told.found))
-    units = "its units are released" if own.released else "its units are not released"
+    units = "its replicas are released" if own.released else "its replicas are not released"
     told_own = f", {units}" if own.placements else ""
     lines = [f"{where}: {_head(told.found)}{told_own}"]
     below = [*_lacks(told.found, now), *([own.trouble] if own.trouble else [])]
@@ -277,7 +277,7 @@ def _counts(told: Gang) -> Iterator[str]:
     wanted = sum(each.desired or 0 for each in told.members)
     ran = [f"{status.get(key) or 0} {key}" for key in ("running", "succeeded", "failed")]
     of = count(len(told.members), "Workload")
-    yield f"{count(wanted, 'unit')} wanted by {of}; {', '.join(ran)}"
+    yield f"{count(wanted, 'replica')} wanted by {of}; {', '.join(ran)}"
 
 
 def _gate(told: Gang, now: datetime) -> Iterator[str]:
@@ -294,7 +294,7 @@ def _gate(told: Gang, now: datetime) -> Iterator[str]:
             since = words.moment(ran, now)
             yield f"The quorum ran at {since}: no failure takes the others away any more"
         elif status.get("phase") == "Failed":
-            yield "So many units failed that the quorum cannot run: what is there stays"
+            yield "So many replicas failed that the quorum cannot run: what is there stays"
         else:
             takes = f"takes all of it away again{_but_retained(status)}"
             yield f"The quorum has not run yet: a failure before that {takes}"
@@ -306,7 +306,7 @@ def _gate(told: Gang, now: datetime) -> Iterator[str]:
 def _but_retained(status: Json) -> str:
     """Return the exception for units that ran before; empty without any."""
     units = sum(sum(shares.values()) for shares in (status.get("retained") or {}).values())
-    return f", but for {count(units, 'unit')} that ran before" if units else ""
+    return f", but for {count(units, 'replica')} that ran before" if units else ""
 
 
 def _again(status: Json, now: datetime) -> str:

@@ -80,8 +80,8 @@ def _more(more: Untold, *, told: bool) -> str:
     clusters = (
         f"{more.clusters} {'more ' if told else ''}cluster{'' if more.clusters == 1 else 's'}"
     )
-    came = [f"{more.came} units came"] if more.came else []
-    went = [f"{more.went} units left"] if more.went else []
+    came = [f"{more.came} replicas came"] if more.came else []
+    went = [f"{more.went} replicas left"] if more.went else []
     return ": ".join(
         filter(None, (f"and {clusters}" if told else clusters, ", ".join(came + went)))
     )

@@ -195,7 +195,7 @@ def _refuse(found: RenameState, plan: Rename) -> None:
         raise ConfigurationError(
             f"specs name {plan.old}: {says}. Units that run stay, but these get no further ones "
             f"on {plan.new} until they name it, and the patch of a WorkloadSpread ends, which "
-            "restarts its units. What spec.publish tells carries the new name, for which other "
+            "restarts its replicas. What spec.publish tells carries the new name, for which other "
             "tools may delete what they made for the old one. Say --force to rename all the same, "
             "and edit them then"
         )
@@ -383,7 +383,7 @@ def _note(holder: Holder, plan: Rename) -> str:
     if not holder.where:
         restarts = f"{holder.fills} gives the name to its pods: they restart"
         return "; ".join(filter(None, (holder.has.words, restarts if holder.fills else "")))
-    stays = "keeps its units, and " if holder.units else ""
+    stays = "keeps its replicas, and " if holder.units else ""
     return f"{holder.where} names {plan.old}: {stays}gets none on {plan.new} until it names that"
 
 

@@ -255,8 +255,8 @@ class Drainage:
         leave = [each for each in self.workloads if not each.stays]
         units, staying = sum(each.units for each in leave), sum(each.units for each in stay)
         verb, stands = "leaves" if units == 1 else "leave", "stays" if staying == 1 else "stay"
-        head = f"{count(len(leave), 'Workload')}, {count(units, 'unit')} {verb}"
-        kept = f"{count(staying, 'unit')} {stands} (tolerated: {count(len(stay), 'Workload')})"
+        head = f"{count(len(leave), 'Workload')}, {count(units, 'replica')} {verb}"
+        kept = f"{count(staying, 'replica')} {stands} (tolerated: {count(len(stay), 'Workload')})"
         parts = [f"{self.cluster}: {head}" + (f"; {kept}" if stay else "")]
         if self.workloads:
             parts.append(output.table([each.row() for each in self.workloads], COLUMNS))

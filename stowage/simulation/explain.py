@@ -75,7 +75,11 @@ class Explanation:
         head = "Decided now"
         if not self.remarks:
             placed = self.record["assigned"] > 0
-            head += ", every unit would stay where it is" if placed else ", no unit would be placed"
+            head += (
+                ", every replica would stay where it is"
+                if placed
+                else ", no replica would be placed"
+            )
         end = ":" if self.record["clusters"] else "."
         return self._text("\n".join((*self.remarks, head + end)), everything)
 
@@ -111,18 +115,18 @@ class GroupExplanation:
 
     def text(self, *, everything: bool) -> str:
         needs = "?" if self.group.least is None else self.group.least
-        of = words.count(self.group.desired, "unit")
+        of = words.count(self.group.desired, "replica")
         head = f"{self.group.title}: {self.group.assigned} of {of} placed, {needs} needed"
         lines = (f"{head} ({self.group.outcome})", *self.remarks)
         return self._text("\n".join(lines), everything)
 
     def beside(self, *, everything: bool) -> str:
         """Return the explanation, to be printed below the recorded part."""
-        head = "Decided now, every unit would stay where it is:"
+        head = "Decided now, every replica would stay where it is:"
         if self.moves:
             head = f"Decided now, other shares for {output.named(self.moves, NAMED)}:"
         elif self.group.outcome == gangs.WAITS and self.group.held:
-            units = words.count(self.group.held, "unit")
+            units = words.count(self.group.held, "replica")
             head = f"Decided now, {units} would be held until more of them fit:"
         elif self.group.outcome != gangs.PLACED:
             head = "Decided now, nothing more of it would be placed:"
@@ -141,7 +145,7 @@ class GroupExplanation:
         if not self.live:
             return
         assigned, held = self.live["assigned"], self.live["waiting"]
-        yield f"The controller counts {words.count(assigned, 'unit')}, {held} of them held."
+        yield f"The controller counts {words.count(assigned, 'replica')}, {held} of them held."
         if until := self.live.get("deniedUntil"):
             yield f"It does not try again before {until}: {self.live.get('message') or ''}"
 
@@ -314,9 +318,8 @@ def remarks(record: Record, workload: Workload) -> list[str]:
 
 
 def _head(record: Record) -> str:
-    text = (
-        f"{headed(record)}: {record['assigned']} of {words.count(record['desired'], 'unit')} placed"
-    )
+    of = words.count(record["desired"], "replica")
+    text = f"{headed(record)}: {record['assigned']} of {of} placed"
     waiting = f", {record['pending']} pending" if record["pending"] else ""
     return f"{text}{waiting} ({record['reason']})"
 
@@ -354,7 +357,7 @@ def _row(cluster: Record, place: int, fitting: int) -> dict[str, Any]:
 
 
 def _pending(record: Record) -> str:
-    head = f"In the way of the {words.count(record['pending'], 'pending unit')}:"
+    head = f"In the way of the {words.count(record['pending'], 'pending replica')}:"
     return _listed(head, record["pendingReasons"])
 
 

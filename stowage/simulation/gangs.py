@@ -321,7 +321,7 @@ def _found(member: Member, tried: Trial | None, theirs: Collection[Key]) -> Gang
 def _helps(told: _Told, reason: ScheduledReason, code: str) -> Iterator[str]:
     """Yield changes each of which would, by itself, let the quorum in."""
     if told.group is not None and told.group.min_member > told.wanted:
-        more = count(told.group.min_member - told.wanted, "more unit")
+        more = count(told.group.min_member - told.wanted, "more replica")
         met = f"; minMember: {told.wanted} is met now" if told.wanted else ""
         yield f"{more} in its Workloads, or one more Workload{met}"
         return
@@ -350,7 +350,7 @@ def _more_units(told: _Told) -> Iterator[str]:
 def _left_to_others(told: _Told) -> Iterator[str]:
     lacking = [each for each in told.members if each.workload.key in told.theirs and each.open]
     for each in lacking[:HELPED]:
-        units, scheduler = count(each.open, "more unit"), each.workload.scheduler_name
+        units, scheduler = count(each.open, "more replica"), each.workload.scheduler_name
         yield f"{units} of {each.workload.name}, which is left to scheduler {scheduler}"
 
 
@@ -364,7 +364,9 @@ def _more(tried: Trial, where: Sequence[str], missing: int) -> str:
     """Return the requests of the missing units of a member, or the quota that stops them."""
     units = min(tried.desired - tried.assigned, missing)
     if tried.reason is ScheduledReason.REPLICAS_REACHED:
-        return f"a quota for {count(units, 'more unit')} of {tried.workload.name}: {tried.message}"
+        return (
+            f"a quota for {count(units, 'more replica')} of {tried.workload.name}: {tried.message}"
+        )
     asks = [
         f"{name} {quantities.readable(name, amount)}"
         for name, amount in sorted(tried.workload.request.items())
@@ -372,5 +374,5 @@ def _more(tried: Trial, where: Sequence[str], missing: int) -> str:
     ]
     each = " each" if units > 1 else ""
     needs = "needs" if units == 1 else "need"
-    of = f"{count(units, 'more unit')} of {tried.workload.name} {needs}"
+    of = f"{count(units, 'more replica')} of {tried.workload.name} {needs}"
     return f"{of} {' and '.join(asks) or 'a place'}{each} on {either(where)}"

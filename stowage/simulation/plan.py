@@ -78,7 +78,7 @@ class Planned:
     @property
     def later(self) -> list[str]:
         """What of a move follows after this step."""
-        units = words.count(self.decision.moving.held, "unit")
+        units = words.count(self.decision.moving.held, "replica")
         verb = "moves" if self.decision.moving.held == 1 else "move"
         text = f"first step of a move: {units} {verb} later; stowage simulate shows the end"
         return [text] if self.decision.moving.held else []

@@ -64,7 +64,7 @@ class Rebalance:
         what = f"{count(len(self.moved), 'Workload')} {verb} {self.moves} of "
         settled = "1 is as the plan wants it" if self._settled == 1 else ""
         settled = settled or f"{self._settled} are as the plan wants them"
-        return "\n".join((*parts, f"{what}{count(self.units, 'unit')}; {settled}"))
+        return "\n".join((*parts, f"{what}{count(self.units, 'replica')}; {settled}"))
 
 
 def _row(each: WorkloadOutcome) -> dict[str, Any]:

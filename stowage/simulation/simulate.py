@@ -39,7 +39,7 @@ from stowage.simulation.plan import Where
 SHOWN = 3
 """Workloads that a line of counts names."""
 _COLUMNS = ("workload", "before", "after", "moves", "order")
-_EACH = ("lose", "units hit", "move", "no place", "await fence", "tightest after", "brake")
+_EACH = ("lose", "replicas hit", "move", "no place", "await fence", "tightest after", "brake")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ class SimulationResult:
     def table(self) -> str:
         total = self.counts[0].placed
         head = (
-            f"{self.title}: {self.hit} of {words.count(total, 'unit')} of "
+            f"{self.title}: {self.hit} of {words.count(total, 'replica')} of "
             f"{words.count(self.hit_workloads, 'Workload')} lose their cluster"
         )
         parts = [head, output.table([*self._counts(), *self._clusters()], _SUMMARY)]
@@ -181,7 +181,7 @@ class SimulationResult:
                 yield {"": name, "before": first, "after": f"{resource} {percent}%", " ": ""}
 
     def _end(self) -> str:
-        units = words.count(self.moving, "unit")
+        units = words.count(self.moving, "replica")
         steps = f"Steps: {self.steps} at maxMoving {self.max_moving} ({units})"
         if self.braked:
             return f"{steps}. Brake: braked ({self.braked})"
@@ -193,7 +193,7 @@ class SimulationResult:
         tightest = self.tightest
         return {
             "lose": self.title,
-            "units hit": self.hit,
+            "replicas hit": self.hit,
             "move": self.moves,
             "no place": self.homeless,
             "await fence": self.counts[1].fenced,
@@ -454,8 +454,8 @@ def scales(texts: Sequence[str], namespace: str) -> dict[Key, int]:
         name, equals, number = text.rpartition("=")
         *space, workload = name.split("/")
         if not (equals and workload and len(space) < 2 and number.isascii() and number.isdigit()):
-            raise ValueError(f"{text!r} is not of the form namespace/workload=units")
+            raise ValueError(f"{text!r} is not of the form namespace/workload=replicas")
         if int(number) > MOST_UNITS:
-            raise ValueError(f"{text!r} is more than {MOST_UNITS} units")
+            raise ValueError(f"{text!r} is more than {MOST_UNITS} replicas")
         found[space[0] if space else namespace, workload] = int(number)
     return found

@@ -87,7 +87,7 @@ def told(body: dict[str, Any], phase: str, *, wave: str = "eu", **more: Any) -> 
         "stable": STABLE,
         "wave": wave,
         "waves": copy.deepcopy(TOLD),
-        "message": "member-7: 2 of 4 units are Ready",
+        "message": "member-7: 2 of 4 replicas are Ready",
         **more,
     }
 

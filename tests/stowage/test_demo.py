@@ -19,7 +19,7 @@ CROWDED = {
     "conditions": [
         {
             "type": "Scheduled", "status": "False", "reason": "InsufficientCapacity",
-            "message": "0/3 clusters have room for 4 units",
+            "message": "0/3 clusters have room for 4 replicas",
         }
     ],
 }  # fmt: skip
@@ -105,9 +105,9 @@ def test_all_run_and_it_says_so(shown):
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (CROWDED, "  b: InsufficientCapacity: 0/3 clusters have room for 4 units"),
+        (CROWDED, "  b: InsufficientCapacity: 0/3 clusters have room for 4 replicas"),
         (DENIED, f"  b: GroupDenied: {DENIED['conditions'][0]['message']}"),
-        (WITHOUT_NODE, "  b: its units find no node: 2 on member-1"),
+        (WITHOUT_NODE, "  b: its replicas find no node: 2 on member-1"),
     ],
 )
 def test_where_room_lacks_it_says_for_whom_and_goes_on(shown, status, told):

@@ -108,8 +108,8 @@ async def test_a_drain_is_one_write_and_shows_its_end_and_the_undo_takes_it_back
         assert told.exit_code == 0, told.output
         assert await versions(world) == before
         head, heads, *rows = told.stdout.splitlines()
-        assert head == "m1: 1 Workload, 2 units leave; 1 unit stays (tolerated: 1 Workload)"
-        assert heads.split() == ["WORKLOAD", "UNITS", "LEFT", "TO", "STATE"]
+        assert head == "m1: 1 Workload, 2 replicas leave; 1 replica stays (tolerated: 1 Workload)"
+        assert heads.split() == ["WORKLOAD", "REPLICAS", "LEFT", "TO", "STATE"]
         assert [row.split() for row in rows] == [
             ["shop/stays", "1", "1", "-", "stay:", "tolerated"],
             ["shop/web", "2", "0", "m2=1,m3=1", "Settled"],
@@ -236,9 +236,9 @@ async def test_a_rebalance_tells_what_moves_and_then_moves_it(world: World) -> N
         assert told.exit_code == 0, told.output
         assert await versions(world) == before
         heads, row, last = told.stdout.splitlines()
-        assert heads.split() == ["WORKLOAD", "UNITS", "MOVES", "NOW", "THEN", "WHY"]
+        assert heads.split() == ["WORKLOAD", "REPLICAS", "MOVES", "NOW", "THEN", "WHY"]
         assert row.split()[:5] == ["shop/web", "6", "4", "m1=6", "m1=2,m2=2,m3=2"]
-        assert last == "1 Workload would move 4 of 7 units; 1 is as the plan wants it"
+        assert last == "1 Workload would move 4 of 7 replicas; 1 is as the plan wants it"
         everywhere = await run(world, "rebalance", "--dry-run", "-A")
         assert row.split() in [line.split() for line in everywhere.stdout.splitlines()]
         assert await versions(world) == before

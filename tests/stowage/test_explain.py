@@ -58,9 +58,9 @@ def test_beside_the_record_stands_what_would_be_decided_now() -> None:
         )
         return explain.Explanation({**told, **instead}).beside(everything=True).splitlines()[0]
 
-    assert head("wl/by-labels", LABELS) == "Decided now, no unit would be placed:"
-    assert head("wl/by-labels", LABELS, clusters=[]) == "Decided now, no unit would be placed."
-    stays = "Decided now, every unit would stay where it is:"
+    assert head("wl/by-labels", LABELS) == "Decided now, no replica would be placed:"
+    assert head("wl/by-labels", LABELS, clusters=[]) == "Decided now, no replica would be placed."
+    stays = "Decided now, every replica would stay where it is:"
     assert head("wl/by-labels", LABELS, assigned=1) == stays
 
 
@@ -68,7 +68,7 @@ def test_beside_the_record_stands_what_would_be_decided_now() -> None:
 def test_a_failure_as_people_see_it() -> None:
     lines = said("wl/by-labels", "-n", "demo", "-f", LABELS, "--fleet", FLEET)
     assert lines == [
-        "demo/by-labels: 0 of 2 units placed, 2 pending (FailedToSchedule)",
+        "demo/by-labels: 0 of 2 replicas placed, 2 pending (FailedToSchedule)",
         "This is a plan: nothing is applied.",
         "",
         "CLUSTER    VERDICT   SCORE   NUMBER   WHY",
@@ -79,7 +79,7 @@ def test_a_failure_as_people_see_it() -> None:
             "had taints that were not tolerated (TaintToleration)"
         ),
         "",
-        "In the way of the 2 pending units:",
+        "In the way of the 2 pending replicas:",
         "  2 clusters: didn't match clusterSelector",
         "  1 cluster: had taints that were not tolerated",
         "",
@@ -98,7 +98,7 @@ def test_a_failure_as_people_see_it() -> None:
 @pytest.mark.proves("E30", "C20")
 def test_a_success_as_people_see_it() -> None:
     lines = said("workload", "spread-1", "-n", "demo", "-f", APART, "--fleet", FLEET)
-    assert lines[0] == "demo/spread-1: 2 of 2 units placed (Scheduled)"
+    assert lines[0] == "demo/spread-1: 2 of 2 replicas placed (Scheduled)"
     assert unscored(lines[4:]) == [
         ["member-1", "fits", "2", "all 2 go to the best cluster"],
         ["member-2", "fits", "0", "ranked 2 of 2"],
@@ -148,7 +148,7 @@ class TestAgainstTheStatus:
         decision = {"hash": self.decided(write, body), "time": "2026-01-01T00:00:00Z"}
         there = {**body, "status": {**placed(a=2), "decision": decision}}
         lines = said("wl/demo", "-n", "shop", "--fleet", write("f.yaml", cluster("a"), there))
-        assert lines[:2] == ["shop/demo: 2 of 2 units placed (Scheduled)", ""]
+        assert lines[:2] == ["shop/demo: 2 of 2 replicas placed (Scheduled)", ""]
         assert lines[3].split(maxsplit=4)[4] == "2 stay where they are"
 
     def test_an_edit_since_the_decision_is_said(self, write: Write) -> None:

@@ -101,13 +101,13 @@ def test_a_group_tells_its_quorum_who_holds_what_and_what_it_lacks(hub: tuple[Hu
     there.workloads[1]["status"] |= said("GroupDenied", DENIED)
     told = lines(run(file, "explain", "wg/batch"))
     assert told[0] == "shop/wg/batch: Scheduling, 3 replicas have a cluster, 4 are needed"
-    assert told[1] == "6 units wanted by 2 Workloads; 0 running, 0 succeeded, 0 failed"
+    assert told[1] == "6 replicas wanted by 2 Workloads; 0 running, 0 succeeded, 0 failed"
     assert told[2] == "Gate shut: nothing of it goes to a member before the quorum is placed"
     assert told[3].startswith("GroupDenied since ")
     assert told[3].endswith(DENIED)
     assert told[4] == f"What helps: {advice.GROUPS['GroupDenied'].partition(';')[0]}"
     assert told[6:] == [
-        "WORKLOAD UNITS PLACED CLUSTERS RELEASED READY SAYS",
+        "WORKLOAD REPLICAS PLACED CLUSTERS RELEASED READY SAYS",
         "worker 5 2 a=1,b=1 no 0 GroupDenied",
         "driver 1 1 a=1 no 0",
     ]
@@ -125,7 +125,7 @@ def test_the_gate_is_told_with_who_is_released(hub: tuple[Hub, Path]) -> None:
     assert told[-2:] == ["worker 5 4 a=3,b=1 no 0", "driver 1 1 a=1 yes 0"]
     there.group["status"]["phase"] = "Failed"
     told = lines(run(file, "explain", "wg/batch"))
-    assert told[3].startswith("So many units failed that the quorum cannot run")
+    assert told[3].startswith("So many replicas failed that the quorum cannot run")
     there.group["status"]["phase"] = "Scheduled"
     there.group["status"] |= {"quorumTime": timestamp(NOW)}
     told = lines(run(file, "explain", "wg/batch"))
@@ -153,13 +153,13 @@ def test_what_keeps_a_released_gang_from_running_is_told(hub: tuple[Hub, Path]) 
     worker["status"] |= said("InsufficientCapacity", "no room")
     told = lines(run(file, "explain", "wg/batch"))
     assert told[-2:] == [
-        "worker 5 2 a=1,b=1 yes 0 InsufficientCapacity: no room; no node for 1 unit: b=1",
+        "worker 5 2 a=1,b=1 yes 0 InsufficientCapacity: no room; no node for 1 replica: b=1",
         "driver 1 1 a=1 yes 0 AlreadyExists: Deployment shop/driver is not ours",
     ]
     told = lines(run(file, "explain", "wl/driver"))
-    assert told[1].endswith("its units are released")
+    assert told[1].endswith("its replicas are released")
     assert told[2] == "AlreadyExists: Deployment shop/driver is not ours"
-    assert lines(run(file, "explain", "wl/worker"))[2] == "no node for 1 unit: b=1"
+    assert lines(run(file, "explain", "wl/worker"))[2] == "no node for 1 replica: b=1"
 
 
 @pytest.mark.proves("G24")
@@ -186,7 +186,7 @@ def test_one_that_was_taken_away_says_when_it_is_tried_again(hub: tuple[Hub, Pat
 
 @pytest.mark.proves("G6", "G16")
 def test_what_is_held_is_told_with_its_time_out() -> None:
-    found = group(waiting=3, scheduled=0, **said("WaitingForGroup", "one unit is missing"))
+    found = group(waiting=3, scheduled=0, **said("WaitingForGroup", "one replica is missing"))
     found["spec"] |= {
         "scheduleTimeoutSeconds": 10,
         "topology": {"topologyKey": "topology.kubernetes.io/zone"},
@@ -194,12 +194,12 @@ def test_what_is_held_is_told_with_its_time_out() -> None:
     told = groups.text(groups.Gang("shop", "batch", found, []), NOW, everything=False)
     assert told.splitlines() == [
         "shop/wg/batch: Scheduling, 0 replicas have a cluster, 3 held, 4 are needed",
-        "0 units wanted by 0 Workloads; 0 running, 0 succeeded, 0 failed",
+        "0 replicas wanted by 0 Workloads; 0 running, 0 succeeded, 0 failed",
         "Gate shut: nothing of it goes to a member before the quorum is placed",
         "All of it in one domain of topology.kubernetes.io/zone (Required)",
-        "WaitingForGroup since 90s: one unit is missing",
+        "WaitingForGroup since 90s: one replica is missing",
         "Held for 10 s at most: then the room is given back, and it is tried again",
-        "What helps: room for the units that were missing, or a smaller minMember",
+        "What helps: room for the replicas that were missing, or a smaller minMember",
     ]
 
 
@@ -209,12 +209,12 @@ def test_a_member_tells_its_group_in_a_line_or_two(hub: tuple[Hub, Path]) -> Non
     there.group["status"] |= said("GroupDenied", DENIED)
     told = lines(run(file, "explain", "wl/worker"))
     assert told[1] == (
-        "in wg/batch: Scheduling, 3 replicas have a cluster, 4 are needed, its units are not released"
+        "in wg/batch: Scheduling, 3 replicas have a cluster, 4 are needed, its replicas are not released"
     )
     assert told[2].startswith("GroupDenied since ")
     there.group["status"] |= released(driver, worker) | said("Scheduled", "", "True")
     told = lines(run(file, "explain", "wl/worker"))
-    assert told[1].endswith("its units are released")
+    assert told[1].endswith("its replicas are released")
     assert told[2] == ""
     data = json.loads(run(file, "explain", "wl/worker", "-o", "json").stdout)["recorded"]
     assert data["group"]["names"] == ["batch"]

@@ -87,7 +87,7 @@ def test_a_reservation_tells_what_it_holds_where_and_for_whom(hub: tuple[Hub, Pa
     there, file = hub
     there.reservations[0]["metadata"]["creationTimestamp"] = timestamp(datetime.now(UTC))
     lines = run(file, "rsv/launch").stdout.splitlines()
-    assert lines[0] == "shop/rsv/launch: 4 of 4 units placed (Scheduled)"
+    assert lines[0] == "shop/rsv/launch: 4 of 4 replicas placed (Scheduled)"
     assert lines[2].startswith("Available, until ")
     assert lines[2].endswith(" (23h more), held in the books, shared by its owners")
     assert lines[3] == (
@@ -95,7 +95,7 @@ def test_a_reservation_tells_what_it_holds_where_and_for_whom(hub: tuple[Hub, Pa
         " cpu 5.5 kept free for them"
     )
     assert [" ".join(line.split()) for line in lines[5:8]] == [
-        "CLUSTER UNITS RESERVED INSIDE",
+        "CLUSTER REPLICAS RESERVED INSIDE",
         "b 1 cpu 2, memory 1.5Gi -",
         "a 3 cpu 6, memory 4.5Gi shop/web=2,shop/worker=1",
     ]

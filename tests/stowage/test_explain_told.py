@@ -94,9 +94,9 @@ def test_a_line_for_each_plugin_long_ones_cut(hub: Path) -> None:
 def test_what_leaves_is_told_with_its_cause(hub: Path) -> None:
     lines = explained(hub).splitlines()
     at = lines.index("Stays until as many are ready elsewhere:")
-    assert lines[at + 1] == "  m00: 1 unit, cluster old gone at ?"
+    assert lines[at + 1] == "  m00: 1 replica, cluster old gone at ?"
     assert "more (--all shows them)" in lines[at + 21]
-    assert "  m29: 1 unit, cluster old gone at ?" in explained(hub, "--all").splitlines()
+    assert "  m29: 1 replica, cluster old gone at ?" in explained(hub, "--all").splitlines()
     assert json.loads(explained(hub, "-o", "json"))["recorded"]["leaving"] == LEAVING
 
 
@@ -104,7 +104,7 @@ def test_what_leaves_is_told_with_its_cause(hub: Path) -> None:
 def test_what_a_move_waits_for_is_told_with_its_budgets(hub: Path) -> None:
     lines = explained(hub).splitlines()
     at = lines.index(f"Moving, DisruptionBudget: {MOVING['message']}")
-    budget = "2 beyond 2 units at once (maxSurge), 0 may lack (maxUnavailable)"
+    budget = "2 beyond 2 replicas at once (maxSurge), 0 may lack (maxUnavailable)"
     assert lines[at + 1] == f"  {budget}; 30 under way, so 0 may begin"
     assert json.loads(explained(hub, "-o", "json"))["recorded"]["moving"] == MOVING
 

@@ -93,7 +93,7 @@ def test_a_name_that_no_group_can_have_is_told_beside_the_rest(
     body["spec"] = named(name, "apps/v1", "Deployment", "template")["spec"]
     there.workloads.append(body)
     printed = lines(run(file, "explain", "wl/train"))
-    assert printed[0].startswith("shop/train: 2 of 2 units placed")
+    assert printed[0].startswith("shop/train: 2 of 2 replicas placed")
     assert printed[1].startswith(f"in wg/{told}, which is not there: ")
     assert printed[2] == ""
     data = json.loads(run(file, "explain", "wl/train", "-o", "json").stdout)["recorded"]

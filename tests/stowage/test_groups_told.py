@@ -87,7 +87,7 @@ async def test_what_is_held_is_told_from_the_hub_and_needs_nobody(world: World) 
         status = json.loads((await run(world, "status", "-o", "json")).stdout)
         assert (await told(world))["waiting"] == 9
     assert "0 replicas have a cluster, 9 held, 10 are needed" in live
-    assert "The controller counts 9 units, 9 of them held." in live
+    assert "The controller counts 9 replicas, 9 of them held." in live
     assert "Held for 60 s at most" in live
     [matter] = status["groups"]
     assert (matter["units"], matter["state"]) == ("9 of 10", "WaitingForGroup")

@@ -73,7 +73,7 @@ def test_what_becomes_of_the_policy_and_its_deployment(files: Files) -> None:
             " own scheduler"
         ),
         (
-            "note: Deployment web: the policy is Preferred: spec.clusterAffinity keeps the units on the"
+            "note: Deployment web: the policy is Preferred: spec.clusterAffinity keeps the replicas on the"
             " domains that it lists, as Kosmos does; remove that where others may help"
         ),
     ]

@@ -174,7 +174,9 @@ def test_adaptive_without_an_open_end_gets_one(files: Files) -> None:
 def test_percents_beside_numbers_are_a_loss(files: Files) -> None:
     given = spread(subset("a", 3), subset("b", "25%"), subset("c")), deployment()
     [lost] = files.losses(*given)
-    assert "spec.subsets[1].maxReplicas: 25% beside numbers is not possible: 3, of 10 units" in lost
+    assert (
+        "spec.subsets[1].maxReplicas: 25% beside numbers is not possible: 3, of 10 replicas" in lost
+    )
     assert [s.get("maxReplicas") for s in subsets(files, *given, lossy=True)] == [3, 3, None]
 
 
@@ -257,7 +259,7 @@ def test_a_custom_kind_is_counted_at_its_path(files: Files) -> None:
 def test_a_filter_of_pods_is_a_loss_unless_it_takes_all(files: Files) -> None:
     some = {"selector": {"matchLabels": {"role": "worker"}}}
     [lost] = files.losses(spread(subset("a"), targetFilter=some), deployment())
-    assert "spec.targetFilter.selector: a spread counts all units" in lost
+    assert "spec.targetFilter.selector: a spread counts all replicas" in lost
     everything = {"selector": {"matchLabels": {"app": "web"}}}
     assert files.imported(spread(subset("a"), targetFilter=everything), deployment())
 

@@ -770,7 +770,7 @@ def test_the_first_step_of_a_rebalance_is_told_from_its_end(write: Write) -> Non
     shown = run("plan", "-f", files, "--fleet", fleet).stdout
     left = told["moveLater"]
     assert left > 0
-    line = f"  first step of a move: {left} units move later; stowage simulate shows the end"
+    line = f"  first step of a move: {left} replicas move later; stowage simulate shows the end"
     assert line in shown.splitlines()
     end = run("simulate", "-f", files, "--fleet", fleet).stdout.splitlines()
     row = next(line.split() for line in end if line.startswith("shop/demo"))

@@ -97,7 +97,7 @@ def test_what_would_be_held_and_what_would_not_are_told_with_what_helps(write: W
     held = groups(files, write("nine.yaml", cluster("a", cpu=4), cluster("b", cpu=5)))["batch"]
     assert (held["outcome"], held["held"], held["assigned"]) == ("waits", 9, 0)
     assert held["helps"] == [
-        "1 more unit of worker needs cpu 1 on a or b",
+        "1 more replica of worker needs cpu 1 on a or b",
         "minMember: 9, as many as find a cluster now",
     ]
     [of] = held["workloads"]
@@ -110,9 +110,9 @@ def test_what_would_be_held_and_what_would_not_are_told_with_what_helps(write: W
         "WorkloadGroup shop/batch gets rejected due to Pod worker is unschedulable even after"
         " PostFilter"
     )
-    assert refused["helps"][0] == "2 more units of worker need cpu 1 each on a or b"
+    assert refused["helps"][0] == "2 more replicas of worker need cpu 1 each on a or b"
     told = table("explain", "wg/batch", "-n", "shop", "-f", files, "--fleet", eight)
-    assert told[0] == "shop/wg/batch: 0 of 10 units placed, 10 needed (refused)"
+    assert told[0] == "shop/wg/batch: 0 of 10 replicas placed, 10 needed (refused)"
     assert told[1] == "This is a plan: nothing is applied."
     assert "worker 10 - a=4,b=4" in told[4]
     assert told[-3:] == ["What would help:", *refused["helps"]]
@@ -129,7 +129,7 @@ def test_a_group_of_the_fleet_counts_and_its_other_members_with_it(write: Write)
     assert [each["name"] for each in told["workloads"]] == ["driver", "worker"]
     assert told["outcome"] == "placed"
     explained = table("explain", "wg/batch", "-n", "shop", "--fleet", fleet)
-    assert explained[0] == "shop/wg/batch: 0 of 1 unit placed, 4 needed (waits)"
+    assert explained[0] == "shop/wg/batch: 0 of 1 replica placed, 4 needed (waits)"
 
 
 @pytest.mark.long
@@ -183,7 +183,7 @@ def test_where_only_a_quota_binds_no_room_is_asked_for(write: Write) -> None:
     worker = member("worker", 5, labels={"stowage.dev/workload-policy": "zones"})
     told = groups(write("w.yaml", group(least=5), quota, worker), write("f.yaml", *clusters))
     helps = told["batch"]["helps"]
-    assert helps[0].startswith("a quota for 1 more unit of worker: ")
+    assert helps[0].startswith("a quota for 1 more replica of worker: ")
     assert "needs cpu" not in str(helps)
     assert helps[1] == "minMember: 4, as many as find a cluster now"
 
@@ -225,7 +225,7 @@ def test_what_is_left_to_another_scheduler_is_said(write: Write) -> None:
     assert (told["outcome"], told["assigned"], told["desired"]) == ("refused", 0, 8)
     assert told["helps"] == [
         "minMember: 4, as many as find a cluster now",
-        "4 more units of theirs, which is left to scheduler mine",
+        "4 more replicas of theirs, which is left to scheduler mine",
     ]
     why = {each["name"]: each["message"] for each in told["workloads"]}
     assert why == {"own": "", "theirs": "left to scheduler mine"}
@@ -237,7 +237,7 @@ def test_a_group_of_which_others_decide_all_says_how_much_is_placed(write: Write
     told = explained("--fleet", fleet)
     assert (told["outcome"], told["reason"]) == ("waits", "WaitingForGroup")
     assert told["message"] == "1 of 4 replicas have a cluster, minMember is 4"
-    assert told["helps"] == ["3 more units of theirs, which is left to scheduler mine"]
+    assert told["helps"] == ["3 more replicas of theirs, which is left to scheduler mine"]
     alone = write("alone.yaml", cluster("c1"), theirs)
     told = explained("--fleet", alone)
     assert (told["outcome"], told["reason"], told["min"]) == ("refused", "GroupNotFound", None)
@@ -258,7 +258,7 @@ def test_a_group_that_nobody_names_says_so_and_not_one_whose_units_are_gone(writ
     fleet = write("fleet.yaml", cluster("c1"))
     told = groups(write("alone.yaml", group()), fleet)["batch"]
     assert (told["outcome"], told["message"]) == ("waits", "no Workload names it")
-    assert told["helps"] == ["4 more units in its Workloads, or one more Workload"]
+    assert told["helps"] == ["4 more replicas in its Workloads, or one more Workload"]
     told = groups(write("none.yaml", group(), member("a", 0)), fleet)["batch"]
     words = "WorkloadGroup shop/batch has 0 replicas in all its Workloads, minMember is 4"
     assert (told["outcome"], told["message"]) == ("waits", words)

@@ -213,7 +213,7 @@ async def test_a_picture_of_the_hub_in_a_file_gives_the_same_plan(
         offline = await told(world, "plan", "-f", str(file), "--fleet", str(picture))
         assert timeless(offline) == timeless(online)
     why = await run(world, "explain", "wl/there", "-n", "shop", "--fleet", str(picture))
-    assert why.stdout.startswith("shop/there: 3 of 3 units placed (Scheduled)\n\nCLUSTER")
+    assert why.stdout.startswith("shop/there: 3 of 3 replicas placed (Scheduled)\n\nCLUSTER")
 
 
 def timeless(plan: dict[str, Any]) -> list[dict[str, Any]]:
@@ -237,7 +237,7 @@ async def test_explain_asks_the_controller(world: World, recorder: Recorder) -> 
         assert "GET /apis/v1/diagnosis/shop/demo" in recorder.sent
         assert await versions(world) == before
         status = (await world.get("lost"))["status"]
-    assert good.stdout.startswith("shop/demo: 2 of 2 units placed (Scheduled)\n\nCLUSTER")
+    assert good.stdout.startswith("shop/demo: 2 of 2 replicas placed (Scheduled)\n\nCLUSTER")
     assert (good.stderr, good.exit_code) == ("", 0)
     assert "3 clusters: didn't match clusterSelector" in lost.stdout
     assert "that alone keeps it from m0, m1 or m2, with room for" in lost.stdout

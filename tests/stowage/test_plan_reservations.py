@@ -65,7 +65,7 @@ def test_room_is_held_and_its_owner_goes_inside(write: Write, fleet: str) -> Non
     assert lines[1] == "shop/rsv/launch 1 1 0 b=1 b +1"
     assert lines[2] == "shop/other 1 0 1 - pending"
     assert "shop/web 2 2 0 b=2 b +2" in lines
-    assert lines[lines.index("shop/web 2 2 0 b=2 b +2") + 1] == "2 units inside rsv/launch"
+    assert lines[lines.index("shop/web 2 2 0 b=2 b +2") + 1] == "2 replicas inside rsv/launch"
     made = plan(files, fleet)
     inside = {"namespace": "shop", "name": "launch", "cluster": "b", "replicas": 2}
     assert [{**each, **inside} for each in made["web"]["reservations"]] == (
@@ -87,9 +87,9 @@ def test_one_that_is_over_takes_part_in_nothing(write: Write) -> None:
 def test_the_plan_of_an_owner_is_explained_with_its_room(write: Write, fleet: str) -> None:
     files = write("w.yaml", reservation(), workload("web", replicas=1, cpu="4"))
     result = run("explain", "wl/web", "-n", "shop", "-f", files, "--fleet", fleet)
-    assert "1 unit inside rsv/launch\n" in result.stdout
+    assert "1 replica inside rsv/launch\n" in result.stdout
     told = run("explain", "rsv/launch", "-n", "shop", "-f", files, "--fleet", fleet)
-    assert told.stdout.startswith("shop/rsv/launch: 1 of 1 unit placed (Scheduled)\n")
+    assert told.stdout.startswith("shop/rsv/launch: 1 of 1 replica placed (Scheduled)\n")
 
 
 def test_the_examples_are_planned_as_their_pages_say() -> None:
@@ -131,19 +131,19 @@ class TestAnOwnerOfSeveral:
     def test_a_unit_takes_nothing_of_another_ones_room(self, write: Write) -> None:
         assert self.told(write, "4", "4", asks="6")[0] == "shop/web 1 0 1 - pending"
         lines = self.told(write, "4", "4", asks="3")
-        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 unit inside rsv/r0"]
+        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 replica inside rsv/r0"]
 
     def test_what_it_lacks_comes_from_room_that_nobody_holds(self, write: Write) -> None:
         lines = self.told(write, "4", "4", cpu=10, asks="6")
-        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 unit inside rsv/r0"]
+        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 replica inside rsv/r0"]
         both = self.told(write, "4", "4", cpu=10, asks="6", units=2, distribution="Divided")
         assert both[0] == "shop/web 2 1 1 a=1 a +1", "the room that nobody holds is for one"
 
     def test_it_goes_where_it_lacks_the_least(self, write: Write) -> None:
         lines = self.told(write, "4", "7", cpu=11, asks="6")
-        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 unit inside rsv/r1"]
+        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 replica inside rsv/r1"]
         lines = self.told(write, "1", "4", cpu=7, asks="6")
-        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 unit inside rsv/r1"]
+        assert lines[:2] == ["shop/web 1 1 0 a=1 a +1", "1 replica inside rsv/r1"]
 
     def test_whole_units_use_all_of_them(self, write: Write) -> None:
         lines = self.told(write, "4", "4", asks="2", units=4)

@@ -297,7 +297,7 @@ def test_the_dry_run_tells_and_exits(controller_hub: Cluster, hub: ApiClient, st
     controller_hub.kubectl("patch", "wl", "web", "--type=merge", "-p", names)
     refused = stowage(*asked)
     assert refused.code == 1
-    assert "spec.targetCluster names old: keeps its units, and gets none on new" in refused.out
+    assert "spec.targetCluster names old: keeps its replicas, and gets none on new" in refused.out
     assert "--force" in refused.err
     assert stowage(*asked, "--force").code == 0
     assert stowage("rename", "old").code == 2

@@ -47,13 +47,15 @@ async def test_whose_room_it_is_is_told_by_every_command(world: World) -> None:
         assert "notes" not in asked, "the controller itself said what would be decided now"
     explained = (await run(world, "explain", "wl/demo")).stdout.splitlines()
     assert explained[:2] == [
-        "shop/demo: 3 of 3 units placed (Scheduled)",
-        "3 units inside rsv/room",
+        "shop/demo: 3 of 3 replicas placed (Scheduled)",
+        "3 replicas inside rsv/room",
     ]
     about = (await run(world, "explain", "rsv/room")).stdout
-    assert about.startswith("shop/rsv/room: 2 of 2 units placed (Scheduled)\n\nAvailable, until ")
+    assert about.startswith(
+        "shop/rsv/room: 2 of 2 replicas placed (Scheduled)\n\nAvailable, until "
+    )
     assert "cpu 4 reserved, cpu 3 of it used by owners, cpu 1 kept free for them" in about
-    assert "Decided now, every unit would stay where it is:" in about
+    assert "Decided now, every replica would stay where it is:" in about
     told = json.loads((await run(world, "explain", "rsv/room", "-o", "json")).stdout)["recorded"]
     assert told["reservation"]["unused"]["cpu"] == "1"
     used = [n for each in told["reservation"]["clusters"] for n in each["currentOwners"]]

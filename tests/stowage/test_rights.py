@@ -47,7 +47,12 @@ RARE = {
     ("controller", "stowage.dev", "workloadgroups", "get"): "after a lost race",
     ("controller", "stowage.dev", "reservations", "get"): "after a lost race",
     ("controller", "stowage.dev", "memberclusters", "get"): "after a lost race",
-    ("controller", "stowage.dev", "memberclusters/status", "patch"): "a cluster that units leave",
+    (
+        "controller",
+        "stowage.dev",
+        "memberclusters/status",
+        "patch",
+    ): "a cluster that replicas leave",
     **{
         ("controller", "stowage.dev", "clusterdecisions", verb): "other labels, or none any more"
         for verb in ("get", "patch", "delete")

@@ -47,7 +47,7 @@ def test_a_row_for_each_wave(tmp_path: Path):
         "eu 10 4 member-5, member-6, member-7 - member-9 (away) 3 of at most 3 at once",
         "rest 30 0 - - - waits for eu, then for an approval",
     ]
-    assert message == "member-7: 2 of 4 units are Ready"
+    assert message == "member-7: 2 of 4 replicas are Ready"
 
 
 @pytest.mark.parametrize(

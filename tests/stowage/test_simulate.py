@@ -92,7 +92,7 @@ def test_a_loss_in_words(fleet: Path) -> None:
     assert found.exit_code == 1
     assert "notReadyTolerationSeconds: 300" in found.stderr
     head, heads, *rows = found.stdout.splitlines()
-    assert head == "Lose m1: 6 of 18 units of 4 Workloads lose their cluster"
+    assert head == "Lose m1: 6 of 18 replicas of 4 Workloads lose their cluster"
     assert heads.split() == ["BEFORE", "AFTER"]
     counts = {row.split("   ")[0].strip(): row.split() for row in rows}
     assert counts["placed"][1:] == ["18", "16"]
@@ -104,7 +104,7 @@ def test_a_loss_in_words(fleet: Path) -> None:
     assert counts["WORKLOAD"] == ["WORKLOAD", "BEFORE", "AFTER", "MOVES", "ORDER"]
     web = ["shop/web", "m1=2,m2=2,m3=2", "m2=3,m3=3", "2", "1", "(priority", "0)"]
     assert counts["shop/web"] == web
-    assert rows[-1].startswith("Steps: 2 at maxMoving 10% (1 unit). Brake: stays open (1 of 3")
+    assert rows[-1].startswith("Steps: 2 at maxMoving 10% (1 replica). Brake: stays open (1 of 3")
 
 
 _STATES = {"m1": "Unreachable"}
@@ -168,7 +168,7 @@ def test_a_cordon_moves_nothing_and_a_drain_drains(fleet: Path) -> None:
     assert after["m1"] == before["m1"]
     assert sum(after.values()) == 7
     unknown = simulate(fleet, "--cordon", "m9")
-    assert str(unknown.exception) == "--cordon m9: there is no cluster m9"
+    assert str(unknown.exception) == "there is no cluster m9"
 
 
 @pytest.mark.long
@@ -184,7 +184,7 @@ def test_each_has_a_row_for_each_value_that_is_the_run_of_it_alone(fleet: Path, 
     table = simulate(fleet, "--each", key)
     assert table.exit_code == int(any(run["after"]["noPlace"] for run in runs))
     heads, *rows = table.stdout.splitlines()
-    columns = ["LOSE", "UNITS HIT", "MOVE", "NO PLACE", "AWAIT FENCE", "TIGHTEST AFTER", "BRAKE"]
+    columns = ["LOSE", "REPLICAS HIT", "MOVE", "NO PLACE", "AWAIT FENCE", "TIGHTEST AFTER", "BRAKE"]
     assert [each.strip() for each in heads.split("   ")] == columns
     assert [row.split()[0] for row in rows] == values
     brakes = ["open"] * 3 if key != ZONE else ["open", "braked"]
@@ -241,10 +241,10 @@ def test_a_configuration_that_says_never_leaves_all_on_paper(fleet: Path, tmp_pa
         (["--lose", "a=b"], 1, "no cluster has the label a=b"),
         (["--drain", "m9"], 1, "there is no cluster m9"),
         (["--each", "a"], 1, "no cluster has the label a"),
-        (["--scale", "web"], 2, "namespace/workload=units"),
-        (["--scale", "shop/web=-1"], 2, "namespace/workload=units"),
+        (["--scale", "web"], 2, "namespace/workload=replicas"),
+        (["--scale", "shop/web=-1"], 2, "namespace/workload=replicas"),
         (["--scale", "shop/web=99999999999"], 2, "is more than"),
-        (["--scale", "shop/none=1"], 1, "there is no such Workload"),
+        (["--scale", "shop/none=1"], 1, "there is no Workload shop/none"),
     ],
 )
 def test_what_does_not_exist_is_told(fleet: Path, args: list[str], code: int, words: str) -> None:

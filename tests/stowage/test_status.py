@@ -315,7 +315,7 @@ def test_a_cluster_with_units_and_without_a_membercluster_needs_a_person(
     there.workloads.append(workload("c", placements=placements, clusters=over))
     result = run(file)
     assert result.exit_code == 1
-    assert "there is no MemberCluster of this name: 4 units of 2 Workloads" in result.output
+    assert "there is no MemberCluster of this name: 4 replicas of 2 Workloads" in result.output
     assert "stowage unjoin" in result.output
     assert "1 thing needs a person" in result.output
     there.faults = {"memberclusters": 403}
@@ -392,7 +392,7 @@ def rows(result: Result) -> list[str]:
     return [" ".join(line.split()) for line in listed.splitlines()[1:]]
 
 
-REFUSED = condition("Scheduled", "InsufficientCapacity", "no room for 3 units")
+REFUSED = condition("Scheduled", "InsufficientCapacity", "no room for 3 replicas")
 PENDING = condition("Ready", "Pending", "no replica of it has a cluster")
 SHORT = condition("Ready", "Short", "a lacks cpu 1500m")
 NOT_HELD = condition("Ready", "NotHeld", "a Workload bare-hold is somebody else's")
@@ -423,12 +423,12 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
         in result.output
     )
     assert rows(result) == [
-        "NAME UNITS STATE SINCE WHY",
+        "NAME REPLICAS STATE SINCE WHY",
         "shop/bare NotHeld 3d a Workload bare-hold is somebody else's",
         f"what helps: {advice.RESERVATIONS['NotHeld']}",
         "shop/thin Short 3d a lacks cpu 1500m",
         f"what helps: {advice.RESERVATIONS['Short']}",
-        "shop/waits 3 of 4 InsufficientCapacity 3d no room for 3 units",
+        "shop/waits 3 of 4 InsufficientCapacity 3d no room for 3 replicas",
         f"what helps: {advice.SCHEDULED['InsufficientCapacity']}",
         "shop/unplaced Undecided 2h is the controller running?",
         f"what helps: {advice.UNKNOWN}",
@@ -483,8 +483,8 @@ def test_a_marked_subset_is_told_and_needs_nobody(hub: tuple[Hub, Path]) -> None
     assert "nothing needs a person" in result.output
     rows = [" ".join(line.split()) for line in result.output.splitlines() if "shop/" in line]
     assert rows == [
-        "shop/demo 7 PodUnschedulable 3d subset normal takes no unit for now: until 12:05:00",
-        "shop/odd 7 PodUnschedulable 3d subset normal takes no unit for now",
+        "shop/demo 7 PodUnschedulable 3d subset normal takes no replica for now: until 12:05:00",
+        "shop/odd 7 PodUnschedulable 3d subset normal takes no replica for now",
     ]
     told = json.loads(run(file, "-o", "json").output)["spreads"]
     assert [each["name"] for each in told] == ["shop/demo", "shop/odd"]
@@ -709,13 +709,13 @@ def test_a_move_that_is_blocked_for_a_minute_needs_a_person(
 @pytest.mark.parametrize("reason", [each.value for each in RolledOutReason])
 def test_a_rollout_that_goes_no_further_needs_a_person(hub: tuple[Hub, Path], reason: str) -> None:
     there, file = hub
-    said = condition("RolledOut", reason, "member-7: 2 of 4 units are Ready")
+    said = condition("RolledOut", reason, "member-7: 2 of 4 replicas are Ready")
     said[0]["status"] = str(reason == "Complete")
     there.workloads = [workload("web", conditions=said)]
     result = run(file)
     assert result.exit_code == int(reason in advice.ROLLED_OUT)
     assert ("Being rolled out:" in result.output) == (reason != "Complete")
-    assert ("member-7: 2 of 4 units are Ready" in result.output) == (reason != "Complete")
+    assert ("member-7: 2 of 4 replicas are Ready" in result.output) == (reason != "Complete")
     assert advice.ROLLED_OUT.get(reason, "") in result.output
     [*found] = json.loads(run(file, "-o", "json").output)["rollouts"]
     assert [each["state"] for each in found] == [reason] * (reason != "Complete")

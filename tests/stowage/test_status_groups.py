@@ -70,7 +70,7 @@ def test_a_group_that_waits_for_long_needs_a_person(reason: str, hub: tuple[Hub,
     result = run(file)
     assert result.exit_code == 1
     assert rows(result) == [
-        "NAME UNITS STATE SINCE WHY",
+        "NAME REPLICAS STATE SINCE WHY",
         f"shop/batch 3 of 4 {reason} 3d so it is",
         f"what helps: {advice.GROUPS[reason]}",
     ]

@@ -61,7 +61,7 @@ async def test_history_names_a_quota_that_grew(world: World) -> None:
     assert told[4].split("   ")[-1] == "domain z0 is at its quota of 4"
     why = (await run(world, "explain", "wl/demo", "-n", "shop")).stdout
     assert "2 more at " in why
-    assert "Decided now, every unit would stay where it is:" in why
+    assert "Decided now, every replica would stay where it is:" in why
 
 
 async def test_what_is_not_there_or_not_recorded(world: World) -> None:

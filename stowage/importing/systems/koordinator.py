@@ -43,8 +43,8 @@ _MEANT = {
     f"{GROUP}/reservation-order": "here the one that expires first is used first, then the oldest",
     f"{GROUP}/reservation-ignored": "an owner is inside of its Reservations first",
     f"{GROUP}/reservation-affinity": "an owner is of every Reservation that names it",
-    f"{GROUP}/exact-match-reservation": "a unit is inside of any Reservation that names it",
-    f"{GROUP}/reservation-restricted-options": "a unit takes what is short from the cluster",
+    f"{GROUP}/exact-match-reservation": "a replica is inside of any Reservation that names it",
+    f"{GROUP}/reservation-restricted-options": "a replica takes what is short from the cluster",
 }
 """Labels and annotations that decide which pod uses which Reservation, and why each is lost."""
 
@@ -162,7 +162,7 @@ def _policy(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     del made
     name = part.get(key, str)
     if name == "Restricted":
-        part.lost(key, "Restricted: here a unit takes what is short from the cluster")
+        part.lost(key, "Restricted: here a replica takes what is short from the cluster")
     elif name in ("Aligned", "Default", ""):
         part.note(key, f"{name or 'the default'} is what a Reservation does: what is short is taken"
                        " from the cluster")  # fmt: skip

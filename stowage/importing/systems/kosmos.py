@@ -124,7 +124,7 @@ def _bind(into: Conversion, source: Source, name: str, policy: dict[str, Any] | 
     _take_labels(into, made, name, policy)
     _take_scheduler(into, made)
     if policy is None:
-        text = f"no WorkloadPolicy {name} is among the files: bring it, or the units wait for it"
+        text = f"no WorkloadPolicy {name} is among the files: bring it, or the replicas wait for it"
         into.notes.note(source.document, "", text)
     elif policy["spec"].get("allocationType", "Preferred") == "Preferred":
         _stay_on_listed(into, made, policy)
@@ -159,8 +159,8 @@ def _stay_on_listed(into: Conversion, made: Made, policy: dict[str, Any]) -> Non
     terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": v}]} for v in parts]
     made.spec["clusterAffinity"] = {_REQUIRED: {"clusterSelectorTerms": terms}}
     text = (
-        "the policy is Preferred: spec.clusterAffinity keeps the units on the domains that it lists"
-        ", as Kosmos does; remove that where others may help"
+        "the policy is Preferred: spec.clusterAffinity keeps the replicas on the domains that it "
+        "lists, as Kosmos does; remove that where others may help"
     )
     into.notes.note(made.source.document, "", text)
 

@@ -88,7 +88,7 @@ def _target(into: Conversion, spec: DocumentPart, source: Source) -> Made:
     made = into.workloads.of(found, path)
     spec.note("targetRef", f"is the Workload {name} now, which holds the {made.template['kind']}")
     if custom:
-        spec.note("targetRef", f"its units are counted at {path} of the {kind}")
+        spec.note("targetRef", f"its replicas are counted at {path} of the {kind}")
     if made.template["kind"] == "StatefulSet":
         text = (
             "each cluster has a range of ordinals, and the last subset shrinks first, by clusters"
@@ -101,9 +101,11 @@ def _filtered(chosen: DocumentPart, target: Source) -> list[str]:
     """Return the paths of the target's number of units, of which a Workload has only one."""
     paths = chosen.get("replicasPathList", list) or []
     if len(paths) > 1 or not all(isinstance(path, str) for path in paths):
-        chosen.lost("replicasPathList", "a Workload has one number of units: only the first counts")
+        chosen.lost(
+            "replicasPathList", "a Workload has one number of replicas: only the first counts"
+        )
     elif paths:
-        chosen.note("replicasPathList", "is where the Workload finds its number of units")
+        chosen.note("replicasPathList", "is where the Workload finds its number of replicas")
     selector = chosen.part("selector")
     labels = dig(target.document.body, "spec", "template", "metadata", "labels")
     wanted = selector.get("matchLabels", dict) or {}
@@ -111,7 +113,7 @@ def _filtered(chosen: DocumentPart, target: Source) -> list[str]:
     if wanted and "matchExpressions" not in selector and _holds(wanted, labels):
         chosen.note("selector", "selects all pods of the Workload; it is left out")
     elif "selector" in chosen:
-        chosen.lost("selector", "a spread counts all units of its Workload, not some of them")
+        chosen.lost("selector", "a spread counts all replicas of its Workload, not some of them")
     return [path for path in paths if isinstance(path, str)]
 
 
@@ -267,7 +269,9 @@ def _one_type(spec: DocumentPart, subsets: list[dict[str, Any]], made: Made) -> 
         cap = each.get("maxReplicas")
         if isinstance(cap, str):
             each["maxReplicas"] = -(-int(cap[:-1]) * units // 100)
-            text = f"{cap} beside numbers is not possible: {each['maxReplicas']}, of {units} units"
+            text = (
+                f"{cap} beside numbers is not possible: {each['maxReplicas']}, of {units} replicas"
+            )
             spec.notes.lost(spec.document, f"spec.subsets[{at}].maxReplicas", text)
 
 

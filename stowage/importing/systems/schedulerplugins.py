@@ -26,7 +26,7 @@ _MEANT = {
     f"{_KOORDINATOR}/groups": "each WorkloadGroup starts on its own: give them one name",
     f"{_KOORDINATOR}/mode": "a NonStrict gang keeps what fits; here more than a tenth missing gives"
     " all of it back",
-    f"{_KOORDINATOR}/match-policy": "a gang that lost units may wait there again; here none does"
+    f"{_KOORDINATOR}/match-policy": "a gang that lost replicas may wait there again; here none does"
     " whose quorum ran once",
 }
 """Annotations by which Koordinator decides otherwise than Stowage."""
@@ -73,7 +73,7 @@ def _group(into: Conversion, source: Source) -> dict[str, Any]:
     spec["topology"] = {"topologyKey": LABEL_CLUSTER, "mode": TopologyMode.REQUIRED.value}
     text = (
         "is one cluster there, and spec.topology keeps the gang in one here; remove that where its"
-        " units need not see each other"
+        " replicas need not see each other"
     )
     into.notes.note(source.document, "", text)
     drop_status(part)
@@ -92,7 +92,9 @@ def _seconds(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     seconds = part.get(key, int) or 0
     made[key] = min(max(seconds, 1), MOST_SECONDS)
     if seconds > MOST_SECONDS:
-        text = f"{seconds} is {MOST_SECONDS} now, the longest that units are held for missing ones"
+        text = (
+            f"{seconds} is {MOST_SECONDS} now, the longest that replicas are held for missing ones"
+        )
         part.note(key, f"{text}; then they are given back, and all is tried again")
     elif seconds < 1:
         part.note(key, f"{seconds} gave up at once; it is 1 now")
@@ -103,7 +105,7 @@ _FIELDS: dict[str, Fate] = {
     "scheduleTimeoutSeconds": _seconds,
     "queue": lost("there are no queues: a WorkloadPolicy bounds what Workloads may take"),
     "priorityClassName": lost("write spec.priority of each Workload that is a member"),
-    "minTaskMember": lost("minMember counts the units of all members together"),
+    "minTaskMember": lost("minMember counts the replicas of all members together"),
     "networkTopology": lost("write spec.topology: it keeps a gang in one domain of clusters"),
 }
 """The last four are fields of other systems' PodGroups."""
@@ -185,7 +187,7 @@ def _member(into: Conversion, source: Source, name: str, beside: _Beside) -> Non
         notes.note(source.document, "metadata.labels", text)
     _scheduler(into, made)
     if (source.namespace, name) not in beside.groups:
-        text = f"no PodGroup {name} is among the files: bring it, or the units wait for it"
+        text = f"no PodGroup {name} is among the files: bring it, or the replicas wait for it"
         notes.note(source.document, "", text)
 
 

@@ -186,8 +186,8 @@ def domains(group: list[int], upper: list[int], names: str) -> GroupBound:
 
 
 REFUSED = [
-    (problem(-1, [1]), "total: 0 to 2147483647 units, found -1"),
-    (problem(2**31, [1]), "total: 0 to 2147483647 units, found 2147483648"),
+    (problem(-1, [1]), "total: 0 to 2147483647 replicas, found -1"),
+    (problem(2**31, [1]), "total: 0 to 2147483647 replicas, found 2147483648"),
     (problem(1, [1, -3]), "weight[1]: not below 0, found -3"),
     (problem(1, [2**31]), "weight[0]: at most 2147483647, found 2147483648"),
     (problem(1, [1], lower=[-1]), "lower[0]: not below 0, found -1"),
