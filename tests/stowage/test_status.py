@@ -226,10 +226,10 @@ def test_what_is_wrong_is_listed_with_what_helps(hub: tuple[Hub, Path]) -> None:
     assert result.output.splitlines()[0].endswith("; 2 things need a person")
     for words in (
         "dead   Unreachable   3d      no route",
-        "shop/full   2 of 4   ReplicasReached   3d      domain z is at its quota of 2",
+        "shop/full   2 of 4     ReplicasReached   3d      domain z is at its quota of 2",
         "what helps: more in its WorkloadPolicy or WorkloadSpread",
         "shop/taken   AlreadyExists   3d      Deployment demo exists",
-        "shop/moves   3       Leaving   leaves dead",
+        "shop/moves   3          Leaving   leaves dead",
     ):
         assert words in result.output, result.output
 
