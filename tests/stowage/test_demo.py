@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -99,6 +101,18 @@ def test_all_run_and_it_says_so(shown):
     folders = path.removeprefix("PATH=").split(":")
     assert shutil.which("stowage", path=folders[0])
     assert folders[-1] == "$PATH"
+
+
+@pytest.mark.proves("Q14")
+def test_the_readme_says_how_to_get_the_command():
+    """Both install the scripts of the project from a checkout, whose root is its project."""
+    root = Path(__file__).resolve().parents[2]
+    first = (root / "README.md").read_text().partition("## The first ten minutes by hand")[2]
+    block = first.partition("```console {usage}\n")[2].partition("```")[0]
+    assert block.startswith("uv tool install . ")
+    assert "pipx install .\n" in block
+    scripts = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts.keys() == {"stowage", "kubectl-stowage"}
 
 
 @pytest.mark.proves("Y1")
