@@ -196,6 +196,8 @@ def _misused(words: list[str]) -> Iterator[str]:
     elif program == "kubectl":
         if not VERBS & set(words):
             yield f"kubectl does not {' '.join(words[1:])}"
+    elif program in ("uv", "pipx"):
+        pass  # how the command is installed
     elif program == "make":
         targets = re.findall(r"^([a-z./-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         unknown = [each for each in words[1:] if "=" not in each and each not in targets]

@@ -16,6 +16,7 @@ import msgspec
 from controller.model.objects import Workload
 from controller.model.unit import workload_info
 from machinery.clock import timestamp
+from machinery.kinds.revisions import digest_of, revision_data
 from tests.web import fleets
 
 FILE = "fleet.json"
@@ -103,6 +104,33 @@ def _workload(name: str, shares: dict[str, int]) -> dict[str, Any]:
     ]
     hashed = workload_info(msgspec.convert(made, Workload)).hash
     status["decision"] = {"hash": hashed, "time": ago(95)}
+    return made
+
+
+def _rolled_out(made: dict[str, Any]) -> dict[str, Any]:
+    """The same while its new image goes from wave to wave."""
+    region = {"matchLabels": {"topology.kubernetes.io/region": "eu"}}
+    waves = [
+        {"name": "europe", "clusterSelector": region, "soakSeconds": 600, "approval": True},
+        {"name": "others", "clusterSelector": {}, "maxConcurrent": 1},
+    ]
+    spec = made["spec"]
+    spec["rollout"] = {"waves": waves}
+    revision = digest_of(revision_data(spec))
+    spec["rollout"]["approvals"] = [{"revision": revision, "wave": "europe"}]
+    made["status"]["rollout"] = {
+        "revision": revision,
+        "stable": "91ab" + "0" * 12,
+        "phase": "Progressing",
+        "wave": "others",
+        "message": "us-ohio: 2 of 4 replicas of the new revision are Ready",
+        "waves": [
+            {"name": "europe", "clusters": 1, "healthy": 1},
+            {"name": "others", "clusters": 2, "healthy": 0, "updating": ["us-ohio"]},
+        ],
+    }
+    hashed = workload_info(msgspec.convert(made, Workload)).hash
+    made["status"]["decision"]["hash"] = hashed
     return made
 
 
@@ -243,7 +271,8 @@ def written(folder: Path) -> None:
     """Write the fleet to FILE in that folder."""
     with mock.patch.object(fleets, "AGO", ago(185)):
         items = [_cluster(name, *of) for name, of in CLUSTERS.items()]
-        items += [_workload(name, shares) for name, shares in SHARES.items()]
+        placed = {name: _workload(name, shares) for name, shares in SHARES.items()}
+        items += [*({**placed, "web": _rolled_out(placed["web"])}).values()]
         items += _waiting()
         items += [{"apiVersion": "stowage.dev/v1alpha1", **each} for each in _beside()]
     listed = {"kind": "List", "apiVersion": "v1", "items": items}
