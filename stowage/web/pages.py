@@ -226,7 +226,7 @@ class WebPages:
 
     async def _missing(self, visit: Visit, request: Request) -> Response:
         del visit
-        return fault(request, 404, "See the menu for what there is.")
+        return fault(request, 404, "There is nothing at this address.")
 
     # --- pages that ask more than the snapshot ---
 
