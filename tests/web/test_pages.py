@@ -337,7 +337,9 @@ def test_a_rollout_is_shown_as_waves_with_what_they_wait_for(serve: Serve, tmp_p
     file.write_text(json.dumps([*clusters, rolling(), fleets.workload("plain", {"m1": 1})]))
     page = serve(fleet=(str(file),))
     text = page.ask("/workloads/shop/web").text
-    waves = re.findall(r'<li class="wave (\w+)"><h3>.*?</span> (\w+)</h3>(.*?)</li>', text, re.DOTALL)
+    waves = re.findall(
+        r'<li class="wave (\w+)"><h3>.*?</span> (\w+)</h3>(.*?)</li>', text, re.DOTALL
+    )
     assert [(tone, name) for tone, name, _ in waves] == [
         ("good", "canary"),
         ("calm", "second"),

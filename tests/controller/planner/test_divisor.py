@@ -226,7 +226,11 @@ def test_no_clusters_hold_nothing() -> None:
     ("total", "weight", "words"),
     [
         (1, MAX_WEIGHT + 1, "a weight is at most 2147483647, found 2147483648"),
-        (MAX_REPLICAS + 1, 1, "at most 2147483647 replicas are divided at once, asked for 2147483648"),
+        (
+            MAX_REPLICAS + 1,
+            1,
+            "at most 2147483647 replicas are divided at once, asked for 2147483648",
+        ),
     ],
 )
 def test_what_products_of_63_bits_cannot_hold_is_refused(
