@@ -55,7 +55,7 @@ OF_WORKLOADS = frozenset(
 """The lists of `stowage status` whose names are those of Workloads."""
 ASKED = frozenset({"AwaitingApproval"})
 """States in which a person is waited for, as a person asked for it."""
-MATRIX_ROWS, MATRIX_COLUMNS = 40, 20
+MATRIX_ROWS, MATRIX_COLUMNS = 25, 20
 """Workloads and clusters of one page of the matrix."""
 MOST_CHOICES = 300
 """Choices of a list of the what-if; of more than these one is typed."""
