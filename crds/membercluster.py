@@ -301,6 +301,27 @@ class MemberNamespaces(Model):
     """Some that were asked for, exist there, and were not given."""
 
 
+MOST_SERVED = 512
+"""Kinds that a member serves and that are listed."""
+MOST_QUOTAS = 256
+"""ResourceQuotas of a member that are listed."""
+
+SERVED = rf"^{NAME}(\.{NAME})+/{NAME}/[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"
+Served = Annotated[str, Field(max_length=381, pattern=SERVED)]
+"""`<group>/<version>/<kind>`, such as argoproj.io/v1alpha1/Rollout."""
+
+
+class MemberQuota(Model):
+    """A ResourceQuota of the member, as far as it bounds pods."""
+
+    namespace: DnsLabel
+    """Its namespace on the member."""
+    name: DnsName
+    """Its name."""
+    free: Resources = Field(default_factory=dict)
+    """What is left of it, by its own names: pods, requests.cpu, limits.memory."""
+
+
 MOST_HELD = 256
 """Workloads of a held sweep that are listed; they are let go in as many portions."""
 
@@ -410,6 +431,18 @@ class MemberClusterStatus(Model):
     """The sums over all nodes. Writer: propagator."""
     namespaces: MemberNamespaces | None = None
     """Which target namespaces the member takes, with narrow rights. Writer: propagator."""
+    kinds: (
+        Annotated[list[Served], Field(max_length=MOST_SERVED, json_schema_extra=ATOMIC)] | None
+    ) = None
+    """The kinds that it serves, of groups with a dot; unset while that is not known.
+    Writer: propagator.
+
+    A Workload with another kind of such a group is not placed here, unless some are omitted."""
+    kinds_omitted: Count = 0
+    """How many more there are, or may be. Writer: propagator."""
+    quotas: list[MemberQuota] = atomic(MOST_QUOTAS)
+    """Its ResourceQuotas without scopes that bound pods, in namespaces that are targets; none where
+    they may not be read. Writer: propagator."""
     sweep_held: HeldSweep | None = None
     """The removal that the condition SweepHeld is about. Writer: propagator."""
     latency_milliseconds: Count | None = None

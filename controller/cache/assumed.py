@@ -206,7 +206,8 @@ class AssumedPlacements:
         flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
         if flying != held.flying[cluster]:
             load, before = held.workload.load, held.counted(cluster)
-            self._builder.assume(cluster, load, flying - held.flying[cluster])
+            more, charge = flying - held.flying[cluster], held.workload.charge
+            self._builder.assume(cluster, load, more, charge)
             held.flying[cluster] = flying
             self._builder.count(cluster, load, held.counted(cluster) - before)
         _discard(self._awaiting, cluster, key)
@@ -238,19 +239,21 @@ class AssumedPlacements:
     ) -> None:
         was, now = (held.flying if held else _NOWHERE for held in (before, after))
         load, other = (held.workload.load if held else None for held in (after, before))
+        charge, others = (held.workload.charge if held else None for held in (after, before))
+        alike = (load, charge) == (other, others)
         for cluster in before.late if before else ():
             if after is None or cluster not in after.late:
                 _discard(self._awaiting, cluster, key)
         for cluster in after.late if after else ():
             self._awaiting.setdefault(cluster, set()).add(key)
         for cluster, replicas in was.items():
-            if other is not None and (load != other or now.get(cluster) != replicas):
-                self._builder.assume(cluster, other, -replicas)
+            if other is not None and not (alike and now.get(cluster) == replicas):
+                self._builder.assume(cluster, other, -replicas, others)
             if cluster not in now:
                 _discard(self._holders, cluster, key)
         for cluster, replicas in now.items():
-            if load is not None and (load != other or was.get(cluster) != replicas):
-                self._builder.assume(cluster, load, replicas)
+            if load is not None and not (alike and was.get(cluster) == replicas):
+                self._builder.assume(cluster, load, replicas, charge)
             if cluster not in was:
                 self._holders.setdefault(cluster, set()).add(key)
         self._recount(other, _landed(before), load, _landed(after))

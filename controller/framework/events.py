@@ -33,9 +33,9 @@ class Action(enum.Flag):
     READY = enum.auto()
     """A cluster became reachable or unreachable."""
     VERSION = enum.auto()
-    """The version, provider or accepted namespaces of a cluster."""
+    """The version, provider, accepted namespaces or served kinds of a cluster."""
     ROOM = enum.auto()
-    """A cluster may hold more: it reports so, or fewer replicas are in flight."""
+    """A cluster may hold more: it reports so, its quotas too, or fewer replicas are in flight."""
     SHARES = enum.auto()
     """A Workload has replicas on other clusters, or another object counts fewer."""
     WORSE = enum.auto()

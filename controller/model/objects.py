@@ -31,6 +31,7 @@ from machinery.types.api import (
     ImageRule,
     LeavingShare,
     MemberNamespaces,
+    MemberQuota,
     Movement,
     NamespaceRule,
     NodeGroup,
@@ -98,6 +99,9 @@ class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     node_groups: list[NodeGroup] = []
     capacity: Capacity | None = None
     namespaces: MemberNamespaces = MemberNamespaces()
+    kinds: list[str] | None = None
+    kinds_omitted: int = 0
+    quotas: list[MemberQuota] = []
     latency_milliseconds: int | None = None
     reliability: Reliability | None = None
     evacuation: Evacuation | None = None
@@ -141,6 +145,11 @@ class MemberCluster(Object, frozen=True):
         """Whether Workloads leave it, or it was lost a short while ago."""
         evacuation = self.status.evacuation
         return evacuation is not None and bool(evacuation.causes or evacuation.dwells_until)
+
+    @property
+    def served(self) -> list[str] | None:
+        """The only kinds of groups with a dot that it serves; None if there may be others."""
+        return None if self.status.kinds_omitted else self.status.kinds
 
     @property
     def labels(self) -> dict[str, str]:

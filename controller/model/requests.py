@@ -62,6 +62,30 @@ def request_of(
     return {**running, **_host_ports(pod), **own, "pods": 1}
 
 
+def limits_of(pod: Mapping[str, Any]) -> dict[str, int]:
+    """Return the limits of one pod that `request_of` takes, as quotas count them."""
+    running: dict[str, int] = {}
+    peak: dict[str, int] = {}
+
+    def limits(part: Mapping[str, Any]) -> dict[str, int]:
+        return _amounts((part.get("resources") or {}).get("limits") or {}, "resources")
+
+    for container in pod.get("initContainers") or []:
+        wants = limits(container)
+        if container.get("restartPolicy") == "Always":
+            _add(running, wants)
+            _most(peak, running)
+        else:
+            _most(peak, {r: n + running.get(r, 0) for r, n in wants.items()})
+    for container in pod.get("containers") or []:
+        _add(running, limits(container))
+    _most(running, peak)
+    running |= {resource: n for resource, n in limits(pod).items() if _for_pods(resource)}
+    overhead = _amounts(pod.get("overhead") or {}, "overhead")
+    _add(running, {resource: n for resource, n in overhead.items() if resource in running})
+    return {resource: _amount(resource, n) for resource, n in running.items() if n > 0}
+
+
 def _host_ports(pod: Mapping[str, Any]) -> dict[str, int]:
     shares_network = pod.get("hostNetwork") is True
     taken: set[int] = set()

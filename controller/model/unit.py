@@ -8,7 +8,7 @@ counts one for each chosen cluster. What a kind is says its profile (`machinery.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -20,6 +20,7 @@ from controller.model.alongside import alongside, most_of, stays
 from controller.model.load import Load
 from controller.model.moving import AT_REST, MovingState, moving_state
 from controller.model.objects import (
+    Manifest,
     Template,
     Workload,
     WorkloadSpec,
@@ -30,6 +31,7 @@ from controller.model.observedlimits import ObservedLimit, Shown, from_status, s
 from controller.model.ordinals import known_in
 from controller.model.overridden import Overridden, overridden_of
 from controller.model.place import Place
+from controller.model.podcharges import Charge
 from controller.model.requests import request_of
 from controller.model.rollout import RolloutState, rollout_state
 from controller.model.work import Work, work_of
@@ -42,6 +44,7 @@ from crds.fields.publishing import Delivery
 from crds.groups.membership import groups_named
 from crds.names import BINDING_LABELS
 from crds.workload import OnDelete
+from machinery.api.resources import CRDS, group_of
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
@@ -130,6 +133,8 @@ class WorkloadInfo:
     target_namespace: str
     guarded_kinds: tuple[str, ...]
     """The kinds, as `<group>/<kind>`, that a cluster must list to take it."""
+    served_kinds: tuple[str, ...]
+    """The kinds, as `<group>/<version>/<kind>`, of groups with a dot, that a cluster must serve."""
     target_cluster: TargetCluster | None
     cluster_selector: Mapping[str, SelectorPart]
     cluster_affinity: ClusterAffinity
@@ -213,6 +218,11 @@ class WorkloadInfo:
     def load(self) -> Load:
         """The request of one replica, and where on a cluster it may lie."""
         return Load.of(self.request, self.place)
+
+    @property
+    def charge(self) -> Charge:
+        """What quotas of its namespace on a member charge for one replica."""
+        return Charge(self.target_namespace, self.pod)
 
     @property
     def hash(self) -> str:
@@ -348,6 +358,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         pod_selector=_selector(template, pod_meta),
         target_namespace=spec.target_namespace or meta.namespace,
         guarded_kinds=_guarded(spec),
+        served_kinds=_served(spec),
         target_cluster=spec.target_cluster,
         cluster_selector=flattened(spec.cluster_selector),
         cluster_affinity=spec.cluster_affinity,
@@ -569,6 +580,28 @@ def _guarded(spec: WorkloadSpec) -> tuple[str, ...]:
         named.append((spec.template.api_version, spec.template.kind))
     kinds = {kind_name(str(api_version), str(kind)) for api_version, kind in named}
     return tuple(sorted(kind for kind in kinds if guarded(kind)))
+
+
+def _served(spec: WorkloadSpec) -> tuple[str, ...]:
+    """Return its kinds that not every cluster serves, without those that it defines itself."""
+    named = [(body.api_version, body.kind) for body in spec.manifests]
+    if spec.template is not None:
+        named.append((spec.template.api_version, spec.template.kind))
+    own = {kind for body in spec.manifests for kind in _defined(body)}
+    kinds = {f"{version}/{kind}" for version, kind in named if "." in group_of(str(version))}
+    return tuple(sorted(kinds - own))
+
+
+def _defined(body: Manifest) -> Iterator[str]:
+    """Yield the kinds that a manifest brings along, if it defines one."""
+    if group_of(str(body.api_version)) != CRDS.group or body.kind != CRDS.kind:
+        return
+    spec = body.spec if isinstance(body.spec, dict) else {}
+    names, versions = spec.get("names"), spec.get("versions")
+    kind = names.get("kind") if isinstance(names, dict) else None
+    for each in versions if isinstance(versions, list) else ():
+        if isinstance(each, dict):
+            yield f"{spec.get('group')}/{each.get('name')}/{kind}"
 
 
 def _rules(spec: WorkloadSpec, namespace: str) -> dict[str, Any]:

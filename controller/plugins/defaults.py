@@ -17,6 +17,7 @@ from controller.plugins.clusterstate import (
     TargetNamespace,
 )
 from controller.plugins.divided import Divided
+from controller.plugins.memberfacts import MemberQuota, ServedKinds
 from controller.plugins.prioritysort import PrioritySort
 from controller.plugins.spreadconstraints import SpreadConstraints
 from controller.plugins.whole import Duplicated, Single
@@ -35,9 +36,11 @@ BUILTIN: Mapping[str, Factory] = {
             TargetNamespace,
             NamespaceGiven,
             AllowedKinds,
+            ServedKinds,
             ClusterReady,
             TaintToleration,
             ClusterOverrides,
+            MemberQuota,
             WorkloadAffinityPlugin,
             ClusterCost,
             ClusterLatency,
@@ -51,7 +54,7 @@ BUILTIN: Mapping[str, Factory] = {
 
 DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "queueSort": (("PrioritySort", 1),),
-    "preFilter": (("NamedCluster", 1), ("ClusterOverrides", 1)),
+    "preFilter": (("NamedCluster", 1), ("ClusterOverrides", 1), ("MemberQuota", 1)),
     "filter": tuple(
         (name, 1)
         for name in (
@@ -61,10 +64,12 @@ DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
             "TargetNamespace",
             "NamespaceGiven",
             "AllowedKinds",
+            "ServedKinds",
             "ClusterReady",
             "TaintToleration",
             "ClusterOverrides",
             "WorkloadAffinity",
+            "MemberQuota",
             "ClusterResources",
         )
     ),
@@ -79,6 +84,7 @@ DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
         ("Duplicated", 1),
         ("Divided", 1),
         ("SpreadConstraints", 1),
+        ("MemberQuota", 1),
     ),
 }
 """Enabled at each point, in order; the number is the weight of a score. Features add their own."""

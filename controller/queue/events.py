@@ -5,11 +5,15 @@ A change that no decision reads is no event.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from controller.framework.events import Action
 from controller.model.objects import MemberCluster, Workload
+from controller.model.podcharges import left_by
 from controller.model.room import roomier
+from machinery.types.api import MemberQuota
 
 NOTHING = Action(0)
 
@@ -72,7 +76,9 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
         action |= Action.LABELS
     if old.metadata.annotations != new.metadata.annotations:
         action |= Action.ANNOTATIONS
-    before, after = ((of.version, of.provider, of.status.namespaces) for of in (old, new))
+    before, after = (
+        (of.version, of.provider, of.status.namespaces, of.served) for of in (old, new)
+    )
     if before != after:
         action |= Action.VERSION
     if (old.ready, old.metadata.deleting) != (new.ready, new.metadata.deleting):
@@ -82,7 +88,19 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
         action |= Action.ROOM if more else Action.WORSE
     if old.spec.max_allocatable != new.spec.max_allocatable:
         action |= Action.ROOM
+    if old_status.quotas != new_status.quotas:
+        more = any(leaves_more(old_status.quotas, new_status.quotas))
+        action |= Action.ROOM if more else Action.WORSE
     return action
+
+
+def leaves_more(before: Iterable[MemberQuota], after: Iterable[MemberQuota]) -> Iterator[str]:
+    """Yield the namespaces whose quotas leave more of something than before."""
+    was, now = left_by(before), left_by(after)
+    for namespace, amounts in was.items():
+        left = now.get(namespace, {})
+        if any(left.get(name, n + 1) > n for name, n in amounts.items()):
+            yield namespace
 
 
 def _of_spec(old: MemberCluster, new: MemberCluster) -> Action:

@@ -260,7 +260,7 @@ class _Search:
         there = decision.placements
         attempt.decisions[info.key] = replace(decision, workload=info)
         attempt.view.place(info, there)
-        attempt.snapshot = attempt.snapshot.assuming(info.load, more(info, there))
+        attempt.snapshot = attempt.snapshot.assuming(info.load, more(info, there), info.charge)
         snapshot, view = attempt.snapshot, attempt.view
         attempt.open = [
             o for o in attempt.open if info.key not in o.selected or not o.met(snapshot, view)

@@ -342,7 +342,7 @@ class _GroupCycle:
         self.decisions[info.key] = found.lean() if lean else found
         if dict(there) != dict(info.present):
             self.view.place(info, there)
-            self.snapshot = self.snapshot.assuming(info.load, more(info, there))
+            self.snapshot = self.snapshot.assuming(info.load, more(info, there), info.charge)
 
 
 def _trials_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:

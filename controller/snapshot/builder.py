@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from controller.model.load import Load
 from controller.model.objects import MemberCluster
+from controller.model.podcharges import Charge
 from controller.snapshot import encode
 from controller.snapshot.columns import ABSENT, Codes, Column, Floats, Ints, Mask
 from controller.snapshot.encode import Changes, Row
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 
+K = TypeVar("K")
 STEP = 500
 """Many new clusters, as at the start, enter snapshots in steps of this size."""
 
@@ -62,6 +64,7 @@ class SnapshotBuilder:
         self._flying: dict[str, dict[Load, int]] = {}
         self._held: dict[str, dict[Load, int]] = {}
         self._counted: dict[str, dict[Load, int]] = {}
+        self._charged: dict[str, dict[Charge, int]] = {}
         self._last = _empty()
         self._touched = _Touched()
 
@@ -78,8 +81,10 @@ class SnapshotBuilder:
             self.snapshot()
 
     def _row(self, cluster: MemberCluster) -> Row:
-        books = (self._flying, self._held, self._counted)
-        return Row.of(cluster, *(loads.setdefault(cluster.metadata.name, {}) for loads in books))
+        name, books = cluster.metadata.name, (self._flying, self._held, self._counted)
+        charged = self._charged.setdefault(name, {})
+        flying, held, counted = (loads.setdefault(name, {}) for loads in books)
+        return Row.of(cluster, flying, held, counted, charged)
 
     def remove(self, name: str) -> None:
         """Remove a cluster; its assumed replicas stay, in case it returns."""
@@ -90,9 +95,14 @@ class SnapshotBuilder:
             self._touched.counted.discard(name)
             self._touched.gone.add(name)
 
-    def assume(self, name: str, load: Load, replicas: int) -> None:
-        """Count replicas (negative: uncount) that a cluster's status does not include yet."""
+    def assume(self, name: str, load: Load, replicas: int, charge: Charge | None = None) -> None:
+        """Count replicas (negative: uncount) that a cluster's status does not include yet.
+
+        `charge` is what quotas there take them for.
+        """
         self._count(self._flying, self._touched.loads, name, load, replicas)
+        if charge is not None and charge.pod:
+            self._count(self._charged, self._touched.loads, name, charge, replicas)
 
     def hold(self, name: str, load: Load, replicas: int) -> None:
         """Hold the room of these replicas (negative: release); see `RoomHolder.hold`."""
@@ -108,10 +118,10 @@ class SnapshotBuilder:
 
     def _count(
         self,
-        loads: dict[str, dict[Load, int]],
+        loads: dict[str, dict[K, int]],
         touched: set[str],
         name: str,
-        load: Load,
+        load: K,
         replicas: int,
     ) -> None:
         if not replicas:
@@ -130,6 +140,8 @@ class SnapshotBuilder:
         for loads in (self._flying, self._held, self._counted):
             if not loads.get(name):
                 loads.pop(name, None)
+        if not self._charged.get(name):
+            self._charged.pop(name, None)
 
     def snapshot(self) -> Snapshot:
         """Return the present clusters; the same object while nothing has changed."""
@@ -170,7 +182,8 @@ def with_clusters(snapshot: Snapshot, clusters: Iterable[MemberCluster]) -> Snap
     for row, cluster in there:
         name = cluster.metadata.name
         loads = (flying[row], snapshot.merged.get(name) or held[row])
-        rows.append((row, Row.of(cluster, *loads, snapshot.counted.get(name, {}))))
+        charged = snapshot.charged.get(name, {})
+        rows.append((row, Row.of(cluster, *loads, snapshot.counted.get(name, {}), charged)))
     return _written(snapshot, rows) if rows else snapshot
 
 
@@ -197,6 +210,8 @@ def _empty() -> Snapshot:
         holds=NO_FLIGHTS,
         merged={},
         counted={},
+        quotas={},
+        charged={},
         **columns,
     )
 
@@ -220,6 +235,7 @@ def _written(last: Snapshot, rows: Sequence[tuple[int, Row]]) -> Snapshot:
         taints=encode.taints(last.taints, changes, size),
         groups=encode.groups(last.groups, changes),
         counted=encode.counted(last.counted, changes),
+        quotas=encode.quotas(last.quotas, last.clusters, changes),
         **_loads(last, changes),
         **columns,
     )
@@ -229,7 +245,8 @@ def _loads(last: Snapshot, changes: Changes) -> dict[str, Any]:
     size = len(last)
     holds, merged = encode.holds(last.holds, last.merged, changes, size)
     flights = encode.flights(last.flights, changes, size)
-    return {"flights": flights, "holds": holds, "merged": merged}
+    charged = encode.charged(last.charged, changes)
+    return {"flights": flights, "holds": holds, "merged": merged, "charged": charged}
 
 
 def _resized(last: Snapshot, gone: set[str], new: Iterable[str]) -> Snapshot:
@@ -261,5 +278,7 @@ def _resized(last: Snapshot, gone: set[str], new: Iterable[str]) -> Snapshot:
         holds=last.holds.kept(keep),
         merged={name: loads for name, loads in last.merged.items() if name not in gone},
         counted={name: loads for name, loads in last.counted.items() if name not in gone},
+        quotas=encode.resized_quotas(last.quotas, keep),
+        charged={name: loads for name, loads in last.charged.items() if name not in gone},
         **columns,
     )

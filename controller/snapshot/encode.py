@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from controller.model import maxallocatable
 from controller.model.load import Load, entries, lying
 from controller.model.objects import MemberCluster
+from controller.model.podcharges import Charge, left_by
 from controller.snapshot.columns import Codes, Column, Ints, Mask, Vocabulary
 from controller.snapshot.inflight import LEAST_HOLDS, LEAST_LOADS, InFlight, most_loads
 from controller.snapshot.nodegroups import NodeGroups
+from controller.snapshot.quotas import NO_QUOTAS, Quotas
 from crds.names import ANNOTATION_COST
 from machinery.types import hostports, quantities
 from machinery.types.api import NodeGroup
@@ -46,6 +48,8 @@ class Row:
     held: Mapping[Load, int]
     counted: Mapping[Load, int]
     """The replicas that the hub placed there and that are no longer in flight."""
+    charged: Mapping[Charge, int]
+    """Those in flight, as quotas count them."""
 
     @staticmethod
     def of(
@@ -53,6 +57,7 @@ class Row:
         flying: Mapping[Load, int],
         held: Mapping[Load, int],
         counted: Mapping[Load, int],
+        charged: Mapping[Charge, int],
     ) -> Row:
         capacity = cluster.status.capacity
         reported = cluster.status.node_groups
@@ -74,6 +79,7 @@ class Row:
             flying,
             held,
             counted,
+            charged,
         )
 
     def lying(self, loads: Mapping[Load, int]) -> Mapping[Load, int]:
@@ -153,10 +159,16 @@ def _given(row: Row) -> str | None:
     return None if only is None else "\n".join(only)
 
 
+def _served(row: Row) -> str | None:
+    only = row.cluster.served
+    return None if only is None else "\n".join(("", *only, ""))
+
+
 TEXTS: Mapping[str, Callable[[Row], str | None]] = {
     "rules": lambda row: "\n".join(row.cluster.spec.namespaces.allow),
     "kinds": lambda row: "\n".join(row.cluster.spec.allowed_kinds),
     "given": _given,
+    "served": _served,
     "withheld": lambda row: "\n".join(row.cluster.status.namespaces.refused) or None,
     "provider": lambda row: row.cluster.provider.lower() or None,
     "version": lambda row: row.cluster.version.removeprefix("v") or None,
@@ -298,6 +310,56 @@ def counted(
         if row.counted and row.cluster.spec.max_allocatable:
             whole[name] = dict(row.counted)
     return whole
+
+
+def charged(
+    last: Mapping[str, Mapping[Charge, int]], changes: Changes
+) -> Mapping[str, Mapping[Charge, int]]:
+    """Replace the replicas in flight of changed rows that have quotas."""
+    quoted = [row for _, row in changes.rows if row.charged and row.cluster.status.quotas]
+    if not quoted and not last:
+        return last
+    whole = dict(last)
+    for _, row in changes.rows:
+        whole.pop(row.cluster.metadata.name, None)
+    for row in quoted:
+        whole[row.cluster.metadata.name] = dict(row.charged)
+    return whole
+
+
+def quotas(
+    last: Mapping[str, Quotas], clusters: Sequence[MemberCluster], changes: Changes
+) -> Mapping[str, Quotas]:
+    """Replace the quotas of the changed rows, in the namespaces where they differ.
+
+    `clusters` are the rows as they were.
+    """
+    fresh: dict[str, list[tuple[int, Mapping[str, int]]]] = {}
+    for i, row in changes.rows:
+        before, now = clusters[i].status.quotas, row.cluster.status.quotas
+        if before == now:
+            continue
+        was, left = left_by(before), left_by(now)
+        for namespace in {**was, **left}:
+            if was.get(namespace) != left.get(namespace):
+                fresh.setdefault(namespace, []).append((i, left.get(namespace, {})))
+    if not fresh:
+        return last
+    whole = dict(last)
+    for namespace, rows in fresh.items():
+        found = whole.pop(namespace, NO_QUOTAS).replaced(rows)
+        if len(found.rows):
+            whole[namespace] = found
+    return whole
+
+
+def resized_quotas(last: Mapping[str, Quotas], keep: Mask) -> Mapping[str, Quotas]:
+    """Return the quotas of the kept rows, with their new row numbers."""
+    if keep.all():
+        return last
+    number = np.cumsum(keep) - 1
+    found = {namespace: each.picked(keep[each.rows], number) for namespace, each in last.items()}
+    return {namespace: each for namespace, each in found.items() if len(each.rows)}
 
 
 def _nodes(group: NodeGroup) -> int:

@@ -13,10 +13,13 @@ import numpy as np
 from controller.model.load import ANYWHERE, Load, less
 from controller.model.objects import MemberCluster
 from controller.model.place import Place
+from controller.model.podcharges import Charge
 from controller.snapshot.columns import ABSENT, Column, DerivedColumns, Floats, Ints, Mask
 from controller.snapshot.inflight import MOST_PLACES, InFlight, cost_of, taken, taken_by
 from controller.snapshot.nodegroups import UNLIMITED, NodeGroups
+from controller.snapshot.quotas import Quotas
 from controller.snapshot.saturating import sums, times
+from machinery.types.bounds import MOST_AMOUNT
 from machinery.types.selectors import (
     LabelSelector,
     Operator,
@@ -57,6 +60,10 @@ class Snapshot:
         merged: all held loads of a cluster, by its name, if `holds` has merged some of them.
         counted: for clusters with spec.maxAllocatable, the replicas that the hub placed and they
             count.
+        served: the kinds of groups with a dot, one a line, between two ends of lines; absent if
+            there may be others.
+        quotas: what ResourceQuotas of members leave, by namespace.
+        charged: for clusters with quotas, the replicas in flight, by the cluster's name.
         kept: columns computed from the snapshot, shared with snapshots made by `assuming`.
     """
 
@@ -76,6 +83,7 @@ class Snapshot:
     kinds: Column
     given: Column
     withheld: Column
+    served: Column
     provider: Column
     version: Column
     secret_namespace: Column
@@ -88,10 +96,15 @@ class Snapshot:
     holds: InFlight
     merged: Mapping[str, Mapping[Load, int]]
     counted: Mapping[str, Mapping[Load, int]]
+    quotas: Mapping[str, Quotas]
+    charged: Mapping[str, Mapping[Charge, int]]
     kept: DerivedColumns = field(
         init=False, default_factory=DerivedColumns, compare=False, repr=False
     )
     _coming: dict[bytes, InFlight] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
+    _left: dict[str, Mapping[str, Ints]] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )
 
@@ -231,15 +244,60 @@ class Snapshot:
 
         return self.kept.column(("fitting", load), compute).copy()
 
-    def assuming(self, load: Load, replicas: Mapping[str, int]) -> Snapshot:
-        """Return a copy with more replicas of this load in flight, by the cluster's name."""
+    def assuming(
+        self, load: Load, replicas: Mapping[str, int], charge: Charge | None = None
+    ) -> Snapshot:
+        """Return a copy with more replicas of this load in flight, by the cluster's name.
+
+        `charge` is what quotas there take them for.
+        """
         more = {self.row[name]: n for name, n in replicas.items() if name in self.row and n > 0}
-        after = replace(self, flights=self.flights.plus((row, load, n) for row, n in more.items()))
+        flights = self.flights.plus((row, load, n) for row, n in more.items())
+        after = replace(self, flights=flights, charged=self._charging(charge, more))
         if len(after.flights.places) + len(after.holds.places) <= MOST_PLACES:
             # Beyond that a row also depends on the places of other rows.
             kept = self.kept.after(np.array(sorted(more), dtype=np.int64))
             object.__setattr__(after, "kept", kept)
         return after
+
+    def _charging(
+        self, charge: Charge | None, more: Mapping[int, int]
+    ) -> Mapping[str, Mapping[Charge, int]]:
+        found = self.quotas.get(charge.namespace) if charge is not None else None
+        if charge is None or found is None or not charge.pod:
+            return self.charged
+        after = dict(self.charged)
+        for row in found.rows[np.isin(found.rows, list(more))].tolist():
+            there = after.get(self.names[row], {})
+            after[self.names[row]] = {**there, charge: there.get(charge, 0) + more[row]}
+        return after
+
+    def left(self, namespace: str) -> Mapping[str, Ints]:
+        """Return what its quotas leave beside replicas in flight, for each of their `rows`.
+
+        Less than nothing where more is in flight. Cached.
+        """
+        found = self._left.get(namespace)
+        if found is None:
+            found = self._left[namespace] = self._beside_flights(self.quotas[namespace], namespace)
+        return found
+
+    def _beside_flights(self, quotas: Quotas, namespace: str) -> Mapping[str, Ints]:
+        coming = [
+            (self.row[name], charge, replicas)
+            for name, there in self.charged.items()
+            for charge, replicas in there.items()
+            if charge.namespace == namespace
+        ]
+        if not coming:
+            return quotas.left
+        left = {name: amounts.copy() for name, amounts in quotas.left.items()}
+        place = {row: at for at, row in enumerate(quotas.rows.tolist())}
+        for row, charge, replicas in coming:
+            for name, amount in charge.amounts.items():
+                if row in place and name in left:
+                    left[name][place[row]] -= min(replicas * amount, MOST_AMOUNT)
+        return left
 
     def releasing(self, entries: Mapping[str, Mapping[Load, int]]) -> Snapshot:
         """Return a copy that holds less, by the cluster's name; no load falls below zero."""

@@ -77,10 +77,18 @@ WATCH_SLACK = 10.0
 """Seconds of silence beyond a watch's requested time, until its connection counts as dead."""
 STREAMED_BODY = 1024 * 1024
 """Larger bodies are sent in pieces, which lets other tasks run in between."""
+NOT_MODIFIED = 304
 FAREWELL_SECONDS = 0.05
 ATTEMPTS = 5
 FIRST_WAIT = 0.1
 """Seconds before the second attempt, plus as much jitter; each next wait is double."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """The version of an answer that the caller has, empty without one; a request renews it."""
+
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,7 @@ class _Call:
     acting_as: str | None = None
     agent: str = ""
     before_write: BeforeWrite | None = None
+    seen: Seen | None = None
 
 
 class ApiClient(Verbs):
@@ -187,14 +196,15 @@ class ApiClient(Verbs):
         agent: str = "",
         errand: RequestClass = OBJECT,
         before_write: BeforeWrite | None = None,
+        seen: Seen | None = None,
     ) -> bytes:
         """Send one request, return the body of a 2xx answer.
 
         `path` is absolute and quoted. A body that is not bytes is sent as JSON. `timeout` bounds
         one attempt, in seconds. `acting_as` is the user to impersonate. `agent` ends the
         User-Agent, for the server's audit log. `errand` is the lane and the largest answer.
-        `before_write` is called in addition to the client's own. Raises the tree of
-        `machinery.errors`, including TooMuch.
+        `before_write` is called in addition to the client's own. The answer is empty while it would
+        be the one that was `seen`. Raises the tree of `machinery.errors`, including TooMuch.
         """
         if body is not None and not isinstance(body, bytes):
             body = msgspec.json.encode(body)
@@ -210,6 +220,7 @@ class ApiClient(Verbs):
             acting_as=acting_as,
             agent=agent,
             before_write=before_write,
+            seen=seen,
         )
         try:
             return await self._send(call)
@@ -328,11 +339,15 @@ class ApiClient(Verbs):
                     answer = await self._read(response, most)
                     status = response.status
                     self.server_time.saw(response.headers.get("Date"))
+                    if call.seen is not None and status == 200:
+                        call.seen.etag = response.headers.get("ETag", "")[: bounds.TOKEN]
             except FAULTS as e:
                 raise fault_of(self._base, e) from e
             finally:
                 self._meter.count(call.method, status)
                 self._meter.took(self.clock.monotonic() - started)
+        if status == NOT_MODIFIED and call.seen is not None and call.seen.etag:
+            return b""
         if status >= 300:
             raise refusal(status, response.headers, answer)
         return answer
@@ -404,6 +419,9 @@ class ApiClient(Verbs):
             if token:
                 known["Authorization"] = f"Bearer {token}"
         named = telling(known, call.agent) if call.agent else known
+        if call.seen is not None and call.seen.etag:
+            named = CIMultiDict(named)
+            named["If-None-Match"] = call.seen.etag
         return acting(named, call.acting_as) if call.acting_as else named
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> URL:

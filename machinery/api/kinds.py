@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,8 +42,65 @@ class _ApiGroups(msgspec.Struct):
     groups: list[_ApiGroup] = []
 
 
+class _Served(msgspec.Struct):
+    kind: str = ""
+
+
+class _ServedResource(msgspec.Struct, rename="camel"):
+    response_kind: _Served | None = None
+
+
+class _ServedVersion(msgspec.Struct):
+    version: str
+    resources: list[_ServedResource] = []
+    freshness: str = "Current"
+
+
+class _ServedName(msgspec.Struct):
+    name: str = ""
+
+
+class _ServedGroup(msgspec.Struct):
+    metadata: _ServedName = msgspec.field(default_factory=_ServedName)
+    versions: list[_ServedVersion] = []
+
+
+class _ServedGroups(msgspec.Struct):
+    kind: str = ""
+    items: list[_ServedGroup] = []
+
+
+AGGREGATED = ",".join(
+    f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+    for version in ("v2", "v2beta1")
+)
+_served_groups = msgspec.json.Decoder(_ServedGroups)
 _groups = msgspec.json.Decoder(_ApiGroups)
 _api_resources = msgspec.json.Decoder(_ApiResources)
+
+
+class ServedKinds(NamedTuple):
+    """The kinds of a server's groups, as (group, version, kind)."""
+
+    kinds: frozenset[tuple[str, str, str]]
+    hidden: int = 0
+    """Versions of groups of whose kinds it says nothing now: another server has them."""
+
+
+def served_kinds(answer: bytes) -> ServedKinds | None:
+    """Read an answer to /apis in the form AGGREGATED; None in any other. Raises Unreadable."""
+    found: _ServedGroups = decode(answer, _served_groups)
+    if found.kind != "APIGroupDiscoveryList":
+        return None
+    versions = [(each.metadata.name, of) for each in found.items for of in each.versions]
+    kinds = {
+        (group, of.version, resource.response_kind.kind)
+        for group, of in versions
+        for resource in of.resources
+        if resource.response_kind is not None
+    }
+    hidden = sum(of.freshness != "Current" and not of.resources for _, of in versions)
+    return ServedKinds(frozenset(kinds), hidden)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ OBJECT = RequestClass(PriorityLevel.WORK, bounds.OBJECT_BYTES)
 LIST = RequestClass(PriorityLevel.WORK, bounds.PAGE_BYTES)
 FACT = RequestClass(PriorityLevel.PROBE, bounds.FACT_BYTES)
 DISCOVERY = RequestClass(PriorityLevel.DISCOVERY, bounds.DISCOVERY_BYTES)
+ALL_KINDS = RequestClass(PriorityLevel.DISCOVERY, bounds.PAGE_BYTES)
 
 
 @contextmanager

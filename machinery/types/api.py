@@ -102,6 +102,12 @@ class MemberNamespaces(Part, frozen=True):
     refused: list[str] = []
 
 
+class MemberQuota(Part, frozen=True):
+    namespace: str
+    name: str
+    free: dict[str, str | int] = {}
+
+
 class HeldWorkload(Part, frozen=True, gc=False):
     namespace: str
     name: str
@@ -132,6 +138,9 @@ class MemberClusterStatus(Part, frozen=True):
     node_groups: list[NodeGroup] = []
     capacity: Capacity | None = None
     namespaces: MemberNamespaces | None = None
+    kinds: list[str] | None = None
+    kinds_omitted: int = 0
+    quotas: list[MemberQuota] = []
     sweep_held: HeldSweep | None = None
     latency_milliseconds: int | None = None
     reliability: Reliability | None = None

@@ -6,7 +6,7 @@ change only by a relevant step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -39,6 +39,8 @@ from propagator.types.cluster import MemberCluster
 
 ANOTHERS = (ReadyReason.CLUSTER_CHANGED, ReadyReason.ALREADY_REGISTERED)
 """With these reasons, facts read through a MemberCluster are another cluster's."""
+_READ = ("kinds", "quotas")
+"""Facts that go once they may be read no more, or say nothing."""
 _IDENTITY = ("clusterID", "clusterUID", "clusterSet")
 _LATENCY_STEP = 10
 _LATENCY_SHARE = 0.3
@@ -63,7 +65,10 @@ def status_of(
     if session.link is not None and verdict.reason not in ANOTHERS:
         if session.link.tenants is None:
             status.pop("namespaces", None)
-        status |= _learnt(session.link)
+        status |= _learnt(session.link, session.allows)
+        for field in _READ:
+            if status.get(field) in (None, []):
+                status.pop(field, None)
         if verdict.ready and session.link.cluster_id:
             for field in _IDENTITY:
                 status.pop(field, None)
@@ -164,13 +169,20 @@ def _tell_held(status: dict[str, Any], session: MemberSession) -> None:
         }
 
 
-def _learnt(link: Link) -> dict[str, Any]:
+def _learnt(link: Link, allows: Callable[[str], bool]) -> dict[str, Any]:
     learnt: dict[str, Any] = {"version": link.probe.version, "provider": link.provider}
     if link.measured:
         learnt["nodeGroups"] = link.capacity.groups()
         learnt["capacity"] = link.capacity.capacity()
     if link.tenants is not None and (namespaces := link.tenants.facts()) is not None:
         learnt["namespaces"] = namespaces
+    if link.kinds.asked:
+        learnt |= link.kinds.facts
+    if link.quotas.known:
+        tenants = link.tenants
+        learnt["quotas"] = link.quotas.facts(
+            lambda namespace: allows(namespace) and (tenants is None or namespace in tenants)
+        )
     return {field: value for field, value in learnt.items() if value != ""}
 
 

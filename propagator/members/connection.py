@@ -62,6 +62,8 @@ from propagator.members.hub_lease import Holder, HubLease, no_holder
 from propagator.members.objects import ManagedObject
 from propagator.members.pod_index import Placed, PodIndex
 from propagator.members.pods import PodClaim
+from propagator.members.quotas import QuotasOfMember
+from propagator.members.served_kinds import KindsOfMember
 from propagator.members.tenants import Tenants
 from propagator.members.watches import EVERYWHERE, Watches
 from propagator.settings import SessionSettings
@@ -172,6 +174,10 @@ class Link:
                 clock=clock,
                 notify=listener.facts,
             )
+        self.kinds = KindsOfMember(self.client, clock=clock, notify=listener.facts)
+        self.quotas = QuotasOfMember(
+            self.client, begin=self._begin, clock=clock, notify=listener.facts
+        )
         tenants = [self.tenants.informer] if self.tenants else []
         for informer in (self._nodes, self._pods, *tenants):
             self._begin(informer)
@@ -282,7 +288,8 @@ class Link:
         self.watches.renew()
         self.pod_index.restart()
         async with asyncio.TaskGroup() as group:
-            works = (self.informers.run(), self._open(answer), self._tidy())
+            facts = (self.kinds.run(), self.quotas.run())
+            works = (self.informers.run(), self._open(answer), self._tidy(), *facts)
             # In an empty context, on behalf of no Workload (`lanes.working_for`).
             tasks = [group.create_task(work, context=Context()) for work in works]
             try:

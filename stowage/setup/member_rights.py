@@ -66,6 +66,8 @@ that moved has left.
 """
 _CONFIDENTIAL = ["configmaps", "secrets"]
 """Kinds that are read in the given namespaces, and nowhere else."""
+_QUOTAS = {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": _SEE}
+"""The right to see what the quotas of its namespaces leave, before replicas are sent there."""
 _PRICE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
 """The right to annotate pods with their deletion cost: which go first when a share shrinks."""
 _IN_SET = {
@@ -116,7 +118,7 @@ def narrow(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
     return [
         _role(TENANT_ROLE, tenant),
         _role(ACTING_ROLE, [_may("impersonate", "serviceaccounts", TENANT_ACCOUNT)]),
-        _role(MEMBER_ACCOUNT, [*which, watched, *see, *own, _ASK]),
+        _role(MEMBER_ACCOUNT, [*which, watched, _QUOTAS, *see, *own, _ASK]),
         *_member(home),
         _everywhere(MEMBER_ACCOUNT, home),
     ]
@@ -150,6 +152,7 @@ def cluster(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": _SEE},
         _IN_SET,
+        _QUOTAS,
         _PRICE,
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
         {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},

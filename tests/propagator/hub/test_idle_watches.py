@@ -48,6 +48,7 @@ def watched(stage: Stage) -> set[str]:
     link = stage.process.term.registry.get("m1").link
     streams = set(link.informers)
     assert streams >= set(link.watches)
+    streams.discard(link.quotas.informer)
     return {informer.resource.kind for informer in streams} - {"Node", "Pod"}
 
 

@@ -1,0 +1,77 @@
+"""The kinds that one member serves, of groups with a dot, read anew while it answers.
+
+Kubernetes' own groups without a dot are the same everywhere. A kind that is not known to be missing
+refuses no cluster: a member that does not say what it serves has no list, and one of which another
+server has a group says that some are omitted.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+from crds.membercluster import MOST_SERVED, SERVED
+from machinery.api.client import ApiClient, Seen
+from machinery.api.kinds import AGGREGATED, ServedKinds, served_kinds
+from machinery.api.lanes import ALL_KINDS
+from machinery.clock import Clock
+from machinery.errors import Forbidden, TransportError
+from machinery.types.bounds import DISCOVERY_SECONDS, MOST_UNITS
+
+LOOK_SECONDS = 5.0
+"""Seconds between two looks, mostly answered by `unchanged`: there is no watch of kinds."""
+_LONGEST = 381
+_SERVED = re.compile(SERVED)
+
+
+class KindsOfMember:
+    def __init__(self, client: ApiClient, *, clock: Clock, notify: Callable[[], None]) -> None:
+        self._client = client
+        self._clock = clock
+        self._notify = notify
+        self._seen = Seen()
+        self.facts: dict[str, Any] = {"kinds": None, "kindsOmitted": 0}
+        """The fields of MemberCluster.status; None for kinds that are not known."""
+        self.asked = False
+        """Whether the member has answered, or refused to."""
+
+    async def run(self) -> None:
+        while True:
+            await self.look()
+            jitter = random.uniform(0.8, 1.2)  # noqa: S311 - members are not asked all at once
+            await self._clock.sleep(LOOK_SECONDS * jitter)
+
+    async def look(self) -> None:
+        """A fault keeps the last answer."""
+        try:
+            answer = await self._client.request(
+                "GET",
+                "/apis",
+                accept=AGGREGATED,
+                timeout=DISCOVERY_SECONDS,
+                errand=ALL_KINDS,
+                seen=self._seen,
+            )
+            if not answer:
+                return
+            found = served_kinds(answer)
+        except Forbidden:
+            found = None
+        except TransportError:
+            return
+        facts = _facts(found)
+        if facts != self.facts or not self.asked:
+            self.facts, self.asked = facts, True
+            self._notify()
+
+
+def _facts(found: ServedKinds | None) -> dict[str, Any]:
+    if found is None:
+        return {"kinds": None, "kindsOmitted": 0}
+    named = sorted("/".join(each) for each in found.kinds if "." in each[0])
+    valid = [each for each in named if len(each) <= _LONGEST and _SERVED.fullmatch(each)]
+    listed = valid[:MOST_SERVED]
+    omitted = len(named) - len(listed) + found.hidden
+    return {"kinds": listed, "kindsOmitted": min(omitted, MOST_UNITS)}
