@@ -325,7 +325,7 @@ def beside(
         mask |= snapshot.domain(term.topology_key, own)
         if not mask.any():
             # The first Workload of a set that requires its own kind may go anywhere.
-            return ~snapshot.column(term.topology_key).missing()
+            return ~snapshot.domains_by(term.topology_key).missing()
     return mask
 
 

@@ -25,6 +25,7 @@ class Action(enum.Flag):
     ADDED = enum.auto()
     DELETED = enum.auto()
     LABELS = enum.auto()
+    """Of a cluster also what all its nodes, or one, say."""
     ANNOTATIONS = enum.auto()
     TAINTS = enum.auto()
     """The taints or the cordon of a cluster."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from controller.model import nodelabels
 from crds.names import (
     ANNOTATION_PROFILE,
     ANNOTATION_UNJOIN,
@@ -154,6 +155,11 @@ class MemberCluster(Object, frozen=True):
     @property
     def labels(self) -> dict[str, str]:
         return dict(self.facts.labels)
+
+    @property
+    def node_labels(self) -> dict[str, str]:
+        """The values of labels that it lacks itself, as `controller.model.nodelabels.told`."""
+        return nodelabels.told(self.status.node_groups, self.facts.labels)
 
     @property
     def facts(self) -> ClusterFacts:

@@ -15,6 +15,7 @@ from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage
 from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
+from controller.model import nodelabels
 from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
@@ -125,5 +126,5 @@ class ClusterAffinityPlugin:
 def _matches(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
     required = info.cluster_affinity.required
     terms = required.cluster_selector_terms if required else []
-    labels = new.labels
-    return any(term.matches(labels) for term in terms)
+    labels, values = new.labels, new.node_labels
+    return any(nodelabels.matches(term, labels, values) for term in terms)

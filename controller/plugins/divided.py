@@ -199,7 +199,7 @@ class _Rules:
         upper = np.full(len(snapshot), UNBOUNDED, dtype=np.int64)
         free = np.ones(len(snapshot), dtype=np.bool_)
         for rule in info.weights:
-            mask = snapshot.selected(label_selector(rule.cluster_selector)) & free
+            mask = snapshot.labelled(label_selector(rule.cluster_selector)) & free
             free &= ~mask
             weight[mask] = rule.weight
             lower[mask] = rule.min_replicas or 0

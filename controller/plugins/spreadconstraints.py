@@ -96,4 +96,4 @@ def _domains(snapshot: Snapshot, key: str) -> Ints:
     """Return the domain of each cluster; under `LABEL_CLUSTER` each is its own."""
     if key == LABEL_CLUSTER:
         return np.arange(1, len(snapshot) + 1, dtype=np.int64)
-    return snapshot.column(key).codes.astype(np.int64)
+    return snapshot.domains_by(key).codes.astype(np.int64)

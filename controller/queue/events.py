@@ -72,7 +72,8 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
         return Action.ADDED if old is None else Action.DELETED
     action = _of_spec(old, new)
     old_status, new_status = old.status, new.status
-    if old.labels != new.labels:
+    same_nodes = old_status.node_groups == new_status.node_groups
+    if old.labels != new.labels or not (same_nodes or old.node_labels == new.node_labels):
         action |= Action.LABELS
     if old.metadata.annotations != new.metadata.annotations:
         action |= Action.ANNOTATIONS
@@ -83,7 +84,7 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
         action |= Action.VERSION
     if (old.ready, old.metadata.deleting) != (new.ready, new.metadata.deleting):
         action |= Action.READY
-    if old_status.node_groups != new_status.node_groups:
+    if not same_nodes:
         more = roomier(old_status.node_groups, new_status.node_groups)
         action |= Action.ROOM if more else Action.WORSE
     if old.spec.max_allocatable != new.spec.max_allocatable:

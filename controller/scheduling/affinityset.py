@@ -142,7 +142,7 @@ class _Open:
 
     def domains(self, snapshot: Snapshot) -> tuple[str, tuple[str, ...]]:
         """Return the topology key, and its values on the Workload's clusters."""
-        column = snapshot.column(self.term.topology_key)
+        column = snapshot.domains_by(self.term.topology_key)
         codes = sorted(set(column.codes[snapshot.rows(self.there)].tolist()))
         values = [v for c in codes if (v := column.vocabulary.values[c]) is not None]
         return self.term.topology_key, tuple(values)

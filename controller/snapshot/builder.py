@@ -199,7 +199,7 @@ def _empty() -> Snapshot:
         name: np.zeros(0, dtype=kind) for name, (kind, _) in encode.PLAIN.items()
     }
     columns |= {name: Column.absent(0) for name in encode.TEXTS}
-    columns |= {name: {} for name in ("labels", "taints", *encode.AMOUNTS)}
+    columns |= {name: {} for name in (*encode.LABELS, "taints", *encode.AMOUNTS)}
     return Snapshot(
         names=(),
         clusters=(),
@@ -228,10 +228,12 @@ def _written(last: Snapshot, rows: Sequence[tuple[int, Row]]) -> Snapshot:
     columns |= {
         name: encode.amounts(name, getattr(last, name), changes, size) for name in encode.AMOUNTS
     }
+    columns |= {
+        name: encode.labels(name, getattr(last, name), changes, size) for name in encode.LABELS
+    }
     return replace(
         last,
         clusters=clusters,
-        labels=encode.labels(last.labels, changes, size),
         taints=encode.taints(last.taints, changes, size),
         groups=encode.groups(last.groups, changes),
         counted=encode.counted(last.counted, changes),
@@ -266,13 +268,16 @@ def _resized(last: Snapshot, gone: set[str], new: Iterable[str]) -> Snapshot:
     columns |= {
         name: encode.resized_text(getattr(last, name), keep, extra) for name in encode.TEXTS
     }
+    columns |= {
+        name: {key: encode.resized_text(c, keep, extra) for key, c in getattr(last, name).items()}
+        for name in encode.LABELS
+    }
     return replace(
         last,
         names=names,
         row={name: i for i, name in enumerate(names)},
         by_name=by_name,
         clusters=[*stay, *[MemberCluster()] * extra],
-        labels={key: encode.resized_text(c, keep, extra) for key, c in last.labels.items()},
         groups=encode.resized_groups(last.groups, keep),
         flights=last.flights.kept(keep),
         holds=last.holds.kept(keep),

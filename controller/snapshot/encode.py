@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.model import maxallocatable
+from controller.model import maxallocatable, nodelabels
 from controller.model.load import Load, entries, lying
 from controller.model.objects import MemberCluster
 from controller.model.podcharges import Charge, left_by
@@ -39,6 +39,9 @@ UNKNOWN = -1
 class Row:
     cluster: MemberCluster
     labels: Mapping[str, str]
+    node_labels: Mapping[str, str]
+    domains: Mapping[str, str]
+    """Its labels, and those on which all its nodes agree."""
     allocatable: Mapping[str, int]
     requested: Mapping[str, int]
     groups: Sequence[tuple[NodeGroup, Mapping[str, int], frozenset[int]]]
@@ -69,9 +72,12 @@ class Row:
         if most := _amounts(cluster.spec.max_allocatable):
             allocatable = {r: min(n, most.get(r, n)) for r, n in allocatable.items()}
             groups = [*maxallocatable.within(groups, maxallocatable.left(most, requested, counted))]
+        labels, values = cluster.labels, cluster.node_labels
         return Row(
             cluster,
-            cluster.labels,
+            labels,
+            values,
+            {**nodelabels.agreed(values), **labels} if values else labels,
             allocatable,
             requested,
             groups,
@@ -196,13 +202,24 @@ def text(name: str, column: Column, changes: Changes) -> Column:
     return Column(codes, column.vocabulary).tidy()
 
 
-def labels(last: Mapping[str, Column], changes: Changes, size: int) -> Mapping[str, Column]:
-    """Write the changed rows of the label columns, one a key; an unused key is dropped."""
+LABELS: Mapping[str, Callable[[Row], Mapping[str, str]]] = {
+    "labels": lambda row: row.labels,
+    "node_labels": lambda row: row.node_labels,
+    "domains": lambda row: row.domains,
+}
+"""Columns of texts by keys."""
+
+
+def labels(
+    name: str, last: Mapping[str, Column], changes: Changes, size: int
+) -> Mapping[str, Column]:
+    """Write the changed rows of one of LABELS, a column a key; an unused key is dropped."""
+    read = LABELS[name]
     columns = {key: Column(c.codes.copy(), c.vocabulary) for key, c in last.items()}
     for column in columns.values():
         column.codes[changes.numbers] = 0
     for i, row in changes.rows:
-        for key, value in row.labels.items():
+        for key, value in read(row).items():
             column = columns.get(key) or columns.setdefault(key, Column.absent(size))
             column.codes[i] = column.vocabulary.code(value)
     return {key: column.tidy() for key, column in columns.items() if column.codes.any()}

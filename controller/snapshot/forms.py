@@ -29,7 +29,7 @@ class Forms:
         overrides = overridden.overrides
         if not (overrides and len(snapshot)):
             return
-        holds = [snapshot.selected(label_selector(each.cluster_selector)) for each in overrides]
+        holds = [snapshot.labelled(label_selector(each.cluster_selector)) for each in overrides]
         matched = np.array(holds, dtype=np.int64).reshape(len(overrides), len(snapshot))
         keys = sorted(frozenset[str]().union(*overridden.labels))
         values = np.array([snapshot.column(key).codes for key in keys], dtype=np.int64)

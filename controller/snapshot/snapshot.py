@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from controller.model import nodelabels
 from controller.model.load import ANYWHERE, Load, less
 from controller.model.objects import MemberCluster
 from controller.model.place import Place
@@ -44,6 +45,9 @@ class Snapshot:
         row: the row of each name.
         by_name: the place of each row in the order of names.
         labels: a column for each label key; `stowage.dev/cluster` is on every cluster.
+        node_labels: the values on nodes of keys that the cluster itself lacks, one a line
+            (`controller.model.nodelabels`).
+        domains: its labels, and those on which all its nodes agree.
         taints: a mask for each taint of any cluster.
         evacuating: Workloads leave it, or it was lost a short while ago (status.evacuation).
         rules: the globs of spec.namespaces, one a line.
@@ -88,6 +92,8 @@ class Snapshot:
     version: Column
     secret_namespace: Column
     labels: Mapping[str, Column]
+    node_labels: Mapping[str, Column]
+    domains: Mapping[str, Column]
     taints: Mapping[Taint, Mask]
     allocatable: Mapping[str, Ints]
     requested: Mapping[str, Ints]
@@ -115,7 +121,22 @@ class Snapshot:
         """Return a label key's column; all absent for an unknown key."""
         return self.labels.get(key) or Column.absent(len(self))
 
+    def domains_by(self, key: str) -> Column:
+        """Return the domain of each cluster by a label key; all absent for an unknown one."""
+        return self.domains.get(key) or Column.absent(len(self))
+
     def meets(self, requirement: Requirement) -> Mask:
+        """Return the clusters that meet it by their labels, or by their nodes' without one."""
+        mask, nodes = self._meets(requirement), self.node_labels.get(requirement.key)
+        if nodes is None:
+            return mask
+        of_nodes = nodes.where(
+            lambda values: values is not None and nodelabels.holds(requirement, values)
+        )
+        found: Mask = np.where(nodes.missing(), mask, of_nodes)
+        return found
+
+    def _meets(self, requirement: Requirement) -> Mask:
         key = requirement.key
 
         def holds(value: str | None) -> bool:
@@ -123,11 +144,30 @@ class Snapshot:
 
         return self.column(key).where(holds)
 
-    def selected(self, selector: LabelSelector | SelectorTerm) -> Mask:
-        """Return the clusters with these labels; an empty selector means all."""
+    def _equals(self, key: str, value: str) -> Mask:
+        mask = self.column(key).equals(value)
+        nodes = self.node_labels.get(key)
+        return (
+            mask
+            if nodes is None
+            else mask
+            | nodes.where(lambda values: values is not None and value in values.split("\n"))
+        )
+
+    def labelled(self, selector: LabelSelector | SelectorTerm) -> Mask:
+        """Return the clusters with these labels of their own; an empty selector means all."""
         mask = np.ones(len(self), dtype=np.bool_)
         for key, value in selector.match_labels.items():
             mask &= self.column(key).equals(value)
+        for requirement in selector.match_expressions:
+            mask &= self._meets(requirement)
+        return mask
+
+    def selected(self, selector: LabelSelector | SelectorTerm) -> Mask:
+        """Return the clusters with these labels, or nodes with them; all for an empty one."""
+        mask = np.ones(len(self), dtype=np.bool_)
+        for key, value in selector.match_labels.items():
+            mask &= self._equals(key, value)
         for requirement in selector.match_expressions:
             mask &= self.meets(requirement)
         return mask
@@ -156,15 +196,18 @@ class Snapshot:
 
     def _has(self, key: str, value: str) -> Mask:
         """Return the clusters with that label, or of which a reserved key says as much."""
-        holds = self.column(key).equals(value)
+        holds = self._equals(key, value)
         reserved = _RESERVED.get(key)
         return holds | reserved(self, value) if reserved else holds
 
-    def matches(self, term: SelectorTerm) -> Mask:
-        """Return the clusters that a term matches; an empty term matches none."""
+    def matches(self, term: SelectorTerm, *, own: bool = False) -> Mask:
+        """Return the clusters that a term matches, by their `own` labels alone or their nodes' too.
+
+        An empty term matches none.
+        """
         if not term.match_labels and not term.match_expressions:
             return np.zeros(len(self), dtype=np.bool_)
-        return self.selected(term)
+        return self.labelled(term) if own else self.selected(term)
 
     def rows(self, names: Iterable[str]) -> Ints:
         found = (self.row.get(name) for name in names)
@@ -180,7 +223,7 @@ class Snapshot:
 
     def domain(self, key: str, names: Iterable[str]) -> Mask:
         """Return the clusters with the same label value as one of these; none without a value."""
-        codes = self.column(key).codes
+        codes = self.domains_by(key).codes
         there = codes[self.rows(names)]
         mask: Mask = np.isin(codes, there[there != ABSENT])
         return mask

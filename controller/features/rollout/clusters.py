@@ -85,7 +85,7 @@ def waves_of(spec: Rollout, snapshot: Snapshot) -> Ints:
     """Return each cluster's wave, shape (n,): the first that selects it, or the rest."""
     waves = np.full(len(snapshot), len(spec.waves), dtype=np.int64)
     for at in reversed(range(len(spec.waves))):
-        waves[snapshot.selected(label_selector(spec.waves[at].cluster_selector))] = at
+        waves[snapshot.labelled(label_selector(spec.waves[at].cluster_selector))] = at
     return waves
 
 

@@ -61,13 +61,13 @@ class Within:
     homeless: tuple[str, ...] = ()
 
     def inside(self, snapshot: Snapshot) -> Mask:
-        column = snapshot.column(self.topology_key)
+        column = snapshot.domains_by(self.topology_key)
         codes = [column.vocabulary.codes.get(value, -1) for value in self.values]
         mask: Mask = np.isin(column.codes, codes)
         return mask
 
     def outside(self, snapshot: Snapshot) -> list[tuple[Mask, str, str]]:
-        column = snapshot.column(self.topology_key)
+        column = snapshot.domains_by(self.topology_key)
         missing = column.missing()
         bare = f"without label {self.topology_key}"
         other = ~missing & ~self.inside(snapshot)
@@ -112,7 +112,7 @@ def standing(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within
     there = [name for name in ledger.clusters(group.key) if name in snapshot.row]
     if not there:
         return None
-    column = snapshot.column(group.topology_key)
+    column = snapshot.domains_by(group.topology_key)
     codes = np.unique(column.codes[snapshot.rows(there)])
     values = tuple(sorted(str(column.vocabulary.values[c]) for c in codes if c != ABSENT))
     # Without any value, all replicas are outside of every domain, so no new one can be beside them.
@@ -138,7 +138,7 @@ def refuge(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within |
 def no_domain(group: CompiledGroup, snapshot: Snapshot) -> str:
     if not (group.topology_key and group.topology_required and len(snapshot)):
         return ""
-    if not snapshot.column(group.topology_key).missing().all():
+    if not snapshot.domains_by(group.topology_key).missing().all():
         return ""
     return (
         f"is to be inside one domain of {group.topology_key}, and no cluster has that "
@@ -217,7 +217,7 @@ class _Domains:
         ledger: Groups,
         kept: Mask | None,
     ) -> _Domains:
-        column = snapshot.column(group.topology_key)
+        column = snapshot.domains_by(group.topology_key)
         codes, at = np.unique(column.codes, return_inverse=True)
         reach = Reach.of(infos, snapshot, kept)
         able = reach.able_in(at, len(codes))

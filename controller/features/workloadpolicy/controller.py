@@ -73,7 +73,7 @@ def allocated(rules: Policy, counts: Tally, snapshot: Snapshot) -> list[dict[str
 
 def _held(rules: Policy, counts: Tally, snapshot: Snapshot) -> dict[str, int]:
     held = dict[str, int]()
-    column = snapshot.column(rules.topology_key)
+    column = snapshot.domains_by(rules.topology_key)
     for cluster, replicas in counts.replicas_of(rules.key).items():
         row = snapshot.row.get(cluster)
         value = None if row is None else column.vocabulary.values[column.codes[row]]

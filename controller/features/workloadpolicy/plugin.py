@@ -89,7 +89,7 @@ class PolicyState:
 
     def domain(self, snapshot: Snapshot) -> Ints:
         """Return each cluster's domain, shape (n,); OUTSIDE for none listed."""
-        column = snapshot.column(self.policy.topology_key)
+        column = snapshot.domains_by(self.policy.topology_key)
         table = np.full(len(column.vocabulary.values), OUTSIDE, dtype=np.int64)
         for number, name in enumerate(self.policy.domains):
             code = column.vocabulary.codes.get(name)

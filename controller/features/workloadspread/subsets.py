@@ -52,9 +52,10 @@ def subsets_of(spread: CompiledSpread, snapshot: Snapshot, total: int) -> Subset
 
 
 def inside(subset: CompiledSubset, snapshot: Snapshot) -> Mask:
+    """Labels of nodes do not count: nodes that come and go would patch pods that run."""
     if subset.required is None:
         return np.ones(len(snapshot), dtype=np.bool_)
-    return snapshot.matches(subset.required)
+    return snapshot.matches(subset.required, own=True)
 
 
 def replicas_of(placements: Mapping[str, int], snapshot: Snapshot) -> Ints:
@@ -65,7 +66,7 @@ def replicas_of(placements: Mapping[str, int], snapshot: Snapshot) -> Ints:
 def _rank(subset: CompiledSubset, snapshot: Snapshot) -> Ints:
     rank = np.zeros(len(snapshot), dtype=np.int64)
     for each in subset.preferred:
-        rank += each.weight * snapshot.matches(each.preference)
+        rank += each.weight * snapshot.matches(each.preference, own=True)
     return rank
 
 

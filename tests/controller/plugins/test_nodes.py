@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller.explain.remedies import remedies
+from controller.model.objects import MemberCluster
 from controller.model.place import Place, apart
 from controller.snapshot.builder import Snapshot
 from controller.snapshot.snapshot import Snapshot as Columns
+from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.types.selectors import Requirement
-from tests.controller.make import REQUIRED, ROOMY, builder, cluster, decided, info, snapshot
+from tests.controller.make import (
+    REQUIRED,
+    ROOMY,
+    builder,
+    cluster,
+    decided,
+    expression,
+    info,
+    required_terms,
+    snapshot,
+)
+from tests.controller.memory import Stage
 
 ARCH, DISK = "kubernetes.io/arch", "example.com/disk"
 APP = {"app": "demo"}
@@ -236,3 +250,98 @@ class TestTaintsOfNodes:
     def test_taints_that_only_wish_keep_nobody_away(self) -> None:
         soft = [{"key": "sla", "effect": "PreferNoSchedule"}]
         assert fits(pod(), nodes(1, taints=soft)) == 8
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def zoned(name: str, *zones: str, **labels: str) -> MemberCluster:
+    """A cluster with a node in each of these zones, empty for one without the label."""
+    groups = [nodes(labels={ZONE: zone} if zone else {}) for zone in zones]
+    return cluster(
+        name, {key.replace("_", "/"): each for key, each in labels.items()}, groups=groups
+    )
+
+
+@pytest.mark.proves("KD65")
+class TestZonesOfNodes:
+    """A key that the labels of a MemberCluster lack is read of its nodes."""
+
+    BOTH = zoned("m1", "eu-1a", "eu-1b")
+
+    @pytest.mark.parametrize(
+        ("operator", "values", "takes"),
+        [
+            ("In", ["eu-1b"], True),
+            ("NotIn", ["eu-1b"], False),
+            ("NotIn", ["eu-2a"], True),
+            ("In", ["eu-2a"], False),
+            ("Exists", [], True),
+            ("DoesNotExist", [], False),
+        ],
+    )
+    def test_both_ways_to_choose_clusters_read_them(
+        self, operator: str, values: list[str], *, takes: bool
+    ) -> None:
+        asked = expression(ZONE, operator, *values)
+        by_affinity = info(clusterAffinity=required_terms([asked]))
+        by_selector = info(clusterSelector={"matchExpressions": [asked]})
+        for each in (by_affinity, by_selector):
+            assert decided(each, self.BOTH).placements == ({"m1": 2} if takes else {})
+
+    def test_a_label_of_the_member_cluster_wins(self) -> None:
+        labels = {ZONE: "eu-9"}
+        known = cluster("m1", labels, groups=list(groups_of(self.BOTH)))
+        for value, takes in (("eu-1b", False), ("eu-9", True)):
+            assert bool(decided(info(clusterSelector={ZONE: value}), known).placements) is takes
+        assert decided(info(clusterSelector={ZONE: "eu-1a"}), self.BOTH).placements == {"m1": 2}
+
+    def test_a_node_without_the_label_is_one_without_it(self) -> None:
+        some = zoned("m1", "eu-1a", "")
+        for operator, takes in (("Exists", True), ("DoesNotExist", False)):
+            asked = info(clusterAffinity=required_terms([expression(ZONE, operator)]))
+            assert bool(decided(asked, some).placements) is takes
+        gone = cluster("m1", groups=[nodes(0, labels={ZONE: "eu-1a"}), nodes()])
+        assert not decided(info(clusterSelector={ZONE: "eu-1a"}), gone).placements
+
+    def test_a_value_on_which_all_agree_is_its_domain(self) -> None:
+        constraint = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+        asked = info(replicas=4, distribution="Divided", spreadConstraints=[constraint])
+        labelled = cluster("m3", {ZONE: "b"}, groups=[nodes(2)])
+        fleet = [zoned("m1", "a", "a"), zoned("m2", "b"), labelled]
+        found = decided(asked, *fleet).placements
+        assert found["m1"] == 2
+        assert found.get("m2", 0) + found.get("m3", 0) == 2
+        assert decided(asked, self.BOTH, *fleet).placements == found, "it is in no domain"
+
+    def test_nothing_moves_when_nodes_go(self) -> None:
+        terms = required_terms([expression(ZONE, "In", "eu-1b")])
+        here = info(present={"m1": 2}, clusterAffinity=terms)
+        assert decided(here, zoned("m1", "eu-1a"), zoned("m2", "eu-1b")).placements == {"m1": 2}
+
+    def test_overrides_read_own_labels_alone(self) -> None:
+        """Else pods that run would be made anew as nodes come and go."""
+        big = [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]
+        override = {
+            "name": "big",
+            "clusterSelector": {"matchLabels": {ZONE: "eu-1a"}},
+            "patch": {"spec": {"template": {"spec": {"containers": big}}}},
+        }
+        asked = info(replicas=9, distribution="Divided", overrides=[override])
+        assert decided(asked, zoned("m1", "eu-1a")).placements == {"m1": 9}
+
+    async def test_nodes_that_come_place_what_waits(self) -> None:
+        stage = Stage()
+        stage.cluster("m1")
+        async with stage.leading():
+            terms = required_terms([expression(ZONE, "In", "eu-1b")])
+            stage.workload("web", clusterAffinity=terms)
+            await stage.until(lambda: "clusterAffinity" in stage.says("web")[2])
+            group = {"count": 1, "free": {**ROOMY}, "labels": {ZONE: "eu-1b"}}
+            status = {"status": {"nodeGroups": [group]}}
+            stage.hub.edit(MEMBER_CLUSTERS, "m1", status, status=True)
+            await stage.until(lambda: stage.placed("web") == {"m1": 2}, seconds=10)
+
+
+def groups_of(found: MemberCluster) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(each) for each in found.status.node_groups]
