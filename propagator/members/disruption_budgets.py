@@ -6,7 +6,7 @@ an earlier release may forbid to list budgets: see `obstacle`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 import msgspec
@@ -19,6 +19,7 @@ from machinery.runtime.informer import Informer
 from machinery.types.bounds import CONDITIONS, MESSAGE, clean
 from machinery.types.metadata import Key, Meta, Object, shared
 from machinery.types.selectors import LabelSelector
+from propagator.members.capacity.kept import PodLabels
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 MOST_TERMS = 64
@@ -60,6 +61,13 @@ class DisruptionBudget(Object, frozen=True):
     """Whether `allowed` is of the present spec."""
     fault: str = ""
     """Why the member allows nothing, such as pods that nothing can scale."""
+
+    @property
+    def keys(self) -> set[str]:
+        """The labels that its selector reads."""
+        if self.selector is None:
+            return set()
+        return {*self.selector.match_labels, *(e.key for e in self.selector.match_expressions)}
 
     def holds(self, namespace: str, labels: Mapping[str, str]) -> bool:
         if self.selector is None or self.metadata.namespace != namespace:
@@ -107,11 +115,22 @@ class DisruptionBudgets:
         """None if the budgets can be read, or if that is not known yet."""
         return self.informer.last_error if self.informer is not None and not self.known else None
 
-    def over(self, namespace: str, labels: Mapping[str, str]) -> list[DisruptionBudget]:
-        """Sorted by name."""
+    def over(self, namespace: str, pods: Iterable[PodLabels | None]) -> list[DisruptionBudget]:
+        """Return those over pods of any of these labels, by name; None is under all of them."""
         listed = self.informer.values() if self.informer is not None else ()
-        found = cast("list[DisruptionBudget]", list(listed))
-        matching = [each for each in found if each.holds(namespace, labels)]
+        there = [
+            each
+            for each in cast("list[DisruptionBudget]", list(listed))
+            if each.metadata.namespace == namespace
+        ]
+        # A label that each pod has of its own makes no set of labels for each pod.
+        keys = {key for each in there for key in each.keys}
+        alike = {pod and tuple(each for each in pod if each[0] in keys) for pod in pods}
+        matching = [
+            each
+            for each in there
+            if any(labels is None or each.holds(namespace, dict(labels)) for labels in alike)
+        ]
         return sorted(matching, key=lambda each: each.metadata.name)
 
     def get(self, key: Key) -> DisruptionBudget | None:

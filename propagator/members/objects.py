@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -36,9 +36,9 @@ from machinery.kinds.table import profile_of
 from machinery.kinds.templates import first_ordinal, labelled_path
 from machinery.types.bounds import NAME, clean
 from machinery.types.metadata import Key, Meta, Object, shared
+from propagator.members.capacity.kept import PodLabels
 from propagator.members.sanitize import check_metadata, is_label_value, load_balancer
 
-PodLabels: TypeAlias = tuple[tuple[str, str], ...]
 _REVISION = "deployment.kubernetes.io/revision"
 """Set by the Deployment controller. Only it knows that it gave a rollout up."""
 _VERSION_DIGITS = 19

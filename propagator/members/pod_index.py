@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from machinery.clock import Clock
-from propagator.members.capacity.kept import Pod
+from propagator.members.capacity.kept import Pod, PodLabels
 from propagator.members.pods import Main, PodClaim, made_by
 
 Placed: TypeAlias = dict[PodClaim, int]
@@ -101,6 +101,10 @@ class PodIndex:
             capacity_version=since,
             trouble=min(troubles, key=lambda text: (-troubles[text], text), default=""),
         )
+
+    def labels(self, main: Main) -> set[PodLabels | None]:
+        """Return the different labels of the pods that the object created; None if not kept."""
+        return {pod.labels for pod in self.of(main)}
 
     def placed(self) -> Placed:
         return dict(self._placed)

@@ -31,6 +31,7 @@ from machinery.tasks import Gradually
 from machinery.types.api import ImageRule
 from machinery.types.metadata import Key
 from propagator.credentials.credentials import Credentials
+from propagator.members.capacity.kept import PodLabels
 from propagator.members.cluster_identity import Identities
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import (
@@ -248,6 +249,12 @@ class MemberSession:
         if self.link is None or not self.link.counted:
             return None
         return self.link.pod_index.counts(self._other_labels.labelled(main))
+
+    def pod_labels(self, main: Main) -> set[PodLabels | None]:
+        """Return the different labels of its observed pods, of any revision; None if not kept."""
+        if self.link is None:
+            return set()
+        return self.link.pod_index.labels(self._other_labels.labelled(main))
 
     def former_pods(self, main: Main) -> int:
         """Observed pods of the Workload that another object than `main` created."""

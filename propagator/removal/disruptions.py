@@ -3,13 +3,14 @@
 A share that leaves is lowered in one step by no more than every PodDisruptionBudget over its pods
 allows. The next step follows when the pods of the last one are gone and the budget's status was
 seen again. Workloads under one budget share what it allows. An unknown budget allows nothing. The
-object on the member has the labels of its pods: the template may lack those of an override, a patch
-or an older revision. A loss, a deletion and a smaller number of wanted replicas do not come here.
+pods themselves, and the object on the member, have their labels: the template may lack those of an
+override, a patch or an older revision. A loss, a deletion and a smaller number of wanted replicas
+do not come here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from weakref import WeakSet
 
 from machinery.errors import Forbidden, NotFound
 from machinery.types.metadata import Key
+from propagator.members.capacity.kept import PodLabels
 from propagator.members.context import ControllerContext
 from propagator.members.disruption_budgets import BUDGETS, DisruptionBudget, DisruptionBudgets
 from propagator.members.pods import Main
@@ -73,11 +75,11 @@ class Disruptions:
         present: int,
         keeps: int,
         carried: bool,
-        labels: Mapping[str, str],
+        labels: PodLabels,
     ) -> Allowed:
         """Return what a share of `present` replicas keeps that may otherwise go down to `keeps`.
 
-        `labels`: those of its pods on the member; without any no budget is over them. `carried`:
+        `labels`: those of its pod template on the member; its pods may have others. `carried`:
         budgets that the Workload itself carries count as well. Replicas that go count against the
         budgets until they are gone.
         """
@@ -126,10 +128,11 @@ class Disruptions:
         keeps: int,
         *,
         carried: bool,
-        labels: Mapping[str, str],
+        labels: PodLabels,
     ) -> Allowed:
         key = workload.metadata.key
-        if session.link is None or not labels or keeps >= present:
+        pods = {each for each in (labels, *session.pod_labels(main)) if each != ()}
+        if session.link is None or not pods or keeps >= present:
             return Allowed(keeps)
         budgets = session.link.budgets
         if budgets not in member.heard:
@@ -138,7 +141,7 @@ class Disruptions:
         if not budgets.known and not isinstance(budgets.obstacle, NotFound):
             return Allowed(present, _unknown(session.name, budgets))
         own = set() if carried else {*workload.names_of(BUDGETS.api_version, BUDGETS.kind)}
-        over = [b for b in budgets.over(main.namespace, labels) if b.metadata.key not in own]
+        over = [b for b in budgets.over(main.namespace, pods) if b.metadata.key not in own]
         for each, last in list(member.steps.items()):
             if self._settled(last, session, budgets):
                 del member.steps[each]

@@ -180,7 +180,7 @@ class Guard:
         if session is None or keeps >= present or not self._under_budgets(workload, member):
             return keeps, ""
         found = main_object(main, owned(session, main.uid))
-        labels = dict((found.pod_labels if found is not None else None) or ())
+        labels = (found.pod_labels if found is not None else None) or ()
         allowed = self._disruptions.allowed(
             session,
             workload,

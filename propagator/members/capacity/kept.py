@@ -41,6 +41,7 @@ UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 POD_BYTES, NODE_BYTES = 800, 4000
 
+PodLabels: TypeAlias = tuple[tuple[str, str], ...]
 Amounts: TypeAlias = tuple[tuple[str, int], ...]
 """(resource, amount) in order of the resource; cpu in thousandths, anything else in units."""
 
@@ -51,6 +52,7 @@ _BEGINNING = ("", "ContainerCreating", "PodInitializing")
 _BACKING_OFF = {"ErrImagePull": "ImagePullBackOff"}
 _REASON = re.compile("[A-Za-z]{1,63}")
 _NUMBER = re.compile(r"^[0-9/]+ ")
+_MOST_LABELS, _LONGEST_LABELS = 64, 8192
 _NOTHING: dict[str, Any] = {}
 _NOBODY: list[Any] = []
 
@@ -72,6 +74,8 @@ class Pod(Object, frozen=True):
     cost: int | None = None
     """The deletion cost that we set; None also if another manager changed it since."""
     marked: bool = False
+    labels: PodLabels | None = ()
+    """Those of a pod of ours; None for more than are kept."""
     trouble: str = ""
     """Why a pod of ours is not ready: `container main: ImagePullBackOff`, or `no node: Insufficient
     cpu`; empty while it starts.
@@ -201,6 +205,7 @@ def slim_pod(pod: Object) -> Object:
         unschedulable=_waiting_since(pod, conditions.get("PodScheduled")),
         cost=cost,
         marked=marked,
+        labels=_kept_labels(pod.metadata.labels) if ours else (),
         trouble=shared(_trouble(pod, conditions)) if ours and not ready else "",
     )
 
@@ -221,6 +226,12 @@ def slim_node(node: Object) -> Object:
         allocatable=_amounts(node.status.allocatable),
         usable=ready and possible and not node.spec.unschedulable and not node.metadata.deleting,
     )
+
+
+def _kept_labels(labels: Mapping[str, str]) -> PodLabels | None:
+    if len(labels) > _MOST_LABELS or sum(map(len, (*labels, *labels.values()))) > _LONGEST_LABELS:
+        return None
+    return _shared_labels(tuple(sorted(labels.items())))
 
 
 def _requests(pod: WirePod) -> Amounts:
@@ -354,6 +365,12 @@ def _slim_meta(meta: Meta, *, moments: bool = False) -> Meta:
         finalizers=_NOBODY,
         owner_references=_NOBODY,
     )
+
+
+@lru_cache(maxsize=4096)
+def _shared_labels(labels: PodLabels) -> PodLabels:
+    """All pods of a Deployment's revision have the same."""
+    return tuple((shared(key), shared(value)) for key, value in labels)
 
 
 @lru_cache(maxsize=4096)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crds.names import LABEL_WORKLOAD_UID
 from machinery.types import quantities
 from propagator.members.capacity.kept import Node, Pod, WireNode, WirePod, slim_node, slim_pod
 from propagator.members.capacity.ledger import MAX_GROUPS, CapacityLedger
@@ -46,6 +47,24 @@ def pod(
     slim = slim_pod(msgspec.json.decode(json.dumps(wire), type=WirePod))
     assert isinstance(slim, Pod)
     return slim
+
+
+@pytest.mark.proves("KD67")
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ({}, 2),
+        ({f"k{n}": "v" for n in range(62)}, 64),
+        ({f"k{n}": "v" for n in range(63)}, None),
+        ({"k": "v" * 9000}, None),
+    ],
+)
+def test_a_pod_of_ours_keeps_its_labels_within_bounds(more, kept) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "controller": True}
+    labels = {LABEL_WORKLOAD_UID: "u", "app": "web", **more}
+    ours = pod("a", spec={}, labels=labels, ownerReferences=[{**owner, "uid": "r"}])
+    assert (ours.labels and len(ours.labels)) == kept
+    assert pod("b", spec={}, labels=more).labels == ()
 
 
 def container(**requests: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ def pod(
     ready: bool = False,
     unschedulable: datetime | None = None,
     trouble: str = "",
+    labels: tuple[tuple[str, str], ...] = (),
 ) -> Pod:
     return Pod(
         metadata=Meta(name=name, namespace="demo"),
@@ -39,11 +40,27 @@ def pod(
         ready=ready,
         unschedulable=unschedulable,
         trouble=trouble,
+        labels=labels,
     )
 
 
 def uids(claims: set[PodClaim]) -> set[str]:
     return {claim.uid for claim in claims}
+
+
+@pytest.mark.proves("KD67")
+def test_labels_are_those_of_the_pods_that_are_there() -> None:
+    index, old, new = PodIndex(clock=FakeClock()), (("track", "canary"),), (("track", "stable"),)
+    index.replace(None, pod("a", labels=old))
+    index.replace(None, pod("b", labels=old))
+    index.replace(None, pod("c", workload="u2", labels=(("app", "other"),)))
+    index.replace(None, pod("d", labels=new))
+    assert index.labels(main("u1")) == {old, new}
+    for name in "ab":
+        index.replace(pod(name, labels=old), None)
+    assert index.labels(main("u1")) == {new}
+    index.replace(pod("d", labels=new), pod("d", labels=old))
+    assert index.labels(main("u1")) == {old}, "somebody labels a pod"
 
 
 def test_units_are_counted_by_workload():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -17,6 +17,7 @@ from machinery.types.selectors import LabelSelector, Requirement
 from propagator.members.disruption_budgets import (
     MOST_CHARACTERS,
     DisruptionBudget,
+    DisruptionBudgets,
     WireBudget,
     slim_budget,
 )
@@ -26,6 +27,7 @@ from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.stage import deployment
 
+NOBODY = LabelSelector(match_labels={"app": "nobody"})
 WEB = LabelSelector(match_labels={"app": "web"})
 
 
@@ -54,6 +56,7 @@ class Member:
     obstacle: Exception | None = None
     woken: list[Key] = field(default_factory=list)
     listeners: list[Any] = field(default_factory=list)
+    live: set[Any] = field(default_factory=set)
     name: str = "m1"
 
     def __hash__(self) -> int:
@@ -71,8 +74,13 @@ class Member:
     def listen(self, changed: Any) -> None:
         self.listeners.append(changed)
 
-    def over(self, namespace: str, labels: Any) -> list[DisruptionBudget]:
-        return [each for each in self.budgets.values() if each.holds(namespace, labels)]
+    def over(self, namespace: str, pods: Any) -> list[DisruptionBudget]:
+        made = DisruptionBudgets(cast("Any", None), begin=lambda _: None, clock=self.clock)
+        made.informer = cast("Any", self.budgets)
+        return made.over(namespace, pods)
+
+    def pod_labels(self, _main: Any) -> set[Any]:
+        return self.live
 
     def get(self, key: Key) -> DisruptionBudget | None:
         return self.budgets.get(key)
@@ -120,7 +128,7 @@ def ask(
         present=present,
         keeps=keeps,
         carried=carried,
-        labels={"app": "web"},
+        labels=(("app", "web"),),
     )
 
 
@@ -255,6 +263,21 @@ async def test_what_is_not_known_allows_nothing(
     keeps, why = ask(member.disruptions(), member, 2)
     assert keeps == 2
     assert all(word in why for word in words)
+
+
+@pytest.mark.proves("KD67")
+async def test_a_budget_over_labels_that_only_live_pods_have_holds() -> None:
+    """Those of a former revision, or of a label that each pod has of its own."""
+    canary = LabelSelector(match_expressions=[Requirement("track", "In", ("canary",))])
+    member = Member(pods=4)
+    member.set(budget("old", 1, selector=canary), budget("other", 0, selector=NOBODY))
+    assert ask(member.disruptions(), member, 4) == (0, ""), "no pod has that label"
+    member.live = {(("app", "web"), ("nr", str(n)), ("track", "canary")) for n in range(2)}
+    member.live |= {(("app", "web"), ("nr", "2"))}
+    assert ask(member.disruptions(), member, 4) == (3, "disruption budget shop/old allows 1")
+    member.live = {None}
+    words = "disruption budget shop/other allows 0"
+    assert ask(member.disruptions(), member, 4) == (4, words), "labels that are not kept"
 
 
 async def test_a_member_without_the_kind_has_no_budgets() -> None:

@@ -257,7 +257,7 @@ async def test_disruption_budgets_are_matched_by_the_labels_of_the_pods_on_the_m
     kept = await guard.kept(placed(m2=3), "m1")
     assert kept is not None
     assert (kept.replicas, kept.budget) == (3, "a budget allows 0")
-    assert seen == [{"app": "web", "track": "canary"}]
+    assert seen == [(("app", "web"), ("track", "canary"))]
 
 
 @pytest.mark.proves("B12")
