@@ -253,6 +253,8 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     """Existing pods, including terminating ones; 0 if not reported."""
     unschedulable: int = 0
     unschedulable_since: datetime | None = None
+    refused: int = 0
+    """Pods that the cluster refuses to make; they do not exist."""
     state: str = ""
     message: str = ""
     reason: str = ""

@@ -1,11 +1,11 @@
 """Limits learnt from the replicas that clusters run, believed for a while and forgotten.
 
-A cluster may report replicas that found no node there, though its room said otherwise: quotas of
-its own, taints on nodes, volumes. The replicas that it did run are then its learnt limit, a bound
-for the planner like any other. A limit is believed until it expires, then doubled and tried again:
-a cluster that still cannot run more is believed for twice as long as before, so trying costs less
-and less; a cluster that can has its limit doubled each time, until there is none. A cluster whose
-limit was 0 is tried with a single replica.
+A cluster may report replicas that found no node there, or that it refuses, though its room said
+otherwise: quotas that may not be read, taints on nodes, volumes. The replicas that it did run are
+then its learnt limit, a bound for the planner like any other. A limit is believed until it expires,
+then doubled and tried again: a cluster that still cannot run more is believed for twice as long as
+before, so trying costs less and less; a cluster that can has its limit doubled each time, until
+there is none. A cluster whose limit was 0 is tried with a single replica.
 
 Why the loop of planning, watching and learning ends, and never swings. Let clusters hold what they
 truly can (c), unknown to us, and let no limit expire. In one round the planner gives the shares s,
@@ -184,7 +184,8 @@ def shown(workload: Workload) -> dict[str, Shown]:
         if asked is None or asked != share.replicas or share.state == _UNREACHABLE:
             continue
         # A pod that a rolling update adds beside those that run is not missing.
-        runs = between(0, max(share.scheduled, asked - share.unschedulable), asked)
+        missing = share.unschedulable + share.refused
+        runs = between(0, max(share.scheduled, asked - missing), asked)
         if runs < asked and share.unschedulable_since is not None:
             found[share.name] = Shown(asked, runs, _utc(share.unschedulable_since))
         elif runs == asked == min(asked, share.scheduled) and share.name in limited:
@@ -193,11 +194,13 @@ def shown(workload: Workload) -> dict[str, Shown]:
 
 
 def waiting(workload: Workload) -> dict[str, datetime]:
-    """Return since when pods of a share have no node, those that a rolling update adds too."""
+    """Return since when pods of a share have no node or are refused, those of an update too."""
     return {
         share.name: _utc(share.unschedulable_since)
         for share in workload.status.clusters
-        if share.unschedulable and share.unschedulable_since and share.state != _UNREACHABLE
+        if (share.unschedulable or share.refused)
+        and share.unschedulable_since
+        and share.state != _UNREACHABLE
     }
 
 

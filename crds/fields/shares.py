@@ -195,7 +195,9 @@ class ClusterShare(Model):
     unschedulable: Count = 0
     """Pods that its scheduler finds no node for."""
     unschedulable_since: Timestamp | None = None
-    """Since when the oldest of these waits."""
+    """Since when the oldest of these waits, or one is refused."""
+    refused: Count | None = None
+    """Pods that it refuses to make, as over a ResourceQuota, where the object tells so."""
     updated: Count = 0
     """Pods of the newest template."""
     outdated: Count | None = None

@@ -561,6 +561,7 @@ class ClusterShare(Part, frozen=True):
     available: int | None = None
     unschedulable: int = 0
     unschedulable_since: str = ""
+    refused: int | None = None
     updated: int = 0
     outdated: int | None = None
     observed_generation: int | None = None

@@ -13,6 +13,7 @@ merged list has no entry: each process re-applies it once, to no effect.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -29,20 +30,29 @@ from crds.names import (
 )
 from machinery.api.resources import Resource
 from machinery.api.responses import shaped
+from machinery.clock import stored_time
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import Judged, judge, of_same_template
 from machinery.kinds.table import profile_of
 from machinery.kinds.templates import first_ordinal, labelled_path
-from machinery.types.bounds import NAME, clean
+from machinery.types.bounds import CONDITIONS, MESSAGE, NAME, clean
 from machinery.types.metadata import Key, Meta, Object, shared
 from propagator.members.capacity.kept import PodLabels
 from propagator.members.sanitize import check_metadata, is_label_value, load_balancer
 
 _REVISION = "deployment.kubernetes.io/revision"
 """Set by the Deployment controller. Only it knows that it gave a rollout up."""
+_FAILURE, _CREATE = "ReplicaFailure", "FailedCreate"
 _VERSION_DIGITS = 19
 """A resourceVersion is a number of 64 bits."""
+
+
+class Refused(NamedTuple):
+    """That its own controller may not make pods, since when, and the member's words."""
+
+    since: datetime
+    words: str
 
 
 class ManagedObject(Object, frozen=True):
@@ -59,6 +69,7 @@ class ManagedObject(Object, frozen=True):
     """The first ordinal in its spec; None for a kind without ordinals."""
     pod_labels: PodLabels | None = None
     """The labels of its pod template; None if the kind's pod template is unknown."""
+    refused: Refused | None = None
 
     @property
     def replicas(self) -> int | None:
@@ -118,6 +129,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         pods_uid=_pods_uid(profile, body),
         start=first_ordinal(profile, body) if profile.ordered else None,
         pod_labels=_pod_labels(profile, body),
+        refused=_refused(status.get("conditions")),
     )
 
 
@@ -129,6 +141,22 @@ def after(before: ManagedObject | None, now: ManagedObject) -> ManagedObject:
         return now
     judged = of_same_template(before.judged, now.judged)
     return msgspec.structs.replace(now, judged=_shared(judged))
+
+
+def _refused(conditions: Any) -> Refused | None:
+    """Read the condition by which a ReplicaSet, and what is made like one, tells of a refusal."""
+    for each in conditions[:CONDITIONS] if isinstance(conditions, list) else ():
+        if not isinstance(each, dict) or each.get("type") != _FAILURE:
+            continue
+        reason, words = each.get("reason"), each.get("message")
+        if each.get("status") != "True" or not isinstance(reason, str):
+            continue
+        if not reason.startswith(_CREATE) or not isinstance(words, str):
+            continue
+        since = each.get("lastTransitionTime")
+        moment = stored_time(since) if isinstance(since, str) else None
+        return Refused(moment, shared(clean(words, MESSAGE))) if moment is not None else None
+    return None
 
 
 def _pods_uid(profile: Profile, body: Mapping[str, Any]) -> str | None:

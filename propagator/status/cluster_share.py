@@ -59,6 +59,7 @@ _FACTS = (
     "blocked",
     "unschedulable",
     "unschedulableSince",
+    "refused",
     "updated",
     "outdated",
     "health",
@@ -303,8 +304,11 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     if seen.main is not None or seen.last is not None:
         facts["completed"] = _completed(seen)
     if seen.pods is not None:
-        since = seen.pods.oldest_unschedulable
+        since, refused = seen.pods.oldest_unschedulable, _refused(seen)
+        if refused and seen.main is not None and seen.main.refused is not None:
+            since = min(filter(None, (since, seen.main.refused.since)))
         facts["unschedulable"] = seen.pods.unschedulable
+        facts["refused"] = refused or None
         facts["unschedulableSince"] = timestamp(since) if since else None
         if seen.pods.scheduled is not None:
             facts["scheduled"] = seen.pods.scheduled
@@ -322,6 +326,13 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     elif outcome is not None and outcome.written and seen.main is not None:
         facts["revision"] = outcome.desired.revision
     return facts
+
+
+def _refused(seen: ObservedShare) -> int:
+    """Return the missing pods, while the member refuses to make some."""
+    if seen.pods is None or seen.main is None or seen.main.refused is None:
+        return 0
+    return max(seen.desired.replicas - seen.pods.current, 0)
 
 
 def _completed(seen: ObservedShare) -> int | None:
@@ -381,9 +392,15 @@ def _state(
     runs = whole and readiness.ready >= seen.desired.replicas
     if runs and not readiness.outdated:
         return ShareState.RUNNING, ""
+    return (ShareState.RUNNING if runs else ShareState.CREATING), _trouble(seen, seen.main)
+
+
+def _trouble(seen: ObservedShare, main: ManagedObject) -> str:
+    """Return why replicas are not ready, as far as the member says it."""
+    if main.refused is not None and _refused(seen):
+        return f"pods are refused: {main.refused.words}"
     trouble = seen.pods.trouble if seen.pods is not None else ""
-    message = f"pods are not ready: {trouble}" if trouble else seen.main.judged.message
-    return (ShareState.RUNNING if runs else ShareState.CREATING), message
+    return f"pods are not ready: {trouble}" if trouble else main.judged.message
 
 
 def _reason(seen: ObservedShare, word: Word, before: Mapping[str, Any]) -> str | None:

@@ -199,7 +199,7 @@ def _note_waiting(
         # A report on another number than the one placed is outdated, and says nothing.
         if since is None or report.replicas != placed or away:
             continue
-        with_node = max(placed - report.unschedulable, 0)
+        with_node = max(placed - report.unschedulable - report.refused, 0)
         for subset, above, last in ranges.of(cluster):
             if (replicas := min(last, placed) - max(above, with_node)) > 0:
                 found[subset].waiting.append(

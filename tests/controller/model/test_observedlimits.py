@@ -290,6 +290,24 @@ async def test_a_cluster_that_grows_in_time_keeps_its_units(*, grows: bool, old:
         assert ("limits" in stage.hub.read(WORKLOADS, "demo")["status"]) != grows
 
 
+@pytest.mark.proves("KD62")
+async def test_replicas_that_a_member_refuses_for_a_minute_go_elsewhere() -> None:
+    """Its pods do not exist, so that none of them has no node."""
+    stage = stage_of_two()
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("demo") == {"a": 6, "b": 2})
+        since = timestamp(stage.clock.now())
+        entry = {"name": "a", "replicas": 6, "scheduled": 2, "refused": 4, "state": "Creating"}
+        entries = [entry | {"unschedulableSince": since}, {"name": "b", "replicas": 2}]
+        stage.hub.edit(WORKLOADS, "demo", {"status": {"clusters": entries}}, status=True)
+        await stage.calm(PATIENCE.total_seconds() - 10)
+        assert stage.placed("demo") == {"a": 6, "b": 2}
+        await stage.calm(20)
+        assert stage.placed("demo") == {"a": 2, "b": 4}
+        (limit_,) = stage.hub.read(WORKLOADS, "demo")["status"]["limits"]
+        assert (limit_["cluster"], limit_["replicas"]) == ("a", 2)
+
+
 async def test_the_patience_begins_anew_with_a_term_and_not_with_a_report() -> None:
     stage, patience = stage_of_two(), PATIENCE.total_seconds()
     async with stage.leading():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -82,6 +82,55 @@ def main(ready: int = 3, *, generation: int = 7, observed: int = 7) -> ManagedOb
     status = {"readyReplicas": ready, "updatedReplicas": 3, "observedGeneration": observed}
     there = {"metadata": {"name": "web", "generation": generation}, "status": status}
     return managed(DEPLOYMENTS, there)
+
+
+REFUSES = {
+    "type": "ReplicaFailure",
+    "status": "True",
+    "reason": "FailedCreate",
+    "message": 'pods "web-" is forbidden: exceeded quota: team, used: pods=2, limited: pods=2',
+    "lastTransitionTime": SINCE,
+}
+
+
+def refusing(**condition: Any) -> ManagedObject:
+    status = {"readyReplicas": 2, "updatedReplicas": 2, "observedGeneration": 7}
+    body = {"metadata": {"name": "web", "generation": 7}, "status": status}
+    status["conditions"] = cast("Any", [7, {"type": "Available"}, REFUSES | condition])
+    return managed(DEPLOYMENTS, body)
+
+
+@pytest.mark.proves("KD62")
+def test_pods_that_a_member_refuses_are_counted_with_its_words() -> None:
+    two = PodCounts(scheduled=2, ready=2, current=2)
+    share, _ = told(seen(main=refusing(), pods=two), {})
+    entry = share.entry
+    assert (entry["refused"], entry["unschedulable"], entry["unschedulableSince"]) == (1, 0, SINCE)
+    assert entry["message"] == f"pods are refused: {REFUSES['message']}"
+    ClusterShare.model_validate(entry)
+    waiting = PodCounts(1, 1, 1, T0 - timedelta(days=30), 2)
+    share, _ = told(seen(main=refusing(), pods=waiting), {})
+    assert share.entry["unschedulableSince"] == "2025-12-03T03:04:05Z", "the older of both"
+    three = PodCounts(scheduled=3, ready=3, current=3)
+    share, _ = told(seen(main=refusing(), pods=three), dict(entry))
+    assert not {"refused", "unschedulableSince"} & share.entry.keys(), "none is missing"
+
+
+@pytest.mark.proves("KD62")
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"status": "False"},
+        {"reason": "FailedDelete"},
+        {"reason": 7},
+        {"message": None},
+        {"lastTransitionTime": "soon"},
+        {"lastTransitionTime": 5},
+        {"lastTransitionTime": None},
+    ],
+)
+def test_what_is_no_refusal_counts_for_nothing(condition: dict[str, Any]) -> None:
+    assert refusing(**condition).refused is None
 
 
 def seen(contact: Contact = Contact.SERVING, *, generation: int = 1, **what: Any) -> ObservedShare:
