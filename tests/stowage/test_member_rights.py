@@ -117,6 +117,8 @@ NEEDED = [
     "list poddisruptionbudgets.policy -A",
     "watch poddisruptionbudgets.policy -A",
     "list nodes",
+    "list resourcequotas -A",
+    "watch resourcequotas -A",
     "list serviceaccounts -A",
     "create serviceaccounts/stowage-member --subresource=token -n stowage-system",
     "impersonate serviceaccounts/stowage-namespaces -n stowage-system",

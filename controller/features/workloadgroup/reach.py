@@ -30,6 +30,7 @@ from controller.plugins.clusterstate import (
     TaintToleration,
     TargetNamespace,
 )
+from controller.plugins.memberfacts import ServedKinds
 from controller.snapshot.columns import ABSENT, Ints, Mask
 from controller.snapshot.inflight import NO_FLIGHTS
 from controller.snapshot.nodegroups import UNLIMITED
@@ -45,6 +46,7 @@ _RULES = (
     TargetNamespace(),
     NamespaceGiven(),
     AllowedKinds(),
+    ServedKinds(),
     ClusterReady(),
     TaintToleration(),
 )

@@ -81,6 +81,42 @@ def test_too_little_room_places_nothing_and_names_what_is_short() -> None:
     assert made.groups.assigned(BATCH) == 0
 
 
+@pytest.mark.proves("KD64")
+def test_a_gang_of_three_that_refuse_each_others_node_waits_for_a_third() -> None:
+    host = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    apart = pod(cpu="1") | {"affinity": {"podAntiAffinity": {make.REQUIRED: [host]}}}
+    made = Yard(room("a", "9", nodes=2)).having(member(replicas=3, pod=apart))
+    made.group(group(min_member=3))
+    assert not made.decide()["worker"].placements
+    made.world.cluster_changed(made.world.snapshot().clusters[0], room("a", "9", nodes=3))
+    made.time.at += timedelta(seconds=60)
+    assert made.decide()["worker"].placements == {"a": 3}
+
+
+@pytest.mark.proves("KD59", "KD61")
+def test_a_gang_goes_where_members_serve_it_and_their_quotas_leave_enough() -> None:
+    """Its Workloads are decided in one pass: what one takes of a quota the next one lacks."""
+
+    def left(pods: str) -> Any:
+        quota = {"namespace": NS, "name": "team", "free": {"pods": pods}}
+        return room("a", "30", status={"quotas": [quota]})
+
+    made = Yard(left("3")).having(member("driver", 2), member("worker", 2))
+    made.group(group())
+    assert not any(each.placements for each in made.decide("driver").values())
+    made.world.cluster_changed(left("3"), left("4"))
+    made.time.at += timedelta(seconds=60)
+    assert {n: dict(d.placements) for n, d in made.decide("driver").items()} == {
+        "driver": {"a": 2},
+        "worker": {"a": 2},
+    }
+    rollout = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}
+    unserved = room("a", "30", status={"kinds": []})
+    made = Yard(unserved, room("b", "12")).having(member(replicas=4, manifests=[rollout]))
+    made.group(group())
+    assert made.decide()["worker"].placements == {"b": 4}
+
+
 @pytest.mark.proves("G2", "G5")
 def test_units_are_counted_over_workloads_and_clusters_of_one_namespace() -> None:
     made = yard("6", "6").having(member("driver", 1), member("worker", 3))
