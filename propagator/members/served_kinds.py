@@ -58,8 +58,9 @@ class KindsOfMember:
                 return
             found = served_kinds(answer)
         except Forbidden:
-            found = None
+            found, self._seen.etag = None, ""  # else the same answer would be no news later
         except TransportError:
+            self._seen.etag = ""
             return
         facts = _facts(found)
         if facts != self.facts or not self.asked:

@@ -16,6 +16,7 @@ from stowage.cli import cli
 from stowage.console import output
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+ZONE = "topology.kubernetes.io/zone"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FLEET = EXAMPLES / "fleet" / "three-zones.yaml"
 
@@ -776,3 +777,40 @@ def test_the_first_step_of_a_rebalance_is_told_from_its_end(write: Write) -> Non
     row = next(line.split() for line in end if line.startswith("shop/demo"))
     moved = 8 - shares(told).get("a", 0)
     assert str(moved + left) == row[3], "the end is all of it"
+
+
+def told_by(name: str, **facts: Any) -> dict[str, Any]:
+    body = cluster(name)
+    body["status"] |= facts
+    return body
+
+
+@pytest.mark.proves("KD59", "KD61", "KD65")
+def test_files_know_what_members_say(write: Write) -> None:
+    """Plan, explain and simulate read the same facts of a fleet's statuses."""
+    quota = {"namespace": "shop", "name": "team", "free": {"pods": "2"}}
+    zones = [
+        {"count": 1, "free": {"cpu": "8", "pods": "9"}, "labels": {ZONE: zone}}
+        for zone in ("eu-1a", "eu-1b")
+    ]
+    fleet = write(
+        "fleet.yaml",
+        told_by("m1", quotas=[quota], kinds=[]),
+        told_by("m2", quotas=[quota], kinds=[], nodeGroups=zones),
+    )
+    rollout = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "r"}}
+    there = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["eu-1b"]}]}
+    files = write(
+        "w.yaml",
+        workload("divided", replicas=3, distribution="Divided"),
+        workload("custom", manifests=[rollout]),
+    )
+    found = plan(files, fleet)
+    assert sum(shares(found["divided"]).values()) == 3
+    assert all(share <= 2 for share in shares(found["divided"]).values())
+    assert "2 clusters do not serve argoproj.io/v1alpha1 Rollout" in found["custom"]["message"]
+    zoned = write("z.yaml", workload("zoned", clusterSelector=there))
+    assert shares(plan(zoned, fleet)["zoned"]) == {"m2": 2}
+    large = write("large.yaml", workload("whole", replicas=5))
+    result = run("explain", "wl/whole", "-f", large, "--fleet", fleet, "-n", "shop")
+    assert "ResourceQuota shop/team has pods 2 left" in result.output

@@ -159,6 +159,8 @@ async def publishing(
         pod_index=units,
         counted=True,
         measured=True,
+        kinds=SimpleNamespace(asked=False),
+        quotas=SimpleNamespace(known=False),
         obstacle="",
         provider="kind",
         capacity=capacity,
@@ -170,6 +172,7 @@ async def publishing(
     )
     session = SimpleNamespace(
         link=link,
+        allows=lambda _namespace: True,
         verdict=CONNECTED,
         contact=Contact.SERVING,
         generation=1,

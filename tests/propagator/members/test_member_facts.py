@@ -18,10 +18,13 @@ from machinery.api.verbs import ServerHistory
 from machinery.errors import Forbidden, TransportError, Unreachable
 from machinery.types.memory_budget import BudgetShare
 from machinery.types.metadata import Object
+from propagator.hub.cluster_status import status_of
 from propagator.members import quotas as quotas_module
 from propagator.members import served_kinds as served_kinds_module
+from propagator.members.health import CONNECTED, HealthProbe
 from propagator.members.quotas import QUOTAS, Quota, QuotasOfMember, WireQuota, slim_quota
 from propagator.members.served_kinds import KindsOfMember
+from propagator.types.cluster import MemberCluster
 from tests.fakeclock import FakeClock
 from tests.propagator.stage import MakeStage
 from tests.propagator.waits import until
@@ -46,10 +49,11 @@ class Member:
 
     async def request(self, _method: str, path: str, **how: Any) -> bytes:
         assert (path, how["accept"]) == ("/apis", AGGREGATED)
-        found = self.answers.pop(0)
+        found, seen = self.answers.pop(0), how["seen"]
         if isinstance(found, TransportError):
             raise found
-        return found
+        known, seen.etag = seen.etag, f"{len(found)}"
+        return b"" if known == seen.etag else found
 
     def notify(self) -> None:
         self.told += 1
@@ -78,11 +82,12 @@ class TestServed:
     async def test_what_may_not_be_read_is_not_known(self) -> None:
         member = Member()
         found = kinds_of(member)
-        member.answers = [answer(group("a.io", "A")), FORBIDDEN, answer(kind="APIGroupList")]
-        for known in (["a.io/v1/A"], None, None):
+        listed = answer(group("a.io", "A"))
+        member.answers = [listed, FORBIDDEN, answer(kind="APIGroupList"), FORBIDDEN, listed]
+        for known in (["a.io/v1/A"], None, None, None, ["a.io/v1/A"]):
             await found.look()
             assert found.facts["kinds"] == known
-        assert member.told == 2
+        assert member.told == 3
 
     async def test_more_than_are_listed_are_counted_and_a_group_that_is_away_too(self) -> None:
         member = Member()
@@ -183,6 +188,56 @@ def quotas_of(*held: Object, notify: Any = lambda: None) -> QuotasOfMember:
     for each in held:
         made.informer.observe(each)
     return made
+
+
+def status_with(before: dict[str, Any], facts: dict[str, Any], *quotas: Object, **how: Any) -> Any:
+    """The status of a member that serves these kinds and has these quotas."""
+    known = how.get("known", True)
+    found = quotas_of(*quotas)
+    if known:
+        found.informer._synced.set()
+        found.informer._heard()
+    link = SimpleNamespace(
+        probe=SimpleNamespace(version="v1"),
+        provider="",
+        measured=False,
+        obstacle="",
+        cluster_id="",
+        kinds=SimpleNamespace(asked=known, facts=facts),
+        quotas=found,
+        tenants=how.get("tenants"),
+    )
+    session = SimpleNamespace(
+        link=link,
+        allows=lambda namespace: namespace != "closed",
+        generation=1,
+        health=HealthProbe(),
+        held=None,
+    )
+    cluster = msgspec.convert({"metadata": {"name": "m1"}, "status": before}, MemberCluster)
+    return status_of(cluster, cast("Any", session), CONNECTED, now=FakeClock().now())
+
+
+@pytest.mark.proves("KD60", "KD61")
+def test_the_status_has_what_is_known_and_drops_what_may_be_read_no_more() -> None:
+    kinds = {"kinds": ["a.io/v1/A"], "kindsOmitted": 0}
+    found = status_with({}, kinds, quota(**PODS), quota("closed", **PODS))
+    assert found["kinds"] == ["a.io/v1/A"]
+    assert [each["namespace"] for each in found["quotas"]] == ["shop"]
+    narrow = Tenanted({"else"})
+    assert "quotas" not in status_with({}, kinds, quota(**PODS), tenants=narrow)
+    before = {name: found[name] for name in ("kinds", "kindsOmitted", "quotas")}
+    kept = status_with(before, {}, known=False)
+    assert {name: kept[name] for name in before} == before, "nothing is known yet"
+    gone = status_with(before, {"kinds": None, "kindsOmitted": 0})
+    assert not {"kinds", "quotas"} & gone.keys()
+
+
+class Tenanted(set[str]):
+    """The namespaces of a narrow member."""
+
+    def facts(self) -> None:
+        return None
 
 
 ROLLOUTS = {
