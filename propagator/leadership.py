@@ -30,7 +30,7 @@ from propagator.members.context import ControllerContext, HubIdentity
 from propagator.members.hub_lease import HubHolder
 from propagator.members.registry import MemberRegistry
 from propagator.settings import PropagatorSettings
-from propagator.types.cluster import MemberCluster, Secret, bounded
+from propagator.types.cluster import MemberCluster, Secret, bounded, lean
 from propagator.workload_controller import WorkloadController
 
 LOG = logs.get(__name__)
@@ -58,7 +58,7 @@ class Manager:
         self._identity = HubIdentity(hub)
         self._elector = elector
         self._clusters: Informer[MemberCluster] = Informer(
-            hub, MEMBER_CLUSTERS, MemberCluster, clock=clock
+            hub, MEMBER_CLUSTERS, MemberCluster, transform=lean, clock=clock
         )
         secrets: Informer[Secret] = Informer(
             hub,

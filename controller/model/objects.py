@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -100,12 +101,22 @@ class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     node_groups: list[NodeGroup] = []
     capacity: Capacity | None = None
     namespaces: MemberNamespaces = MemberNamespaces()
-    kinds: list[str] | None = None
+    kinds: tuple[str, ...] | None = None
     kinds_omitted: int = 0
     quotas: list[MemberQuota] = []
     latency_milliseconds: int | None = None
     reliability: Reliability | None = None
     evacuation: Evacuation | None = None
+
+    def __post_init__(self) -> None:
+        if self.kinds:
+            msgspec.structs.force_setattr(self, "kinds", _shared_kinds(self.kinds))
+
+
+@lru_cache(maxsize=1024)
+def _shared_kinds(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Most members serve the same ones."""
+    return kinds
 
 
 class MemberCluster(Object, frozen=True):
@@ -148,7 +159,7 @@ class MemberCluster(Object, frozen=True):
         return evacuation is not None and bool(evacuation.causes or evacuation.dwells_until)
 
     @property
-    def served(self) -> list[str] | None:
+    def served(self) -> tuple[str, ...] | None:
         """The only kinds of groups with a dot that it serves; None if there may be others."""
         return None if self.status.kinds_omitted else self.status.kinds
 

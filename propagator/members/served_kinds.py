@@ -19,6 +19,7 @@ from machinery.api.lanes import ALL_KINDS
 from machinery.clock import Clock
 from machinery.errors import Forbidden, TransportError
 from machinery.types.bounds import DISCOVERY_SECONDS, MOST_UNITS
+from propagator.types.cluster import shared_kinds
 
 LOOK_SECONDS = 5.0
 """Seconds between two looks, mostly answered by `unchanged`: there is no watch of kinds."""
@@ -73,6 +74,6 @@ def _facts(found: ServedKinds | None) -> dict[str, Any]:
         return {"kinds": None, "kindsOmitted": 0}
     named = sorted("/".join(each) for each in found.kinds if "." in each[0])
     valid = [each for each in named if len(each) <= _LONGEST and _SERVED.fullmatch(each)]
-    listed = valid[:MOST_SERVED]
+    listed = shared_kinds(tuple(valid[:MOST_SERVED]))
     omitted = len(named) - len(listed) + found.hidden
     return {"kinds": listed, "kindsOmitted": min(omitted, MOST_UNITS)}

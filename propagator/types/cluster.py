@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -98,6 +99,19 @@ class MemberCluster(Object, frozen=True):
     @property
     def cluster_id(self) -> str:
         return str(self.status.get("clusterID") or "")
+
+
+def lean(cluster: MemberCluster) -> MemberCluster:
+    """The transform of informers of MemberClusters: those that serve the same share one list."""
+    if isinstance(listed := cluster.status.get("kinds"), list):
+        cluster.status["kinds"] = shared_kinds(tuple(listed))
+    return cluster
+
+
+@lru_cache(maxsize=1024)
+def shared_kinds(kinds: tuple[str, ...]) -> list[str]:
+    """Return the one list of these kinds, which nothing may change."""
+    return list(kinds)
 
 
 class Secret(Object, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from controller.model.objects import MemberCluster as OfController
 from crds.membercluster import MOST_QUOTAS, MOST_SERVED, MemberClusterStatus
 from machinery.api.client import Seen
 from machinery.api.kinds import AGGREGATED, served_kinds
@@ -24,7 +25,7 @@ from propagator.members import served_kinds as served_kinds_module
 from propagator.members.health import CONNECTED, HealthProbe
 from propagator.members.quotas import QUOTAS, Quota, QuotasOfMember, WireQuota, slim_quota
 from propagator.members.served_kinds import KindsOfMember
-from propagator.types.cluster import MemberCluster
+from propagator.types.cluster import MemberCluster, lean
 from tests.fakeclock import FakeClock
 from tests.propagator.stage import MakeStage
 from tests.propagator.waits import until
@@ -231,6 +232,16 @@ def test_the_status_has_what_is_known_and_drops_what_may_be_read_no_more() -> No
     assert {name: kept[name] for name in before} == before, "nothing is known yet"
     gone = status_with(before, {"kinds": None, "kindsOmitted": 0})
     assert not {"kinds", "quotas"} & gone.keys()
+
+
+@pytest.mark.proves("KD60")
+def test_members_that_serve_the_same_share_one_list() -> None:
+    """Ten thousand clusters with hundreds of kinds each would fill the memory of both processes."""
+    bodies = [{"metadata": {"name": n}, "status": {"kinds": ["a.io/v1/A", "b"]}} for n in "ab"]
+    one, other = (lean(msgspec.convert(body, MemberCluster)) for body in bodies)
+    assert one.status["kinds"] is other.status["kinds"]
+    here, there = (msgspec.json.decode(json.dumps(each), type=OfController) for each in bodies)
+    assert here.status.kinds is there.status.kinds
 
 
 class Tenanted(set[str]):
