@@ -311,7 +311,7 @@ Served = Annotated[str, Field(max_length=381, pattern=SERVED)]
 """`<group>/<version>/<kind>`, such as argoproj.io/v1alpha1/Rollout."""
 
 
-class MemberQuota(Model):
+class QuotaLeft(Model):
     """A ResourceQuota of the member, as far as it bounds pods."""
 
     namespace: DnsLabel
@@ -440,7 +440,7 @@ class MemberClusterStatus(Model):
     A Workload with another kind of such a group is not placed here, unless some are omitted."""
     kinds_omitted: Count = 0
     """How many more there are, or may be. Writer: propagator."""
-    quotas: list[MemberQuota] = atomic(MOST_QUOTAS)
+    quotas: list[QuotaLeft] = atomic(MOST_QUOTAS)
     """Its ResourceQuotas without scopes that bound pods, in namespaces that are targets; none where
     they may not be read. Writer: propagator."""
     sweep_held: HeldSweep | None = None

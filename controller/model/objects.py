@@ -33,13 +33,13 @@ from machinery.types.api import (
     ImageRule,
     LeavingShare,
     MemberNamespaces,
-    MemberQuota,
     Movement,
     NamespaceRule,
     NodeGroup,
     OrdinalRange,
     Placement,
     Publish,
+    QuotaLeft,
     Reliability,
     ReservedShare,
     ReviewVerdict,
@@ -103,7 +103,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     namespaces: MemberNamespaces = MemberNamespaces()
     kinds: tuple[str, ...] | None = None
     kinds_omitted: int = 0
-    quotas: list[MemberQuota] = []
+    quotas: list[QuotaLeft] = []
     latency_milliseconds: int | None = None
     reliability: Reliability | None = None
     evacuation: Evacuation | None = None

@@ -13,7 +13,7 @@ import msgspec
 
 from controller.model.requests import limits_of, request_of
 from machinery.types import hostports, podquotas
-from machinery.types.api import MemberQuota
+from machinery.types.api import QuotaLeft
 
 
 class Charge(NamedTuple):
@@ -45,7 +45,7 @@ def charges(pod: bytes) -> Mapping[str, int]:
     return found | {podquotas.LIMITS + name: n for name, n in limits_of(spec).items()}
 
 
-def left_by(quotas: Iterable[MemberQuota]) -> dict[str, dict[str, int]]:
+def left_by(quotas: Iterable[QuotaLeft]) -> dict[str, dict[str, int]]:
     """Return by namespace the least that its quotas leave, by the names of `charges`."""
     found: dict[str, dict[str, int]] = {}
     for quota in quotas:
@@ -56,7 +56,17 @@ def left_by(quotas: Iterable[MemberQuota]) -> dict[str, dict[str, int]]:
     return found
 
 
-def amounts_left(quota: MemberQuota) -> dict[str, int]:
+def leave_more(before: Iterable[QuotaLeft], after: Iterable[QuotaLeft]) -> bool:
+    """Whether the quotas of a namespace leave more of something than before."""
+    was, now = left_by(before), left_by(after)
+    return any(
+        now.get(namespace, {}).get(name, n + 1) > n
+        for namespace, amounts in was.items()
+        for name, n in amounts.items()
+    )
+
+
+def amounts_left(quota: QuotaLeft) -> dict[str, int]:
     """Return what it leaves, by its own names; what is no quantity leaves nothing."""
     found = {}
     for name, text in quota.free.items():

@@ -5,15 +5,12 @@ A change that no decision reads is no event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import msgspec
 
 from controller.framework.events import Action
 from controller.model.objects import MemberCluster, Workload
-from controller.model.podcharges import left_by
+from controller.model.podcharges import leave_more
 from controller.model.room import roomier
-from machinery.types.api import MemberQuota
 
 NOTHING = Action(0)
 
@@ -90,18 +87,9 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
     if old.spec.max_allocatable != new.spec.max_allocatable:
         action |= Action.ROOM
     if old_status.quotas != new_status.quotas:
-        more = any(leaves_more(old_status.quotas, new_status.quotas))
+        more = leave_more(old_status.quotas, new_status.quotas)
         action |= Action.ROOM if more else Action.WORSE
     return action
-
-
-def leaves_more(before: Iterable[MemberQuota], after: Iterable[MemberQuota]) -> Iterator[str]:
-    """Yield the namespaces whose quotas leave more of something than before."""
-    was, now = left_by(before), left_by(after)
-    for namespace, amounts in was.items():
-        left = now.get(namespace, {})
-        if any(left.get(name, n + 1) > n for name, n in amounts.items()):
-            yield namespace
 
 
 def _of_spec(old: MemberCluster, new: MemberCluster) -> Action:

@@ -102,7 +102,7 @@ class MemberNamespaces(Part, frozen=True):
     refused: list[str] = []
 
 
-class MemberQuota(Part, frozen=True):
+class QuotaLeft(Part, frozen=True):
     namespace: str
     name: str
     free: dict[str, str | int] = {}
@@ -140,7 +140,7 @@ class MemberClusterStatus(Part, frozen=True):
     namespaces: MemberNamespaces | None = None
     kinds: list[str] | None = None
     kinds_omitted: int = 0
-    quotas: list[MemberQuota] = []
+    quotas: list[QuotaLeft] = []
     sweep_held: HeldSweep | None = None
     latency_milliseconds: int | None = None
     reliability: Reliability | None = None

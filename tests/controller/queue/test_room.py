@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from controller.features.workloadgroup.feature import _helps
 from controller.framework.events import Action
+from controller.model.objects import MemberCluster
 from controller.model.room import roomier
 from controller.queue.events import of_cluster
 from machinery.types.api import NodeGroup
@@ -57,7 +58,8 @@ def test_more_room_is_one_thing_for_the_queue_and_for_a_gang(
     before: list[dict[str, Any]], after: list[dict[str, Any]], more: bool
 ) -> None:
     old, new = cluster("a", groups=before), cluster("a", groups=after)
-    assert of_cluster(old, new) is (Action.ROOM if more else Action.WORSE)
+    action = of_cluster(old, new) & ~Action.LABELS  # another kind of nodes is that as well
+    assert action is (Action.ROOM if more else Action.WORSE)
     assert _helps(old, new) is more
 
 
@@ -87,3 +89,24 @@ def test_where_there_is_no_more_room_no_replica_fits_on_more_nodes_than_before(
                     for of in (before, after)
                 )
                 assert now <= was
+
+
+@pytest.mark.proves("KD61")
+@pytest.mark.parametrize(
+    ("before", "after", "action"),
+    [
+        ({"pods": "2"}, {"pods": "3"}, Action.ROOM),
+        ({"pods": "2", "cpu": "1"}, {"pods": "2"}, Action.ROOM),
+        ({"pods": "2"}, None, Action.ROOM),
+        ({"pods": "3"}, {"pods": "2"}, Action.WORSE),
+        (None, {"pods": "2"}, Action.WORSE),
+        ({"requests.cpu": "1"}, {"cpu": "1000m"}, Action.WORSE),
+        ({"pods": "2"}, {"pods": "2"}, Action(0)),
+    ],
+)
+def test_a_quota_that_leaves_more_is_room(before: Any, after: Any, action: Action) -> None:
+    def quoted(free: Any) -> MemberCluster:
+        quotas = [] if free is None else [{"namespace": "shop", "name": "q", "free": free}]
+        return cluster("a", status={"quotas": quotas})
+
+    assert of_cluster(quoted(before), quoted(after)) is action
