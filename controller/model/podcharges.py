@@ -6,6 +6,7 @@ A replica is known by the skeleton of its pods, so that only clusters with quota
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -42,7 +43,9 @@ def charges(pod: bytes) -> Mapping[str, int]:
         if not name.startswith(hostports.PREFIX)
     }
     # A pod without a limit is refused, or gets one there, which nobody here knows.
-    return found | {podquotas.LIMITS + name: n for name, n in limits_of(spec).items()}
+    with suppress(ValueError):  # the member refuses a limit that is none, and says why
+        found |= {podquotas.LIMITS + name: n for name, n in limits_of(spec).items()}
+    return found
 
 
 def left_by(quotas: Iterable[QuotaLeft]) -> dict[str, dict[str, int]]:

@@ -6,7 +6,7 @@ The sum is kube-scheduler's. A host port is a resource of which each node has on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from controller.model.place import apart
@@ -38,18 +38,7 @@ def request_of(
         raise ValueError(f"spec.template.spec.priorityClassName: {CLASS_TEXT}")
     if not pod.get("containers"):
         return {}
-    running: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for index, container in enumerate(pod.get("initContainers") or []):
-        wants = _container(container, f"initContainers[{index}].")
-        if container.get("restartPolicy") == "Always":
-            _add(running, wants)
-            _most(peak, running)
-        else:
-            _most(peak, {r: n + running.get(r, 0) for r, n in wants.items()})
-    for index, container in enumerate(pod["containers"]):
-        _add(running, _container(container, f"containers[{index}]."))
-    _most(running, peak)
+    running = _together(pod, _container)
     running |= _whole(pod, running)
     _add(running, _amounts(pod.get("overhead") or {}, "overhead"))
     if len(running) >= RESOURCES:
@@ -62,24 +51,32 @@ def request_of(
     return {**running, **_host_ports(pod), **own, "pods": 1}
 
 
-def limits_of(pod: Mapping[str, Any]) -> dict[str, int]:
-    """Return the limits of one pod that `request_of` takes, as quotas count them."""
+def _together(
+    pod: Mapping[str, Any], of: Callable[[Mapping[str, Any], str], dict[str, int]]
+) -> dict[str, int]:
+    """Return the greatest sum of what containers take at the same time, each by its field."""
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
-
-    def limits(part: Mapping[str, Any]) -> dict[str, int]:
-        return _amounts((part.get("resources") or {}).get("limits") or {}, "resources")
-
-    for container in pod.get("initContainers") or []:
-        wants = limits(container)
+    for index, container in enumerate(pod.get("initContainers") or []):
+        wants = of(container, f"initContainers[{index}].")
         if container.get("restartPolicy") == "Always":
             _add(running, wants)
             _most(peak, running)
         else:
             _most(peak, {r: n + running.get(r, 0) for r, n in wants.items()})
-    for container in pod.get("containers") or []:
-        _add(running, limits(container))
+    for index, container in enumerate(pod.get("containers") or []):
+        _add(running, of(container, f"containers[{index}]."))
     _most(running, peak)
+    return running
+
+
+def limits_of(pod: Mapping[str, Any]) -> dict[str, int]:
+    """Return the limits of one pod that `request_of` takes, as quotas count them."""
+
+    def limits(part: Mapping[str, Any], where: str = "") -> dict[str, int]:
+        return _amounts((part.get("resources") or {}).get("limits") or {}, f"{where}resources")
+
+    running = _together(pod, limits)
     running |= {resource: n for resource, n in limits(pod).items() if _for_pods(resource)}
     overhead = _amounts(pod.get("overhead") or {}, "overhead")
     _add(running, {resource: n for resource, n in overhead.items() if resource in running})

@@ -227,6 +227,11 @@ class TestMemberQuota:
         assert message.count("left") == 16
         assert "24 at a ResourceQuota of namespace shop" in message
 
+    def test_a_limit_that_is_none_is_the_members_to_refuse(self) -> None:
+        asked = info(replicas=9, pod=limited("much"), **DIVIDED)
+        there = quoted("m1", quota(limits_cpu="1", pods="2"))
+        assert decided(asked, there).placements == {"m1": 2}
+
     def test_a_quantity_that_is_none_leaves_nothing(self) -> None:
         assert not decided(self.ASKED, quoted("m1", quota(pods="many"))).placements
 
