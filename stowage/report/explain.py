@@ -259,7 +259,8 @@ def _moving(found: Mapping[str, Any]) -> str:
     once = runs_once(profile_of_main(spec), template)
     state = moving_state(workload, workload.placements, once=once)
     desired = workload.status.desired or 0
-    surge, lacking, way = state.surge(desired), state.unavailable(desired), state.under_way()
+    way = state.under_way(workload.placements)
+    surge, lacking = state.surge(desired), state.unavailable(desired)
     begins = max((surge or lacking) - way, 0)
     budget = (
         f"{surge} beyond {count(desired, 'replica')} at once (maxSurge), {lacking} may lack "
