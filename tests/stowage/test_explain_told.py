@@ -105,7 +105,7 @@ def test_what_a_move_waits_for_is_told_with_its_budgets(hub: Path) -> None:
     lines = explained(hub).splitlines()
     at = lines.index(f"Moving, DisruptionBudget: {MOVING['message']}")
     budget = "2 beyond 2 replicas at once (maxSurge), 0 may lack (maxUnavailable)"
-    assert lines[at + 1] == f"  {budget}; 30 under way, so 0 may begin"
+    assert lines[at + 1] == f"  {budget}; 3 under way, so 0 may begin"
     assert json.loads(explained(hub, "-o", "json"))["recorded"]["moving"] == MOVING
 
 

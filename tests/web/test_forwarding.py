@@ -182,7 +182,7 @@ def test_the_hosted_page_is_reached_through_the_api_server_alone(
 
 
 @pytest.mark.proves("V26")
-@pytest.mark.usefixtures("pod")
+@pytest.mark.usefixtures("pod", "reader")
 def test_a_client_certificate_reads_as_a_service_account(followed: Hub) -> None:
     admin = followed.cluster.connection()
     assert admin.token is None
