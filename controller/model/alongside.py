@@ -97,14 +97,14 @@ def _known(raw: bytes) -> Sequence[ClusterOverride]:
 def _request(profile: Profile, body: Body) -> dict[str, int]:
     if profile.known:
         number = 1 if profile.whole else replicas_in(profile, body)
-        pods = [found for _, found in pods_in(profile, body)]
+        pods = [(each.template, each.count) for each in pods_in(profile, body)]
     else:
         asked = body["spec"].get("replicas")
         number = asked if isinstance(asked, int) and asked >= 0 else 1
         held = (value_at(body, path) for path in _PODS)
-        pods = [each for each in held if isinstance(each, Mapping)] or [body]
+        pods = [(each, 1) for each in held if isinstance(each, Mapping)] or [(body, 1)]
     found: dict[str, int] = {}
-    for each in pods:
+    for each, count in pods:
         spec = each.get("spec")
         if not isinstance(spec, dict) or not isinstance(spec.get("containers"), list):
             continue
@@ -113,7 +113,7 @@ def _request(profile: Profile, body: Body) -> dict[str, int]:
         except (AttributeError, TypeError) as e:
             raise InvalidTemplate("its containers cannot be read") from e
         for name, n in asks.items():
-            found[name] = found.get(name, 0) + n * number
+            found[name] = found.get(name, 0) + n * number * count
     return found
 
 

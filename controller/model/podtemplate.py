@@ -82,8 +82,8 @@ def check(template: Template, profile: Profile) -> None:
     """Raise ValueError, naming the field, if the spec does not have its kind's form."""
     body = {"spec": template.spec}
     templates.check(profile, body)
-    for sort, pods in templates.pods_in(profile, body):
-        _read(pods, _Pods, f"spec.template.{sort.template}")
+    for each in templates.pods_in(profile, body):
+        _read(each.template, _Pods, f"spec.template.{each.path}")
 
 
 def check_pods(pods: Any) -> None:

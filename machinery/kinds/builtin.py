@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from crds.names import LONGEST_NAMES
-from machinery.kinds.paths import Equals
-from machinery.kinds.profile import End, Maker, Naming, Pods, Profile, Ready, Replicas, When
+from machinery.kinds.profile import (
+    Data,
+    End,
+    Maker,
+    Names,
+    Naming,
+    Pods,
+    Profile,
+    Ready,
+    Replicas,
+)
 
 _REPLICAS = "spec.replicas"
-_TEMPLATE = (Pods("spec.template"),)
+_TEMPLATE = (Pods(template="spec.template"),)
 _READY, _UPDATED, _PRESENT = "status.readyReplicas", "status.updatedReplicas", "status.replicas"
 
 DEPLOYMENT: Final = Profile(
@@ -25,9 +34,9 @@ DEPLOYMENT: Final = Profile(
         present=_PRESENT,
         replaces=True,
         at_rest=("DeploymentPaused", "ProgressDeadlineExceeded"),
+        gives_up="ProgressDeadlineExceeded",
     ),
-    degraded=(When("Progressing", "False", "ProgressDeadlineExceeded"),),
-    once_when=Equals("spec.strategy.type", "Recreate"),
+    once_when="spec.strategy.type == 'Recreate'",
 )
 
 STATEFUL_SET: Final = Profile(
@@ -38,10 +47,9 @@ STATEFUL_SET: Final = Profile(
     pods=_TEMPLATE,
     made_by=Maker("apps", "StatefulSet"),
     ready=Ready(replicas=_READY, updated=_UPDATED, present=_PRESENT),
-    once=True,
-    claims="spec.volumeClaimTemplates",
+    data=Data("spec.volumeClaimTemplates"),
     service="spec.serviceName",
-    longest_name=LONGEST_NAMES["apps/v1", "StatefulSet"],
+    names=Names(LONGEST_NAMES["apps/v1", "StatefulSet"]),
 )
 
 REPLICA_SET: Final = Profile(
@@ -75,20 +83,19 @@ JOB: Final = Profile(
     replicas=Replicas(
         "spec.parallelism",
         total="spec.completions",
-        whole=Equals("spec.completionMode", "Indexed"),
+        whole="spec.completionMode == 'Indexed'",
     ),
     pods=_TEMPLATE,
     made_by=Maker("batch", "Job"),
     # A Job observes no generation, and its pods are never of another template.
     ready=Ready(observed_generation="", replicas="status.ready"),
     ended=End(
-        succeeded=When("Complete"),
-        failed=When("Failed"),
+        succeeded="conditions.Complete == 'True'",
+        failed="conditions.Failed == 'True'",
         done="status.succeeded",
         ttl="spec.ttlSecondsAfterFinished",
     ),
     suspended="spec.suspend",
-    once=True,
     immutable=(
         "spec.template",
         "spec.selector",
@@ -98,18 +105,18 @@ JOB: Final = Profile(
         "spec.backoffLimitPerIndex",
         "spec.managedBy",
     ),
-    longest_name=LONGEST_NAMES["batch/v1", "Job"],
+    names=Names(LONGEST_NAMES["batch/v1", "Job"]),
 )
 
 CRON_JOB: Final = Profile(
     group="batch",
     kind="CronJob",
     versions=("v1",),
-    pods=(Pods("spec.jobTemplate.spec.template"),),
+    pods=(Pods(template="spec.jobTemplate.spec.template"),),
     made_by=Maker("batch", "Job", Naming.NUMBER),
     ready=Ready(observed_generation="", exists=True),
-    once=True,
-    longest_name=LONGEST_NAMES["batch/v1", "CronJob"],
+    at_most_once=True,
+    names=Names(LONGEST_NAMES["batch/v1", "CronJob"]),
 )
 
 _EXIST: Final = {

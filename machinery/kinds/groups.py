@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crds.groups.membership import groups_named, labels_in
+from machinery.kinds.paths import InvalidTemplate
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import pods_in
 
@@ -15,5 +16,8 @@ def groups_of(labels: Mapping[str, str], template: Mapping[str, Any]) -> tuple[s
 
     Malformed labels name none, and neither do pods of an unknown kind.
     """
-    pods = (labels_in(each) for _, each in pods_in(profile_in(template), template))
+    try:
+        pods = [labels_in(each.template) for each in pods_in(profile_in(template), template)]
+    except InvalidTemplate:
+        pods = []
     return groups_named(labels, labels_in(template), *pods)

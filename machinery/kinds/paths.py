@@ -6,29 +6,24 @@ Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
-
-import msgspec
 
 
 class InvalidTemplate(ValueError):
     """A template is not of the form of its kind; the message begins with the path."""
 
 
-class Equals(msgspec.Struct, frozen=True, eq=False):
-    path: str
-    value: Any
-
-    def holds(self, body: Mapping[str, Any]) -> bool:
-        """Whether the object has that value; the type counts: 1 is not true."""
-        found = value_at(body, self.path)
-        return type(found) is type(self.value) and bool(found == self.value)
+_STEP = re.compile(r"\[\"([^\"]+)\"\]|\[(\*)\]|([^.\[\]]+)")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def steps(path: str) -> tuple[str, ...]:
+    """Return the names of a path; `["a.b/c"]` is one name, and `[*]` each element of a list."""
+    if "[" in path:
+        return tuple("".join(each) for each in _STEP.findall(path))
     return tuple(path.split(".")) if path else ()
 
 
@@ -65,3 +60,15 @@ def without(body: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
         return {key: value for key, value in body.items() if key != first}
     inner = body[first]
     return {**body, first: without(inner, rest)} if isinstance(inner, Mapping) else body
+
+
+def stripped(body: Any, names: Sequence[str]) -> Any:
+    """Return the object without the values at a path that may lead through lists by `*`."""
+    first, *rest = names
+    if first == "*":
+        return [stripped(each, rest) for each in body] if isinstance(body, list) and rest else body
+    if not isinstance(body, Mapping) or first not in body:
+        return body
+    if not rest:
+        return without(body, names)
+    return {**body, first: stripped(body[first], rest)}

@@ -1,20 +1,26 @@
-"""One kind of workload as data: the paths of its numbers, its pods, its readiness, its end.
+"""One kind of workload as data: where its numbers are, its pods, its readiness, its end.
 
-A profile has paths and words but no code: a profile from an object can join the built-in ones.
-`templates` reads a template by it, `readiness` a member's object. A kind without a profile has the
-careful one: nothing is written into it, no room is counted, and only its condition Ready counts.
+A profile is read of the spec of a WorkloadKind; the built-in ones are written in the same words. A
+value is a text: a path, or an expression (`machinery.kinds.expressions`). `templates` reads a
+template by a profile, `readiness` a member's object. A kind without a profile has the careful one:
+nothing is written into it, no room is counted, and only its condition Ready counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 import msgspec
 
-from machinery.kinds.paths import Equals
+from machinery.kinds.expressions import InvalidExpression, is_path, value
 
 
-class Replicas(msgspec.Struct, frozen=True, eq=False):
+class Part(msgspec.Struct, frozen=True, eq=False, rename="camel", forbid_unknown_fields=True):
+    """A part of a profile."""
+
+
+class Replicas(Part, frozen=True, eq=False):
     """The path of the number of replicas. A kind without one runs whole, once on a cluster."""
 
     path: str
@@ -22,15 +28,26 @@ class Replicas(msgspec.Struct, frozen=True, eq=False):
     """The work that is divided with the replicas, such as the completions of a Job."""
     ordinals: str = ""
     """The path of the first ordinal, of a kind that numbers its pods and removes the last first."""
-    whole: Equals | None = None
-    """While it holds the replicas are not divided."""
+    whole: str = ""
+    """The condition on which the replicas are not divided."""
 
 
-class Pods(msgspec.Struct, frozen=True, eq=False):
-    """One sort of pods of a replica, by the path of their template."""
+class Pods(Part, frozen=True, eq=False):
+    """One sort of pods of a replica, or of the whole object, by their template or requests."""
 
-    template: str
     name: str = ""
+    """With `each` a value of the element."""
+    template: str = ""
+    otherwise: str = msgspec.field(default="", name="or")
+    """The path of the template where that one is missing."""
+    each: str = ""
+    """A list or map: one sort of pods for each `item`, with its `key`."""
+    count: str = ""
+    """The number of pods; without one 1."""
+    requests: Mapping[str, str] | None = None
+    """Values of the amounts of one pod, instead of a template."""
+    placing: str = ""
+    """A value with nodeSelector, tolerations and affinity beside `requests`."""
 
 
 class Naming(StrEnum):
@@ -41,7 +58,7 @@ class Naming(StrEnum):
     NUMBER = "Number"
 
 
-class Maker(msgspec.Struct, frozen=True, eq=False):
+class Maker(Part, frozen=True, eq=False):
     """The controller in the owner references of the pods."""
 
     group: str
@@ -49,18 +66,7 @@ class Maker(msgspec.Struct, frozen=True, eq=False):
     named: Naming = Naming.SAME
 
 
-class When(msgspec.Struct, frozen=True, eq=False):
-    """Holds while the condition of that type has that status, and that reason if given.
-
-    A condition of an older generation does not hold.
-    """
-
-    condition: str
-    status: str = "True"
-    reason: str = ""
-
-
-class Ready(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+class Ready(Part, frozen=True, eq=False, kw_only=True):
     observed_generation: str = "status.observedGeneration"
     """The generation of the counts; empty: they are always of the present one."""
     replicas: str = ""
@@ -71,35 +77,60 @@ class Ready(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The number of existing replicas of any template: those beyond `updated` are outdated."""
     wanted: str = ""
     """The number that the kind's own controller wants: the copy is ready when that many are."""
-    when: tuple[When, ...] = ()
-    """All must hold."""
-    unless: tuple[When, ...] = ()
-    """None may hold."""
+    when: tuple[str, ...] = ()
+    """Conditions that must all hold."""
     exists: bool = False
     """It is ready when it exists."""
     replaces: bool = False
     """During a replacement the old replicas count as ready, but do not last."""
     at_rest: tuple[str, ...] = ()
     """The reasons of Progressing with which it keeps old replicas."""
+    gives_up: str = ""
+    """The reason of Progressing=False with which it is Degraded."""
 
 
-class End(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    succeeded: When
-    failed: When
+class WhenTtl(StrEnum):
+    """When the field that lets a member remove an object may be written there."""
+
+    ENDED = "Ended"
+    CREATED = "Created"
+    NEVER = "Never"
+
+
+class End(Part, frozen=True, eq=False, kw_only=True):
+    succeeded: str
+    failed: str
     done: str = ""
     """The number of pods that have succeeded so far."""
     ttl: str = ""
     """The field by which a member removes it after its end."""
+    ttl_when: WhenTtl = WhenTtl.ENDED
 
 
-class Profile(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+class Data(Part, frozen=True, eq=False):
+    """What holds the data of replicas, so that they stay where it is."""
+
+    claims: str = ""
+    """The templates of the claims of each replica."""
+    always: bool = False
+
+
+class Names(Part, frozen=True, eq=False):
+    max: int = 253
+    """Characters."""
+
+
+class Profile(Part, frozen=True, eq=False, kw_only=True):
     """One kind. Profiles are compared by identity: `table` has one for each."""
 
-    group: str
+    group: str = ""
     kind: str
     versions: tuple[str, ...] = ()
+    """All, if empty; of the careful profile those that are known of the kind."""
     known: bool = True
     """False for the careful profile."""
+    fault: str = ""
+    """Why its WorkloadKind cannot be used: nothing is written then, and what runs stays."""
     replicas: Replicas | None = None
     everywhere: bool = False
     """Every cluster that matches runs it."""
@@ -107,21 +138,30 @@ class Profile(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     made_by: Maker | None = None
     """Without one its pods are recognized by their label and namespace alone."""
     ready: Ready = Ready()
-    degraded: tuple[When, ...] = ()
+    degraded: str = ""
     ended: End | None = None
     suspended: str = ""
-    once: bool = False
-    """Whether a replica never runs twice, unless the Workload says otherwise."""
-    once_when: Equals | None = None
-    """The case in which `once` applies, too."""
-    claims: str = ""
-    """The templates of the claims that hold the data of each replica."""
+    at_most_once: bool | None = None
+    """Whether a replica never runs twice, unless the Workload says otherwise; by default of a kind
+    that ends or has data.
+    """
+    once_when: str = ""
+    """The condition on which it does not, too."""
+    data: Data = Data()
     service: str = ""
-    """The name of the Service that governs its pods."""
+    """The path of the name of the Service that governs its pods."""
     immutable: tuple[str, ...] = ()
+    strip: tuple[str, ...] = ()
+    """Paths that are never sent to a member."""
     joined: str = ""
     """A list of references to which a member's own controllers add, and that is applied whole."""
-    longest_name: int = 253
+    names: Names = Names()
+
+    @property
+    def once(self) -> bool:
+        if self.at_most_once is not None:
+            return self.at_most_once
+        return self.ended is not None or self.data.always or bool(self.data.claims)
 
     @property
     def whole(self) -> bool:
@@ -149,4 +189,56 @@ class Profile(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     @property
     def pod_path(self) -> str:
         """The path of the template of its only sort of pods; empty without one."""
-        return self.pods[0].template if len(self.pods) == 1 else ""
+        only = self.pods[0] if len(self.pods) == 1 else None
+        return only.template if only is not None and not (only.each or only.count) else ""
+
+    @property
+    def suspend_path(self) -> str:
+        """The field that suspends it; empty if an expression tells it."""
+        return self.suspended if is_path(self.suspended) else ""
+
+
+def name_of_kind(profile: Profile) -> str:
+    """Return the name of the WorkloadKind of a kind: `raycluster.ray.io`."""
+    return f"{profile.kind.lower()}.{profile.group}"
+
+
+def conditions_of(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Yield each (field, condition) that is read of a member's object."""
+    for at, each in enumerate(profile.ready.when):
+        yield f"ready.when[{at}]", each
+    yield "degraded", profile.degraded
+    yield "suspended", profile.suspended
+    if profile.ended is not None:
+        yield "ended.succeeded", profile.ended.succeeded
+        yield "ended.failed", profile.ended.failed
+
+
+def values_of(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Yield each (field, value), of objects and of templates."""
+    yield from conditions_of(profile)
+    yield from (
+        ("ready.replicas", profile.ready.replicas),
+        ("ready.updated", profile.ready.updated),
+    )
+    if profile.replicas is not None:
+        yield "replicas.whole", profile.replicas.whole
+    for at, pods in enumerate(profile.pods):
+        where = f"pods[{at}]"
+        yield from ((f"{where}.count", pods.count), (f"{where}.placing", pods.placing))
+        yield f"{where}.each", pods.each
+        if pods.each:
+            yield f"{where}.name", pods.name
+        for name, amount in (pods.requests or {}).items():
+            yield f"{where}.requests.{name}", amount
+
+
+def fault_of(profile: Profile) -> str:
+    """Return the first value that cannot be read, with its field and why; empty without one."""
+    for field, text in values_of(profile):
+        try:
+            if text:
+                value(text)
+        except InvalidExpression as e:
+            return f"spec.{field}: {e}"
+    return ""

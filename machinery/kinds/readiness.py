@@ -9,7 +9,7 @@ have any form, and is bounded here. Pure.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -17,8 +17,18 @@ from typing import Any, TypeAlias
 import msgspec
 
 from crds.fields.shares import ShareHealth
+from machinery.kinds.expressions import (
+    Comparison,
+    EvaluationError,
+    Path,
+    Scope,
+    TooLarge,
+    read,
+    value,
+    why_not,
+)
 from machinery.kinds.paths import steps
-from machinery.kinds.profile import Profile, When
+from machinery.kinds.profile import Profile, conditions_of
 from machinery.types.bounds import CONDITIONS, MESSAGE, MOST_UNITS, clean
 
 Body: TypeAlias = Mapping[str, Any]
@@ -93,6 +103,17 @@ ABSENT = Readiness(0, 0)
 """That of a missing object."""
 
 
+class _Test(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A condition of a profile; `kind` and `status` if it asks for a condition of the object."""
+
+    text: str
+    kind: str = ""
+    status: str = ""
+
+
+_NEVER = _Test("")
+
+
 class _Plan(msgspec.Struct, frozen=True, eq=False, gc=False):
     observed: tuple[str, ...]
     ready: tuple[str, ...]
@@ -102,73 +123,213 @@ class _Plan(msgspec.Struct, frozen=True, eq=False, gc=False):
     replicas: tuple[str, ...]
     done: tuple[str, ...]
     total: tuple[str, ...]
-    suspended: tuple[str, ...]
+    suspended: _Test
+    degraded: _Test
+    when: tuple[_Test, ...]
+    succeeded: _Test
+    failed: _Test
     by_condition: bool
     """Whether only the condition Ready tells its readiness."""
     says: Mapping[str, frozenset[str]]
     """The conditions that are read, with their relevant statuses."""
+    computed: Mapping[str, str]
+    """The numbers that are expressions: each is computed into the field `_COMPUTED` of its name."""
+    asks: bool
+    """Whether its health depends on more than Stalled and Reconciling."""
+    scoped: bool
+    """Whether anything is asked of more than conditions and paths of numbers."""
+    sizes: bool
+    """Whether an expression is asked, so that the object has a bound."""
 
 
 _ANY = frozenset({"True", "False", "Unknown"})
+_COMPUTED = "$"
 
 
 @lru_cache(maxsize=1024)
 def _plan_of(profile: Profile) -> _Plan:
     ready, where, end = profile.ready, profile.replicas, profile.ended
-    when = [*ready.when, *ready.unless, *profile.degraded]
-    when += [end.succeeded, end.failed] if end is not None else []
     by_condition = not (ready.replicas or ready.when or ready.exists)
+    computed: dict[str, str] = {}
+    tests = {field: _test(text) for field, text in conditions_of(profile)}
     says: defaultdict[str, set[str]] = defaultdict(set)
-    for each in (When("Stalled"), When("Reconciling"), *when):
-        says[each.condition].add(each.status)
-    if ready.at_rest:
+    for kind, status in (("Stalled", "True"), ("Reconciling", "True"), *_asked(tests.values())):
+        says[kind].add(status)
+    if ready.at_rest or ready.gives_up:
         says["Progressing"] |= _ANY - {"True"}
     if by_condition:
         says["Ready"] = says["Available"] = set(_ANY)
+
+    def number(text: str) -> tuple[str, ...]:
+        if text and not isinstance(value(text), Path):
+            computed[text] = text
+            return (_COMPUTED, text)
+        return steps(text)
+
+    numbers = (number(ready.replicas), number(ready.updated))
+    programs = [each.text for each in tests.values() if each.text and not each.kind]
     return _Plan(
         observed=steps(ready.observed_generation),
-        ready=steps(ready.replicas),
-        updated=steps(ready.updated),
+        ready=numbers[0],
+        updated=numbers[1],
         present=steps(ready.present),
         wanted=steps(ready.wanted),
         replicas=steps(profile.replicas_path) if profile.scales else (),
         done=steps(end.done) if end is not None else (),
         total=steps(where.total) if where is not None else (),
-        suspended=steps(profile.suspended),
+        suspended=tests["suspended"],
+        degraded=tests["degraded"],
+        when=tuple(each for field, each in tests.items() if field.startswith("ready.when")),
+        succeeded=tests.get("ended.succeeded", _NEVER),
+        failed=tests.get("ended.failed", _NEVER),
         by_condition=by_condition,
         says={kind: frozenset(statuses) for kind, statuses in says.items()},
+        computed=computed,
+        asks=by_condition or any(each.text for each in tests.values()),
+        scoped=bool(computed or programs),
+        sizes=bool(computed)
+        or any(not isinstance(value(each), Path | Comparison) for each in programs),
     )
 
 
-def judge(profile: Profile, body: Body, *, generation: int = 0, deleting: bool = False) -> Judged:
+def reads_whole(profile: Profile) -> bool:
+    """Whether spec and metadata of an object are read, too."""
+    return bool(profile.pods) or not profile.known or _plan_of(profile).scoped
+
+
+def _test(text: str) -> _Test:
+    found = value(text) if text else None
+    if isinstance(found, Comparison) and found.names[0] == "conditions" and len(found.names) == 2:
+        return _Test(text, found.names[1], str(found.literal))
+    return _Test(text)
+
+
+def _asked(tests: Iterable[_Test]) -> Iterator[tuple[str, str]]:
+    """Yield the (condition, status) of tests. Its absence is told, so each status counts."""
+    for each in tests:
+        if each.kind:
+            yield from ((each.kind, status) for status in _ANY | {each.status})
+
+
+class _Asked:
+    """What the conditions of a profile are asked about: one object."""
+
+    __slots__ = ("body", "held", "scope")
+
+    def __init__(self, body: Body, held: _Conditions, scope: Scope | None) -> None:
+        self.body, self.held, self.scope = body, held, scope
+
+    def why_not(self, test: _Test) -> str:
+        """Return why a condition does not hold; empty if it does. Raises TooLarge."""
+        if test.kind:
+            found = self.held.get(test.kind)
+            if found is None:
+                return f"conditions.{test.kind} is missing"
+            if found.get("status") == test.status:
+                return ""
+            return _message(found) or f"conditions.{test.kind} is not {test.status}"
+        if not test.text:
+            return "nothing says so"
+        return why_not(test.text, self.scope or Scope(self.body))
+
+    def holds(self, test: _Test) -> bool:
+        return bool(test.text) and not self.why_not(test)
+
+    def says(self, kind: str) -> bool:
+        found = self.held.get(kind)
+        return found is not None and found.get("status") == "True"
+
+    def message(self, test: _Test) -> str:
+        return _message(self.held.get(test.kind, _NOTHING)) if test.kind else ""
+
+
+def judge(
+    profile: Profile,
+    body: Body,
+    *,
+    generation: int = 0,
+    deleting: bool = False,
+) -> Judged:
     """Return the kept part of an object.
 
     Args:
         profile: that of its kind.
-        body: the object, of which `spec` and `status` are read.
+        body: the object, of which `spec` and `status` are read, and `metadata` by expressions.
         generation: its metadata.generation.
         deleting: whether its deletion was requested.
     """
+    if profile.fault:
+        return Judged(message=profile.fault)
     plan, status = _plan_of(profile), body.get("status")
-    held = _NOTHING
+    held, scope = _NOTHING, None
     if type(status) is dict and (listed := status.get("conditions")):
         held = _conditions(listed, generation, plan.says)
+    if not plan.scoped:
+        return _judged(profile, plan, body, held, scope, generation, deleting)
+    try:
+        scope = _scope(plan, body, generation)
+        body = {**body, _COMPUTED: {name: read(name, scope) for name in plan.computed}}
+        return _judged(profile, plan, body, held, scope, generation, deleting)
+    except EvaluationError as e:
+        return Judged(_UNKNOWN, message=str(e), ready=0 if plan.ready else None)
+
+
+def _scope(plan: _Plan, body: Body, generation: int) -> Scope:
+    """Raises TooLarge."""
+    status = body.get("status")
+    listed = status.get("conditions") if type(status) is dict else None
+    scope = Scope({"metadata": {}, **body})
+    if plan.sizes and not scope.fits:
+        raise TooLarge("the object is too large to be judged by expressions")
+    return Scope(scope.values, conditions=_statuses(listed, generation))
+
+
+def _statuses(listed: Any, generation: int) -> dict[str, str]:
+    """Return the status of each condition by its type, without those of an older generation."""
+    found: dict[str, str] = {}
+    for each in listed[:CONDITIONS] if type(listed) is list else ():
+        if type(each) is not dict or _is_older(each, generation):
+            continue
+        kind, status = each.get("type"), each.get("status")
+        if type(kind) is str and type(status) is str:
+            found.setdefault(kind, status)
+    return found
+
+
+def _is_older(condition: Body, generation: int) -> bool:
+    about = condition.get("observedGeneration")
+    return type(about) is int and about < generation
+
+
+def _judged(
+    profile: Profile,
+    plan: _Plan,
+    body: Body,
+    held: _Conditions,
+    scope: Scope | None,
+    generation: int,
+    deleting: bool,
+) -> Judged:
+    """Raises EvaluationError."""
     observed = not plan.observed or _observed(body, plan.observed, generation)
     message = ""
     if deleting or not observed:
         health = _PROGRESSING
-    elif held or plan.suspended or plan.by_condition:
-        health, message = _health(profile, plan, body, held)
+    elif held or plan.asks:
+        health, message = _health(profile, plan, _Asked(body, held, scope))
     else:
         health = _HEALTHY
     replicas = _said(body, plan.replicas) if plan.replicas else None
-    if not plan.ready:
+    if not plan.ready and profile.ended is None:
         return Judged(health, observed, replicas=replicas, message=message)
     ready = _number(body, plan.ready)
+    if plan.when and health is _PROGRESSING and observed:
+        ready = 0  # its profile says when it is ready
     updated = _number(body, plan.updated) if plan.updated else ready
     if plan.wanted or profile.ended is not None:
         counts = ready, updated
-        return _of_its_own(profile, plan, body, held, counts, (health, observed, message))
+        asked = _Asked(body, held, scope)
+        return _of_its_own(plan, asked, counts, (health, observed, message))
     outdated = max(_number(body, plan.present) - updated, 0) if plan.present else 0
     # Ready pods stay ready if something newer has failed, or if another number is requested.
     stands = not observed or health is _HEALTHY or health is _DEGRADED
@@ -267,16 +428,9 @@ _Found: TypeAlias = tuple[ShareHealth, bool, str]
 """Its health, whether its status is of the present generation, and a message."""
 
 
-def _of_its_own(
-    profile: Profile,
-    plan: _Plan,
-    body: Body,
-    held: _Conditions,
-    counts: tuple[int, int],
-    found: _Found,
-) -> Judged:
+def _of_its_own(plan: _Plan, asked: _Asked, counts: tuple[int, int], found: _Found) -> Judged:
     """Return the state of a kind whose own controller decides the number, or that ends."""
-    (ready, updated), (health, observed, message) = counts, found
+    body, (ready, updated), (health, observed, message) = asked.body, counts, found
     if plan.wanted:
         wanted = _number(body, plan.wanted)
         # Until its controller has observed it, the counts are 0 of 0.
@@ -285,40 +439,49 @@ def _of_its_own(
         stands = whole if wanted and health is _HEALTHY else 0
         outdated = max(wanted - updated, 0)
         return Judged(health, observed, whole, whole, outdated, stands, None, message, wanted)
-    result = _result(profile, held)
+    result = _result(plan, asked)
     if result is Result.SUCCEEDED:
         health, message = _HEALTHY, ""
     elif result is Result.FAILED:
-        health, message = _DEGRADED, _words(profile, held)
+        health, message = _DEGRADED, asked.message(plan.failed)
     done = _number(body, plan.done) if plan.done else 0
     total = _said(body, plan.total) if plan.total else None
+    if not plan.ready:
+        return Judged(health, observed, message=message, result=result)
     lasting = ready if health is _HEALTHY else 0
     return Judged(
         health, observed, ready, ready, 0, lasting, None, message, None, done, total, result
     )
 
 
-def _health(
-    profile: Profile, plan: _Plan, body: Body, held: _Conditions
-) -> tuple[ShareHealth, str]:
-    if plan.suspended and _at(body, plan.suspended) is True:
+def _health(profile: Profile, plan: _Plan, asked: _Asked) -> tuple[ShareHealth, str]:
+    """Raises EvaluationError."""
+    held = asked.held
+    if plan.suspended.text and asked.holds(plan.suspended):
         return _SUSPENDED, ""
-    if held:
-        if _holds(held, "Stalled"):
-            return _DEGRADED, _message(held["Stalled"])
-        if _holds(held, "Reconciling"):
-            return _PROGRESSING, _message(held["Reconciling"])
-        for each in profile.degraded:
-            if _is(each, held):
-                return _DEGRADED, _message(held[each.condition])
+    if held and (found := _by_the_usual(profile, asked)) is not None:
+        return found
+    if plan.degraded.text and asked.holds(plan.degraded):
+        return _DEGRADED, asked.message(plan.degraded)
     if plan.by_condition:
         return _by_condition(held)
-    ready = profile.ready
-    if (ready.when and not all(_is(each, held) for each in ready.when)) or (
-        ready.unless and any(_is(each, held) for each in ready.unless)
-    ):
-        return _PROGRESSING, ""
+    for each in plan.when:
+        if why := asked.why_not(each):
+            return _PROGRESSING, why
     return _HEALTHY, ""
+
+
+def _by_the_usual(profile: Profile, asked: _Asked) -> tuple[ShareHealth, str] | None:
+    """Return what the conditions say that mean the same for each kind."""
+    held = asked.held
+    if asked.says("Stalled"):
+        return _DEGRADED, _message(held["Stalled"])
+    if asked.says("Reconciling"):
+        return _PROGRESSING, _message(held["Reconciling"])
+    stuck, found = profile.ready.gives_up, held.get("Progressing", _NOTHING)
+    if stuck and (found.get("status"), found.get("reason")) == ("False", stuck):
+        return _DEGRADED, _message(found)
+    return None
 
 
 def _by_condition(held: _Conditions) -> tuple[ShareHealth, str]:
@@ -334,18 +497,10 @@ def _by_condition(held: _Conditions) -> tuple[ShareHealth, str]:
     return _HEALTHY, ""
 
 
-def _result(profile: Profile, held: _Conditions) -> Result | None:
-    end = profile.ended
-    if end is None or not held:
-        return None
-    if _is(end.succeeded, held):
+def _result(plan: _Plan, asked: _Asked) -> Result | None:
+    if asked.holds(plan.succeeded):
         return Result.SUCCEEDED
-    return Result.FAILED if _is(end.failed, held) else None
-
-
-def _words(profile: Profile, held: _Conditions) -> str:
-    end = profile.ended
-    return _message(held.get(end.failed.condition, _NOTHING)) if end is not None else ""
+    return Result.FAILED if asked.holds(plan.failed) else None
 
 
 def _rests(profile: Profile, held: _Conditions) -> bool:
@@ -366,18 +521,6 @@ def _conditions(listed: Any, generation: int, says: Mapping[str, frozenset[str]]
             if type(about) is not int or about >= generation:
                 found[kind] = each
     return found
-
-
-def _is(when: When, held: _Conditions) -> bool:
-    found = held.get(when.condition)
-    if found is None or found.get("status") != when.status:
-        return False
-    return not when.reason or found.get("reason") == when.reason
-
-
-def _holds(held: _Conditions, kind: str) -> bool:
-    found = held.get(kind)
-    return found is not None and found.get("status") == "True"
 
 
 def _message(condition: Body) -> str:

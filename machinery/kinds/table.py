@@ -1,18 +1,22 @@
 """The table of kinds: the profile of a kind, by group, version and name.
 
 `StatefulSet` of another group than `apps`, or of a version that its profile lacks, is another kind.
+A process has one table, for one hub. A WorkloadKind of that hub takes the place of the profile of
+its kind, whole (`use`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from machinery.kinds.builtin import DEPLOYMENT, PROFILES
 from machinery.kinds.profile import Naming, Profile, Replicas
 
-_KNOWN: Final = {(each.group, each.kind): each for each in PROFILES}
+GroupKind: TypeAlias = tuple[str, str]
+_BUILT_IN: Final = {(each.group, each.kind): each for each in PROFILES}
+_KNOWN: Final = dict(_BUILT_IN)
 MAKER_GROUPS: Final = frozenset(each.made_by.group for each in PROFILES if each.made_by)
 """The groups of the objects that control pods of known kinds."""
 HASHED_MAKERS: Final = frozenset(
@@ -34,9 +38,11 @@ def profile_of(api_version: Any, kind: Any, replicas_path: str = "") -> Profile:
         return _unknown("", "", "")
     group, _, version = api_version.rpartition("/")
     found = _KNOWN.get((group, kind))
-    if found is not None and (not found.versions or version in found.versions):
-        return found
-    return _unknown(group, kind, replicas_path)
+    if found is None:
+        return _unknown(group, kind, replicas_path)
+    if found.versions and version not in found.versions:
+        return _unknown(group, kind, replicas_path, found.versions)
+    return found
 
 
 def profile_in(template: Mapping[str, Any], replicas_path: Any = "") -> Profile:
@@ -58,7 +64,20 @@ def known_kind(group: str, kind: str) -> Profile:
     return _KNOWN.get((group, kind)) or _unknown(group, kind, "")
 
 
+def use(profiles: Iterable[Profile]) -> None:
+    """Have these profiles of the hub take the place of the built-in ones of their kinds."""
+    found = _BUILT_IN | {(each.group, each.kind): each for each in profiles}
+    for gone in _KNOWN.keys() - found.keys():
+        del _KNOWN[gone]
+    _KNOWN.update(found)
+
+
+def from_hub() -> list[Profile]:
+    """Return the profiles in use that come from the hub."""
+    return [each for of, each in _KNOWN.items() if _BUILT_IN.get(of) is not each]
+
+
 @lru_cache(maxsize=1024)
-def _unknown(group: str, kind: str, replicas_path: str) -> Profile:
+def _unknown(group: str, kind: str, replicas_path: str, versions: tuple[str, ...] = ()) -> Profile:
     replicas = Replicas(replicas_path) if replicas_path else None
-    return Profile(group=group, kind=kind, known=False, replicas=replicas)
+    return Profile(group=group, kind=kind, versions=versions, known=False, replicas=replicas)

@@ -6,17 +6,22 @@ The hub stores templates unchecked. A malformed one is an InvalidTemplate that n
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from machinery.kinds.expressions import EvaluationError, Scope, holds, read
 from machinery.kinds.paths import InvalidTemplate, steps, value_at
-from machinery.kinds.profile import Pods, Profile
-from machinery.types.bounds import MOST_UNITS, quoted
+from machinery.kinds.profile import Pods, Profile, name_of_kind
+from machinery.types.bounds import MOST_UNITS, NAME, clean, quoted
 
 FIELD = "spec.template"
 Body = Mapping[str, Any]
+MOST_ELEMENTS = 64
+"""Elements of a list or map of pods."""
+_PLACING = ("nodeSelector", "tolerations", "affinity")
 _FORMER = ("spec.template", "spec.jobTemplate.spec.template")
 
 
@@ -43,8 +48,7 @@ def completions_in(profile: Profile, template: Body) -> int | None:
 
 
 def is_whole(profile: Profile, template: Body) -> bool:
-    case = profile.replicas.whole if profile.replicas is not None else None
-    return case is not None and case.holds(template)
+    return profile.replicas is not None and holds(profile.replicas.whole, template)
 
 
 def number(field: str, value: Any) -> int:
@@ -56,11 +60,88 @@ def number(field: str, value: Any) -> int:
     return value
 
 
-def pods_in(profile: Profile, template: Body) -> Iterator[tuple[Pods, Body]]:
-    for each in profile.pods:
-        found = value_at(template, each.template)
-        if isinstance(found, Mapping):
-            yield each, found
+class PodSet(msgspec.Struct, frozen=True):
+    """One sort of pods of a replica, or of a whole object."""
+
+    path: str
+    """Of the template in the object; of one that was made of requests the field of the profile."""
+    name: str
+    count: int
+    template: Body
+
+
+def pods_in(profile: Profile, template: Body) -> Iterator[PodSet]:
+    """Yield the pods of one replica, or of the whole object. Raises InvalidTemplate."""
+    scope = Scope(template) if any(each.count or each.each for each in profile.pods) else None
+    for at, sort in enumerate(profile.pods):
+        if scope is None and sort.requests is None:
+            for path in filter(None, (sort.template, sort.otherwise)):
+                found = value_at(template, path)
+                if isinstance(found, Mapping):
+                    yield PodSet(path, sort.name or kind_of_pods(path), 1, found)
+                    break
+            continue
+        try:
+            yield from _pods_of(sort, f"pods[{at}]", scope or Scope(template))
+        except EvaluationError as e:
+            raise InvalidTemplate(f"{FIELD}: pods[{at}] of its kind: {e}") from e
+
+
+def kind_of_pods(path: str) -> str:
+    """Return a name for pods whose profile gives none: that of the field that holds them."""
+    names = [each for each in steps(path) if each not in ("spec", "template")]
+    return names[-1] if names else "pods"
+
+
+def _pods_of(sort: Pods, field: str, scope: Scope) -> Iterator[PodSet]:
+    for where, name, inner in _elements(sort, field, scope):
+        count = 1
+        if sort.count:
+            found = read(sort.count, inner)
+            whole = int(found) if isinstance(found, float) and found.is_integer() else found
+            count = 1 if found is None else number(f"{FIELD}: {field}.count of its kind", whole)
+        if sort.requests is not None:
+            yield PodSet(field, name, count, _made(sort, inner))
+            continue
+        for path in filter(None, (sort.template, sort.otherwise)):
+            found = read(path, inner)
+            if isinstance(found, Mapping):
+                yield PodSet(path.replace("item", where, 1) if where else path, name, count, found)
+                break
+
+
+def _elements(sort: Pods, field: str, scope: Scope) -> Iterator[tuple[str, str, Scope]]:
+    """Yield (path of the element, name, scope); one with an empty path for pods of no list."""
+    if not sort.each:
+        yield "", sort.name or kind_of_pods(sort.template), scope
+        return
+    listed = read(sort.each, scope)
+    if listed is None:
+        return
+    if not isinstance(listed, list | Mapping):
+        raise InvalidTemplate(f"{FIELD}.{sort.each}: must be a list, and not {quoted(listed)}")
+    if len(listed) > MOST_ELEMENTS:
+        raise InvalidTemplate(f"{FIELD}.{sort.each}: has more than {MOST_ELEMENTS} elements")
+    pairs = listed.items() if isinstance(listed, Mapping) else enumerate(listed)
+    for key, item in pairs:
+        inner = scope.within(item, key)
+        name = read(sort.name, inner) if sort.name else key
+        yield f"{sort.each}[{key}]", clean(str(key if name is None else name), NAME), inner
+
+
+def _made(sort: Pods, scope: Scope) -> Body:
+    """Return a pod template with the requests that a profile computes, and its placing."""
+    asks: dict[str, Any] = {}
+    for name, text in (sort.requests or {}).items():
+        amount = read(text, scope)
+        if isinstance(amount, float):
+            amount = f"{math.ceil(round(amount * 1000, 6))}m"
+        if amount is not None:
+            asks[name] = amount
+    placing = read(sort.placing, scope) if sort.placing else None
+    known = placing if isinstance(placing, Mapping) else {}
+    kept = {each: known[each] for each in _PLACING if known.get(each)}
+    return {"spec": {"containers": [{"name": "main", "resources": {"requests": asks}}], **kept}}
 
 
 def pod_template(profile: Profile, template: Body) -> Body:
@@ -81,13 +162,12 @@ def labelled_path(profile: Profile, body: Body) -> str:
 
 
 def runs_once(profile: Profile, template: Body) -> bool:
-    case = profile.once_when
-    return profile.once or (case is not None and case.holds(template))
+    return profile.once or holds(profile.once_when, template)
 
 
 def claims_in(profile: Profile, template: Body) -> tuple[str, ...]:
     """Return the names of the claims that each replica has, and that hold its data."""
-    found = value_at(template, profile.claims)
+    found = value_at(template, profile.data.claims)
     listed = found if isinstance(found, list) else ()
     return tuple(str(value_at(each, "metadata.name") or "") for each in listed)
 
@@ -114,6 +194,8 @@ def made_of(profile: Profile, template: Body) -> str:
 
 def check(profile: Profile, template: Body) -> None:
     """Raise InvalidTemplate, naming the path, if a part that is read or written is malformed."""
+    if profile.fault:
+        raise InvalidTemplate(f"WorkloadKind {name_of_kind(profile)}: {profile.fault}")
     if not profile.known:
         _mapping(template, ("spec",))
     for path in _read(profile):
@@ -123,13 +205,13 @@ def check(profile: Profile, template: Body) -> None:
     if ordinals and (start := value_at(template, ordinals)) is not None:
         number(f"{FIELD}.{ordinals}", start)
     for each in profile.pods:
-        found = value_at(template, each.template)
+        found = None if each.each else value_at(template, each.template)
         if found is not None and not isinstance(found, Mapping):
             raise _of_another_form(steps(each.template), found)
 
 
 def _read(profile: Profile) -> Iterator[str]:
-    yield from (each.template for each in profile.pods)
+    yield from (each.template for each in profile.pods if not each.each)
     if profile.replicas is not None:
         where = profile.replicas
         yield from filter(None, (where.path, where.total, where.ordinals))

@@ -26,8 +26,8 @@ from crds.names import (
     ORPHAN_PREFIX,
     OWNER_PREFIX,
 )
-from machinery.kinds.paths import InvalidTemplate, set_at, steps, value_at, without
-from machinery.kinds.profile import Profile
+from machinery.kinds.paths import InvalidTemplate, set_at, steps, stripped, value_at, without
+from machinery.kinds.profile import Profile, WhenTtl
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import check, labelled_path, made_of
@@ -195,8 +195,14 @@ def _rendered(
         pieces.append(_piece(workload, _bare(differences.laid(service, name=named))))
     body = _main(workload, replicas, first_ordinal, override, differences)
     end = workload.profile.ended
-    if end is not None and end.ttl and not ended:
+    if (
+        end is not None
+        and end.ttl
+        and not (end.ttl_when is WhenTtl.CREATED or (ended and end.ttl_when is WhenTtl.ENDED))
+    ):
         body = dict(without(body, steps(end.ttl)))
+    for path in workload.profile.strip:
+        body = stripped(body, steps(path))
     # Decode the template only for kinds that need it.
     made = made_of(workload.profile, workload.template) if workload.profile.immutable else ""
     main = _piece(workload, body, images=member.images, main=True, made=made)
@@ -406,7 +412,7 @@ def _piece(
         meta["annotations"][ANNOTATION_TEMPLATE_HASH] = template_digest
     if made:
         meta["annotations"][ANNOTATION_MADE] = made
-    if (suspend := value_at(body, profile.suspended)) is not None:
+    if (suspend := value_at(body, profile.suspend_path)) is not None:
         meta["annotations"][ANNOTATION_SUSPEND] = str(suspend).lower()
     if profile.joined and value_at(body, profile.joined):
         meta["annotations"][ANNOTATION_LISTED] = ",".join(sorted(_names_in(body, profile.joined)))
@@ -449,7 +455,7 @@ def as_made(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piec
         kept += piece.fixed
     suspend = notes.get(ANNOTATION_SUSPEND)
     if suspend is not None and said.get(ANNOTATION_SUSPEND) == suspend:
-        kept.append(profile_in(piece.body).suspended)
+        kept.append(profile_in(piece.body).suspend_path)
     body: Mapping[str, Any] = piece.body
     for path in kept:
         at, value = steps(path), value_at(found, path)

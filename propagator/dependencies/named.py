@@ -56,7 +56,8 @@ def named_by(main: Mapping[str, Any]) -> list[Reference]:
     The account `default` is ignored: each namespace has its own.
     """
     profile = profile_in(main)
-    found = [each for _, pods in pods_in(profile, main) for each in references(pods.get("spec"))]
+    pods = (each.template.get("spec") for each in pods_in(profile, main))
+    found = [each for spec in pods for each in references(spec)]
     found = once([*governing_service(value_at(main, profile.service)), *found])
     return [each for each in found if each[:2] != (SERVICE_ACCOUNT, "default")]
 

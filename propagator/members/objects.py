@@ -33,7 +33,7 @@ from machinery.api.responses import shaped
 from machinery.clock import stored_time
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
-from machinery.kinds.readiness import Judged, judge, of_same_template
+from machinery.kinds.readiness import Judged, judge, of_same_template, reads_whole
 from machinery.kinds.table import profile_of
 from machinery.kinds.templates import first_ordinal, labelled_path
 from machinery.types.bounds import CONDITIONS, MESSAGE, NAME, clean
@@ -95,7 +95,7 @@ class _WireWithSpec(Wire, frozen=True):
 
 def wire_of(resource: Resource) -> type[Wire]:
     profile = profile_of(resource.api_version, resource.kind)
-    return _WireWithSpec if profile.pods or not profile.known else Wire
+    return _WireWithSpec if reads_whole(profile) else Wire
 
 
 def managed(resource: Resource, answer: Mapping[str, Any]) -> ManagedObject:
@@ -114,7 +114,9 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
     entries = found.metadata.managed_fields
     profile = profile_of(resource.api_version, resource.kind)
     status = found.status if isinstance(found.status, dict) else {}
-    body = {"spec": found.spec if isinstance(found, _WireWithSpec) else None, "status": status}
+    body = {"spec": None, "status": status}
+    if isinstance(found, _WireWithSpec):
+        body = {"spec": found.spec, "status": status, "metadata": _seen(found.metadata)}
     judged = judge(
         profile, body, generation=found.metadata.generation, deleting=found.metadata.deleting
     )
@@ -157,6 +159,17 @@ def _refused(conditions: Any) -> Refused | None:
         moment = stored_time(since) if isinstance(since, str) else None
         return Refused(moment, shared(clean(words, MESSAGE))) if moment is not None else None
     return None
+
+
+def _seen(meta: Meta) -> dict[str, Any]:
+    """Return the metadata that an expression may read."""
+    return {
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "generation": meta.generation,
+        "labels": meta.labels,
+        "annotations": meta.annotations,
+    }
 
 
 def _pods_uid(profile: Profile, body: Mapping[str, Any]) -> str | None:

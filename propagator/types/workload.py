@@ -420,7 +420,7 @@ class Workload(Object, frozen=True, dict=True):
         """Whether a unit must be gone from its cluster before another cluster starts it."""
         profile = self.profile
         # Most templates are not read for it.
-        body = self.template if profile.once_when is not None and not profile.once else {}
+        body = self.template if profile.once_when and not profile.once else {}
         once = runs_once(profile, body)
         return self.spec.movement.at_most_once(otherwise=once)
 
