@@ -22,6 +22,7 @@ import pytest
 from hypothesis import settings
 from xdist.workermanage import NodeManager
 
+from machinery.kinds import table
 from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.processes import Process
 from tests import leftovers
@@ -53,6 +54,13 @@ _GUARD = pytest.StashKey[subprocess.Popen[bytes]]()
 """What ends the servers of this process, should it be killed."""
 _WORKERS: list[int] = []
 """The process ids of the workers, where this process is the one that has started them."""
+
+
+@pytest.fixture(autouse=True)
+def _no_kinds_of_another_test() -> Iterator[None]:
+    """The table of kinds is the process's, and follows the hub of the test."""
+    yield
+    table.use(())
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -24,7 +24,7 @@ from controller.admission import Admission
 from controller.admission_review import Reviewer
 from controller.binding.decision_traces import DecisionTraces
 from controller.binding.statusupdater import StatusUpdater
-from controller.eventhandlers import SchedulerCache, known
+from controller.eventhandlers import SchedulerCache, known, read_anew
 from controller.explain.record import record
 from controller.framework.profile import SchedulerConfiguration
 from controller.framework.runtime import framework as runtime
@@ -44,7 +44,13 @@ from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
 from machinery import logs, loopwatch, metrics, otlp, tracing
 from machinery.api.client import ApiClient
 from machinery.api.fenced import Fenced
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
+from machinery.api.resources import (
+    MEMBER_CLUSTERS,
+    WORKLOAD_KINDS,
+    WORKLOADS,
+    Resource,
+    group_of,
+)
 from machinery.api.server_time import ServerClock
 from machinery.clock import Clock, SystemClock
 from machinery.config.address import loopback
@@ -53,12 +59,15 @@ from machinery.discovery import enforcement
 from machinery.discovery.schema import Schema
 from machinery.errors import NotFound
 from machinery.http_server import HttpServer
+from machinery.kinds.profile import kind_name
+from machinery.kinds.workloadkinds import Follower, WorkloadKind
 from machinery.release import release, user_agent
 from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector
 from machinery.runtime.workqueue import work
+from machinery.tasks import Gradually
 from machinery.tracing import TraceSettings
 from machinery.types.metadata import Key
 
@@ -191,6 +200,9 @@ class Controller:
             WORKLOADS: self.workloads,
             MEMBER_CLUSTERS: self.clusters,
         }
+        self.profiles = profiles = self._informer(WORKLOAD_KINDS, WorkloadKind)
+        profiles.add_handler(Follower(profiles.values, self._profile_changed).kind_changed)
+        self._to_read: Gradually[Key] = Gradually(self._read_anew)
         for each in self._features:
             each.attach(self._handle)
             for watch in each.watches:
@@ -229,6 +241,8 @@ class Controller:
                 return f"{plural} are not listed yet"
             if silence > (TROUBLE_SECONDS if informer.last_error else STALENESS_SECONDS):
                 return f"nothing heard of {plural} for {silence:.0f} s"
+        if self._to_read.waiting:
+            return "Workloads are read anew, as a WorkloadKind has changed"
         if not self.cache.renames_read:
             return "the shares of a cluster that was renamed are not read yet"
         if self._normalises.known and self._refuses.known:
@@ -254,8 +268,11 @@ class Controller:
         LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._to_read.run())
+                group.create_task(self.profiles.run())
                 for informer in self._kinds.values():
-                    group.create_task(informer.run())
+                    if informer is not self.profiles:
+                        group.create_task(self._follow(informer))
                 for known in (self._normalises, self._refuses, self._schema):
                     group.create_task(known.run())
                 group.create_task(self._recorder.run())
@@ -263,6 +280,10 @@ class Controller:
                 group.create_task(self._serve())
         finally:
             await server.stop()
+
+    async def _follow(self, informer: Informer[Any]) -> None:
+        await self.profiles.wait_tried()  # by what a Workload is read, as far as the hub tells it
+        await informer.run()
 
     async def _serve(self) -> None:
         while True:
@@ -392,6 +413,17 @@ class Controller:
         self._placed_changed(old, new)
         if self._reviewer is not None:
             self._reviewer.changed(old, new)
+
+    def _profile_changed(self, group: str, kind: str) -> None:
+        of = ((each.metadata.key, each.info) for each in self.workloads.values())
+        keys = [k for k, i in of if i.kind == kind and group_of(i.api_version) == group]
+        self._to_read.add(kind_name(group, kind), keys)
+
+    def _read_anew(self, key: Key) -> None:
+        if (held := self.workloads.get(key)) is not None:
+            self.workloads.renew(now := read_anew(held))
+            if self.cache.needs_decision(now):
+                self.cache.activate([key])
 
     def _rules_changed(self) -> None:
         # The policy may be gone: review what the hub has admitted.

@@ -13,6 +13,7 @@ from controller.features.publishing.feature import Publishing
 from controller.features.reservation.feature import Reservations
 from controller.features.rollout.feature import StagedRollouts
 from controller.features.workloadgroup.feature import WorkloadGroups
+from controller.features.workloadkind.feature import WorkloadKinds
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadquota.feature import WorkloadQuotas
 from controller.features.workloadquota.plugin import NAME as QUOTA
@@ -31,6 +32,7 @@ FEATURES: Sequence[Callable[[], Feature]] = (
     StagedRollouts,
     ClusterProfiles,
     Publishing,
+    WorkloadKinds,
 )
 DEFAULT_QUOTA = QUOTA
 """The plugin that gets `defaultQuota` of the configuration."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -31,6 +32,7 @@ from controller.snapshot.builder import Snapshot, SnapshotBuilder
 from crds.workload import WorkloadCondition
 from machinery import logs
 from machinery.clock import Clock
+from machinery.kinds.table import may_change
 from machinery.tasks import Gradually, end, in_slices
 from machinery.types.metadata import Key, Meta
 
@@ -56,7 +58,23 @@ def known(workload: Workload) -> Workload:
         info, fault = workload_info(workload), ""
     except (ValueError, msgspec.ValidationError) as e:
         info, fault = workload_info(harmless(slim)), str(e)
+    template = workload.spec.target_deployment or workload.spec.template
+    if template is not None and may_change(template.api_version):
+        about = {"api_version": template.api_version, "kind": template.kind}
+        info = replace(info, source=workload.spec, **about)
     return msgspec.structs.replace(slim, info=info, fault=fault)
+
+
+def read_anew(workload: Workload) -> Workload:
+    """Return a Workload as `known` reads it now: the profile of its kind may be another.
+
+    One of a built-in kind, whose template is gone, is returned unchanged.
+    """
+    source = workload.info.source
+    if source is None:
+        return workload
+    spec = msgspec.structs.replace(source, replicas=workload.spec.replicas)
+    return known(msgspec.structs.replace(workload, spec=spec, info=None))
 
 
 class QueueFeed:

@@ -16,6 +16,7 @@ import yaml
 
 FILES = (
     "membercluster.yaml",
+    "workloadkind.yaml",
     "workload.yaml",
     "workloadpolicy.yaml",
     "workloadspread.yaml",

@@ -16,6 +16,7 @@ from crds.names import GROUP, VERSION
 from crds.reservation import Reservation
 from crds.schema import structural
 from crds.workload import Workload
+from crds.workloadkind import WorkloadKind
 from crds.workloadpolicy import WorkloadPolicy
 from crds.workloadquota import WorkloadQuota
 from crds.workloadspread import WorkloadSpread
@@ -24,6 +25,7 @@ Manifest = dict[str, Any]
 
 KINDS: tuple[type[Kind], ...] = (
     MemberCluster,
+    WorkloadKind,
     WorkloadQuota,
     WorkloadPolicy,
     Reservation,

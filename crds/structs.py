@@ -35,6 +35,8 @@ WRITTEN = {
 """Structs with methods, by their names, and the modules that declare them. A ClusterSelector is a
 mapping there, as it may be labels alone.
 """
+_READ_AS_PROFILES = "WorkloadKindSpec"
+"""Of which `machinery.kinds.profile` is the struct: the built-in profiles say more."""
 _LONG = "_during_scheduling_ignored_during_execution"
 _TEXT = "str | None"
 _EMPTY = {"LabelSelector": "LabelSelector()", "ClusterSelector": "{}"}
@@ -99,6 +101,8 @@ def fields(model: type[Model]) -> list[StructField]:
 
 def _parts(model: type[Model]) -> Iterator[type[Model]]:
     """Yield the models that have a struct: those that one consists of, and then itself."""
+    if model.__name__ == _READ_AS_PROFILES:
+        return
     if model.__name__ not in WRITTEN:
         for part in _consists_of(model):
             yield from _parts(part)

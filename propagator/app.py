@@ -16,7 +16,12 @@ import uuid
 from crds.names import ANNOTATION_RELEASE, PROPAGATOR_LEASE
 from machinery import logs, loopwatch, metrics, otlp
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
+from machinery.api.resources import (
+    MEMBER_CLUSTERS,
+    WORKLOAD_GROUPS,
+    WORKLOAD_KINDS,
+    WORKLOADS,
+)
 from machinery.api.server_time import ServerClock
 from machinery.clock import Clock, SystemClock
 from machinery.config.hub_config import hub_connection
@@ -70,7 +75,7 @@ class Propagator:
             renew_deadline=settings.renew_deadline,
             retry_seconds=settings.lease_retry,
         )
-        kinds = (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_GROUPS)
+        kinds = (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOAD_KINDS)
         self._schema = Schema(hub, kinds, clock=self._clock)
         self.manager: Manager | None = None
         """None before the first term, and once another instance has led for `kept_sessions`."""

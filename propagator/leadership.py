@@ -18,6 +18,7 @@ from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
 from machinery.clock import Clock
+from machinery.errors import NotFound
 from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
@@ -102,7 +103,10 @@ class Manager:
 
     def stale(self) -> str:
         """Return why the view of the hub is outdated; empty if it is not."""
-        for informer in self._informers:
+        kinds = self.workloads.kinds.informer
+        # What a kind is decides what is written. An older hub does not have them.
+        without = isinstance(kinds.last_error, NotFound)
+        for informer in (*self._informers, *(() if without else (kinds,))):
             plural, silence = informer.resource.plural, informer.staleness()
             if not informer.synced:
                 return f"{plural} are not listed yet"

@@ -29,6 +29,7 @@ from propagator.groups.gates import Gates
 from propagator.hub.named_objects import NamedObjects
 from propagator.hub.revisions import Revisions
 from propagator.hub.watched_kinds import Census, IdleKinds
+from propagator.hub.workload_kinds import HubKinds
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
@@ -76,6 +77,7 @@ class WorkloadController:
         )
         self._inventory = OwnedObjects(context)
         self._gates = Gates(context, workloads=self._workloads, wake=self._gate_changed)
+        self.kinds = HubKinds(context, workloads=self._workloads, wake=self._gate_changed)
         self._idle = IdleKinds(context, table, workloads=self._workloads, inventory=self._inventory)
         records = ApplyRecords(table, clock=context.clock)
         pruner = Pruner(
@@ -176,7 +178,7 @@ class WorkloadController:
     @property
     def optional(self) -> Sequence[Informer[Any]]:
         """Informers of kinds that an older hub lacks: `fresh` does not depend on them."""
-        return (self._gates.informer,)
+        return (self._gates.informer, self.kinds.informer)
 
     def begin(self, *, alone: bool) -> None:
         """`alone`: no other instance has led since this one's last term."""
@@ -194,6 +196,7 @@ class WorkloadController:
             tasks.create_task(self._handlers.syncs.run())
             tasks.create_task(self._handlers.reports.run())
             tasks.create_task(self._gates.run())
+            tasks.create_task(self.kinds.run())
             tasks.create_task(self._idle.run())
             tasks.create_task(self._costs.run())
             tasks.create_task(self._run_synced())

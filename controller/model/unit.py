@@ -207,6 +207,8 @@ class WorkloadInfo:
     """What of it outlives it; None where nothing does."""
     deleting: bool = False
     """Its deletion was asked for."""
+    source: WorkloadSpec | None = None
+    """Its whole spec, of a kind whose profile may change; None of a built-in kind."""
     delivered: bool = True
     """The propagator brings it to its clusters, and tells how its replicas fare there."""
 

@@ -106,6 +106,7 @@ WORKLOAD_GROUPS = _stowage("workloadgroups", "WorkloadGroup")
 RESERVATIONS = _stowage("reservations", "Reservation")
 CLUSTER_DECISIONS = _stowage("clusterdecisions", "ClusterDecision")
 MEMBER_CLUSTERS = _stowage("memberclusters", "MemberCluster", namespaced=False)
+WORKLOAD_KINDS = _stowage("workloadkinds", "WorkloadKind", namespaced=False)
 
 CLUSTER_PROFILES = Resource(
     "multicluster.x-k8s.io", "v1alpha1", "clusterprofiles", "ClusterProfile"

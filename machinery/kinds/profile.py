@@ -13,10 +13,11 @@ from enum import StrEnum
 
 import msgspec
 
-from machinery.kinds.expressions import InvalidExpression, is_path, value
+from crds.workloadkind import TtlWhen
+from machinery.kinds.expressions import is_path
 
 
-class Part(msgspec.Struct, frozen=True, eq=False, rename="camel", forbid_unknown_fields=True):
+class Part(msgspec.Struct, frozen=True, eq=False, rename="camel"):
     """A part of a profile."""
 
 
@@ -89,14 +90,6 @@ class Ready(Part, frozen=True, eq=False, kw_only=True):
     """The reason of Progressing=False with which it is Degraded."""
 
 
-class WhenTtl(StrEnum):
-    """When the field that lets a member remove an object may be written there."""
-
-    ENDED = "Ended"
-    CREATED = "Created"
-    NEVER = "Never"
-
-
 class End(Part, frozen=True, eq=False, kw_only=True):
     succeeded: str
     failed: str
@@ -104,7 +97,7 @@ class End(Part, frozen=True, eq=False, kw_only=True):
     """The number of pods that have succeeded so far."""
     ttl: str = ""
     """The field by which a member removes it after its end."""
-    ttl_when: WhenTtl = WhenTtl.ENDED
+    ttl_when: TtlWhen = TtlWhen.ENDED
 
 
 class Data(Part, frozen=True, eq=False):
@@ -198,9 +191,9 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
         return self.suspended if is_path(self.suspended) else ""
 
 
-def name_of_kind(profile: Profile) -> str:
+def kind_name(group: str, kind: str) -> str:
     """Return the name of the WorkloadKind of a kind: `raycluster.ray.io`."""
-    return f"{profile.kind.lower()}.{profile.group}"
+    return f"{kind.lower()}.{group}"
 
 
 def conditions_of(profile: Profile) -> Iterator[tuple[str, str]]:
@@ -231,14 +224,3 @@ def values_of(profile: Profile) -> Iterator[tuple[str, str]]:
             yield f"{where}.name", pods.name
         for name, amount in (pods.requests or {}).items():
             yield f"{where}.requests.{name}", amount
-
-
-def fault_of(profile: Profile) -> str:
-    """Return the first value that cannot be read, with its field and why; empty without one."""
-    for field, text in values_of(profile):
-        try:
-            if text:
-                value(text)
-        except InvalidExpression as e:
-            return f"spec.{field}: {e}"
-    return ""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from crds.workloadkind import RESERVED_GROUPS
 from machinery.kinds.builtin import DEPLOYMENT, PROFILES
 from machinery.kinds.profile import Naming, Profile, Replicas
 
@@ -62,6 +63,12 @@ def profile_of_main(spec: Mapping[str, Any]) -> Profile:
 def known_kind(group: str, kind: str) -> Profile:
     """Return the profile of a kind in any version; the careful one if unknown."""
     return _KNOWN.get((group, kind)) or _unknown(group, kind, "")
+
+
+def may_change(api_version: str) -> bool:
+    """Whether a WorkloadKind may say what the kinds of that group are."""
+    group = api_version.rpartition("/")[0]
+    return bool(group) and group not in RESERVED_GROUPS
 
 
 def use(profiles: Iterable[Profile]) -> None:

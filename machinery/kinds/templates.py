@@ -14,7 +14,7 @@ import msgspec
 
 from machinery.kinds.expressions import EvaluationError, Scope, holds, read
 from machinery.kinds.paths import InvalidTemplate, steps, value_at
-from machinery.kinds.profile import Pods, Profile, name_of_kind
+from machinery.kinds.profile import Pods, Profile, kind_name
 from machinery.types.bounds import MOST_UNITS, NAME, clean, quoted
 
 FIELD = "spec.template"
@@ -195,7 +195,9 @@ def made_of(profile: Profile, template: Body) -> str:
 def check(profile: Profile, template: Body) -> None:
     """Raise InvalidTemplate, naming the path, if a part that is read or written is malformed."""
     if profile.fault:
-        raise InvalidTemplate(f"WorkloadKind {name_of_kind(profile)}: {profile.fault}")
+        raise InvalidTemplate(
+            f"WorkloadKind {kind_name(profile.group, profile.kind)}: {profile.fault}"
+        )
     if not profile.known:
         _mapping(template, ("spec",))
     for path in _read(profile):

@@ -103,6 +103,11 @@ class Cache(Generic[T]):
             self._drop(held)
         self._set(None, obj)
 
+    def renew(self, obj: T) -> None:
+        """Store another reading of the cached object: what it is read by has changed."""
+        if (held := self._objects.get(obj.metadata.key)) is not None:
+            self._set(held, obj)
+
     def missing(
         self, keys: Container[Key], *, unless_after: str | None = None
     ) -> list[tuple[Key, T]]:

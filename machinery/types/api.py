@@ -146,6 +146,12 @@ class MemberClusterStatus(Part, frozen=True):
     reliability: Reliability | None = None
 
 
+class WorkloadKindStatus(Part, frozen=True):
+    observed_generation: int | None = None
+    conditions: list[dict[str, Any]] = []
+    workloads: int | None = None
+
+
 class WorkloadQuotaSpec(Part, frozen=True):
     hard: dict[str, str | int]
 

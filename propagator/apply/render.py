@@ -26,8 +26,9 @@ from crds.names import (
     ORPHAN_PREFIX,
     OWNER_PREFIX,
 )
+from crds.workloadkind import TtlWhen
 from machinery.kinds.paths import InvalidTemplate, set_at, steps, stripped, value_at, without
-from machinery.kinds.profile import Profile, WhenTtl
+from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import check, labelled_path, made_of
@@ -198,7 +199,7 @@ def _rendered(
     if (
         end is not None
         and end.ttl
-        and not (end.ttl_when is WhenTtl.CREATED or (ended and end.ttl_when is WhenTtl.ENDED))
+        and not (end.ttl_when is TtlWhen.CREATED or (ended and end.ttl_when is TtlWhen.ENDED))
     ):
         body = dict(without(body, steps(end.ttl)))
     for path in workload.profile.strip:

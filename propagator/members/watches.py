@@ -169,6 +169,13 @@ class Watches:
                 self._drop(watched)
                 self.track(*watched)
 
+    def judge_anew(self, group: str, kind: str) -> None:
+        """List the objects of a kind again: its profile is another one."""
+        for watched in list(self._informers):
+            if (watched[0].group, watched[0].kind) == (group, kind):
+                self._drop(watched)
+                self.track(*watched)
+
     def close(self) -> None:
         self._informers.clear()  # what a writer still puts into one is heard no more
 

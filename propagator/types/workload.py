@@ -703,6 +703,12 @@ def departing(raw: msgspec.Raw, last: Workload | None) -> Workload:
     return Workload(metadata=now.metadata, spec=spec, status=now.status)
 
 
+def read_anew(workload: Workload) -> Workload:
+    """Return the same Workload without what was read by the profile of its kind."""
+    fields = {name: getattr(workload, name) for name in workload.__struct_fields__}
+    return Workload(**fields)
+
+
 def workload_of(value: Mapping[str, Any]) -> Workload:
     """Raises ValueError."""
     return _workload.decode(msgspec.json.encode(value))

@@ -1,0 +1,106 @@
+"""WorkloadKinds of the hub: the profile that each one is, and which of them are in use.
+
+Both processes, and commands that read files, have the table of kinds follow them by `Follower`.
+A WorkloadKind that cannot be used is no reason to judge its objects by another profile: its own
+then has a fault, so that nothing is written, and what runs stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from crds.admission.validation import fault_of as form_fault_of
+from crds.workloadkind import WorkloadKindValidReason
+from machinery.kinds import table
+from machinery.kinds.expressions import InvalidExpression, InvalidPath, value
+from machinery.kinds.profile import Profile, kind_name, values_of
+from machinery.types.api import WorkloadKindStatus
+from machinery.types.bounds import MESSAGE, clean
+from machinery.types.metadata import Object
+
+KIND = "WorkloadKind"
+_REASON = WorkloadKindValidReason
+
+
+class WorkloadKind(Object, frozen=True):
+    """The spec is not decoded: an undecodable one would look deleted."""
+
+    spec: Any = msgspec.field(default_factory=dict)
+    status: WorkloadKindStatus = WorkloadKindStatus()
+
+
+class Reading(msgspec.Struct, frozen=True, eq=False):
+    """What a WorkloadKind says; equal specs have the same one."""
+
+    profile: Profile | None
+    """None if it cannot be known which kind is meant."""
+    reason: WorkloadKindValidReason = _REASON.VALID
+    fault: str = ""
+
+
+def reading_of(found: WorkloadKind) -> Reading:
+    encoded = msgspec.json.encode(found.spec, order="deterministic")
+    return _reading(found.metadata.name, encoded)
+
+
+@lru_cache(maxsize=1024)
+def _reading(name: str, encoded: bytes) -> Reading:
+    spec = msgspec.json.decode(encoded)
+    fault = form_fault_of(KIND, spec)
+    if not isinstance(spec, Mapping):
+        return Reading(None, _REASON.INVALID_PATH, fault)
+    group, kind = (str(spec.get(each) or "") for each in ("group", "kind"))
+    if name != kind_name(group, kind):
+        text = f"metadata.name: must be {clean(kind_name(group, kind))}"
+        return Reading(None, _REASON.INVALID_PATH, fault or text)
+    if fault:
+        return _unusable(group, kind, _REASON.INVALID_PATH, fault)
+    profile = msgspec.convert(spec, Profile)
+    for field, text in values_of(profile):
+        try:
+            if text:
+                value(text)
+        except InvalidPath as e:
+            return _unusable(group, kind, _REASON.INVALID_PATH, f"spec.{field}: {e}")
+        except InvalidExpression as e:
+            return _unusable(group, kind, _REASON.INVALID_EXPRESSION, f"spec.{field}: {e}")
+    return Reading(profile)
+
+
+def _unusable(group: str, kind: str, reason: WorkloadKindValidReason, fault: str) -> Reading:
+    fault = clean(fault, MESSAGE)
+    return Reading(Profile(group=group, kind=kind, known=False, fault=fault), reason, fault)
+
+
+def use(objects: Iterable[WorkloadKind]) -> None:
+    """Have the table follow these WorkloadKinds, and no others."""
+    profiles = (reading_of(each).profile for each in objects)
+    table.use(each for each in profiles if each is not None)
+
+
+class Follower:
+    """Keeps the table at the WorkloadKinds of an informer.
+
+    `changed(group, kind)` is called after each change of a profile: what was read by it is to be
+    read anew. Changes of a status are none.
+    """
+
+    def __init__(
+        self, stored: Callable[[], Iterable[WorkloadKind]], changed: Callable[[str, str], None]
+    ) -> None:
+        self._stored = stored
+        self._changed = changed
+
+    def kind_changed(self, old: WorkloadKind | None, new: WorkloadKind | None) -> None:
+        before, after = (reading_of(each) if each else None for each in (old, new))
+        if before is after:
+            return
+        use(self._stored())
+        for each in (before, after):
+            if each is not None and each.profile is not None:
+                self._changed(each.profile.group, each.profile.kind)
+                return

@@ -1,0 +1,73 @@
+"""WorkloadKinds in the propagator: what is read by a profile is read anew when it changes.
+
+A Workload keeps the profile of its kind, and a member's object keeps what was judged by it alone.
+So the Workloads of the kind are kept anew and reconciled once more, and its objects are listed
+again on each member. Until a member has listed them, nothing of them is reported as gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from machinery.api.resources import WORKLOAD_KINDS, group_of
+from machinery.kinds.profile import kind_name
+from machinery.kinds.workloadkinds import Follower, WorkloadKind
+from machinery.runtime.informer import Informer
+from machinery.tasks import Gradually
+from machinery.types.metadata import Key
+from propagator.hub.workloads import HubWorkloads
+from propagator.members.context import ControllerContext
+from propagator.types.workload import Workload, read_anew
+
+
+class HubKinds:
+    """The term runs `informer`. `wake` queues a Workload on all of its clusters."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        workloads: HubWorkloads,
+        wake: Callable[[Workload], None],
+    ) -> None:
+        self._registry = context.registry
+        self._workloads = workloads.informer
+        self._wake = wake
+        self.informer: Informer[WorkloadKind] = Informer(
+            context.hub, WORKLOAD_KINDS, WorkloadKind, clock=context.clock, comes_and_goes=True
+        )
+        follower = Follower(self.informer.values, self._profile_changed)
+        self.informer.add_handler(follower.kind_changed)
+        self._members: Gradually[tuple[str, str, str]] = Gradually(self._judge_anew)
+        self._keys: Gradually[Key] = Gradually(self._read_anew)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._members.run())
+            tasks.create_task(self._keys.run())
+
+    def _profile_changed(self, group: str, kind: str) -> None:
+        about = kind_name(group, kind)
+        self._members.add(about, [(name, group, kind) for name in self._registry.names()])
+        self._keys.add(
+            about,
+            [
+                each.metadata.key
+                for each in self._workloads.values()
+                if any(k == kind and group_of(version) == group for version, k in each.kinds())
+            ],
+        )
+
+    def _judge_anew(self, at: tuple[str, str, str]) -> None:
+        name, group, kind = at
+        session = self._registry.get(name)
+        if session is not None and session.link is not None:
+            session.link.watches.judge_anew(group, kind)
+
+    def _read_anew(self, key: Key) -> None:
+        held = self._workloads.get(key)
+        if held is not None:
+            now = read_anew(held)
+            self._workloads.renew(now)
+            self._wake(now)
