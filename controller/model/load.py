@@ -6,7 +6,7 @@ Replicas in flight and held room are counted by it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -47,6 +47,15 @@ class Load:
     @staticmethod
     def of(request: Mapping[str, int], place: Place = ANYWHERE) -> Load:
         return _one(tuple(sorted(request.items())), place)
+
+
+def in_parts(load: Load, replicas: int) -> Iterator[tuple[Load, int]]:
+    """Yield the load of each sort of pods with their number: they lie on nodes of their own."""
+    parts = load.place.parts if load.place is not None else ()
+    if not parts:
+        yield load, replicas
+    for each in parts:
+        yield _one(each.request, each.place), replicas * each.count
 
 
 @functools.lru_cache(maxsize=1024)

@@ -16,11 +16,12 @@ import msgspec
 from controller.model import podtemplate
 from controller.model.load import ANYWHERE
 from controller.model.objects import Template, WorkloadSpec
-from controller.model.place import Place
-from controller.model.requests import request_of
+from controller.model.place import Place, together
+from controller.model.requests import parts_of, request_of
 from crds.names import LABEL_CLUSTER
 from machinery.kinds.paths import steps, value_at
 from machinery.kinds.profile import Profile
+from machinery.kinds.templates import pods_in
 from machinery.overrides.override import (
     ClusterOverride,
     OverrideMisfit,
@@ -34,7 +35,7 @@ MOST_FORMS_BYTES = 64 * 1024 * 1024
 """The bytes of template and overrides that one Workload may need, counted once for each form."""
 _ENTRY_BYTES = 1024
 _Asked: TypeAlias = tuple[
-    tuple[bytes, bytes, str, str], tuple[int, ...], tuple[tuple[str, str], ...]
+    tuple[bytes, bytes, Profile], tuple[int, ...], tuple[tuple[str, str], ...]
 ]
 """The texts, the places of the overrides, and the labels of clusters that they read."""
 
@@ -48,8 +49,7 @@ class Overridden:
     """The labels of a cluster that each of them reads."""
     raw: bytes
     body: bytes
-    replicas_path: str
-    pod_path: str
+    profile: Profile
     fault: str = ""
     """Why the overrides are unreadable: none of them applies then."""
 
@@ -63,7 +63,7 @@ class Overridden:
             return OverriddenPods()
         read = frozenset[str]().union(*(self.labels[at] for at in chosen))
         told = {key: cluster.labels[key] for key in sorted(read) if key in cluster.labels}
-        about = (self.raw, self.body, self.replicas_path, self.pod_path)
+        about = (self.raw, self.body, self.profile)
         return _RESULTS.of((about, tuple(chosen), tuple(told.items())))
 
 
@@ -85,21 +85,28 @@ class OverriddenPods:
         request = request_of(spec, metadata.get("labels") or {})
         return cls(podtemplate.skeleton(metadata, spec), request, Place.of(spec))
 
+    @classmethod
+    def of_all(cls, profile: Profile, body: Mapping[str, Any]) -> OverriddenPods:
+        """Read the pods of a replica of several. Raises ValueError for a malformed one."""
+        for each in pods_in(profile, body):
+            podtemplate.check_pods(each.template)
+        request, place = together(parts_of(profile, body))
+        return cls(request=request, place=place)
+
 
 def overridden_of(spec: WorkloadSpec, template: Template, profile: Profile) -> Overridden | None:
     if not spec.overrides:
         return None
     raw = b""
-    path, pods = profile.replicas_path, profile.pod_path
     try:
         raw = msgspec.json.encode(spec.overrides)
         found = _of_main(raw)
         body = msgspec.json.encode(template, order="deterministic")
-        return Overridden(found, tuple(map(_labels, found)), raw, body, path, pods)
+        return Overridden(found, tuple(map(_labels, found)), raw, body, profile)
     except UnreadableOverrides as e:
-        return Overridden((), (), raw, b"", path, pods, fault=str(e))
+        return Overridden((), (), raw, b"", profile, fault=str(e))
     except RecursionError:
-        return Overridden((), (), raw, b"", path, pods, fault="spec.overrides: nested too deep")
+        return Overridden((), (), raw, b"", profile, fault="spec.overrides: nested too deep")
 
 
 def _of_main(raw: bytes) -> tuple[ClusterOverride, ...]:
@@ -141,20 +148,21 @@ def _size(pods: OverriddenPods) -> int:
 
 
 def _evaluated(
-    about: tuple[bytes, bytes, str, str],
+    about: tuple[bytes, bytes, Profile],
     chosen: tuple[int, ...],
     labels: tuple[tuple[str, str], ...],
 ) -> OverriddenPods:
-    raw, whole, replicas_path, pod_path = about
+    raw, whole, profile = about
     body: dict[str, Any] = msgspec.json.decode(whole)
-    pods = steps(pod_path)
+    pods, path = steps(profile.pod_path), profile.replicas_path
     cluster = ClusterFacts("", {**dict(labels), LABEL_CLUSTER: ""})
     known = _of_main(raw)
     overrides = [known[at] for at in chosen]
     try:
-        found: Any = overridden(body, overrides, cluster, pods=pods, replicas_path=replicas_path)
-        found = value_at(found, pod_path)
-        return OverriddenPods.of(found or {}) if pods else OverriddenPods()
+        found: Any = overridden(body, overrides, cluster, pods=pods, replicas_path=path)
+        if pods:
+            return OverriddenPods.of(value_at(found, profile.pod_path) or {})
+        return OverriddenPods.of_all(profile, found)
     except OverrideMisfit as e:
         return OverriddenPods(misfit=e.override, text=str(e))
     except ValueError as e:

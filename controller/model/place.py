@@ -6,7 +6,7 @@ room is not understated, and the member decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -68,11 +68,13 @@ class Place:
         labels: its nodeSelector.
         tolerations: of the nodes' taints.
         terms: its required node affinity, of which one must match. Without a term none does.
+        parts: of a replica of several pods, these, which have their own places each.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     terms: tuple[NodeTerm, ...] | None = None
+    parts: tuple[Part, ...] = ()
 
     @staticmethod
     def of(pod: Mapping[str, Any]) -> Place:
@@ -86,7 +88,7 @@ class Place:
     @property
     def anywhere(self) -> bool:
         """Whether labels of nodes do not matter."""
-        return not self.labels and self.terms is None
+        return not self.labels and self.terms is None and all(p.place.anywhere for p in self.parts)
 
     def bears(self, taint: Taint) -> bool:
         return taint.effect not in HARD or any(each.tolerates(taint) for each in self.tolerations)
@@ -99,6 +101,32 @@ class Place:
             all(each.key not in labels or each.matches(labels) for each in term)
             for term in self.terms
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Pods of one sort that a replica has: how many, and the request and the nodes of each."""
+
+    name: str
+    count: int
+    request: tuple[tuple[str, int], ...]
+    place: Place
+
+
+def together(parts: Iterable[Part]) -> tuple[dict[str, int], Place]:
+    """Return the request of all pods of a replica, and their place: the largest pods first."""
+    known = [each for each in parts if each.count and each.request]
+    total: dict[str, int] = {}
+    for each in known:
+        for resource, amount in each.request:
+            total[resource] = total.get(resource, 0) + amount * each.count
+    if len(known) == 1 and known[0].count == 1:
+        return total, known[0].place
+
+    def size(part: Part) -> float:
+        return max(amount / total[resource] for resource, amount in part.request)
+
+    return total, Place(parts=tuple(sorted(known, key=size, reverse=True)))
 
 
 def _affinity(pod: Mapping[str, Any]) -> Affinity | None:

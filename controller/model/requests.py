@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from controller.model.place import apart
+from controller.model.place import Part, Place, apart
 from crds.admission.placeholder import CLASS_TEXT
 from crds.names import PLACEHOLDER_CLASS
+from machinery.kinds.profile import Profile
+from machinery.kinds.templates import pods_in
 from machinery.types import hostports, quantities
 from machinery.types.bounds import MOST_AMOUNT, RESOURCES, quoted
 
@@ -81,6 +83,21 @@ def limits_of(pod: Mapping[str, Any]) -> dict[str, int]:
     overhead = _amounts(pod.get("overhead") or {}, "overhead")
     _add(running, {resource: n for resource, n in overhead.items() if resource in running})
     return {resource: _amount(resource, n) for resource, n in running.items() if n > 0}
+
+
+def parts_of(profile: Profile, body: Mapping[str, Any]) -> list[Part]:
+    """Return the sorts of pods of one replica, or of a whole object, that request anything.
+
+    Raises ValueError, naming the field.
+    """
+    found = []
+    for each in pods_in(profile, body):
+        spec, meta = each.template.get("spec") or {}, each.template.get("metadata") or {}
+        request = request_of(spec, meta.get("labels") or {})
+        if request and each.count:
+            asked = tuple(sorted(request.items()))
+            found.append(Part(each.name, each.count, asked, Place.of(spec)))
+    return found
 
 
 def _host_ports(pod: Mapping[str, Any]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -30,9 +30,9 @@ from controller.model.objects import (
 from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown, waiting
 from controller.model.ordinals import known_in
 from controller.model.overridden import Overridden, overridden_of
-from controller.model.place import Place
+from controller.model.place import Place, together
 from controller.model.podcharges import Charge
-from controller.model.requests import request_of
+from controller.model.requests import parts_of, request_of
 from controller.model.rollout import RolloutState, rollout_state
 from controller.model.work import Work, work_of
 from crds.admission.carried import guarded, kind_name
@@ -320,18 +320,22 @@ def workload_info(workload: Workload) -> WorkloadInfo:
             f"spec.manifests[{at}]", {"spec": each.spec}, template.kind or DEPLOYMENT.kind, name
         )
     body = {"spec": template.spec}
-    indivisible = is_whole(profile, body)
+    indivisible = is_whole(profile, body) or (profile.whole and profile.counted)
     _refuse_dividing(spec, profile, indivisible=indivisible)
     pods = pod_template(profile, body)
     pod_meta, pod = pods.get("metadata") or {}, pods.get("spec") or {}
-    counted, replicas = not profile.whole, replicas_in(profile, body, spec.replicas)
+    counted, replicas = profile.counted, replicas_in(profile, body, spec.replicas)
     labels = pod_meta.get("labels") or {}
-    request, bindings = (
-        request_of(pod, labels, placeholder=keeps_room(spec.scheduler_name, meta.owner_references)),
-        _bindings(meta.labels, podtemplate.labels_of(template), labels),
-    )
+    placeholder = keeps_room(spec.scheduler_name, meta.owner_references)
+    if profile.pod_path or not profile.known:
+        request, place = request_of(pod, labels, placeholder=placeholder), Place.of(pod)
+    else:
+        request, place = together(parts_of(profile, body))
+    bindings = _bindings(meta.labels, podtemplate.labels_of(template), labels)
     changes = overridden_of(spec, template, profile)
     read: list[Any] = [request, {name: pod[name] for name in _PLACED_BY if name in pod}]
+    if place.parts:
+        read.append([astuple(each) for each in place.parts])
     shape = _hash([*read, changes.raw.hex()] if changes else read)
     run = _run(spec, meta, template) if profile.ended is not None else ""
     bound = bool(bindings) and not indivisible
@@ -356,7 +360,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         indivisible=indivisible,
         counted=counted,
         request=request,
-        place=Place.of(pod),
+        place=place,
         pod_selector=_selector(template, pod_meta),
         target_namespace=spec.target_namespace or meta.namespace,
         guarded_kinds=_guarded(spec),
@@ -432,7 +436,7 @@ def scaled(held: Workload, replicas: int) -> Workload:
     generation = held.metadata.generation + 1
     meta = msgspec.structs.replace(held.metadata, generation=generation)
     info: WorkloadInfo = held.info
-    if info.counted:
+    if not info.profile.whole:
         left = replicas if info.everywhere else _left(replicas, info.ended)
         demand = _hash([replicas, info.request])
         info = replace(info, replicas=left, asked=replicas, demand=demand)
@@ -652,7 +656,8 @@ def _profile(spec: WorkloadSpec) -> Profile:
 def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool) -> None:
     """Raise ValueError where a kind is to be divided of which nothing says how."""
     if indivisible and spec.distribution == Distribution.DIVIDED:
-        raise ValueError(f"spec.distribution: {INDEXED_TEXT}")
+        whole = f"a {profile.kind} runs whole: set distribution to Single or Duplicated"
+        raise ValueError(f"spec.distribution: {whole if profile.whole else INDEXED_TEXT}")
     if profile.whole and not profile.known and spec.distribution == Distribution.DIVIDED:
         raise ValueError(
             f"spec.distribution: a {profile.kind} runs whole, as spec.replicasPath does not say "

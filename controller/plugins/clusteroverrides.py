@@ -128,7 +128,9 @@ class _OnClusters:
             kind_of.append(kinds[kind])
         self.of: Ints = np.array(kind_of, dtype=np.int64)[forms.of]
         self._kinds = kinds
-        self.different = [(each, self.pods[at]) for each, at in kinds.items() if self.pods[at].pod]
+        self.different = [
+            (each, self.pods[at]) for each, at in kinds.items() if self.pods[at].request
+        ]
         if len(self.different) > MOST_KINDS:
             self.fault = (
                 f"spec.overrides make {len(self.different)} different replicas by what they ask "

@@ -17,7 +17,7 @@ from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route, as_json, failure
 from controller.framework.status import Refusal
 from controller.framework.variants import Variant
-from controller.model.place import EVERY_TAINT, HARD, Place
+from controller.model.place import EVERY_TAINT, HARD, Part, Place
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.amounts import amounts_of, rendered
 from controller.snapshot.columns import Ints, Mask
@@ -73,6 +73,10 @@ class ClusterResources:
             return NOTHING_REFUSED
         closed = _closed(state, info, snapshot, need)
         left = full & ~np.any([mask for mask, *_ in closed], axis=0) if closed else full
+        if info.place.parts and (left & (room(info, snapshot) < need)).any():
+            first = snapshot.lacking(info.place, max(need, 1))
+            for at, part in enumerate(info.place.parts):
+                closed.append(((first == at) & left, _lacks_part(part), ""))
         for resource in resources_of(state, info):
             fits = room(info, snapshot, only=resource, variants=variants_of(state))
             closed.append(((fits < need) & left, _lack(resource), ""))
@@ -121,6 +125,8 @@ def _closed(
 
     Taints come first, then labels: if both refuse, both have to change.
     """
+    if info.place.parts:
+        return []  # each of its pods has other nodes
     hard = any(each.effect in HARD for taints in snapshot.groups.taint_sets for each in taints)
     if not hard and info.place.anywhere and all(v.place.anywhere for v in variants_of(state)):
         return []
@@ -150,6 +156,10 @@ def _untolerated(place: Place, snapshot: Snapshot, rows: Mask) -> dict[Taint, Ma
                 on = found.setdefault(each, np.zeros(len(snapshot), dtype=np.bool_))
                 on[groups.cluster[shut & (groups.taints == code)]] = True
     return dict(sorted(found.items(), key=lambda pair: pair[0].text)[:NAMED])
+
+
+def _lacks_part(part: Part) -> str:
+    return f"no room for {part.count} {part.name} of each replica"
 
 
 def _taint(taint: Taint) -> str:

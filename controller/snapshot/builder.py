@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from controller.model.load import Load
+from controller.model.load import Load, in_parts
 from controller.model.objects import MemberCluster
 from controller.model.podcharges import Charge
 from controller.snapshot import encode
@@ -100,13 +100,15 @@ class SnapshotBuilder:
 
         `charge` is what quotas there take them for.
         """
-        self._count(self._flying, self._touched.loads, name, load, replicas)
+        for part, pods in in_parts(load, replicas):
+            self._count(self._flying, self._touched.loads, name, part, pods)
         if charge is not None and charge.pod:
             self._count(self._charged, self._touched.loads, name, charge, replicas)
 
     def hold(self, name: str, load: Load, replicas: int) -> None:
         """Hold the room of these replicas (negative: release); see `RoomHolder.hold`."""
-        self._count(self._held, self._touched.loads, name, load, replicas)
+        for part, pods in in_parts(load, replicas):
+            self._count(self._held, self._touched.loads, name, part, pods)
 
     def count(self, name: str, load: Load, replicas: int) -> None:
         """Count replicas (negative: uncount) that the hub placed and the cluster reports."""
@@ -114,7 +116,8 @@ class SnapshotBuilder:
         # The row depends on this count only if the cluster's room is bounded.
         bounded = row is not None and row.cluster.spec.max_allocatable
         touched = self._touched.counted if bounded else set[str]()
-        self._count(self._counted, touched, name, load, replicas)
+        for part, pods in in_parts(load, replicas):
+            self._count(self._counted, touched, name, part, pods)
 
     def _count(
         self,

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from controller.model import nodelabels
-from controller.model.load import ANYWHERE, Load, less
+from controller.model.load import ANYWHERE, Load, in_parts, less
 from controller.model.objects import MemberCluster
 from controller.model.place import Place
 from controller.model.podcharges import Charge
 from controller.snapshot.columns import ABSENT, Column, DerivedColumns, Floats, Ints, Mask
+from controller.snapshot.components import at_most, lacking, most
 from controller.snapshot.inflight import MOST_PLACES, InFlight, cost_of, taken, taken_by
 from controller.snapshot.nodegroups import UNLIMITED, NodeGroups
 from controller.snapshot.quotas import Quotas
@@ -259,6 +260,8 @@ class Snapshot:
         """
         if not request:
             return np.full(len(self), UNLIMITED, dtype=np.int64)
+        if place.parts:
+            return self._fitting_together(request, place)
         load = Load.of(request, place)
 
         def replicas(groups: NodeGroups) -> Ints:
@@ -287,6 +290,39 @@ class Snapshot:
 
         return self.kept.column(("fitting", load), compute).copy()
 
+    def _fitting_together(self, request: Mapping[str, int], place: Place) -> Ints:
+        """Return `fitting` of replicas of several pods, by the resources that are asked about."""
+        asked = [
+            replace(each, request=tuple(pair for pair in each.request if pair[0] in request))
+            for each in place.parts
+        ]
+        parts = [each for each in asked if each.request]
+
+        def compute(rows: Ints | None) -> Ints:
+            there = np.arange(len(self)) if rows is None else rows
+            groups, size = self.groups.of(there), len(there)
+            free = most(groups, parts, at_most(groups, parts, size))
+            least, taken = np.full(size, UNLIMITED, dtype=np.int64), np.zeros(size)
+            for each in parts:
+                wanted = dict(each.request)
+                fits = self.fitting(wanted, each.place)[there]
+                np.minimum(least, fits // each.count, out=least)
+                alone = _free(groups, groups.replicas(wanted, each.place), size)
+                # What is in flight takes of all components together, in parts of each.
+                coming = np.maximum(alone - fits, 0)
+                taken += np.divide(each.count, coming, where=coming > 0, out=np.zeros(size))
+            lost = np.divide(1.0, taken, where=taken > 0, out=np.zeros(size))
+            found: Ints = np.minimum(free - np.ceil(lost).astype(np.int64), least)
+            found = np.maximum(found, 0)
+            found[self.virtual[there]] = UNLIMITED
+            return found
+
+        return self.kept.column(("together", tuple(parts)), compute).copy()
+
+    def lacking(self, place: Place, replicas: int) -> Ints:
+        """Return the first component without a node for its pods of so many replicas, or -1."""
+        return lacking(self.groups, place.parts, np.full(len(self), replicas, dtype=np.int64))
+
     def assuming(
         self, load: Load, replicas: Mapping[str, int], charge: Charge | None = None
     ) -> Snapshot:
@@ -295,7 +331,8 @@ class Snapshot:
         `charge` is what quotas there take them for.
         """
         more = {self.row[name]: n for name, n in replicas.items() if name in self.row and n > 0}
-        flights = self.flights.plus((row, load, n) for row, n in more.items())
+        pods = ((row, *part) for row, n in more.items() for part in in_parts(load, n))
+        flights = self.flights.plus(pods)
         after = replace(self, flights=flights, charged=self._charging(charge, more))
         if len(after.flights.places) + len(after.holds.places) <= MOST_PLACES:
             # Beyond that a row also depends on the places of other rows.
@@ -351,9 +388,10 @@ class Snapshot:
             row = self.row.get(name)
             if row is None:
                 continue
-            released += ((row, load, n) for load, n in loads.items())
+            pods = [part for load, n in loads.items() for part in in_parts(load, n)]
+            released += ((row, *part) for part in pods)
             if name in merged:
-                merged[name] = whole[row] = less(merged[name], loads)
+                merged[name] = whole[row] = less(merged[name], dict(pods))
         return replace(self, holds=self.holds.releasing(released, whole, len(self)), merged=merged)
 
     def held(self, name: str) -> Mapping[Load, int]:

@@ -162,6 +162,13 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
         return self.replicas is None
 
     @property
+    def counted(self) -> bool:
+        """Whether its replicas take room: those of a whole kind do with the pods that it has."""
+        if self.replicas is not None:
+            return True
+        return bool(self.pods) and not (self.everywhere or self.ready.exists)
+
+    @property
     def scales(self) -> bool:
         """Whether a lower number removes pods.
 

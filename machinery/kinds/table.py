@@ -14,9 +14,10 @@ from typing import Any, Final, TypeAlias
 from crds.workloadkind import RESERVED_GROUPS
 from machinery.kinds.builtin import DEPLOYMENT, PROFILES
 from machinery.kinds.profile import Naming, Profile, Replicas
+from machinery.kinds.wellknown import WELL_KNOWN
 
 GroupKind: TypeAlias = tuple[str, str]
-_BUILT_IN: Final = {(each.group, each.kind): each for each in PROFILES}
+_BUILT_IN: Final = {(each.group, each.kind): each for each in (*PROFILES, *WELL_KNOWN)}
 _KNOWN: Final = dict(_BUILT_IN)
 MAKER_GROUPS: Final = frozenset(each.made_by.group for each in PROFILES if each.made_by)
 """The groups of the objects that control pods of known kinds."""

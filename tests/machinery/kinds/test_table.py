@@ -25,9 +25,8 @@ WORKLOAD_KINDS = frozenset(each.kind for each in PROFILES if each.pods) | {
 @pytest.mark.parametrize(
     ("api_version", "kind"),
     [
-        ("apps.kruise.io/v1beta1", "StatefulSet"),
-        ("batch.volcano.sh/v1alpha1", "Job"),
-        ("serving.knative.dev/v1", "Service"),
+        ("example.com/v1beta1", "StatefulSet"),
+        ("apps.kruise.io/v1", "StatefulSet"),
         ("example.com/v1", "Deployment"),
         ("apps/v1beta1", "Deployment"),
         ("v1", "Deployment"),

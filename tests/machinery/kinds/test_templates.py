@@ -86,7 +86,7 @@ def test_what_runs_once_and_what_claims_it_has() -> None:
 def test_pods_of_a_kind_without_a_profile_are_not_known() -> None:
     pods = {"metadata": {"labels": {LABEL_GROUP: "g"}}}
     known = template("StatefulSet", {"template": pods})
-    other = template("StatefulSet", {"template": pods}, "apps.kruise.io/v1beta1")
+    other = template("StatefulSet", {"template": pods}, "apps.example.com/v1")
     assert pod_template(profile_in(known), known) == pods
     assert pod_template(profile_in(other), other) == {}
     assert (groups_of({}, known), groups_of({}, other)) == (("g",), ())

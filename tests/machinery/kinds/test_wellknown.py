@@ -1,0 +1,167 @@
+"""The profiles of well-known kinds: their pods, and their statuses as their controllers write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.model.place import together
+from controller.model.requests import parts_of
+from crds.fields.shares import ShareHealth
+from machinery.kinds.expressions import value
+from machinery.kinds.profile import values_of
+from machinery.kinds.readiness import Result, counts_of, judge
+from machinery.kinds.table import profile_of
+from machinery.kinds.wellknown import WELL_KNOWN
+from tests.kindsof import FLINK, LEADER_WORKERS, RAY, SPARK
+
+GI, MI = 2**30, 2**20
+
+
+def profile(body: Any) -> Any:
+    return profile_of(body["apiVersion"], body["kind"])
+
+
+def judged(body: Any, asked: int = 1, *, generation: int = 1, **status: Any) -> Any:
+    found = judge(profile(body), {"metadata": {}, **body, "status": status}, generation=generation)
+    return found, counts_of(found, asked)
+
+
+def conditions(**said: str) -> list[dict[str, str]]:
+    return [{"type": kind, "status": status} for kind, status in said.items()]
+
+
+@pytest.mark.parametrize("known", WELL_KNOWN, ids=lambda each: f"{each.kind}.{each.group}")
+def test_each_value_compiles_and_is_no_longer_than_an_administrator_may_write(known: Any) -> None:
+    for field, text in values_of(known):
+        if text:
+            value(text)
+            assert len(text) <= 1024, field
+
+
+@pytest.mark.proves("KD12")
+@pytest.mark.parametrize(
+    ("body", "pods", "total"),
+    [
+        (LEADER_WORKERS, {"leader": 1, "worker": 3}, {"cpu": 25_000, "pods": 4, "gpu": 24}),
+        (RAY, {"head": 1, "tpu": 8, "auto": 3}, {"cpu": 90_000, "pods": 12}),
+        (
+            FLINK,
+            {"jobManager": 1, "taskManager": 3},
+            {"cpu": 2_500, "memory": 14 * GI, "pods": 4},
+        ),
+        (
+            SPARK,
+            {"driver": 1, "executor": 3},
+            {"cpu": 2_500, "memory": (896 + 3 * 5734) * MI, "pods": 4},
+        ),
+    ],
+    ids=["LeaderWorkerSet", "RayCluster", "FlinkDeployment", "SparkApplication"],
+)
+def test_the_pods_of_a_replica_and_their_sum(body: Any, pods: Any, total: Any) -> None:
+    parts = parts_of(profile(body), body)
+    assert {each.name: each.count for each in parts} == pods
+    request, _ = together(parts)
+    assert {name.rpartition("/")[2]: n for name, n in request.items()} == total
+
+
+@pytest.mark.proves("KD36")
+def test_a_rollout_observes_its_generation_as_text() -> None:
+    body = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "spec": {"replicas": 2}}
+    said = {"observedGeneration": "5", "readyReplicas": 2, "updatedReplicas": 2}
+    assert judged(body, 2, generation=5, **said)[1].ready == 2
+    assert not judged(body, 2, generation=6, **said)[1].observed
+
+
+@pytest.mark.proves("KD37")
+def test_a_postgres_cluster_that_lost_its_instances_is_not_ready_whatever_its_condition() -> None:
+    body = {"apiVersion": "postgresql.cnpg.io/v1", "kind": "Cluster", "spec": {"instances": 3}}
+    found, counts = judged(body, readyInstances=0, conditions=conditions(Ready="True"))
+    assert (counts.ready, counts.lasting, found.health) == (0, 0, ShareHealth.PROGRESSING)
+    _, counts = judged(body, readyInstances=3, conditions=conditions(Ready="True"))
+    assert (counts.ready, counts.lasting) == (1, 1)
+    slept = {**body, "metadata": {"annotations": {"cnpg.io/hibernation": "on"}}}
+    assert judged(slept, conditions=conditions(Ready="True"))[0].health is ShareHealth.SUSPENDED
+
+
+@pytest.mark.proves("KD43")
+def test_what_ends_or_has_data_runs_once() -> None:
+    once = {each.kind for each in WELL_KNOWN if each.once}
+    assert {"JobSet", "FlinkDeployment", "SparkApplication", "Job", "Cluster"} <= once
+    assert not {"Rollout", "RayCluster", "LeaderWorkerSet"} & once
+
+
+RAY_READY = conditions(HeadPodReady="True", RayClusterProvisioned="True")
+
+
+@pytest.mark.parametrize(
+    ("status", "ready", "why"),
+    [
+        ({}, 0, "conditions.RayClusterProvisioned is missing"),
+        ({"conditions": RAY_READY, "desiredWorkerReplicas": 3}, 0, "status.?readyWorker"),
+        (
+            {"conditions": RAY_READY, "desiredWorkerReplicas": 3, "readyWorkerReplicas": 3},
+            1,
+            "",
+        ),
+        (
+            {"conditions": [*RAY_READY, *conditions(ReplicaFailure="True")]},
+            0,
+            "conditions.?ReplicaFailure",
+        ),
+    ],
+)
+def test_a_ray_cluster_is_ready_with_all_of_its_workers(status: Any, ready: int, why: str) -> None:
+    found, counts = judged(RAY, **status)
+    assert counts.ready == ready
+    assert found.message.startswith(why)
+
+
+@pytest.mark.proves("KD33")
+def test_how_a_job_set_a_spark_application_and_a_volcano_job_end() -> None:
+    job = {"name": "w", "replicas": 2, "template": {"spec": {"template": {}}}}
+    jobs = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "spec": {"replicatedJobs": [job]},
+    }
+    runs = {"replicatedJobsStatus": [{"name": "w", "ready": 1, "succeeded": 1}]}
+    assert judged(jobs, **runs)[1].ready == 1
+    assert judged(jobs, replicatedJobsStatus=[{"name": "w", "ready": 1}])[1].ready == 0
+    assert judged(jobs, conditions=conditions(Failed="True"))[0].result is Result.FAILED
+    assert judged(jobs, conditions=conditions(Completed="True"))[1].succeeded == 1
+
+    for state, result in (
+        ("RUNNING", None),
+        ("SUBMISSION_FAILED", None),
+        ("COMPLETED", Result.SUCCEEDED),
+        ("FAILED", Result.FAILED),
+    ):
+        assert judged(SPARK, applicationState={"state": state})[0].result is result
+
+    volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": []}}
+    aborted, _ = judged(volcano, state={"phase": "Aborted"})
+    assert (aborted.health, aborted.result) == (ShareHealth.SUSPENDED, None)
+    assert judged(volcano, state={"phase": "Terminated"})[0].result is Result.FAILED
+    running = {"state": {"phase": "Running"}, "running": 2, "minAvailable": 2}
+    assert judged(volcano, **running)[1].ready == 1
+    assert judged(volcano, state={"phase": "Running"})[1].ready == 0
+
+
+@pytest.mark.proves("KD2")
+@pytest.mark.parametrize(
+    ("version", "kind", "replicas"),
+    [
+        ("apps.kruise.io/v1beta1", "StatefulSet", "spec.replicas"),
+        ("batch.volcano.sh/v1alpha1", "Job", ""),
+        ("serving.knative.dev/v1", "Service", ""),
+    ],
+)
+def test_a_kind_of_another_group_is_read_by_its_own_profile(
+    version: str, kind: str, replicas: str
+) -> None:
+    found = profile_of(version, kind)
+    assert found.known
+    assert found.replicas_path == replicas
+    assert not found.ordered
