@@ -86,8 +86,10 @@ JOB_SET: Final = Profile(
         observed_generation=_UNTOLD,
         # It has no condition while it runs.
         when=(
-            "spec.replicatedJobs.all(j, status.replicatedJobsStatus.exists(s, s.name == j.name"
-            " && s.?ready.orValue(0) + s.?succeeded.orValue(0) >= j.?replicas.orValue(1)))",
+            (
+                "spec.replicatedJobs.all(j, status.replicatedJobsStatus.exists(s, s.name == j.name"
+                " && s.?ready.orValue(0) + s.?succeeded.orValue(0) >= j.?replicas.orValue(1)))"
+            ),
         ),
     ),
     ended=End(
@@ -196,8 +198,10 @@ SPARK_APPLICATION: Final = Profile(
         observed_generation=_UNTOLD,
         when=(
             "status.applicationState.state == 'RUNNING'",
-            "status.executorState.filter(k, status.executorState[k] == 'RUNNING').size()"
-            f" >= {_EXECUTORS}",
+            (
+                "status.executorState.filter(k, status.executorState[k] == 'RUNNING').size()"
+                f" >= {_EXECUTORS}"
+            ),
         ),
     ),
     ended=End(
