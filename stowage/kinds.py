@@ -14,6 +14,7 @@ from typing import Any
 from machinery.api.resources import (
     RESERVATIONS,
     WORKLOAD_GROUPS,
+    WORKLOAD_KINDS,
     WORKLOAD_POLICIES,
     WORKLOAD_QUOTAS,
     WORKLOAD_SPREADS,
@@ -46,6 +47,7 @@ KINDS = (
     Kind("wg", WORKLOAD_GROUPS, named=True),
     Kind("rsv", RESERVATIONS, named=True, selects=True),
     Kind("wq", WORKLOAD_QUOTAS),
+    Kind("wk", WORKLOAD_KINDS),
 )
 
 

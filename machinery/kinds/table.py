@@ -85,6 +85,11 @@ def from_hub() -> list[Profile]:
     return [each for of, each in _KNOWN.items() if _BUILT_IN.get(of) is not each]
 
 
+def known_kinds() -> list[Profile]:
+    """Return all profiles in use."""
+    return list(_KNOWN.values())
+
+
 @lru_cache(maxsize=1024)
 def _unknown(group: str, kind: str, replicas_path: str, versions: tuple[str, ...] = ()) -> Profile:
     replicas = Replicas(replicas_path) if replicas_path else None

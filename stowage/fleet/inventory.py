@@ -14,16 +14,17 @@ from typing import Any
 import msgspec
 
 from controller import catalogue
-from controller.eventhandlers import known
+from controller.eventhandlers import known, read_anew
 from controller.framework.runtime.feature import placed_kinds
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import placed_key
 from crds.admission.validation import rights_needed
 from crds.faults import suggestion
 from crds.names import API_VERSION, GROUP
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_KINDS, WORKLOADS, Resource
 from machinery.clock import microtime
-from machinery.errors import ConfigurationError, NotFound
+from machinery.errors import ConfigurationError, Forbidden, NotFound
+from machinery.kinds.workloadkinds import WorkloadKind, reading_of, use
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key, Object
 from stowage.fleet import admission, cluster_files
@@ -69,10 +70,16 @@ def of_hub(api: ObjectReader) -> PlanInputs:
     """Return the objects of the hub. Raises ConfigurationError for a hub without our kinds."""
     found = PlanInputs()
     try:
+        with suppress(NotFound, Forbidden):  # an older hub, or an older role
+            for each in api.each(WORKLOAD_KINDS, WorkloadKind):
+                found.objects[WORKLOAD_KINDS.kind, each.metadata.key] = each
+        _use_kinds(found)
         found.clusters = [*api.each(MEMBER_CLUSTERS, MemberCluster)]
         for each in api.each(WORKLOADS, dict[str, Any]):
             found.add(known(msgspec.convert(each, Workload)), each)
         for kind in admission.Kinds(catalogue.features()):
+            if kind.resource == WORKLOAD_KINDS:
+                continue
             theirs = kind.resource.group != GROUP  # of a package whose kind may not be served
             with suppress(NotFound) if theirs else nullcontext():
                 for known_as in api.each(kind.resource, kind.type_):
@@ -81,6 +88,26 @@ def of_hub(api: ObjectReader) -> PlanInputs:
         raise ConfigurationError(
             f"the hub does not know the kinds of {GROUP}: run stowage install first"
         ) from e
+    return found
+
+
+def _use_kinds(found: PlanInputs) -> None:
+    """Have the table of kinds follow the WorkloadKinds, and read the Workloads by it."""
+    use(each for each in found.objects.values() if isinstance(each, WorkloadKind))
+    for key, each in found.workloads.items():
+        found.workloads[key] = read_anew(each)
+
+
+def kinds_of(documents: Sequence[Document]) -> list[WorkloadKind]:
+    """Return the WorkloadKinds of files. Raises ConfigurationError for one that cannot be used."""
+    kinds, found = admission.Kinds(catalogue.features()), []
+    for document in documents:
+        if document.of(GROUP, WORKLOAD_KINDS.kind) and (kind := kinds.of(document)) is not None:
+            body = admission.admitted(document, namespace="", kind=kind)
+            each = document.decoded(body, WorkloadKind)
+            if fault := reading_of(each).fault:
+                raise document.error(fault)
+            found.append(each)
     return found
 
 
@@ -105,6 +132,7 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> PlanInputs:
     """
     found, once, others = PlanInputs(), _Once(), []
     kinds = admission.Kinds(catalogue.features())
+    use(kinds_of(documents))
     for document in documents:
         if document.of(GROUP, "Workload"):
             body = admission.admitted(document, namespace=namespace)
@@ -113,7 +141,7 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> PlanInputs:
             body["status"] = document.body.get("status") or {}
             found.add(admission.workload(document, body), body)
         elif (kind := kinds.of(document)) is not None:
-            _add(found, document, namespace, kind)
+            _add(found, document, namespace if kind.resource.namespaced else "", kind)
         elif document.of(GROUP, "MemberCluster") or not document.kind:
             found.clusters.append(cluster_files.member(document))
         else:
@@ -137,6 +165,9 @@ def to_apply(
     """
     found, once, others = PlanRequest(), _Once(), list[Document]()
     kinds = admission.Kinds(catalogue.features())
+    if new := kinds_of(documents):
+        present.objects |= {(WORKLOAD_KINDS.kind, each.metadata.key): each for each in new}
+        _use_kinds(present)
     for document in documents:
         if document.of(GROUP, "Workload"):
             body = _laid_over(document, present, namespace, now)
@@ -146,7 +177,8 @@ def to_apply(
             found.keys.append(workload.metadata.key)
             now += timedelta(microseconds=1)
         elif (kind := kinds.of(document)) is not None:
-            _replace(present, document, namespace, now, kind)
+            if kind.resource != WORKLOAD_KINDS:  # these came first
+                _replace(present, document, namespace, now, kind)
             before = found.workloads.keys() - present.stored.keys()
             present.notes += _too_late(document, before, namespace)
             if kind.placed is not None:

@@ -24,6 +24,8 @@ from controller.framework.explains import either
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster, Workload
+from controller.model.place import Part
+from controller.model.unit import WorkloadInfo
 from controller.plugins.clusteroverrides import ClusterOverrides
 from controller.scheduling.decision import Decision
 from crds.faults import suggestion
@@ -34,6 +36,9 @@ from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError
+from machinery.kinds.profile import Pods
+from machinery.kinds.templates import kind_of_pods
+from machinery.types import hostports, quantities
 from machinery.types.bounds import clean, quoted
 from machinery.types.metadata import Key
 from stowage.console import output, words
@@ -101,7 +106,29 @@ def recorded(decision: Decision, kind: str) -> dict[str, Any]:
     `doesNotFit` has a sentence for each cluster on which no node can run the units that stay.
     """
     misfits = {"doesNotFit": texts} if (texts := unfit(decision)) else {}
-    return {**told(record(decision), kind), "reservations": inside(decision), **misfits}
+    profile = {"profile": profile_of(decision.workload)}
+    return {**told(record(decision), kind), **profile, "reservations": inside(decision), **misfits}
+
+
+def profile_of(info: WorkloadInfo) -> dict[str, Any]:
+    """Return what its kind makes of a Workload: the pods are those of one replica."""
+    parts = info.place.parts
+    if not parts and info.request:
+        sort = info.profile.pods[0] if info.profile.pods else Pods()
+        name = sort.name or kind_of_pods(sort.template)
+        parts = (Part(name, 1, tuple(info.request.items()), info.place),)
+    pods = [{"name": p.name, "count": p.count, "requests": requests_of(p)} for p in parts]
+    return {"replicas": info.asked, "whole": info.profile.whole, "pods": pods}
+
+
+def requests_of(part: Part) -> dict[str, str]:
+    """Return the amounts of one pod, as Kubernetes writes them."""
+    amounts = dict(part.request)
+    return {
+        resource: quantities.render(resource, n)
+        for resource, n in sorted(amounts.items())
+        if resource != "pods" and not resource.startswith(hostports.PREFIX)
+    }
 
 
 def unfit(decision: Decision) -> list[str]:

@@ -43,6 +43,7 @@ class PlainHub:
         self.reservations: list[Json] = []
         self.groups: list[Json] = []
         self.quotas: list[Json] = []
+        self.workloadkinds: list[Json] = []
         self.faults: dict[str, int] = {}
         self.secret = False
         self.foreign = False
