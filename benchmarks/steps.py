@@ -28,6 +28,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from controller.config import default_profile
 from controller.features.workloadgroup.gate.gate import Standing, gate_of
 from controller.features.workloadgroup.gate.status import GroupFacts, look
@@ -39,12 +41,14 @@ from controller.scheduling.steps import in_slices
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
 from machinery import loopwatch
-from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, USUAL, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, USUAL, WORKLOADS, Resource
 from machinery.clock import SystemClock
-from machinery.runtime.informer import LIST_PAGE
+from machinery.kinds import table
+from machinery.runtime.informer import LIST_PAGE, event_of
 from propagator.credentials.credentials import credentials_of
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import HealthProbe
+from propagator.members.watches import Watches
 from propagator.settings import SessionSettings
 from tests.controller.crews import Crew
 from tests.controller.features.reservation.reserving import owner, reservation
@@ -55,6 +59,8 @@ from tests.controller.make import CLUSTER, NOW, ZONE, cluster, info
 from tests.controller.memory import Stage
 from tests.controller.scheduling.test_gathered import with_crew
 from tests.controller.scheduling.test_long_sets import View, ring
+from tests.kindsof import GADGET, hostile_objects
+from tests.memoryhub import MemoryHub
 from tests.propagator.conftest import unregistered
 from tests.propagator.members.hostile import Hostile, Mode, hostile
 
@@ -415,6 +421,30 @@ async def hostile_member(watch: Watch, villain: Hostile, *, mode: Mode) -> None:
         await asyncio.gather(running, return_exceptions=True)
 
 
+async def judged_by_expressions(watch: Watch, *, body: Any) -> None:
+    """A hostile object of a kind that expressions judge, as a watch brings it."""
+    table.use([GADGET])
+    line = msgspec.json.encode({"type": "MODIFIED", "object": body})
+    resource = Resource("example.com", "v1", "gadgets", "Gadget")
+    informer = Watches(
+        client_for=lambda _: MemoryHub(clock=SystemClock()),
+        apart=(),
+        begin=lambda _: None,
+        end=lambda _: None,
+        changed=lambda _old, _new: None,
+        clock=SystemClock(),
+    ).track(resource, "")
+
+    def heard() -> None:
+        informer._follow(event_of(line))  # noqa: SLF001 - what a watch does with a line
+
+    with watch.over():
+        asyncio.get_running_loop().call_soon(heard)
+        await asyncio.sleep(0)
+    watch.requests += 1
+    table.use(())
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 SCENARIOS: dict[str, Scenario] = {
@@ -432,6 +462,10 @@ SCENARIOS: dict[str, Scenario] = {
     "the largest set": largest_set,
     "the largest gate": largest_gate,
     "answers on 5,000 groups": answers,
+    **{
+        f"an object of {name}, by expressions": functools.partial(judged_by_expressions, body=body)
+        for name, body in hostile_objects().items()
+    },
 }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from machinery.kinds.profile import Profile, Ready, Replicas
+
 
 def pods(**requests: str) -> dict[str, Any]:
     """A pod template of one container that asks for that."""
@@ -64,3 +66,47 @@ SPARK: dict[str, Any] = {
     },
 }
 """896Mi and three times 5734Mi, 2.5 cpu."""
+
+
+GADGET = Profile(
+    group="example.com",
+    kind="Gadget",
+    versions=("v1",),
+    replicas=Replicas("spec.size"),
+    ready=Ready(
+        replicas="size(status.up)",
+        when=(
+            "status.conditions.exists(c, c.type == 'Up' && c.status == 'True')",
+            "spec.size >= status.?least.orValue(0)",
+        ),
+    ),
+    degraded="status.conditions.exists(c, c.type == 'Down')",
+)
+"""A kind that expressions judge."""
+
+
+def hostile_objects() -> dict[str, Any]:
+    """Objects of that kind by which a member would hold the loop up."""
+    conditions = [{"type": f"T{n}", "status": "False"} for n in range(50_000)]
+    deep: Any = "x"
+    for _ in range(56):
+        deep = {"a": deep}
+    wide = {"a" * 9 + str(n): deep for n in range(60)}
+    texts = ["x" * 1000] * 4000
+    return {
+        "4 MiB": _gadget(up=[], texts=texts),
+        "50,000 conditions": _gadget(up=[], conditions=conditions),
+        "2,500 conditions": _gadget(up=[], conditions=conditions[:2500]),
+        "64 levels": _gadget(up=[], conditions=[], deep=wide),
+    }
+
+
+def _gadget(**status: Any) -> dict[str, Any]:
+    meta = {"name": "g", "namespace": "shop", "uid": "u", "resourceVersion": "7", "generation": 1}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Gadget",
+        "metadata": meta,
+        "spec": {"size": 1},
+        "status": status,
+    }

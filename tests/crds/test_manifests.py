@@ -43,6 +43,7 @@ def test_a_difference_is_shown_and_fails(tmp_path, monkeypatch, capsys):
 def test_manifests_come_in_the_order_in_which_they_are_applied():
     assert [(m["kind"], m["metadata"]["name"]) for m in crds.manifests()] == [
         ("CustomResourceDefinition", "memberclusters.stowage.dev"),
+        ("CustomResourceDefinition", "workloadkinds.stowage.dev"),
         ("CustomResourceDefinition", "workloads.stowage.dev"),
         ("CustomResourceDefinition", "workloadpolicies.stowage.dev"),
         ("CustomResourceDefinition", "workloadspreads.stowage.dev"),

@@ -13,7 +13,7 @@ from crds import FILES, definition_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "admission.md"
 KINDS = ("MemberCluster", "Reservation", "Workload", "WorkloadPolicy", "WorkloadSpread")
-OTHERS = ("WorkloadGroup", "WorkloadQuota", "ClusterDecision")
+OTHERS = ("WorkloadGroup", "WorkloadKind", "WorkloadQuota", "ClusterDecision")
 _ROW = re.compile(r"^\| `(\w+)` \| (`spec\..*`) \|$", re.MULTILINE)
 
 

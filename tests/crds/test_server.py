@@ -299,6 +299,7 @@ def test_short_names_and_category(hub):
         ["memberclusters", "mc"],
         ["reservations", "rsv"],
         ["workloadgroups", "wg"],
+        ["workloadkinds", "wk"],
         ["workloadpolicies", "wlp"],
         ["workloadquotas", "wq"],
         ["workloads", "wl"],

@@ -14,6 +14,7 @@ from machinery.kinds.builtin import CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, PROFI
 from machinery.kinds.table import known_kind, profile_of, profile_of_main
 
 ROOT = Path(__file__).resolve().parents[3]
+# Rollout and Cluster are words of this project as well.
 WORKLOAD_KINDS = frozenset(each.kind for each in PROFILES if each.pods) | {
     *("ReplicationController", "CloneSet", "LeaderWorkerSet", "JobSet", "RayCluster"),
     *("RayJob", "RayService", "FlinkDeployment", "SparkApplication", "PyTorchJob", "TFJob"),

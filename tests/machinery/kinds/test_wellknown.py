@@ -14,7 +14,7 @@ from machinery.kinds.profile import values_of
 from machinery.kinds.readiness import Result, counts_of, judge
 from machinery.kinds.table import profile_of
 from machinery.kinds.wellknown import WELL_KNOWN
-from tests.kindsof import FLINK, LEADER_WORKERS, RAY, SPARK
+from tests.kindsof import FLINK, GADGET, LEADER_WORKERS, RAY, SPARK, hostile_objects
 
 GI, MI = 2**30, 2**20
 
@@ -85,7 +85,6 @@ def test_a_postgres_cluster_that_lost_its_instances_is_not_ready_whatever_its_co
     assert judged(slept, conditions=conditions(Ready="True"))[0].health is ShareHealth.SUSPENDED
 
 
-@pytest.mark.proves("KD43")
 def test_what_ends_or_has_data_runs_once() -> None:
     once = {each.kind for each in WELL_KNOWN if each.once}
     assert {"JobSet", "FlinkDeployment", "SparkApplication", "Job", "Cluster"} <= once
@@ -118,7 +117,6 @@ def test_a_ray_cluster_is_ready_with_all_of_its_workers(status: Any, ready: int,
     assert found.message.startswith(why)
 
 
-@pytest.mark.proves("KD33")
 def test_how_a_job_set_a_spark_application_and_a_volcano_job_end() -> None:
     job = {"name": "w", "replicas": 2, "template": {"spec": {"template": {}}}}
     jobs = {
@@ -165,3 +163,24 @@ def test_a_kind_of_another_group_is_read_by_its_own_profile(
     assert found.known
     assert found.replicas_path == replicas
     assert not found.ordered
+
+
+@pytest.mark.proves("KD8")
+@pytest.mark.parametrize("name", sorted(hostile_objects()))
+def test_a_hostile_object_is_never_ready_and_its_neighbours_are_judged(name: str) -> None:
+    found = judge(GADGET, hostile_objects()[name], generation=1)
+    assert counts_of(found, 1).ready == 0
+    assert found.message
+    if name in ("4 MiB", "50,000 conditions"):
+        assert found.health is ShareHealth.UNKNOWN
+    up = [{"type": "Up", "status": "True"}]
+    good = {"metadata": {}, "spec": {"size": 1}, "status": {"up": [1], "conditions": up}}
+    assert counts_of(judge(GADGET, good, generation=1), 1).ready == 1
+
+
+@pytest.mark.proves("KD7")
+def test_an_expression_that_fails_on_one_object_fails_on_that_alone() -> None:
+    said = {"up": 3, "conditions": [{"type": "Up", "status": "True"}]}
+    found = judge(GADGET, {"metadata": {}, "spec": {"size": 1}, "status": said}, generation=1)
+    assert (found.health, counts_of(found, 1).ready) == (ShareHealth.UNKNOWN, 0)
+    assert found.message.startswith("size(status.up): No matching overloads found")
