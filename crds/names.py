@@ -7,6 +7,8 @@ the propagator must give the same answer to that.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 GROUP = "stowage.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -251,3 +253,14 @@ LONGEST_NAMES = {
     ("v1", "Service"): 63,
 }
 """Of kinds of which a member takes a longer name and no pod ever comes, or which it refuses."""
+
+RESERVED_GROUPS = ("apps", "batch", GROUP)
+"""The groups of which no WorkloadKind says what their kinds are: they are built in, or ours."""
+
+
+class TtlWhen(StrEnum):
+    """When the field that lets a member remove an object may be written there."""
+
+    ENDED = "Ended"
+    CREATED = "Created"
+    NEVER = "Never"

@@ -14,12 +14,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from crds.base import Condition, Count, DnsName, Flag, Int64, Kind, Model, Rule, atomic, listmap
+from crds.names import RESERVED_GROUPS, TtlWhen
 
 MOST_PODS, MOST_CONDITIONS, MOST_PATHS, MOST_REQUESTS = 16, 8, 16, 16
 LONGEST_VALUE = 1024
-RESERVED_GROUPS = ("apps", "batch", "stowage.dev")
-"""Their kinds are built in, or ours."""
-
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _QUOTED = r"\[\"[^\"\\]{1,253}\"\]"
 _STEP = rf"(\.{_NAME}|{_QUOTED})"
@@ -50,14 +48,6 @@ class WorkloadKindValidReason(StrEnum):
     """An expression does not compile; the message names the field."""
     INVALID_PATH = "InvalidPath"
     """A field is no path, or of another form; the message names it."""
-
-
-class TtlWhen(StrEnum):
-    """When the field that lets a member remove an object may be written there."""
-
-    ENDED = "Ended"
-    CREATED = "Created"
-    NEVER = "Never"
 
 
 class ReplicasOfKind(Model):

@@ -660,8 +660,9 @@ def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool)
         raise ValueError(f"spec.distribution: {whole if profile.whole else INDEXED_TEXT}")
     if profile.whole and not profile.known and spec.distribution == Distribution.DIVIDED:
         raise ValueError(
-            f"spec.distribution: a {profile.kind} runs whole, as spec.replicasPath does not say "
-            "where its number of replicas is: set distribution to Single or Duplicated"
+            f"spec.distribution: a {profile.kind} runs whole, as neither a WorkloadKind nor "
+            "spec.replicasPath says where its number of replicas is: set distribution to Single or "
+            "Duplicated"
         )
     path = spec.replicas_path if profile is not PRESENT else ""
     if profile.known and path and path != profile.replicas_path:

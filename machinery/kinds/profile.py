@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from crds.workloadkind import TtlWhen
+from crds.names import TtlWhen
 from machinery.kinds.expressions import is_path
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from crds.workloadkind import RESERVED_GROUPS
+from crds.names import RESERVED_GROUPS
 from machinery.kinds.builtin import DEPLOYMENT, PROFILES
 from machinery.kinds.profile import Naming, Profile, Replicas
 from machinery.kinds.wellknown import WELL_KNOWN

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crds.workloadkind import TtlWhen
+from crds.names import TtlWhen
 from machinery.kinds.profile import Data, End, Pods, Profile, Ready, Replicas
 
 _UNTOLD = ""

@@ -25,8 +25,8 @@ from crds.names import (
     LABEL_WORKLOAD_UID,
     ORPHAN_PREFIX,
     OWNER_PREFIX,
+    TtlWhen,
 )
-from crds.workloadkind import TtlWhen
 from machinery.kinds.paths import InvalidTemplate, set_at, steps, stripped, value_at, without
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler

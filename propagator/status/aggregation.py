@@ -25,6 +25,7 @@ from crds.workload import (
     WorkloadState,
 )
 from machinery.clock import parse_timestamp, timestamp
+from machinery.kinds.profile import Profile, kind_name
 from machinery.types import conditions
 from propagator.drift.records import STANDING, Drifted
 from propagator.members.noted_kinds import first_kinds
@@ -290,7 +291,8 @@ def _not_ready(
     if suspended:
         return WorkloadReadyReason.SUSPENDED, _joined(suspended)
     silent = [
-        f"{share.seen.name}: {profile.kind} {main.metadata.name} says nothing"
+        f"{share.seen.name}: {profile.kind} {main.metadata.name}"
+        f"{f': {main.judged.message}' if main.judged.message else ' says nothing'}"
         for share in shares
         if (main := share.seen.main) is not None
         and not share.seen.leaving
@@ -298,8 +300,16 @@ def _not_ready(
     ]
     if not silent:
         return WorkloadReadyReason.REPLICAS_NOT_READY, ""
-    advice = "a condition Ready in its status, by its own controller, says when it is ready"
-    return WorkloadReadyReason.READINESS_UNKNOWN, f"{_joined(silent)}; {advice}"
+    advice = f"; {_advice(profile)}" if not (profile.known or profile.fault) else ""
+    return WorkloadReadyReason.READINESS_UNKNOWN, f"{_joined(silent)}{advice}"
+
+
+def _advice(profile: Profile) -> str:
+    """Return what says when an object of an unknown kind is ready."""
+    if profile.versions:
+        return f"known versions of a {profile.kind} are {', '.join(profile.versions)}"
+    named = kind_name(profile.group, profile.kind)
+    return f"ready of a WorkloadKind {named} says when it is ready"
 
 
 def _outdated(workload: Workload, shares: Iterable[ReportedShare]) -> bool:

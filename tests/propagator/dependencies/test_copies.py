@@ -149,6 +149,20 @@ def test_those_of_a_cron_job_and_of_no_known_kind() -> None:
     assert named_by({}) == []
 
 
+@pytest.mark.proves("KD16")
+def test_each_sort_of_pods_names_what_it_needs() -> None:
+    def pods(name: str) -> dict[str, Any]:
+        return {"spec": {"containers": [{"envFrom": [{"configMapRef": {"name": name}}]}]}}
+
+    groups = [{"groupName": each, "template": pods(each)} for each in ("a", "b")]
+    ray = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "spec": {"headGroupSpec": {"template": pods("head")}, "workerGroupSpecs": groups},
+    }
+    assert named_by(ray) == [Reference("ConfigMap", name) for name in ("head", "a", "b")]
+
+
 def test_a_stateful_set_names_its_service_and_default_is_no_account() -> None:
     body = template("StatefulSet", "template", serviceName="db")
     body["spec"]["template"]["spec"]["serviceAccountName"] = "default"

@@ -593,8 +593,8 @@ def test_a_share_that_says_nothing_is_unknown_and_the_condition_tells_what_to_do
     ready = find(silent, "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "ReadinessUnknown")
     assert ready["message"] == (
-        "m1: Widget w says nothing; a condition Ready in its status, by its own controller, says "
-        "when it is ready"
+        "m1: Widget w says nothing; ready of a WorkloadKind widget.example.com says when it is "
+        "ready"
     )
     assert find(silent, RECONCILING)["status"] == "True"
     # A new process says the same until it has looked.
