@@ -60,8 +60,8 @@ def known(workload: Workload) -> Workload:
         info, fault = workload_info(harmless(slim)), str(e)
     template = workload.spec.target_deployment or workload.spec.template
     if template is not None and may_change(template.api_version):
-        about = {"api_version": template.api_version, "kind": template.kind}
-        info = replace(info, source=workload.spec, **about)
+        version, kind = template.api_version, template.kind
+        info = replace(info, source=workload.spec, api_version=version, kind=kind)
     return msgspec.structs.replace(slim, info=info, fault=fault)
 
 

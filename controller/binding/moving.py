@@ -130,9 +130,9 @@ def moving_of(
     if going:
         reason, text = _going(decision, workload, going, missing)
         text += f"; {_no_room(moves)}" if stuck else ""
-        text += f"; {holds_data(moves)}" if data else ""
+        text += f"; {holds_data(decision)}" if data else ""
     elif data:
-        reason, text = MovingReason.HOLDS_DATA, holds_data(moves)
+        reason, text = MovingReason.HOLDS_DATA, holds_data(decision)
     elif stuck:
         reason, text = MovingReason.NO_ROOM, _no_room(moves)
     elif waits:
@@ -218,15 +218,19 @@ def _data_cause(decision: Decision) -> str:
     return word(cause.value)
 
 
-def holds_data(moves: Moves) -> str:
+def holds_data(decision: Decision) -> str:
+    moves, always = decision.moving, decision.workload.profile.data.always
     named = [
-        f"{_count(n, 'replica')} {'holds' if n == 1 else 'hold'} "
+        f"{cluster}: {decision.workload.name} holds data"
+        if always
+        else f"{_count(n, 'replica')} {'holds' if n == 1 else 'hold'} "
         f"{_count(n * moves.claims, 'claim')} on {cluster}"
         for cluster, n in sorted(moves.data.items())[:NAMED]
     ]
     more = len(moves.data) - len(named)
     text = ", ".join(named) + (f" and {more} more clusters" if more > 0 else "")
-    return f"{text}; spec.movement.data: {MovedData.LEAVE} lets them go without"
+    them = "it" if always else "them"
+    return f"{text}; spec.movement.data: {MovedData.LEAVE} lets {them} go without"
 
 
 def _count(number: int, word_: str) -> str:

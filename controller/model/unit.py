@@ -48,7 +48,7 @@ from machinery.api.resources import CRDS, group_of
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
-from machinery.kinds.table import PRESENT, profile_of
+from machinery.kinds.table import PRESENT, may_change, profile_of
 from machinery.kinds.templates import (
     claims_in,
     completions_in,
@@ -200,7 +200,9 @@ class WorkloadInfo:
     moving: MovingState = AT_REST
     """Its budgets of movement, and what moves."""
     claims: int = 0
-    """The claims that each replica has where it is, and does not go without; 0 for none."""
+    """The claims that each replica has where it is, and does not go without; 0 for none. Of a kind
+    that always has data it is 1.
+    """
     rollout: RolloutState | None = None
     """How its template goes from cluster to cluster; None where all get it at once."""
     left: Left | None = None
@@ -315,6 +317,9 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     movement.refuse(spec.movement)
     podtemplate.check(template, profile)
     name = podtemplate.name_of(template) or meta.name
+    if may_change(template.api_version) and len(name) > profile.names.max:
+        text = f"has {len(name)} characters; a {profile.kind} has {profile.names.max} at most"
+        raise ValueError(f"spec.template.metadata.name: {text}")
     for at, each in enumerate(spec.manifests):
         refuse_scaler(
             f"spec.manifests[{at}]", {"spec": each.spec}, template.kind or DEPLOYMENT.kind, name
@@ -388,7 +393,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         first_ordinal=first_ordinal(profile, body),
         groups=groups,
         delivered=spec.delivery != Delivery.NONE,
-        claims=0 if leaves_data else len(claims_in(profile, body)),
+        claims=0 if leaves_data else max(len(claims_in(profile, body)), profile.data.always),
         **_of_status(
             workload,
             shape,

@@ -154,7 +154,11 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
     def once(self) -> bool:
         if self.at_most_once is not None:
             return self.at_most_once
-        return self.ended is not None or self.data.always or bool(self.data.claims)
+        return self.ended is not None or self.holds_data
+
+    @property
+    def holds_data(self) -> bool:
+        return self.data.always or bool(self.data.claims)
 
     @property
     def whole(self) -> bool:

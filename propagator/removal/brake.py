@@ -319,7 +319,7 @@ def _holds_data(found: ManagedObject) -> bool:
     """Whether claims go with the object: its own, or those that it was made with."""
     if found.kind in HOLDING_DATA:
         return True
-    return bool(profile_of(found.api_version, found.kind).claims)
+    return profile_of(found.api_version, found.kind).holds_data
 
 
 def _free(session: MemberSession, left: Mapping[str, HeldWorkload]) -> set[str]:

@@ -76,7 +76,7 @@ def _row(profile: Profile, workloads: int, version: str) -> Row:
         "ready": True,
         "ends": profile.ended is not None,
         "once": profile.once,
-        "data": profile.data.always or bool(profile.data.claims),
+        "data": profile.holds_data,
         "origin": "hub" if of_hub else "built-in",
         "workloads": workloads,
         "fault": profile.fault,

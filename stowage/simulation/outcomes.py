@@ -144,7 +144,7 @@ def _outcome(simulation: Simulation, decision: Decision, away: Collection[str]) 
         lacks,
         sum(fenced.values()),
         sum(moves.data.values()),
-        holds_data(moves) if moves.data else "",
+        holds_data(decision) if moves.data else "",
         sum(paper.values()),
         simulation.began.get(info.key, 0),
         _why(moved, before) if moved is not None else "",

@@ -188,7 +188,7 @@ class Plan:
         if not decision.scheduled:
             yield f"{decision.reason.value}: {self._why(decision)}"
         if decision.moving.data:
-            yield f"{MovingReason.HOLDS_DATA.value}: {clean(holds_data(decision.moving))}"
+            yield f"{MovingReason.HOLDS_DATA.value}: {clean(holds_data(decision))}"
 
     def _why(self, decision: Decision) -> str:
         """Return the reason of a Workload, or a reference to its group if that says the same."""

@@ -11,7 +11,7 @@ import pytest
 from controller.model.place import Part, Place, together
 from controller.snapshot.builder import SnapshotBuilder
 from controller.snapshot.components import at_most, lacking, most
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_QUOTAS
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_QUOTAS, WORKLOADS
 from tests.controller.make import cluster
 from tests.controller.memory import Stage
 from tests.kindsof import LEADER_WORKERS, RAY, pods
@@ -177,3 +177,24 @@ def _by_hand(free: list[int], parts: Any) -> int:
                     return replicas
                 left[at] -= asked
     raise AssertionError
+
+
+@pytest.mark.proves("KD46")
+async def test_data_that_is_held_always_stays_until_its_author_says_otherwise() -> None:
+    stage = Stage()
+    for name in ("a", "b"):
+        nodes(stage, name, 4, cpu="8")
+    cluster_ = {
+        "apiVersion": "postgresql.cnpg.io/v1",
+        "kind": "Cluster",
+        "metadata": {"name": "db"},
+        "spec": {"instances": 3, "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}},
+    }
+    async with stage.leading():
+        create(stage, cluster_, clusterSelector={"name": "a"})
+        await stage.until(lambda: stage.placed("w") == {"a": 1})
+        stage.hub.edit(WORKLOADS, "w", {"spec": {"clusterSelector": {"name": "b"}}})
+        await stage.until(lambda: stage.says("w", "Moving")[1] == "HoldsData")
+        said = "a: w holds data; spec.movement.data: Leave lets it go without"
+        assert stage.says("w", "Moving")[2].endswith(said)
+        assert stage.placed("w") == {"a": 1}

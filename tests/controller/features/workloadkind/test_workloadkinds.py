@@ -130,3 +130,17 @@ async def test_another_version_is_another_kind() -> None:
         gadget(stage)
         await stage.until(lambda: stage.placed("g"))
         assert stage.placed("g") == {"m1": 1}
+
+
+@pytest.mark.proves("KD68")
+async def test_a_name_is_no_longer_than_its_kind_says() -> None:
+    stage = Stage()
+    stage.cluster("m1")
+    stage.hub.put(WORKLOAD_KINDS, gadgets(names={"max": 5}))
+    async with stage.leading():
+        gadget(stage, "short")
+        named = {**GADGET, "metadata": {"name": "longer"}, "spec": {"size": 1, "pods": POD}}
+        stage.workload("w", targetDeployment=None, template=named, replicas=None, created=1)
+        await stage.until(lambda: stage.says("w")[1] == "InvalidWorkload")
+        assert "has 6 characters; a Gadget has 5 at most" in stage.says("w")[2]
+        await stage.until(lambda: stage.placed("short") == {"m1": 3})
