@@ -30,6 +30,12 @@ ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-"
 STATES = {"web", "bounded", "ganged", "kept-hold", "follows"}
 _ADMISSION = "admissionregistration.k8s.io"
 _MUTATING = "mutatingadmissionpolicies"
+KIND = {
+    "apiVersion": "stowage.dev/v1alpha1",
+    "kind": "WorkloadKind",
+    "metadata": {"name": "gadget.example.com"},
+    "spec": {"group": "example.com", "kind": "Gadget", "versions": ["v1"]},
+}
 RARE = {
     ("controller", _ADMISSION, _MUTATING, "watch"): "from Kubernetes 1.36 on",
     ("controller", _ADMISSION, "mutatingadmissionpolicybindings", "watch"): "the same",
@@ -46,6 +52,7 @@ RARE = {
     ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadgroups", "get"): "after a lost race",
     ("controller", "stowage.dev", "reservations", "get"): "after a lost race",
+    ("controller", "stowage.dev", "workloadkinds", "get"): "after a lost race",
     ("controller", "stowage.dev", "memberclusters", "get"): "after a lost race",
     (
         "controller",
@@ -132,7 +139,7 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
     secret = join.secret("worker", SYSTEM_NAMESPACE, member.admin_kubeconfig, {})
     _create(hub, secret, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rights"}})
     stowage.succeed("tenant", "add", "rights", f"--kubeconfig={hub.kubeconfig}")
-    _create(hub, *_rules_and_workloads())
+    _create(hub, KIND, *_rules_and_workloads())
     accounts.rights_in_force(hub)
     processes = []
     try:
@@ -151,6 +158,8 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
         # Events stand behind what they tell of.
         _until(lambda: {"Scheduled", "Propagated"} <= _events(hub))
         _until(lambda: _decided(hub) == ["worker"])
+        valid = "jsonpath={.status.conditions[?(@.type=='Valid')].status}"
+        _until(lambda: hub.kubectl("get", "wk", "gadget.example.com", "-o", valid) == "True")
         _hold_an_edit_back(hub, "ganged")
         hub.kubectl("-n", "rights", "delete", "rsv", "kept")
         _until(lambda: "kept-hold" not in _states(hub))
