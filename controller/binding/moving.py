@@ -229,8 +229,8 @@ def holds_data(decision: Decision) -> str:
     ]
     more = len(moves.data) - len(named)
     text = ", ".join(named) + (f" and {more} more clusters" if more > 0 else "")
-    them = "it" if always else "them"
-    return f"{text}; spec.movement.data: {MovedData.LEAVE} lets {them} go without"
+    leave = "lets it go without" if always else "lets them go without"
+    return f"{text}; spec.movement.data: {MovedData.LEAVE} {leave}"
 
 
 def _count(number: int, word_: str) -> str:
