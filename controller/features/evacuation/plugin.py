@@ -36,6 +36,7 @@ from controller.framework.runtime.handle import Handle
 from controller.framework.status import SUCCESS, Refusal, Status
 from controller.model.movement import NEVER
 from controller.model.objects import MemberCluster
+from controller.model.place import Part
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
 from controller.snapshot.saturating import sums
@@ -240,30 +241,34 @@ class NodeRoom:
                 ChangeCause.NO_NODE.value,
                 due=since + timedelta(seconds=PATIENCE_SECONDS) if since and info.whole else None,
                 reason=MovingReason.NO_ROOM.value,
-                note=_note(cluster, info, [r for r, rows in lacking.items() if rows[row]]),
+                note=_note(cluster, [each for each, rows in lacking.items() if rows[row]]),
             )
         return Descheduling(found) if found else _NONE
 
 
-def _unfit(info: WorkloadInfo, snapshot: Snapshot) -> tuple[Mask, dict[str, Mask]]:
-    """Return the clusters without an admitting node, and by resource those that lack it."""
+def _unfit(info: WorkloadInfo, snapshot: Snapshot) -> tuple[Mask, dict[tuple[str, int], Mask]]:
+    """Return the clusters without an admitting node, and those that lack an amount for a pod."""
     groups, size = snapshot.groups, len(snapshot)
     nodes = sums(groups.cluster, groups.count, size)
     known = snapshot.ready & ~snapshot.virtual & (nodes > 0)
-    there, lacking = groups.open_to(info.place) & (groups.count > 0), dict[str, Mask]()
-    for resource, needs in sorted(info.request.items()):
-        if hostports.code(resource) is not None or resource == "pods":
-            continue
-        most = np.zeros(size, dtype=np.int64)
-        np.maximum.at(most, groups.cluster, np.where(there, groups.room(resource), 0))
-        if (offered := snapshot.allocatable.get(resource)) is not None:
-            most = np.maximum(most, offered // np.maximum(nodes, 1))
-        lacking[resource] = known & (most < needs)
-    return known & (snapshot.nodes(info.place) == 0), lacking
+    closed, lacking = np.zeros(size, dtype=np.bool_), dict[tuple[str, int], Mask]()
+    one = Part("", 1, tuple(sorted(info.request.items())), info.place)
+    for part in info.place.parts or (one,):
+        there = groups.open_to(part.place) & (groups.count > 0)
+        closed |= known & (snapshot.nodes(part.place) == 0)
+        for resource, needs in part.request:
+            if hostports.code(resource) is not None or resource == "pods":
+                continue
+            most = np.zeros(size, dtype=np.int64)
+            np.maximum.at(most, groups.cluster, np.where(there, groups.room(resource), 0))
+            if (offered := snapshot.allocatable.get(resource)) is not None:
+                most = np.maximum(most, offered // np.maximum(nodes, 1))
+            lacking[resource, needs] = known & (most < needs)
+    return closed, lacking
 
 
-def _note(cluster: str, info: WorkloadInfo, lacking: Sequence[str]) -> str:
+def _note(cluster: str, lacking: Sequence[tuple[str, int]]) -> str:
     if not lacking:
         return f"no node of {cluster} has labels and taints that its pods match and tolerate"
-    amounts = (f"{quantities.render(r, info.request[r])} {r}" for r in lacking)
+    amounts = (f"{quantities.render(resource, needs)} {resource}" for resource, needs in lacking)
     return f"no node of {cluster} has {' and '.join(amounts)}"

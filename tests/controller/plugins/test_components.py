@@ -198,3 +198,21 @@ async def test_data_that_is_held_always_stays_until_its_author_says_otherwise() 
         said = "a: w holds data; spec.movement.data: Leave lets it go without"
         assert stage.says("w", "Moving")[2].endswith(said)
         assert stage.placed("w") == {"a": 1}
+
+
+@pytest.mark.proves("KD66")
+async def test_a_replica_moves_for_a_pod_without_a_node_and_not_for_its_sum() -> None:
+    stage = Stage()
+    for name in ("a", "b"):
+        nodes(stage, name, 12, cpu="8")
+    async with stage.leading():
+        create(stage, RAY, clusterSelector={"name": "a"})
+        await stage.until(lambda: stage.placed("w") == {"a": 1})
+        edited = copy.deepcopy(RAY)
+        edited["spec"]["headGroupSpec"]["template"] = pods(cpu="3")
+        stage.hub.edit(WORKLOADS, "w", {"spec": {"template": edited}})
+        await stage.calm(10)
+        assert "NoRoom" not in stage.says("w", "Moving")
+        edited["spec"]["headGroupSpec"]["template"] = pods(cpu="9")
+        stage.hub.edit(WORKLOADS, "w", {"spec": {"template": edited}})
+        await stage.until(lambda: "no node of a has 9 cpu" in stage.says("w", "Moving")[2])
