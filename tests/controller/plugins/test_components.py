@@ -11,7 +11,8 @@ import pytest
 from controller.model.place import Part, Place, together
 from controller.snapshot.builder import SnapshotBuilder
 from controller.snapshot.components import at_most, lacking, most
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_QUOTAS, WORKLOADS
+from crds.names import BINDING_LABELS
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_QUOTAS, WORKLOADS
 from tests.controller.make import cluster
 from tests.controller.memory import Stage
 from tests.kindsof import LEADER_WORKERS, RAY, pods
@@ -123,6 +124,25 @@ async def test_a_whole_kind_is_not_divided() -> None:
         create(stage, RAY, distribution="Divided")
         await stage.until(lambda: stage.says("w")[1] == "InvalidWorkload")
         assert "a RayCluster runs whole" in stage.says("w")[2]
+
+
+@pytest.mark.proves("KD14")
+async def test_a_policy_that_binds_a_whole_kind_has_it_run_whole() -> None:
+    stage = Stage()
+    for name in ("a", "b"):
+        nodes(stage, name, 12, cpu="8")
+    policy = {
+        "topologyKey": "name",
+        "labelSelector": {"matchLabels": {"app": "w"}},
+        "allocationPolicy": [{"name": each, "replicas": 1} for each in ("a", "b")],
+    }
+    named = {"name": "p", "namespace": "shop"}
+    stage.hub.put(WORKLOAD_POLICIES, {"metadata": named, "spec": policy})
+    async with stage.leading():
+        labels = {"app": "w", BINDING_LABELS[0]: "p"}
+        create(stage, RAY, labels=labels)
+        await stage.until(lambda: sum(stage.placed("w").values()) == 1)
+        assert stage.says("w")[2] == "1 of 1 replicas have a cluster"
 
 
 async def test_what_is_decided_and_not_yet_counted_takes_its_room() -> None:
