@@ -26,6 +26,7 @@ from crds.base import (
 )
 from crds.fields.dependencies import MOST_DEPENDENCIES, Dependencies, Dependency
 from crds.fields.drift import MOST_DRIFTED, Drift, DriftedObject
+from crds.fields.labels import ClusterSelector
 from crds.fields.movement import MOST_DISPLACED, DisplacedShare, Movement
 from crds.fields.overrides import (
     MOST_OVERRIDES,
@@ -99,6 +100,8 @@ class WorkloadState(StrEnum):
     RUNNING = "Running"
     COMPLETE = "Complete"
     FAILED = "Failed"
+    SUSPENDED = "Suspended"
+    """spec.suspend holds back what the present generation asks of a cluster."""
 
 
 class WorkloadCondition(StrEnum):
@@ -192,6 +195,8 @@ class PropagatedReason(StrEnum):
     a younger version of the Workload asked for than the hub has, as after a restored backup."""
     WAITING_FOR_GROUP = "WaitingForGroup"
     """Its WorkloadGroup has not released these placements; nothing of them is written yet."""
+    SUSPENDED = "Suspended"
+    """spec.suspend names the cluster: nothing is written there."""
     HUB_UNAVAILABLE = "HubUnavailable"
     """The hub did not answer a request of the propagator; nothing is wrong with the cluster."""
 
@@ -206,7 +211,7 @@ class WorkloadReadyReason(StrEnum):
     FAILED = "Failed"
     """A share has ended otherwise; the message names its cluster."""
     SUSPENDED = "Suspended"
-    """Its own object says that nothing of it is to run now."""
+    """spec.suspend names a cluster, or an object says that nothing of it is to run now."""
     READINESS_UNKNOWN = "ReadinessUnknown"
     """A custom kind says nothing by which it could be taken for ready."""
     DECIDED = "Decided"
@@ -226,6 +231,7 @@ WAITING = frozenset(
         PropagatedReason.PROPAGATING,
         PropagatedReason.NOT_REVIEWED,
         PropagatedReason.CLUSTER_UNREACHABLE,
+        PropagatedReason.SUSPENDED,
         PropagatedReason.HUB_UNAVAILABLE,
         RolledOutReason.PROGRESSING,
         RolledOutReason.SOAKING,
@@ -313,6 +319,13 @@ _CEL_UNITS = (
     " : self.template.apiVersion == 'batch/v1' && self.template.kind == 'Job'"
     " ? ['/spec/parallelism'] : [])"
 )
+
+
+class Suspension(Model):
+    """The clusters on which nothing of the Workload is written, until it is deleted."""
+
+    cluster_selector: ClusterSelector
+    """The MemberClusters, by their labels; an empty one is every cluster."""
 
 
 class WorkloadSpec(PlacementRules):
@@ -427,6 +440,8 @@ class WorkloadSpec(PlacementRules):
     """Delete removes the objects from the clusters with the Workload; Orphan leaves them there."""
     movement: Movement | None = None
     """How replicas go from one cluster to another."""
+    suspend: Suspension | None = None
+    """Where nothing is written: what runs there stays as it is, and takes and gives nothing."""
     rollout: Rollout | None = None
     """The pace at which a new template comes to the clusters; all at once when unset."""
     delivery: Delivery = Delivery.PUSH

@@ -208,6 +208,8 @@ class CostWriter:
             return STALE_SECONDS
         if workload.groups and not self._gates.may_apply(workload):
             return None  # its costs are part of a decision that its group has not released
+        if workload.suspended(session.facts.labels):
+            return None
         costs, ours = _wanted(workload, member), pods.of(main_of(workload))
         if costs is None or not (costs or any(pod.marked for pod in ours)):
             return None

@@ -83,7 +83,9 @@ class WorkloadReconciler:
         await self._until_fresh()  # nothing is applied or removed on a stale view of the hub
         workload = self._workloads.informer.get(key)
         requeue_after = None
-        if workload is not None:
+        if workload is not None and workload.suspended(session.facts.labels):
+            self._shares.suspended(session, workload)
+        elif workload is not None:
             requeue_after = await self._reconcile(session, workload)
             if session.name in workload.placements:
                 self._moves.reset((workload.uid, session.name))  # nothing leaves
@@ -216,6 +218,7 @@ def _complete(workload: Workload) -> bool:
 
 
 _WELL = (ShareState.RUNNING.value, ShareState.COMPLETE.value)
+_SUSPENDED = ShareState.SUSPENDED.value
 
 
 def running(workload: Workload) -> bool:
@@ -223,7 +226,11 @@ def running(workload: Workload) -> bool:
     shares = {share["name"]: share for share in workload.status.clusters}
     return all(
         name in shares
-        and shares[name].get("state") in _WELL
+        and (
+            shares[name].get("state") in _WELL
+            # It takes and gives nothing, so what is ready there goes on standing in.
+            or (shares[name].get("state") == _SUSPENDED and shares[name]["ready"] >= replicas)
+        )
         and shares[name].get("replicas") == replicas
         for name, replicas in workload.shares.items()
     )

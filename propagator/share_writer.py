@@ -232,6 +232,11 @@ class ShareWriter:
         desired = DesiredShare.of(workload, session.name)
         self._end(session, workload, Outcome(desired, PropagatedReason.PROPAGATING, waits))
 
+    def suspended(self, session: MemberSession, workload: Workload) -> None:
+        message = f"{session.name}: spec.suspend names it, and nothing is written there"
+        desired = DesiredShare.of(workload, session.name)
+        self._end(session, workload, Outcome(desired, PropagatedReason.SUSPENDED, message))
+
     async def remove(
         self, session: MemberSession, workload: Workload, verdict: GateVerdict | None = None
     ) -> float | None:

@@ -143,7 +143,7 @@ def moving_of(
         wait = "waits" if moves.held == 1 else "wait"
         text = f"{moves.held} {wait}: {moves.holder or 'others of it move first'}"
     where = _where(decision, going)
-    if reason is MovingReason.HOLDS_DATA:
+    if reason in (MovingReason.HOLDS_DATA, MovingReason.SUSPENDED):
         what = "replicas stays on" if total == 1 else "replicas stay on"
     else:
         what = "replicas leaves" if total == 1 else "replicas leave"

@@ -384,6 +384,7 @@ class Candidates:
         reached: kept out only by exhausted quotas, whose plugins give bounds.
         crowded: kept out only by insufficient room.
         staying: replicas that must leave but stay for now. They are not divided.
+        fixed: rows whose shares stay as they are.
     """
 
     snapshot: Snapshot
@@ -399,6 +400,7 @@ class Candidates:
     crowded: Mask
     state: CycleState
     staying: int = 0
+    fixed: Sequence[int] = ()
 
     @property
     def able(self) -> Mask:

@@ -48,6 +48,7 @@ from machinery.types.api import (
     ShareBlocked,
     ShareEnd,
     SpreadConstraint,
+    Suspension,
     TargetCluster,
     WorkloadAffinity,
 )
@@ -240,6 +241,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     replicas_path: str = ""
     overrides: Any = None
     movement: Movement = Movement()
+    suspend: Suspension | None = None
     rollout: Rollout | None = None
     delivery: str = ""
     on_delete: str = ""

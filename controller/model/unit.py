@@ -70,7 +70,7 @@ from machinery.types.api import (
 )
 from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.metadata import Key, Meta
-from machinery.types.selectors import SelectorPart, flattened, label_selector
+from machinery.types.selectors import LabelSelector, SelectorPart, flattened, label_selector
 from machinery.types.taints import Toleration
 
 _PLACED_BY = (
@@ -211,6 +211,8 @@ class WorkloadInfo:
     """Its deletion was asked for."""
     source: WorkloadSpec | None = None
     """Its whole spec, of a kind whose profile may change; None of a built-in kind."""
+    suspended: LabelSelector | None = None
+    """The clusters whose shares stay as they are, and that take none; None for no cluster."""
     delivered: bool = True
     """The propagator brings it to its clusters, and tells how its replicas fare there."""
 
@@ -392,6 +394,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         template_name=podtemplate.name_of(template),
         first_ordinal=first_ordinal(profile, body),
         groups=groups,
+        suspended=label_selector(spec.suspend.cluster_selector) if spec.suspend else None,
         delivered=spec.delivery != Delivery.NONE,
         claims=0 if leaves_data else max(len(claims_in(profile, body)), profile.data.always),
         **_of_status(

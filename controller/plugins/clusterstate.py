@@ -200,6 +200,33 @@ class TaintToleration:
         return np.full_like(scores, 100) if not worst else 100 - 100 * scores // worst
 
 
+class Suspended:
+    """Enforces spec.suspend: the clusters that it selects take nothing new.
+
+    The pass itself keeps the shares there as they are.
+    """
+
+    name = "Suspended"
+    ignored_during_execution = True
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS, _goes_on),)
+
+    def filter(
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
+        if info.suspended is None:
+            return NOTHING_REFUSED
+        return FilterMask([(snapshot.selected(info.suspended), "suspended by spec.suspend")])
+
+    def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
+        return "an end of spec.suspend"
+
+
+def _goes_on(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    return info.suspended is None or not info.suspended.matches(new.labels)
+
+
 def _untolerated(
     state: CycleState, info: WorkloadInfo, snapshot: Snapshot, effects: frozenset[str]
 ) -> Ints:

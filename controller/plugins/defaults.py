@@ -13,6 +13,7 @@ from controller.plugins.clusterstate import (
     AllowedKinds,
     ClusterReady,
     NamespaceGiven,
+    Suspended,
     TaintToleration,
     TargetNamespace,
 )
@@ -39,6 +40,7 @@ BUILTIN: Mapping[str, Factory] = {
             ServedKinds,
             ClusterReady,
             TaintToleration,
+            Suspended,
             ClusterOverrides,
             MemberQuota,
             WorkloadAffinityPlugin,
@@ -67,6 +69,7 @@ DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
             "ServedKinds",
             "ClusterReady",
             "TaintToleration",
+            "Suspended",
             "ClusterOverrides",
             "WorkloadAffinity",
             "MemberQuota",

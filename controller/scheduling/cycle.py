@@ -119,6 +119,8 @@ class _Pass:
     said: Descheduling
     now: datetime
     leaving: Departures = moving.NO_DEPARTURES
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    """Shares that stay as they are, by cluster."""
     changes: list[HookChange] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
@@ -193,8 +195,12 @@ class _Pass:
                 self._refuse(mask, plugin.name, *said, reached=True)
             for mask, *said in refused.short:
                 self._refuse(mask, plugin.name, *said, short=True)
+        self.fixed = moving.suspended(self.info, self.snapshot)
+        rows = self.snapshot.rows(self.fixed)
+        excluded[rows] = False
         self._exclude(excluded)
         self._leave()
+        self.keeps[rows] = True
         return None
 
     def _refuse_more_work(self) -> None:
@@ -256,6 +262,7 @@ class _Pass:
             self.keeps,
             self.now,
             wanted=within(self.state, self.info.replicas),
+            fixed=self.fixed,
         )
         self.keeps[self.snapshot.rows(self.leaving.data)] = True
         for each in self.leaving.rows:
@@ -342,6 +349,7 @@ class _Pass:
             crowded=self._only(lambda refusal: refusal.short),
             state=self.state,
             staying=self.leaving.staying,
+            fixed=[self.snapshot.row[name] for name in self.fixed],
         )
 
     def _with_ranges(self, held: Mask) -> Ints:
@@ -383,7 +391,7 @@ class _Pass:
             cancelled=back,
             look=moving.next_look(self.said, self.info, now, waits=leaving.waits or on_the_way),
         )
-        if leaving.rows or back or not self._at_rest(assignment):
+        if leaving.rows or back or self.fixed or not self._at_rest(assignment):
             return assignment, moves
         if (state.rebalance_asked(now) and not self.info.stays) or self.said.returns:
             return self._onward(assignment, moves)
@@ -528,11 +536,14 @@ def _refused(
 
 def _kept(info: WorkloadInfo, snapshot: Snapshot) -> tuple[dict[str, int], int]:
     kept = {name: n for name, n in info.present.items() if name in snapshot.row}
+    fixed = moving.suspended(info, snapshot)
     if info.everywhere:
         desired = info.replicas * max(len(kept), 1)
-        return _at_most(kept, info.replicas, desired), desired
+        shares = {**_at_most(kept, info.replicas, desired), **fixed}
+        return shares, max(desired, sum(shares.values()))
     left = _at_most(kept, info.replicas, info.replicas)
-    return ({name: n for name, n in left.items() if n} or left), info.replicas
+    shares = {**({name: n for name, n in left.items() if n} or left), **fixed}
+    return shares, max(info.replicas, sum(shares.values()))
 
 
 def _at_most(shares: Mapping[str, int], each: int, desired: int) -> dict[str, int]:

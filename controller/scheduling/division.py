@@ -20,7 +20,7 @@ from controller.framework.profile import Profile
 from controller.framework.room import limit_of, within
 from controller.model.unit import WorkloadInfo
 from controller.planner.plan import UNBOUNDED, Apportionment, Problem, apportion
-from controller.planner.reasons import Obstacle, Reason
+from controller.planner.reasons import Obstacle, Reason, RuleKind
 from controller.planner.replicacycle import OUTSIDE
 from controller.planner.webster import MAX_WEIGHT, Ints
 from controller.snapshot.columns import Mask
@@ -33,13 +33,39 @@ def assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignm
     A Workload scaled to 0 keeps its clusters with 0 replicas, and one with claims keeps each
     cluster: its volumes stay there.
     """
-    found = _where_it_was(profile, info, field) or _assigned(profile, info, field)
+    if field.fixed and info.whole:
+        found: Assignment | None = _held_whole(info, field)
+    else:
+        found = _where_it_was(profile, info, field) or _assigned(profile, info, field)
     if found is not None:
-        found = _with_empty(info, field, found)
+        found = _with_fixed(field, _with_empty(info, field, found))
     most = limit_of(field.state)
     if found is None or most is None or most.units >= found.desired:
         return found
     return replace(found, short=most.reason, shared_by=(*found.shared_by, most.plugin))
+
+
+def _held_whole(info: WorkloadInfo, field: Candidates) -> Assignment:
+    """Return the shares as they are: what is no more than one may not be in two places."""
+    rows = np.flatnonzero(field.keeps & (field.present > 0))
+    shares = {int(row): int(field.present[row]) for row in rows}
+    kept = {row: (Reason(RuleKind.KEPT, n),) for row, n in shares.items()}
+    names = ", ".join(field.snapshot.names[row] for row in field.fixed)
+    note = f"all of it stays on {names}, as spec.suspend holds it there"
+    desired = max(info.replicas, sum(shares.values()))
+    return Assignment(shares, desired, lambda row: kept.get(row, ()), notes=(note,))
+
+
+def _with_fixed(field: Candidates, found: Assignment) -> Assignment:
+    fixed = {row: int(field.present[row]) for row in field.fixed}
+    if all(found.shares.get(row) == n for row, n in fixed.items()):
+        return found
+
+    def why(row: int) -> tuple[Reason, ...]:
+        return (Reason(RuleKind.KEPT, fixed[row]),) if row in fixed else tuple(found.why(row))
+
+    shares = {**found.shares, **fixed}
+    return replace(found, shares=shares, desired=max(found.desired, sum(shares.values())), why=why)
 
 
 def _where_it_was(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:
@@ -90,7 +116,7 @@ def divided(bounds: Sequence[Bounds], info: WorkloadInfo, field: Candidates) -> 
         if problem is not before:
             said.append(plugin.name)
             made.append((plugin, problem))
-    plan = _solved(problem, made)
+    plan = _solved(_fixing(problem, field), made)
     field.state.plan = plan
     given = {int(row): int(plan.shares[row]) for row in _in_order(plan, field)}
     short = Shortfall(info, field, plan, bounds)
@@ -106,6 +132,18 @@ def divided(bounds: Sequence[Bounds], info: WorkloadInfo, field: Candidates) -> 
         short=short.reason(),
         shared_by=tuple(said),
     )
+
+
+def _fixing(problem: Problem, field: Candidates) -> Problem:
+    """Bound the fixed rows to what they have, whatever the plugins say of them."""
+    if not field.fixed:
+        return problem
+    fixed = list(field.fixed)
+    bounds = {name: getattr(problem, name).copy() for name in ("lower", "upper", "room", "learnt")}
+    for column in bounds.values():
+        column[fixed] = problem.present[fixed]
+    total = max(problem.total, int(problem.present[fixed].sum()))
+    return replace(problem, total=total, **bounds)
 
 
 def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Apportionment:

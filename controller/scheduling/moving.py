@@ -9,7 +9,7 @@ Workload without shares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -107,6 +107,12 @@ def descheduling(
     if info.stays:
         evictions = {name: stayed(info, each) for name, each in found.evictions.items()}
         return Descheduling(evictions) if evictions else NOTHING_LEAVES
+    if held := {
+        name: _held(found.evictions[name])
+        for name in suspended(info, snapshot)
+        if name in found.evictions
+    }:
+        found = replace(found, evictions={**found.evictions, **held})
     says = found.evictions or found.returns or info.moving.rebalance_due
     return found if says else NOTHING_LEAVES
 
@@ -118,6 +124,20 @@ def stayed(info: WorkloadInfo, eviction: Eviction) -> Eviction:
         "spec.movement.maxSurge lets it move"
     )
     return replace(eviction, due=None, reason=MovingReason.UNKNOWN_KIND.value, note=note)
+
+
+def suspended(info: WorkloadInfo, snapshot: Snapshot) -> dict[str, int]:
+    """Return the shares on clusters of spec.suspend, which stay as they are."""
+    if info.suspended is None:
+        return {}
+    there = snapshot.selected(info.suspended) & ~snapshot.deleting
+    rows = ((name, snapshot.row.get(name)) for name in info.present)
+    return {name: info.present[name] for name, row in rows if row is not None and there[row]}
+
+
+def _held(eviction: Eviction) -> Eviction:
+    note = "spec.suspend names the cluster, which gives nothing meanwhile"
+    return replace(eviction, due=None, reason=MovingReason.SUSPENDED.value, note=note)
 
 
 def _merged(one: Descheduling, other: Descheduling) -> Descheduling:
@@ -236,16 +256,19 @@ def departures(
     now: datetime,
     *,
     wanted: int,
+    fixed: Collection[str] = (),
 ) -> Departures:
     """Return what leaves which cluster in this pass, within the budgets.
 
     `keeps` are the clusters that may keep what they have, shape (n,). `wanted` are the replicas
-    that should have a cluster.
+    that should have a cluster. Nothing leaves the clusters in `fixed`.
     """
     shares = []
     for cluster, present in info.present.items():
         row = snapshot.row.get(cluster)
         if row is None or not (present or info.claims) or snapshot.deleting[row]:
+            continue
+        if cluster in fixed:
             continue
         eviction = said.evictions.get(cluster) if keeps[row] else EDITED
         if eviction is not None:

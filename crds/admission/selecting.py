@@ -22,6 +22,7 @@ def cel_validations(spec: str, lists: tuple[str, ...] = _LISTS) -> list[Manifest
     own = _where(spec, "clusterSelector", "", _selects(f"{spec}.clusterSelector"))
     return [
         own,
+        _where(spec, "suspend", ".clusterSelector", _selects(f"{spec}.suspend.clusterSelector")),
         *(_where(spec, each, "[].clusterSelector", _each(spec, each, _selects)) for each in lists),
     ]
 
@@ -30,7 +31,8 @@ def cel_plain(spec: str) -> str:
     """Whether all selectors are in order, as far as that is cheap to ask; for `plain`."""
     own = f"(!has({spec}.clusterSelector) || {_selects(f'{spec}.clusterSelector')})"
     weights = "distributionWeights"
-    return f"{own} && (!has({spec}.{weights}) || {_each(spec, weights, _usual)})"
+    suspend = f"(!has({spec}.suspend) || {_usual(f'{spec}.suspend.clusterSelector')})"
+    return f"{own} && {suspend} && (!has({spec}.{weights}) || {_each(spec, weights, _usual)})"
 
 
 def _where(spec: str, path: str, within: str, holds: str) -> Manifest:

@@ -75,6 +75,8 @@ class MovingReason(StrEnum):
     UNKNOWN_KIND = "UnknownKind"
     """Nothing says when its kind is ready, ends, or may run twice: it stays where it runs, unless
     its author writes spec.movement.maxSurge."""
+    SUSPENDED = "Suspended"
+    """spec.suspend names the cluster, and gives nothing to a move."""
     NOT_READY_THERE = "NotReadyThere"
     """The new replicas do not become ready."""
     HOLDS_DATA = "HoldsData"

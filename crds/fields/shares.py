@@ -22,6 +22,8 @@ class ShareState(StrEnum):
     COMPLETE = "Complete"
     """It has ended well; its objects there may be gone."""
     FAILED = "Failed"
+    SUSPENDED = "Suspended"
+    """spec.suspend names the cluster: what runs there stays as it is."""
     LEAVING = "Leaving"
     UNREACHABLE = "Unreachable"
 

@@ -454,6 +454,10 @@ class Movement(Part, frozen=True, gc=False):
     rebalance_after: str = ""
 
 
+class Suspension(Part, frozen=True):
+    cluster_selector: ClusterSelector = {}
+
+
 class RolloutWave(Part, frozen=True):
     name: str
     cluster_selector: ClusterSelector = {}

@@ -38,6 +38,8 @@ _WELL = frozenset({ShareState.RUNNING.value, ShareState.COMPLETE.value})
 _AGAIN = "it runs once: an object of another name, in spec.template.metadata.name, runs again"
 _SEEN = (WorkloadReadyReason.SUSPENDED, WorkloadReadyReason.READINESS_UNKNOWN)
 """Reasons read from the members' objects. They stay until these are observed again."""
+_BY_THE_AUTHOR = (PropagatedReason.WAITING_FOR_GROUP, PropagatedReason.SUSPENDED)
+"""Reasons that a fault elsewhere comes before."""
 _SENTENCES = 20
 
 
@@ -130,7 +132,7 @@ def _trouble(shares: Sequence[ReportedShare]) -> tuple[PropagatedReason, list[st
     """Return the worst known reason, its messages, and whether any is new."""
     told = [(share, o) for share in shares if (o := share.outcome) is not None]
     known = [_problem(share, o) for share, o in told if o.reason is not None]
-    held = [each for each in known if each[0] is PropagatedReason.WAITING_FOR_GROUP]
+    held = [each for each in known if each[0] in _BY_THE_AUTHOR]
     keeping = [_problem(share, o) for share, o in told if o.moves]
     away = [
         (PropagatedReason.CLUSTER_UNREACHABLE, share.seen.trouble, share.news)
@@ -163,6 +165,8 @@ def _overall(placed: Sequence[Mapping[str, Any]], generation: int) -> WorkloadSt
     states = {entry["state"] for entry in placed}
     if ShareState.FAILED.value in states:
         return WorkloadState.FAILED
+    if ShareState.SUSPENDED.value in states:
+        return WorkloadState.SUSPENDED
     if states == {ShareState.COMPLETE.value}:
         return WorkloadState.COMPLETE
     if placed and all(_runs(entry, generation) for entry in placed):
@@ -278,6 +282,13 @@ def _not_ready(
     if failed := [each for each in shares if each.failed]:
         told = (f"{each.seen.name}: {each.entry['message'] or 'it failed'}" for each in failed)
         return WorkloadReadyReason.FAILED, f"{_joined([*told])}; {_AGAIN}"
+    by_author = [
+        each.entry["message"]
+        for each in shares
+        if each.entry["state"] == ShareState.SUSPENDED.value
+    ]
+    if by_author:
+        return WorkloadReadyReason.SUSPENDED, _joined(by_author)
     said = condition(workload, WorkloadCondition.READY)
     if said.get("reason") in _SEEN and any(share.word is Word.STANDS for share in shares):
         return WorkloadReadyReason(said["reason"]), said["message"]

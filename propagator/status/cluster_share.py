@@ -72,7 +72,7 @@ _FACTS = (
 _COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
 _ENDED = ("ready", "updated", "finished", "succeeded", "completed", "failed", "available")
 """Counts that outlive the object of an ended share."""
-_WAITS = (ShareState.PENDING.value, ShareState.FAILED.value)
+_WAITS = (ShareState.PENDING.value, ShareState.FAILED.value, ShareState.SUSPENDED.value)
 _BEGUN = (ShareState.CREATING.value, ShareState.RUNNING.value)
 
 
@@ -384,8 +384,7 @@ def _state(
     if seen.main is not None and seen.outcome is not None and seen.outcome.moves:
         return _standing(seen, readiness, before), seen.outcome.message
     if seen.outcome is not None and seen.outcome.reason is not None:
-        lasting = seen.outcome.reason in LASTING
-        return (ShareState.FAILED if lasting else ShareState.PENDING), seen.outcome.message
+        return _without(seen.outcome.reason), seen.outcome.message
     if seen.main is None:
         return ShareState.PENDING, ""
     whole = word is not Word.ON_ITS_WAY and readiness.observed
@@ -401,6 +400,13 @@ def _trouble(seen: ObservedShare, main: ManagedObject) -> str:
         return f"pods are refused: {main.refused.words}"
     trouble = seen.pods.trouble if seen.pods is not None else ""
     return f"pods are not ready: {trouble}" if trouble else main.judged.message
+
+
+def _without(reason: PropagatedReason) -> ShareState:
+    """Return the state of a share that is not written, for that reason."""
+    if reason is PropagatedReason.SUSPENDED:
+        return ShareState.SUSPENDED
+    return ShareState.FAILED if reason in LASTING else ShareState.PENDING
 
 
 def _reason(seen: ObservedShare, word: Word, before: Mapping[str, Any]) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from crds.fields.shares import MOST_END_WORDS, MOST_KEPT, ShareState
+from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.clock import timestamp
 from machinery.tasks import in_slices
@@ -106,11 +107,20 @@ class Survey:
         stands_in = 0
         async for name in in_slices(sorted(workload.placements)):
             seen = self._observe(workload, name, outcomes.get(name))
-            if seen.outcome is None or seen.outcome.reason is not None:
+            reason = (
+                seen.outcome.reason if seen.outcome is not None else PropagatedReason.PROPAGATING
+            )
+            if reason not in (None, PropagatedReason.SUSPENDED):
                 return False
             share = share_of(seen, workload.profile, {}, said=0)
-            if share.entry["state"] not in (ShareState.RUNNING, ShareState.COMPLETE):
+            if share.entry["state"] not in (
+                ShareState.RUNNING,
+                ShareState.COMPLETE,
+                ShareState.SUSPENDED,
+            ):
                 return False
+            if reason is not None and share.entry["ready"] < workload.placements[name]:
+                return False  # what is suspended stands in as far as it is ready
             stands_in += share.lasting
         return stands_in > 0 or not any(workload.placements.values())
 

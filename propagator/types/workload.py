@@ -50,8 +50,10 @@ from machinery.types.api import (
     Placement,
     ReviewVerdict,
     RevisionException,
+    Suspension,
 )
 from machinery.types.metadata import Key, Object, OwnerReference, shared
+from machinery.types.selectors import label_selector
 from propagator.types.movement import Movement
 from propagator.types.overrides import Overrides, overrides_of
 
@@ -140,6 +142,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     drift: str = "Repair"
     on_delete: str = OnDelete.DELETE.value
     movement: Movement = Movement()
+    suspend: Suspension | None = None
     delivery: str = Delivery.PUSH.value
     rollout: msgspec.Raw = msgspec.Raw()
     """Only its presence matters: the status names each cluster's revision."""
@@ -225,6 +228,13 @@ class Workload(Object, frozen=True, dict=True):
     def ended(self) -> bool:
         """Whether no member should hold its objects."""
         return self.metadata.deleting or not self.delivered
+
+    def suspended(self, labels: Mapping[str, str]) -> bool:
+        """Whether nothing is written on a cluster of these labels; its deletion ends that."""
+        held = self.spec.suspend
+        if held is None or self.metadata.deleting:
+            return False
+        return label_selector(held.cluster_selector).matches(labels)
 
     @property
     def orphans(self) -> bool:

@@ -68,6 +68,7 @@ MOVING: Mapping[str, str] = {
     "AwaitingFencing": "once nothing runs there, taint the cluster "
     "stowage.dev/out-of-service:NoExecute, or stowage unjoin --force it",
     "HoldsData": "nothing to keep the data; spec.movement.data: Leave to have it go without",
+    "Suspended": "nothing to leave it there; take the cluster out of spec.suspend to have it move",
     "UnknownKind": "nothing to leave it there; spec.movement.maxSurge to have it move",
     "NotReadyThere": "see its pods on the cluster that is named; the old ones stay until then",
 }
@@ -97,6 +98,7 @@ PROPAGATED: Mapping[str, str] = {
     "Rejected": "mend what the member's API server refuses",
     "Conflict": "find who else writes these fields on the member",
     "WaitingForGroup": "see its WorkloadGroup, which releases it with the others, or apply it",
+    "Suspended": "nothing to leave it so; take the cluster out of spec.suspend to have it go on",
     "HubUnavailable": "look at the hub's API server; it goes on by itself",
 }
 """By the reason of Propagated on a Workload."""

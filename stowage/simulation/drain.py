@@ -54,6 +54,7 @@ _BLOCKED = frozenset(
         MovingReason.BRAKED,
         MovingReason.UNKNOWN_KIND,
         MovingReason.HOLDS_DATA,
+        MovingReason.SUSPENDED,
     )
 )
 _DRAIN = Taint(TAINT_DRAIN, taints.NO_EXECUTE)
@@ -281,12 +282,21 @@ def simulated(cluster: str, simulation: Simulation, before: Mapping[Key, Workloa
         state = STAYS if stays else _settled(to)
         if blocked and outcome is not None and outcome.data:
             state = f"{MovingReason.HOLDS_DATA.value}: {clean(outcome.data_message)}"
+        elif blocked and (waits := _waits(simulation, key, cluster)):
+            state = waits
         elif blocked and outcome is not None:
             state = f"{MovingReason.NO_ROOM.value}: {clean(outcome.lacks)}"
         elif blocked:  # it is left to another scheduler
             state = f"left to scheduler {workload.spec.scheduler_name}"
         listed.append(DrainedWorkload(key, units, left, to, state, stays, blocked))
     return Drainage(cluster, listed)
+
+
+def _waits(simulation: Simulation, key: Key, cluster: str) -> str:
+    """Return why a share waits for a person; empty if it does not."""
+    decision = simulation.decisions.get(key)
+    eviction = decision.moving.evictions.get(cluster) if decision is not None else None
+    return f"{eviction.reason}: {clean(eviction.note)}" if eviction and eviction.reason else ""
 
 
 def observed(

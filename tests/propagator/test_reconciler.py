@@ -9,6 +9,7 @@ import pytest
 
 from crds.names import LABEL_GROUP
 from machinery.api.client import ApiClient
+from machinery.overrides.variables import ClusterFacts
 from machinery.types.metadata import Key
 from propagator import reconciler
 from propagator.groups.rule import APPLY
@@ -79,7 +80,7 @@ async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
         "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
     }
     context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
-    session: Any = SimpleNamespace(name="m2", mark=Mark())
+    session: Any = SimpleNamespace(name="m2", mark=Mark(), facts=ClusterFacts("m2", {}))
     await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
         session, workload.metadata.key
     )
@@ -123,7 +124,7 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
         "reporter": None,
     }
     context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
-    session: Any = SimpleNamespace(name="m2", mark=Mark())
+    session: Any = SimpleNamespace(name="m2", mark=Mark(), facts=ClusterFacts("m2", {}))
     again = await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
         session, workload.metadata.key
     )
@@ -171,7 +172,7 @@ async def test_what_runs_at_most_once_goes_from_a_cluster_made_again_once_all_of
         "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
     }
     context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
-    session: Any = SimpleNamespace(name="m3", mark=Mark())
+    session: Any = SimpleNamespace(name="m3", mark=Mark(), facts=ClusterFacts("m3", {}))
     await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
         session, workload.metadata.key
     )

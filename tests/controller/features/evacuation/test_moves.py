@@ -889,3 +889,24 @@ async def test_a_kind_of_which_nothing_is_known_stays_where_its_rules_are_edited
         await stage.calm(30)
         assert (stage.placed("web"), leaving(stage, "web")) == ({"m1": 3}, {})
         assert stage.says("web", "Moving")[1] == "UnknownKind"
+
+
+@pytest.mark.proves("KD78")
+async def test_a_suspended_share_gives_nothing_to_a_drain() -> None:
+    async with fleet() as (stage, members):
+        held = {"clusterSelector": {"stowage.dev/cluster": "m1"}}
+        stage.workload("web", replicas=6, distribution="Divided", suspend=held)
+        await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3})
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"suspend": None}})
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 9}})
+        await stage.until(lambda: stage.placed("web") == {"m1": 3, "m2": 3, "m3": 3})
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"suspend": held}})
+        members.taint("m1", TAINT_DRAIN)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "Suspended")
+        said = stage.says("web", "Moving")
+        assert said[0] == "False"
+        assert said[2].startswith("3 of 9 replicas stay on m1 (drain): spec.suspend names")
+        await stage.calm(60)
+        assert (stage.placed("web"), leaving(stage, "web")) == ({"m1": 3, "m2": 3, "m3": 3}, {})
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"suspend": None}})
+        await stage.until(lambda: "m1" not in stage.placed("web"), seconds=60)
