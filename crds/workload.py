@@ -288,6 +288,10 @@ def _units_path(spec: Any) -> str:
     return f"/{path.replace('.', '/')}" if path else ""
 
 
+def _alone(spec: Any) -> bool:
+    return spec.target_deployment is None and spec.template is None and bool(spec.manifests)
+
+
 def _keep_units(spec: Any) -> bool:
     path = _units_path(spec)
     return not path or not any(
@@ -334,9 +338,24 @@ class WorkloadSpec(PlacementRules):
     rules = (
         Rule(
             field="template",
-            text="give exactly one of targetDeployment and template",
-            cel="has(self.targetDeployment) != has(self.template)",
-            holds=lambda s: (s.target_deployment is None) != (s.template is None),
+            text="give one of targetDeployment and template, or manifests alone",
+            cel="has(self.targetDeployment) ? !has(self.template)"
+            " : has(self.template) || (has(self.manifests) && size(self.manifests) > 0)",
+            holds=lambda s: _alone(s) or (s.target_deployment is None) != (s.template is None),
+        ),
+        Rule(
+            field="distribution",
+            text="manifests alone have no replicas to divide: set it to Single or Duplicated",
+            cel="!has(self.distribution) || self.distribution != 'Divided'"
+            " || has(self.targetDeployment) || has(self.template)",
+            holds=lambda s: s.distribution is not Distribution.DIVIDED or not _alone(s),
+        ),
+        Rule(
+            field="overrides",
+            text="there is no template to patch: name one of manifests as target",
+            cel="!has(self.overrides) || has(self.targetDeployment) || has(self.template)"
+            " || self.overrides.all(o, has(o.target))",
+            holds=lambda s: not _alone(s) or all(each.target for each in s.overrides),
         ),
         Rule(
             field="replicasPath",
@@ -412,7 +431,7 @@ class WorkloadSpec(PlacementRules):
     target_namespace: TargetNamespace | None = None
     """The namespace on the members, metadata.namespace when unset; others need the verb `use`."""
     target_deployment: TargetDeployment | None = None
-    """The Deployment to run; either this or template."""
+    """The Deployment to run; this, template, or manifests alone."""
     target_service: Service | None = None
     """A Service beside it, on each chosen cluster."""
     template: Template | None = None
@@ -422,7 +441,7 @@ class WorkloadSpec(PlacementRules):
     ) = None
     """Where a custom kind has its number of replicas, such as spec.replicas; else it runs whole."""
     manifests: list[Manifest] = atomic(64)
-    """Objects of any kind that go along to each chosen cluster."""
+    """Objects of any kind that go along to each chosen cluster, or go there alone, once each."""
     resources: list[ConnectionResource] = listmap("name", most=64)
     """Secrets of this namespace, copied to each chosen cluster before the rest."""
     dependencies: Dependencies = Dependencies.NONE

@@ -48,7 +48,7 @@ from machinery.api.resources import CRDS, group_of
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
-from machinery.kinds.table import PRESENT, may_change, profile_of
+from machinery.kinds.table import ALONE, PRESENT, may_change, profile_of
 from machinery.kinds.templates import (
     claims_in,
     completions_in,
@@ -657,7 +657,7 @@ def _profile(spec: WorkloadSpec) -> Profile:
     """Return the profile of the object to run; without one a number is all that counts."""
     template = spec.target_deployment or spec.template
     if template is None:
-        return PRESENT
+        return ALONE if spec.manifests else PRESENT
     return profile_of(template.api_version, template.kind, spec.replicas_path)
 
 
@@ -670,6 +670,11 @@ def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool)
         raise ValueError(
             f"spec.distribution: a {profile.kind} runs whole, as neither a WorkloadKind nor "
             "spec.replicasPath says where its number of replicas is: set distribution to Single or "
+            "Duplicated"
+        )
+    if profile is ALONE and spec.distribution == Distribution.DIVIDED:
+        raise ValueError(
+            "spec.distribution: manifests alone have no replicas to divide: set it to Single or "
             "Duplicated"
         )
     path = spec.replicas_path if profile is not PRESENT else ""

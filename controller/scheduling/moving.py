@@ -29,6 +29,7 @@ from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.movement import MovingReason
 from crds.fields.why import ChangeCause
+from machinery.kinds.table import ALONE
 
 EVERY = 2**31
 """More replicas than there are: no budget."""
@@ -107,6 +108,10 @@ def descheduling(
     if info.stays:
         evictions = {name: stayed(info, each) for name, each in found.evictions.items()}
         return Descheduling(evictions) if evictions else NOTHING_LEAVES
+    if info.profile is ALONE and info.everywhere:
+        # A copy that nobody can remove goes on, and its cluster has it when it answers again.
+        evictions = {name: each for name, each in found.evictions.items() if not each.lost}
+        found = replace(found, evictions=evictions)
     if held := {
         name: _held(found.evictions[name])
         for name in suspended(info, snapshot)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from crds.names import RESERVED_GROUPS
 from machinery.kinds.builtin import DEPLOYMENT, PROFILES
-from machinery.kinds.profile import Naming, Profile, Replicas
+from machinery.kinds.profile import Naming, Profile, Ready, Replicas
 from machinery.kinds.wellknown import WELL_KNOWN
 
 GroupKind: TypeAlias = tuple[str, str]
@@ -29,6 +29,10 @@ HASHED_MAKERS: Final = frozenset(
 """The objects that carry the hash of a pod template in their names, as (group, kind)."""
 PRESENT: Final = Profile(group="", kind="", replicas=Replicas("spec.replicas"))
 """That of a Workload without a readable template: its own number counts."""
+
+
+ALONE: Final = Profile(group="", kind="", ready=Ready(observed_generation="", exists=True))
+"""That of a Workload of manifests alone: whole, without room, and ready by its objects."""
 
 
 def profile_of(api_version: Any, kind: Any, replicas_path: str = "") -> Profile:
@@ -55,6 +59,8 @@ def profile_in(template: Mapping[str, Any], replicas_path: Any = "") -> Profile:
 def profile_of_main(spec: Mapping[str, Any]) -> Profile:
     """Return the profile of the main object of a Workload's stored spec."""
     template = spec.get("template")
+    if not template and not spec.get("targetDeployment") and spec.get("manifests"):
+        return ALONE
     if spec.get("targetDeployment") or not template:
         return DEPLOYMENT
     found = template if isinstance(template, Mapping) else {}

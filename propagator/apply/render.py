@@ -194,6 +194,26 @@ def _rendered(
     if service := workload.target_service:
         named = (service.get("metadata") or {}).get("name") or workload.metadata.name
         pieces.append(_piece(workload, _bare(differences.laid(service, name=named))))
+    if not workload.alone:
+        main = _main_piece(workload, replicas, first_ordinal, override, differences, ended)
+        for each in pieces:
+            refuse_scaler(f"{each.kind} {each.name}", each.body, main.kind, main.name)
+        pieces.append(main)
+    if not workload.keeps_room:
+        for piece in pieces:
+            _refuse_class(piece)
+    return [_marked(piece, member) for piece in pieces]
+
+
+def _main_piece(
+    workload: Workload,
+    replicas: int,
+    first_ordinal: int | None,
+    override: Override,
+    differences: _Differences,
+    ended: bool,
+) -> Piece:
+    member = differences.member
     body = _main(workload, replicas, first_ordinal, override, differences)
     end = workload.profile.ended
     if (
@@ -210,13 +230,7 @@ def _rendered(
     where = workload.profile.replicas
     if where is not None and member.facts.name in workload.parts:
         main = replace(main, fixed=(*main.fixed, where.total))
-    for each in pieces:
-        refuse_scaler(f"{each.kind} {each.name}", each.body, main.kind, main.name)
-    pieces.append(replace(main, subset=override.subset if override.patch else ""))
-    if not workload.keeps_room:
-        for piece in pieces:
-            _refuse_class(piece)
-    return [_marked(piece, member) for piece in pieces]
+    return replace(main, subset=override.subset if override.patch else "")
 
 
 def copied(

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
+from crds.fields.shares import ShareHealth
 from machinery.api.resources import Resource
 from machinery.clock import Clock
 from machinery.errors import Forbidden, NotFound, TransportError, Unreachable, fresh
-from machinery.kinds.readiness import Judged
+from machinery.kinds.readiness import Judged, counts_of
 from machinery.kinds.table import profile_of
 from machinery.runtime.informer import Informer
+from machinery.types.metadata import Meta
 from propagator.errors import Refused
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
@@ -39,7 +41,9 @@ def owned(session: MemberSession, uid: str) -> list[tuple[Resource, ManagedObjec
 
 
 def main_object(where: Main, objects: Owned, *, ending: bool = False) -> ManagedObject | None:
-    """`ending` includes a terminating one."""
+    """`ending` includes a terminating one. Of manifests alone, one that stands for all of them."""
+    if where.parts:
+        return _standing_for(where, objects)
     for resource, found in objects:
         if (resource.group, resource.kind) != (where.group, where.kind):
             continue
@@ -47,6 +51,40 @@ def main_object(where: Main, objects: Owned, *, ending: bool = False) -> Managed
         if found.metadata.key == (where.namespace, where.name) and stands:
             return found
     return None
+
+
+_WORST = (ShareHealth.DEGRADED, ShareHealth.UNKNOWN, ShareHealth.SUSPENDED, ShareHealth.PROGRESSING)
+
+
+def _standing_for(where: Main, objects: Owned) -> ManagedObject | None:
+    """Return the worst of the objects, with nothing but its health; None while one is missing."""
+    there = {
+        (resource.group, resource.kind, *found.metadata.key): found
+        for resource, found in objects
+        if not found.metadata.deleting
+    }
+    worst: ManagedObject | None = None
+    for group, kind, namespace, name in where.parts:
+        found = there.get((group, kind, namespace, name)) or there.get((group, kind, "", name))
+        if found is None:
+            return None
+        asked = 1 if found.replicas is None else found.replicas
+        counts, said = counts_of(found.judged, asked), found.judged.message
+        whole = counts.ready >= asked and not counts.outdated
+        health = ShareHealth.PROGRESSING if _well(counts.health) and not whole else counts.health
+        if worst is None or _rank(health) < _rank(worst.judged.health):
+            text = "" if _well(health) else f"{kind} {name}: {said or health.value}"
+            judged = Judged(health, counts.observed, message=text)
+            worst = ManagedObject(metadata=Meta(name=name), kind=kind, judged=judged)
+    return worst
+
+
+def _well(health: ShareHealth) -> bool:
+    return health is ShareHealth.HEALTHY
+
+
+def _rank(health: ShareHealth) -> int:
+    return len(_WORST) if _well(health) else _WORST.index(health)
 
 
 def pods_of(session: MemberSession | None, main: Main) -> int:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import group_of
 from machinery.kinds.profile import Naming, Profile
-from machinery.kinds.table import HASHED_MAKERS, MAKER_GROUPS, known_kind
+from machinery.kinds.table import ALONE, HASHED_MAKERS, MAKER_GROUPS, known_kind
 from machinery.types.metadata import Key, Meta, shared
 from propagator.types.workload import Workload
 
@@ -49,10 +49,12 @@ class Main(NamedTuple):
     group: str
     kind: str
     name: str
+    parts: tuple[tuple[str, str, str, str], ...] = ()
+    """Of manifests alone: group, kind, namespace and name of each object that stands for it."""
 
     @property
     def profile(self) -> Profile:
-        return known_kind(self.group, self.kind)
+        return ALONE if self.parts else known_kind(self.group, self.kind)
 
 
 def claim_of(meta: Meta) -> PodClaim | None:
@@ -83,7 +85,16 @@ def main_of(workload: Workload) -> Main:
     outline = workload.outline
     name = outline.name or workload.metadata.name
     group = group_of(outline.api_version)
-    return Main(workload.uid, workload.namespace, group, outline.kind, name)
+    parts = tuple(
+        (
+            group_of(each.api_version),
+            each.kind,
+            each.namespace or workload.namespace,
+            each.name or workload.metadata.name,
+        )
+        for each in (workload.outlines() if workload.alone else ())
+    )
+    return Main(workload.uid, workload.namespace, group, outline.kind, name, parts)
 
 
 def made_by(claim: PodClaim, main: Main) -> bool:

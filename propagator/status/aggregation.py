@@ -278,7 +278,6 @@ def _all_ready(
 def _not_ready(
     workload: Workload, shares: Sequence[ReportedShare]
 ) -> tuple[WorkloadReadyReason, str]:
-    profile = workload.profile
     if failed := [each for each in shares if each.failed]:
         told = (f"{each.seen.name}: {each.entry['message'] or 'it failed'}" for each in failed)
         return WorkloadReadyReason.FAILED, f"{_joined([*told])}; {_AGAIN}"
@@ -293,7 +292,7 @@ def _not_ready(
     if said.get("reason") in _SEEN and any(share.word is Word.STANDS for share in shares):
         return WorkloadReadyReason(said["reason"]), said["message"]
     suspended = [
-        f"{each.seen.name}: {profile.kind} {each.seen.main.metadata.name} is suspended"
+        f"{each.seen.name}: {each.seen.main.kind} {each.seen.main.metadata.name} is suspended"
         for each in shares
         if each.seen.main is not None
         and not each.seen.leaving
@@ -302,7 +301,7 @@ def _not_ready(
     if suspended:
         return WorkloadReadyReason.SUSPENDED, _joined(suspended)
     silent = [
-        f"{share.seen.name}: {profile.kind} {main.metadata.name}"
+        f"{share.seen.name}: {main.kind} {main.metadata.name}"
         f"{f': {main.judged.message}' if main.judged.message else ' says nothing'}"
         for share in shares
         if (main := share.seen.main) is not None

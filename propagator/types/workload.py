@@ -39,7 +39,7 @@ from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import Judged, done_of
-from machinery.kinds.table import profile_of
+from machinery.kinds.table import ALONE, profile_of
 from machinery.kinds.templates import first_ordinal, run_of, runs_once
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
 from machinery.types.api import (
@@ -339,7 +339,14 @@ class Workload(Object, frozen=True, dict=True):
         return partition if type(partition) is int else 0
 
     @cached_property
+    def alone(self) -> bool:
+        """Whether it is manifests alone, without an object that runs its replicas."""
+        return bool(self.spec.manifests) and not _some(self._main)
+
+    @cached_property
     def profile(self) -> Profile:
+        if self.alone:
+            return ALONE
         return profile_of(*self.outline.pair, self.spec.replicas_path)
 
     @property

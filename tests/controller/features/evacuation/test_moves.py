@@ -18,6 +18,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import parse_timestamp
 from stowage.cli import cli
 from tests.controller.live import deployment
+from tests.controller.make import cluster, decided, info
 from tests.controller.memory import Stage
 
 from .movingfleet import QUICK, THREE, Members, causes, fleet, leaving, web
@@ -910,3 +911,31 @@ async def test_a_suspended_share_gives_nothing_to_a_drain() -> None:
         assert (stage.placed("web"), leaving(stage, "web")) == ({"m1": 3, "m2": 3, "m3": 3}, {})
         stage.hub.edit(WORKLOADS, "web", {"spec": {"suspend": None}})
         await stage.until(lambda: "m1" not in stage.placed("web"), seconds=60)
+
+
+SETTINGS = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
+OF_SETTINGS = {"targetDeployment": None, "manifests": [SETTINGS]}
+
+
+@pytest.mark.proves("KD80")
+async def test_a_copy_of_manifests_alone_stays_on_a_cluster_that_is_lost_for_hours() -> None:
+    async with fleet() as (stage, members):
+        stage.workload("all", distribution="Duplicated", **OF_SETTINGS)
+        stage.workload("one", **OF_SETTINGS)
+        everywhere = {"m1": 1, "m2": 1, "m3": 1}
+        await stage.until(lambda: stage.placed("all") == everywhere and stage.placed("one"))
+        (home,) = stage.placed("one")
+        await stage.calm(1)
+        members.lose(home)
+        await stage.until(lambda: home not in stage.placed("one"), seconds=900)
+        await stage.calm(1200)
+        assert (stage.placed("all"), leaving(stage, "all")) == (everywhere, {})
+
+
+@pytest.mark.proves("KD80")
+def test_manifests_alone_take_no_room_and_are_not_divided() -> None:
+    full = cluster("m1", groups=[{"count": 1, "free": {"cpu": "0", "pods": "0"}}])
+    of = {"template": None, "manifests": [SETTINGS], "replicas": None}
+    assert decided(info(**of), full).placements == {"m1": 1}
+    with pytest.raises(ValueError, match=r"spec\.distribution: manifests alone"):
+        info(**of, distribution="Divided")
