@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from crds.base import (
+    ATOMIC,
     Condition,
     Count,
     Int64,
@@ -31,6 +32,7 @@ from crds.fields.movement import MOST_DISPLACED, DisplacedShare, Movement
 from crds.fields.overrides import (
     MOST_OVERRIDES,
     ClusterOverride,
+    OverrideTarget,
     PatchOperation,
     cel_touches,
     touches,
@@ -292,6 +294,11 @@ def _alone(spec: Any) -> bool:
     return spec.target_deployment is None and spec.template is None and bool(spec.manifests)
 
 
+_NAMES = r'(\.[A-Za-z0-9_-]+|\["[^"\]]+"\])'
+_IGNORED = rf"^(spec|metadata\.(labels|annotations))({_NAMES[1:-1]}|\[\*\])+$"
+_OF_STATUS = rf"^status{_NAMES}+$"
+
+
 def _keep_units(spec: Any) -> bool:
     path = _units_path(spec)
     return not path or not any(
@@ -302,7 +309,7 @@ def _keep_units(spec: Any) -> bool:
     )
 
 
-def _have_targets(spec: Any) -> bool:
+def _have_targets(spec: Any, listed: Any) -> bool:
     service = spec.target_service
     names = {(each.kind, each.metadata.name) for each in spec.manifests}
     if service is not None:
@@ -313,9 +320,34 @@ def _have_targets(spec: Any) -> bool:
             target.kind == "Service" and ("Service", None) in names
         )
 
-    return all(each.target is None or there(each.target) for each in spec.overrides)
+    return all(each.target is None or there(each.target) for each in listed)
 
 
+def _target_rule(alias: str, field: str) -> Rule:
+    return Rule(
+        field=alias,
+        text="target must name targetService or one of manifests; leave it out for the template",
+        cel=f"!has(self.{alias}) || self.{alias}.all(o, !has(o.target)"
+        " || (o.target.kind == 'Service' && has(self.targetService)"
+        " && (!has(self.targetService.metadata) || !has(self.targetService.metadata.name)"
+        " || self.targetService.metadata.name == o.target.name))"
+        " || (has(self.manifests) && self.manifests.exists(m, m.kind == o.target.kind"
+        " && m.metadata.name == o.target.name)))",
+        holds=lambda s: _have_targets(s, getattr(s, field)),
+    )
+
+
+def _ignores_units(spec: Any) -> bool:
+    path = _units_path(spec)
+    return bool(path) and any(
+        touches(f"/{each.replace('.', '/')}", [path])
+        for ignored in spec.ignore_fields
+        if ignored.target is None
+        for each in ignored.paths
+    )
+
+
+_CEL_POINTER = "('/' + p.replace('.', '/'))"
 _CEL_UNITS = (
     "(has(self.replicasPath) ? ['/' + self.replicasPath.replace('.', '/')]"
     " : !has(self.template) || (self.template.apiVersion == 'apps/v1'"
@@ -330,6 +362,56 @@ class Suspension(Model):
 
     cluster_selector: ClusterSelector
     """The MemberClusters, by their labels; an empty one is every cluster."""
+
+
+MOST_IGNORED = 32
+MOST_STATUS_FIELDS = 16
+
+
+class IgnoredFields(Model):
+    """Fields of one object whose values on a member are the member's, once another wrote them."""
+
+    rules = (
+        Rule(
+            field="paths",
+            text="the selector, and labels and annotations of stowage.dev, are Stowage's to set",
+            cel="self.paths.all(p, p != 'spec.selector' && !p.startsWith('spec.selector.')"
+            " && !p.contains('stowage.dev/'))",
+            holds=lambda i: (
+                not any(
+                    f"{p}.".startswith("spec.selector.") or "stowage.dev/" in p for p in i.paths
+                )
+            ),
+        ),
+    )
+
+    target: OverrideTarget | None = None
+    """The Service or one of the manifests; the template or targetDeployment when unset."""
+    paths: Annotated[
+        list[Annotated[str, Field(max_length=512, pattern=_IGNORED)]],
+        Field(min_length=1, max_length=MOST_IGNORED, json_schema_extra=ATOMIC),
+    ]
+    """Such as spec.paused, spec.workers[*].replicas, metadata.annotations["a.b/c"]."""
+
+
+class StatusField(Model):
+    """A value of a member's object that is told on the hub."""
+
+    rules = (
+        Rule(
+            field="target",
+            text="what a Secret holds is told nowhere",
+            cel="!has(self.target) || self.target.kind != 'Secret'",
+            holds=lambda f: f.target is None or f.target.kind != "Secret",
+        ),
+    )
+
+    target: OverrideTarget | None = None
+    """The Service or one of the manifests; the template or targetDeployment when unset."""
+    name: Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+    """Its name in status.clusters[].fields."""
+    path: Annotated[str, Field(max_length=512, pattern=_OF_STATUS)]
+    """Such as status.notAfter. A text of more than 256 characters is cut; a list is not told."""
 
 
 class WorkloadSpec(PlacementRules):
@@ -390,17 +472,22 @@ class WorkloadSpec(PlacementRules):
             " p.name == o.name))",
             holds=lambda s: len({o.name for o in s.overrides}) == len(s.overrides),
         ),
+        _target_rule("overrides", "overrides"),
+        _target_rule("ignoreFields", "ignore_fields"),
+        _target_rule("statusFields", "status_fields"),
         Rule(
-            field="overrides",
-            text="target must name targetService or one of manifests; leave it out to patch the "
-            "template",
-            cel="!has(self.overrides) || self.overrides.all(o, !has(o.target)"
-            " || (o.target.kind == 'Service' && has(self.targetService)"
-            " && (!has(self.targetService.metadata) || !has(self.targetService.metadata.name)"
-            " || self.targetService.metadata.name == o.target.name))"
-            " || (has(self.manifests) && self.manifests.exists(m, m.kind == o.target.kind"
-            " && m.metadata.name == o.target.name)))",
-            holds=_have_targets,
+            field="ignoreFields",
+            text="32 paths at most",
+            cel="!has(self.ignoreFields)"
+            f" || self.ignoreFields.map(i, size(i.paths)).sum() <= {MOST_IGNORED}",
+            holds=lambda s: sum(len(each.paths) for each in s.ignore_fields) <= MOST_IGNORED,
+        ),
+        Rule(
+            field="ignoreFields",
+            text="the number of units is Stowage's to set: it is no field of a member",
+            cel="!has(self.ignoreFields) || self.ignoreFields.all(i, has(i.target)"
+            f" || i.paths.all(p, !{cel_touches(_CEL_POINTER, _CEL_UNITS)}))",
+            holds=lambda s: not _ignores_units(s),
         ),
         Rule(
             field="overrides",
@@ -453,6 +540,10 @@ class WorkloadSpec(PlacementRules):
 
     IfNoDiff takes it over if it has no owner and is already as the Workload wants it.
     """
+    ignore_fields: list[IgnoredFields] = atomic(MOST_IGNORED)
+    """Fields that are the member's own once somebody there wrote them; 32 paths in all."""
+    status_fields: list[StatusField] = listmap("name", most=MOST_STATUS_FIELDS)
+    """Values of the members' objects that stand in status.clusters[].fields."""
     drift: Drift = Drift.REPAIR
     """Repair writes back what somebody changed on a member; with Report it stays, and is told."""
     on_delete: OnDelete = OnDelete.DELETE
@@ -529,6 +620,8 @@ class WorkloadStatus(PlacementStatus):
     """The cluster, where there is exactly one. Writer: controller."""
     clusters: list[ClusterShare] = atomic(10000)
     """How each cluster is doing. Writer: propagator alone, each cluster once."""
+    fields_omitted: Count | None = None
+    """Clusters whose `fields` are left out, as all are 64 KiB at most. Writer: propagator."""
     # The generated alias would be serviceExternalIp; Kubernetes writes IP.
     service_external_ip: Annotated[
         str | None, Field(alias="serviceExternalIP", max_length=4096)

@@ -58,6 +58,9 @@ class ShareResult(StrEnum):
     FAILED = "Failed"
 
 
+MOST_FIELDS = 32
+"""Fields of one share: those of its author, and those of its kind."""
+LONGEST_FIELD = 256
 MOST_END_WORDS = 1024
 """Characters of what an object says of its failure."""
 
@@ -224,6 +227,14 @@ class ClusterShare(Model):
     """The first ordinal of the object there; unset of a kind that counts no pods."""
     load_balancer: dict[str, Any] | None = None
     """The Service's status.loadBalancer there."""
+    fields: (
+        Annotated[
+            dict[str, Annotated[str, Field(max_length=LONGEST_FIELD)]],
+            Field(max_length=MOST_FIELDS),
+        ]
+        | None
+    ) = None
+    """The values of spec.statusFields there, by name; unset where there is none."""
 
 
 MOST_KEPT = 64

@@ -445,6 +445,17 @@ class ClusterOverride(Part, frozen=True):
     json_patch: list[JsonPatchOperation] | None = None
 
 
+class IgnoredFields(Part, frozen=True):
+    paths: list[str]
+    target: OverrideTarget | None = None
+
+
+class StatusField(Part, frozen=True):
+    name: str
+    path: str
+    target: OverrideTarget | None = None
+
+
 class Movement(Part, frozen=True, gc=False):
     max_surge: int | str | None = None
     max_unavailable: int | str | None = None
@@ -584,6 +595,7 @@ class ClusterShare(Part, frozen=True):
     blocked: ShareBlocked | None = None
     start: int | None = None
     load_balancer: dict[str, Any] | None = None
+    fields: dict[str, str] | None = None
 
 
 class PolicyReference(Part, frozen=True, gc=False):
@@ -698,6 +710,7 @@ class WorkloadStatus(Part, frozen=True):
     rebalanced: str = ""
     cluster_ref: ClusterReference | None = None
     clusters: list[ClusterShare] = []
+    fields_omitted: int | None = None
     service_external_ip: str = msgspec.field(default="", name="serviceExternalIP")
     policy_ref: PolicyReference | None = None
     limits: list[ClusterLimit] = []

@@ -119,7 +119,7 @@ class ApplyRecords:
         if OWNER_PREFIX + uid not in meta.annotations:
             self._joins(place, piece, live)
             return False
-        if meta.annotations.get(ANNOTATION_HASH) != piece.digest or not _marked(piece, live):
+        if meta.annotations.get(ANNOTATION_HASH) != piece.digest or not marked(piece, live):
             return False
         orphan = ORPHAN_PREFIX + uid  # no part of the digest, which owners of a Secret share
         if (orphan in meta.annotations) != (orphan in piece.body["metadata"]["annotations"]):
@@ -178,6 +178,12 @@ class ApplyRecords:
         written.owners = {uid, *(before.owners if before is not None else ())}
         self._written[place] = written
         self._places.at(uid, place.member).add(place)
+
+    def accept(self, place: ObjectPlace, piece: Piece, found: ManagedObject, uid: str) -> None:
+        """Record an object as written in which others changed nothing but what is theirs."""
+        before = self._written.pop(place, None)  # a change of theirs is no round
+        self.remember(place, piece, found, uid)
+        self._written[place].owners = {uid, *(before.owners if before is not None else ())}
 
     def sent_removal(self, uid: str) -> None:
         """Record that we deleted the object of that UID: its end is then no round."""
@@ -252,7 +258,7 @@ def _untouched(piece: Piece, live: ManagedObject) -> bool:
     return live.applied.number == print_of_body(piece.body, live.applied.merged)
 
 
-def _marked(piece: Piece, live: ManagedObject) -> bool:
+def marked(piece: Piece, live: ManagedObject) -> bool:
     """Labels and annotations change no generation."""
     meta = piece.body["metadata"]
     pairs = (

@@ -32,7 +32,13 @@ from machinery.runtime.backoff import steady
 from machinery.runtime.informer import Informer
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
-from propagator.apply.apply_records import ApplyRecords, Backoff, ObjectPlace, UnconfirmedWrites
+from propagator.apply.apply_records import (
+    ApplyRecords,
+    Backoff,
+    ObjectPlace,
+    UnconfirmedWrites,
+    marked,
+)
 from propagator.apply.ownership import (
     claim,
     new,
@@ -40,7 +46,7 @@ from propagator.apply.ownership import (
     owned_by_all,
 )
 from propagator.apply.refusals import differs, rejected
-from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, beside, with_added
+from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, beside, with_added, with_others
 from propagator.drift.fields import (
     MISSING,
     FieldDrift,
@@ -168,14 +174,11 @@ class PieceWriter:
             if live is not None:
                 _wait_for_end(site, live)
                 site = site.beside(live)
-                reports = workload.spec.drift == Drift.REPORT
-                keeps = site.piece.fixed or site.piece.joined
-                if keeps and (reports or not self._stands(site, workload, live)):
-                    found = await _get(site)
-                    piece = with_added(as_made(site.piece, live, found), found)
-                    site = replace(site, piece=piece)
-                if reports:
+                site, found = await self._as_found(site, workload, live)
+                if workload.spec.drift == Drift.REPORT:
                     site = await self._leaving(site, workload, live)
+                if found and site.piece.ignored and _differs_in_theirs(site, workload, live, found):
+                    self._records.accept(site.place, site.piece, live, workload.uid)
             if live is None or not self._stands(site, workload, live):
                 backoff = self._records.backoff(site.place, site.piece, live)
                 if backoff is not None:
@@ -189,6 +192,18 @@ class PieceWriter:
             if workload.spec.drift != Drift.REPORT:
                 self._drift.over(workload, _drifted(site))
             return None
+
+    async def _as_found(
+        self, site: Site, workload: Workload, live: ManagedObject
+    ) -> tuple[Site, Mapping[str, Any]]:
+        """Return the piece with what the existing object keeps, and that object if it was read."""
+        keeps = site.piece.fixed or site.piece.joined or site.piece.ignored
+        reports = workload.spec.drift == Drift.REPORT
+        if not keeps or not (reports or not self._stands(site, workload, live)):
+            return site, {}
+        found = await _get(site)
+        piece = with_added(as_made(site.piece, live, found), found)
+        return replace(site, piece=with_others(piece, live, found)), found
 
     def _stands(self, site: Site, workload: Workload, live: ManagedObject) -> bool:
         return self._records.stands(site.place, site.piece, live, workload.uid)
@@ -438,6 +453,14 @@ def _written_for(site: Site, workload: Workload, live: ManagedObject) -> bool:
     said = live.metadata.annotations
     owned = OWNER_PREFIX + workload.uid in said
     return owned and said.get(ANNOTATION_HASH) == site.piece.digest
+
+
+def _differs_in_theirs(
+    site: Site, workload: Workload, live: ManagedObject, found: Mapping[str, Any]
+) -> bool:
+    """Whether the object is as it was written, but for what others may write there."""
+    as_told = _written_for(site, workload, live) and marked(site.piece, live)
+    return as_told and live.applied is not None and not drifted(site.piece.body, found)
 
 
 def _wait_for_end(site: Site, live: ManagedObject) -> None:

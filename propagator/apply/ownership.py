@@ -23,9 +23,18 @@ from crds.workload import Adoption, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import OF_NO_OBJECT
 from machinery.types.metadata import Key
-from propagator.apply.render import ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH, Piece
+from propagator.apply.render import (
+    ANNOTATION_HASH,
+    ANNOTATION_IGNORED,
+    ANNOTATION_LISTED,
+    ANNOTATION_MADE,
+    ANNOTATION_SUSPEND,
+    ANNOTATION_TEMPLATE_HASH,
+    Piece,
+)
 from propagator.errors import Refused
 from propagator.members.objects import (
+    ANNOTATION_TOLD,
     ManagedObject,
     hub_of,
     hub_version_of,
@@ -164,6 +173,11 @@ _MARKS = (
     ANNOTATION_HASH,
     ANNOTATION_TEMPLATE_HASH,
     ANNOTATION_DRIFT,
+    ANNOTATION_MADE,
+    ANNOTATION_SUSPEND,
+    ANNOTATION_LISTED,
+    ANNOTATION_IGNORED,
+    ANNOTATION_TOLD,
 )
 
 

@@ -27,9 +27,11 @@ from crds.names import (
     OWNER_PREFIX,
     TtlWhen,
 )
+from machinery.kinds.fieldpaths import Steps, fields_at, placed
 from machinery.kinds.paths import InvalidTemplate, set_at, steps, stripped, value_at, without
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
+from machinery.kinds.stripped import strip
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import check, labelled_path, made_of
 from machinery.kinds.templates import first_ordinal as start_in
@@ -46,7 +48,10 @@ from machinery.overrides.variables import ClusterFacts
 from machinery.types.api import ImageRule
 from machinery.types.bounds import MESSAGE, clean
 from machinery.types.strategic_merge import merge
-from propagator.members.objects import ManagedObject
+from propagator.drift.fields import MISSING, digest_of, drifted, note_of, noted_in
+from propagator.drift.fields import value_at as field_at
+from propagator.drift.fields import without as without_fields
+from propagator.members.objects import ANNOTATION_TOLD, ManagedObject
 from propagator.types.hub_objects import HubSecret
 from propagator.types.overrides import NOTHING, Override
 from propagator.types.workload import Workload
@@ -59,6 +64,8 @@ ANNOTATION_MADE = "stowage.dev/made-of"
 """The digest of the immutable parts in the Workload."""
 ANNOTATION_SUSPEND = "stowage.dev/suspend"
 """The suspension that the Workload last asked for."""
+ANNOTATION_IGNORED = "stowage.dev/ignored"
+"""The fields that may be the member's, each with the digest of the Workload's own value."""
 ANNOTATION_LISTED = "stowage.dev/listed"
 """The names in a list to which a member's own controllers add."""
 
@@ -77,20 +84,6 @@ _SERVERS_OWN = (
     "ownerReferences",
     "finalizers",
 )
-_MEMBERS_OWN = (
-    "deployment.kubernetes.io/revision",
-    "deployment.kubernetes.io/desired-replicas",
-    "deployment.kubernetes.io/max-replicas",
-    "deprecated.daemonset.template.generation",
-    "kubectl.kubernetes.io/last-applied-configuration",
-    "pv.kubernetes.io/bind-completed",
-    "pv.kubernetes.io/bound-by-controller",
-    "volume.kubernetes.io/selected-node",
-    "volume.kubernetes.io/storage-provisioner",
-    "volume.beta.kubernetes.io/storage-provisioner",
-)
-"""Annotations of an object that controllers of its own cluster write, and kubectl; a template that
-was printed there has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +106,8 @@ class Piece:
     """Paths that an existing object keeps as created."""
     joined: str = ""
     """The path of a list in which an existing object keeps what the member has added."""
+    ignored: tuple[Steps, ...] = ()
+    """Fields in which an existing object keeps what others on the member wrote."""
     ended: bool = False
     """Whether the share has ended. The object then keeps its `fixed` paths."""
 
@@ -431,6 +426,11 @@ def _piece(
         meta["annotations"][ANNOTATION_SUSPEND] = str(suspend).lower()
     if profile.joined and value_at(body, profile.joined):
         meta["annotations"][ANNOTATION_LISTED] = ",".join(sorted(_names_in(body, profile.joined)))
+    if told := dict(workload.told(body["kind"], meta["name"], main=main)):
+        meta["annotations"][ANNOTATION_TOLD] = msgspec.json.encode(told).decode()
+    ignored = _ignored(workload, body, main=main)
+    if ignored:
+        meta["annotations"][ANNOTATION_IGNORED] = note_of(body, ignored)
     if workload.orphans:
         meta["annotations"][ORPHAN_PREFIX + workload.uid] = "true"
     return Piece(
@@ -445,7 +445,17 @@ def _piece(
         template_digest=template_digest,
         fixed=profile.immutable if made else (),
         joined=profile.joined,
+        ignored=ignored,
     )
+
+
+def _ignored(workload: Workload, body: Mapping[str, Any], *, main: bool) -> tuple[Steps, ...]:
+    """Raises InvalidTemplate."""
+    paths = workload.ignored(str(body["kind"]), body["metadata"]["name"], main=main)
+    try:
+        return tuple(steps for path in paths for steps in fields_at(body, path))
+    except ValueError as e:
+        raise InvalidTemplate(f"spec.ignoreFields: {e}") from e
 
 
 def _changeable(body: Mapping[str, Any], profile: Profile, made: str) -> Mapping[str, Any]:
@@ -476,6 +486,47 @@ def as_made(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piec
         at, value = steps(path), value_at(found, path)
         body = without(body, at) if value is None else _with(body, at, value)
     return replace(piece, body=body)
+
+
+def with_others(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piece:
+    """Return the piece with what others on the member wrote into its ignored fields.
+
+    A field is theirs if its value differs from that of the Workload, which has not changed its own
+    since the last apply. The managers of a field do not tell: a number of 0 that was written
+    through the scale subresource has none (Kubernetes 1.36.3).
+    """
+    said = live.metadata.annotations
+    if not piece.ignored or ANNOTATION_HASH not in said:
+        return piece
+    noted = noted_in(said.get(ANNOTATION_IGNORED, ""))
+    changed = drifted(piece.body, found)
+    body: Mapping[str, Any] = piece.body
+    for at in piece.ignored:
+        digest = next((each for steps, each in noted if steps == at), None)
+        if digest is None:  # the Workload ignores it from now on
+            theirs = any(each.steps[: len(at)] == at for each in changed)
+        else:
+            theirs = digest == digest_of(field_at(piece.body, at))
+        if theirs:
+            body = _as_there(body, at, found)
+    if body is piece.body:
+        return piece
+    # The values are those of this version: another client may write them meanwhile.
+    meta = {**body["metadata"], "resourceVersion": found["metadata"].get("resourceVersion")}
+    return replace(piece, body={**body, "metadata": meta})
+
+
+def _as_there(body: Mapping[str, Any], at: Steps, found: Mapping[str, Any]) -> Mapping[str, Any]:
+    own, there = field_at(body, at), field_at(found, at)
+    if there is MISSING:
+        if own is MISSING or field_at(found, at[:-1]) is MISSING:
+            return body
+        return without_fields(body, [at])
+    # Outside of lists a field that is left out stays; an element of an atomic list is one whole.
+    if own == there or (own is MISSING and all(isinstance(step, str) for step in at)):
+        return body
+    found_body: Mapping[str, Any] = placed(body, at, there)
+    return found_body
 
 
 def with_added(piece: Piece, found: Mapping[str, Any]) -> Piece:
@@ -512,6 +563,5 @@ def _bare(body: dict[str, Any]) -> dict[str, Any]:
     meta = body["metadata"] = body.get("metadata") or {}
     for key in _SERVERS_OWN:
         meta.pop(key, None)
-    if isinstance(said := meta.get("annotations"), dict):
-        meta["annotations"] = {k: v for k, v in said.items() if k not in _MEMBERS_OWN}
+    strip(body)
     return body

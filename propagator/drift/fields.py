@@ -12,19 +12,16 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 
 from crds.fields.drift import MOST_VALUE
 from crds.fields.labels import reserved
 from crds.names import GROUP
+from machinery.kinds.fieldpaths import Step, Steps
 from machinery.types.bounds import NAME, WORD, clean
 from propagator.members.objects import ManagedFieldsEntry, is_ours
-
-Step: TypeAlias = str | Mapping[str, Any]
-"""A key of a mapping, or the merge keys of a list item, such as `{"name": "main"}`."""
-Steps: TypeAlias = tuple[Step, ...]
 
 _COMPARED_METADATA = ("labels", "annotations")
 _NEVER = ("apiVersion", "kind", "metadata", "status")

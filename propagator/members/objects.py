@@ -12,6 +12,7 @@ merged list has no entry: each process re-applies it once, to no effect.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from crds.fields.shares import MOST_FIELDS
 from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
@@ -31,6 +33,7 @@ from crds.names import (
 from machinery.api.resources import Resource
 from machinery.api.responses import shaped
 from machinery.clock import stored_time
+from machinery.kinds.fieldpaths import told
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import Judged, judge, of_same_template, reads_whole
@@ -44,6 +47,8 @@ from propagator.members.sanitize import check_metadata, is_label_value, load_bal
 _REVISION = "deployment.kubernetes.io/revision"
 """Set by the Deployment controller. Only it knows that it gave a rollout up."""
 _FAILURE, _CREATE = "ReplicaFailure", "FailedCreate"
+ANNOTATION_TOLD = "stowage.dev/status-fields"
+"""The paths of `spec.statusFields` of the object, by name, as JSON: read when it arrives."""
 _VERSION_DIGITS = 19
 """A resourceVersion is a number of 64 bits."""
 
@@ -67,6 +72,8 @@ class ManagedObject(Object, frozen=True):
     """
     start: int | None = None
     """The first ordinal in its spec; None for a kind without ordinals."""
+    fields: tuple[tuple[str, str], ...] = ()
+    """The values of its status that the Workload wants to be told, by the names it gave them."""
     pod_labels: PodLabels | None = None
     """The labels of its pod template; None if the kind's pod template is unknown."""
     refused: Refused | None = None
@@ -132,7 +139,20 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         start=first_ordinal(profile, body) if profile.ordered else None,
         pod_labels=_pod_labels(profile, body),
         refused=_refused(status.get("conditions")),
+        fields=_fields(found.metadata.annotations.get(ANNOTATION_TOLD, ""), body),
     )
+
+
+def _fields(asked: str, body: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The member could write any annotation: what it may tell is bounded here."""
+    if not asked:
+        return ()
+    try:
+        paths = msgspec.json.decode(asked, type=dict[str, str])
+    except msgspec.DecodeError:
+        return ()
+    said = ((name, told(body, path)) for name, path in itertools.islice(paths.items(), MOST_FIELDS))
+    return tuple((shared(name), value) for name, value in said if value)
 
 
 def after(before: ManagedObject | None, now: ManagedObject) -> ManagedObject:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from crds.fields.drift import DriftedReason, DriftState
 from crds.fields.shares import ShareHealth, ShareState
 from crds.workload import (
@@ -41,6 +43,8 @@ _SEEN = (WorkloadReadyReason.SUSPENDED, WorkloadReadyReason.READINESS_UNKNOWN)
 _BY_THE_AUTHOR = (PropagatedReason.WAITING_FOR_GROUP, PropagatedReason.SUSPENDED)
 """Reasons that a fault elsewhere comes before."""
 _SENTENCES = 20
+MOST_FIELD_BYTES = 64 * 1024
+"""The bytes of all `fields` of a status, as JSON."""
 
 
 def status_of(
@@ -56,7 +60,7 @@ def status_of(
 
     `remark` precedes the message of a True Propagated.
     """
-    entries = [share.entry for share in shares]
+    entries, omitted = _within_bytes([share.entry for share in shares])
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
     ready = sum(min(_ready(entry), entry["replicas"]) for entry in placed)
     if workload.profile.whole:
@@ -77,6 +81,8 @@ def status_of(
             workload, placed, shares, state, drift, now, remark, missing=missing
         ),
     }
+    if omitted or workload.status.fields_omitted:
+        status["fieldsOmitted"] = omitted or None
     if drift or workload.status.drift:
         status["drift"] = [*drift]
     if conditions.holds(status, WorkloadCondition.PROPAGATED):
@@ -87,6 +93,22 @@ def status_of(
         if workload.status.cluster_summary != summary:
             status["clusterSummary"] = summary
     return status
+
+
+def _within_bytes(
+    entries: Sequence[Mapping[str, Any]],
+) -> tuple[list[Mapping[str, Any]], int]:
+    """Return the entries with at most MOST_FIELD_BYTES of fields, and how many lack theirs."""
+    left, omitted, found = MOST_FIELD_BYTES, 0, []
+    for entry in entries:
+        if fields := entry.get("fields"):
+            left -= len(msgspec.json.encode(fields))
+            if left < 0:
+                omitted += 1
+                found.append({key: value for key, value in entry.items() if key != "fields"})
+                continue
+        found.append(entry)
+    return found, omitted
 
 
 def condition(workload: Workload, kind: WorkloadCondition) -> Mapping[str, Any]:

@@ -67,6 +67,7 @@ _FACTS = (
     "observedGeneration",
     "revision",
     "loadBalancer",
+    "fields",
 )
 """Fields that keep their last reported value until the cluster reports another."""
 _COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
@@ -112,6 +113,8 @@ class ObservedShare:
     """The stored end of the share, or the one to store."""
     load_balancer: Mapping[str, Any] | None = None
     """The Service's status.loadBalancer; empty without one."""
+    fields: Mapping[str, str] | None = None
+    """The values of spec.statusFields; None if they are not observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +248,7 @@ def _of_ended(
         "health": readiness.health.value if seen.main is not None else None,
         "observedGeneration": seen.desired.generation,
         "revision": before.get("revision"),
+        "fields": seen.fields or before.get("fields"),
         "ended": dict(end),
         "state": (ShareState.COMPLETE if well else ShareState.FAILED).value,
         "message": "" if well else str(end.get("message", ""))[:MESSAGE_LIMIT],
@@ -315,6 +319,8 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
             facts[_MARK] = seen.pods.capacity_version
     if seen.load_balancer is not None:
         facts["loadBalancer"] = dict(seen.load_balancer) or None
+    if seen.fields is not None:
+        facts["fields"] = dict(seen.fields) or None
     outcome = seen.outcome
     if outcome is not None:
         blocked = outcome.blocked

@@ -72,6 +72,8 @@ SHARES_PER_SECOND = 2000
 """The rate at which shares are summed up: each outcome of a large Workload recounts all."""
 FEW_SHARES = 10
 """So few are summed up at any time; of such a Workload nothing is kept while it rests."""
+FIELDS_SECONDS = 10.0
+"""Seconds between two writes that tell of nothing but other values of spec.statusFields."""
 _WRITERS = 16
 """One namespace gets half of them at most."""
 _MOST_NAMED = 20
@@ -115,6 +117,8 @@ class _Timing:
     due: float = -math.inf
     begun: float | None = None
     """Since when there is news."""
+    fields: float = -math.inf
+    """When values of spec.statusFields were last written."""
     released: str = ""
     """The version whose finalizer was removed, and when."""
     released_at: float = 0.0
@@ -247,12 +251,12 @@ class Reporter:
         timing.due = now + len(status["clusters"]) / SHARES_PER_SECOND
         if not _news(workload, status):
             timing.begun = None
-            if len(status["clusters"]) <= FEW_SHARES:
+            rests = timing.fields + FIELDS_SECONDS <= now
+            if rests and len(status["clusters"]) <= FEW_SHARES:
                 self._timing.pop(workload.uid)
             return None
         timing.begun = since
-        waits = since + self._patience(workload, status) - now
-        if waits > 0:
+        if (waits := self._waits(workload, status, timing, now)) > 0:
             return waits
         timing.due = now + SPACING_SECONDS
         written = await self._workloads.write_status(workload, status)
@@ -266,6 +270,20 @@ class Reporter:
                 telemetry.ready(workload, seconds)
         self._write_seconds += (self._clock.monotonic() - now - self._write_seconds) / 4
         return None
+
+    def _waits(
+        self, workload: Workload, status: Mapping[str, Any], timing: _Timing, now: float
+    ) -> float:
+        """Return seconds until the news may be written; 0 or less for now."""
+        fields = _fields_of(status["clusters"]) != _fields_of(workload.status.clusters)
+        if fields and not _news(workload, status, fields=False):
+            left = timing.fields + FIELDS_SECONDS - now
+        else:
+            since = now if timing.begun is None else timing.begun
+            left = since + self._patience(workload, status) - now
+        if fields and left <= 0:
+            timing.fields = now
+        return left
 
     def _patience(self, workload: Workload, status: Mapping[str, Any]) -> float:
         """Return seconds from the first change until the write."""
@@ -429,11 +447,25 @@ def _under_way(status: Mapping[str, Any]) -> bool:
     return find(status, WorkloadCondition.PROPAGATED).get("reason") in _BEGINNINGS
 
 
-def _news(workload: Workload, status: Mapping[str, Any]) -> bool:
+def _fields_of(clusters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {each["name"]: each["fields"] for each in clusters if each.get("fields")}
+
+
+def _bare(clusters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in e.items() if key != "fields"} for e in clusters]
+
+
+def _news(workload: Workload, status: Mapping[str, Any], *, fields: bool = True) -> bool:
+    """`fields`: whether other values of spec.statusFields are news, too."""
     old = workload.status
+    if fields:
+        shares = status["clusters"] != old.clusters
+        shares = shares or status.get("fieldsOmitted", old.fields_omitted) != old.fields_omitted
+    else:
+        shares = _bare(status["clusters"]) != _bare(old.clusters)
     return (
         new_generation(workload, status)
-        or status["clusters"] != old.clusters
+        or shares
         or status["conditions"] != workload.conditions
         or status["kept"] != old.kept
         or status.get("drift", old.drift) != old.drift

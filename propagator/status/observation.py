@@ -214,8 +214,9 @@ class Survey:
             if session is None or contact is not Contact.SERVING:
                 return seen
             where = main_of(workload)
-            main = main_object(where, owned(session, workload.uid))
-            return replace(seen, main=main, pods=session.pod_counts(where))
+            objects = owned(session, workload.uid)
+            main, fields = main_object(where, objects), told_fields(workload, objects)
+            return replace(seen, main=main, fields=fields, pods=session.pod_counts(where))
         if session is None or seen.contact is Contact.CONNECTING:
             return seen
         if seen.contact is Contact.AWAY:
@@ -232,6 +233,7 @@ class Survey:
             pods=session.pod_counts(where),
             available=session.availability(where, seconds) if seconds else None,
             load_balancer=balancer(workload, objects) if services else None,
+            fields=told_fields(workload, objects),
             last=last_seen(session, workload),
         )
 
@@ -288,6 +290,15 @@ def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:
         if ours and found.load_balancer:
             return found.load_balancer
     return {}
+
+
+def told_fields(workload: Workload, objects: Owned) -> dict[str, str]:
+    """Return the values of spec.statusFields on one member, by name."""
+    names = {each.name for each in workload.spec.status_fields}
+    if not names:
+        return {}
+    said = dict(pair for _, found in objects for pair in found.fields if pair[0] in names)
+    return dict(sorted(said.items()))
 
 
 def _renders(workload: Workload | None, resource: Resource, found: ManagedObject) -> bool:

@@ -44,12 +44,15 @@ from machinery.kinds.templates import first_ordinal, run_of, runs_once
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
 from machinery.types.api import (
     Footprint,
+    IgnoredFields,
     LeavingShare,
     ObservedGenerations,
     OrdinalRange,
+    OverrideTarget,
     Placement,
     ReviewVerdict,
     RevisionException,
+    StatusField,
     Suspension,
 )
 from machinery.types.metadata import Key, Object, OwnerReference, shared
@@ -139,6 +142,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     dependencies: str = ""
     overrides: msgspec.Raw = msgspec.Raw()
     adoption: str = "Never"
+    ignore_fields: list[IgnoredFields] = []
+    status_fields: list[StatusField] = []
     drift: str = "Repair"
     on_delete: str = OnDelete.DELETE.value
     movement: Movement = Movement()
@@ -181,6 +186,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     overrides: msgspec.Raw = msgspec.Raw()
     """Decoded by `Workload.overrides`: a fault there spoils no other field."""
     clusters: list[dict[str, Any]] = []
+    fields_omitted: int | None = None
     kept: list[dict[str, Any]] = []
     drift: list[dict[str, Any]] = []
     dependencies: list[dict[str, Any]] = []
@@ -320,6 +326,18 @@ class Workload(Object, frozen=True, dict=True):
         """Raises UnreadableOverrides."""
         raw = self.spec.overrides
         return cluster_overrides_of(bytes(raw)) if _some(raw) else ()
+
+    def ignored(self, kind: str, name: str, *, main: bool) -> Iterator[str]:
+        """Yield the paths of an object whose values on a member are the member's."""
+        for each in self.spec.ignore_fields:
+            if _means(each.target, kind, name, main=main):
+                yield from each.paths
+
+    def told(self, kind: str, name: str, *, main: bool) -> Iterator[tuple[str, str]]:
+        """Yield name and path of each value of an object's status that is told on the hub."""
+        for each in self.spec.status_fields:
+            if _means(each.target, kind, name, main=main):
+                yield each.name, each.path
 
     @property
     def outline(self) -> Outline:
@@ -602,6 +620,10 @@ class Workload(Object, frozen=True, dict=True):
             return {str(name): int(first) for name, first in noted.items()}
         except (ValueError, AttributeError, TypeError):
             return {}
+
+
+def _means(target: OverrideTarget | None, kind: str, name: str, *, main: bool) -> bool:
+    return main if target is None else (target.kind, target.name) == (kind, name)
 
 
 @lru_cache(maxsize=1024)

@@ -302,7 +302,53 @@ def test_annotations_that_a_cluster_gave_its_objects_go_to_no_other() -> None:
     assert [key for key in said if "stowage.dev" not in key] == ["team"]
 
 
-@pytest.mark.proves("J17")
+@pytest.mark.proves("KD54")
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_printed_job_goes_without_what_its_server_gave_it(by_hand: bool) -> None:
+    labels = {"batch.kubernetes.io/controller-uid": "u-7", "job-name": "old", "team": "a"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "bill", "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": {"controller-uid": "u-7"}},
+            "template": {"metadata": {"labels": labels}, "spec": {}},
+            **({"manualSelector": True} if by_hand else {}),
+        },
+    }
+    meta = {"namespace": "shop", "name": "demo", "uid": "u-1"}
+    asked = workload_of({"metadata": meta, "spec": {"template": job}})
+    (piece,) = render(asked, replicas=1, first_ordinal=0, secrets=[], member=member_facts())
+    assert ("selector" in piece.body["spec"]) is by_hand
+    pods = piece.body["spec"]["template"]["metadata"]["labels"]
+    assert pods["team"] == "a"
+    assert ("job-name" in pods) is by_hand
+    assert ("job-name" in piece.body["metadata"]["labels"]) is by_hand
+
+
+@pytest.mark.proves("KD54")
+def test_printed_objects_go_without_what_their_cluster_gave_them() -> None:
+    def sent(kind: str, annotations: Any = None, **body: Any) -> dict[str, Any]:
+        meta = {"name": "x", "annotations": annotations or {}}
+        manifest = {"apiVersion": "v1", "kind": kind, "metadata": meta, **body}
+        about: dict[str, Any] = {"replicas": 4, "first_ordinal": 0, "secrets": []}
+        found = dict(render(made(manifests=[manifest]), member=member_facts(), **about)[0].body)
+        assert not [key for key in found["metadata"]["annotations"] if "stowage.dev" not in key]
+        return found
+
+    address = {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "ports": [{"port": 80}]}
+    assert sent("Service", spec=address)["spec"] == {"ports": [{"port": 80}]}
+    headless = {"clusterIP": "None", "clusterIPs": ["None"]}
+    assert sent("Service", spec=headless)["spec"] == headless
+    assert "secrets" not in sent("ServiceAccount", secrets=[{"name": "token-7"}])
+    bound = {"pv.kubernetes.io/bind-completed": "yes"}
+    claim = {"volumeName": "pv-7", "storageClassName": "fast"}
+    assert sent("PersistentVolumeClaim", bound, spec=claim)["spec"] == {"storageClassName": "fast"}
+    assert sent("PersistentVolumeClaim", spec=claim)["spec"] == claim, "bound by its author"
+    sent("ConfigMap", {"kopf.zalando.org/last-handled-configuration": "{}"})
+
+
+@pytest.mark.proves("J17", "KD55")
 def test_what_a_member_adds_to_the_pull_secrets_of_an_account_stays() -> None:
     def account(*names: str) -> Piece:
         secrets = [{"name": each} for each in names]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -18,7 +21,8 @@ from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
 from propagator.outcome import DesiredShare, Outcome
 from propagator.shares import ShareTable
-from propagator.status.cluster_share import ObservedShare
+from propagator.status.aggregation import status_of
+from propagator.status.cluster_share import ObservedShare, share_of
 from propagator.status.controller import (
     BURST_CHECK_SECONDS,
     BURST_OUTCOMES,
@@ -36,10 +40,12 @@ APART = BURST_SECONDS / BURST_OUTCOMES / 2
 """Seconds between two applies of a burst."""
 
 
-def workload(name: str, **status: Any) -> Workload:
+def workload(
+    name: str, *, spec: Mapping[str, Any] = MappingProxyType({}), **status: Any
+) -> Workload:
     body = {
         "metadata": {"namespace": "shop", "name": name, "uid": name, "generation": 1},
-        "spec": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}},
+        "spec": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}, **spec},
         "status": {"placements": [{"cluster": "m1", "replicas": 1}], **status},
     }
     return workload_of(body)
@@ -200,3 +206,67 @@ async def test_its_event_is_related_to_the_only_cluster_that_it_is_about(reason)
         await made.clock.advance(5)
         (told,) = made.events
         assert told["related"] == one_cluster(["m1"])
+
+
+FIELDS = {"statusFields": [{"name": "phase", "path": "status.phase"}]}
+
+
+@pytest.mark.proves("KD70")
+async def test_a_field_that_changes_each_second_is_written_once_in_ten(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async with burst() as made:
+        said = {"phase": "0"}
+
+        async def seen(about: Workload, outcomes: Mapping[str, Outcome]) -> Any:
+            async for each in Burst._seen(made, about, outcomes):
+                yield replace(each, fields=dict(said))
+
+        monkeypatch.setattr(made.reporter._survey, "seen", seen)
+        written: list[tuple[float, str]] = []
+        stored: dict[str, Any] = {}
+
+        async def write(about: Workload, status: Mapping[str, Any]) -> bool:
+            written.append((made.clock.monotonic(), status["clusters"][0]["fields"]["phase"]))
+            stored.update(status)
+            made.comes("web", spec=FIELDS, **{"state": "Creating", **stored})
+            return True
+
+        monkeypatch.setattr(made.hub, "write_status", write)
+        made.comes("web", spec=FIELDS)
+        await made.clock.advance(5)
+        first = len(written)
+        for second in range(60):
+            said["phase"] = str(second)
+            made.reporter.queue.add(("shop", "web"))
+            await made.clock.advance(1)
+        told = [at for at, _ in written[first:]]
+        assert 5 <= len(told) <= 7
+        assert min(b - a for a, b in pairwise(told)) > 9.99
+        await made.clock.advance(11)
+        assert written[-1][1] == "59", "the last value is told, too"
+
+
+@pytest.mark.proves("KD70")
+def test_all_fields_of_a_status_are_bounded() -> None:
+    about = workload("web", placements=[{"cluster": f"m{n}", "replicas": 1} for n in range(10_000)])
+    shares = [
+        share_of(
+            ObservedShare(
+                name=f"m{n:05}",
+                desired=DesiredShare.of(about, f"m{n}"),
+                leaving=False,
+                contact=Contact.SERVING,
+                fields={"phase": "x" * 50},
+            ),
+            about.profile,
+            {},
+            said=0,
+        )
+        for n in range(10_000)
+    ]
+    status = status_of(about, shares, datetime.now(UTC))
+    told = [each["fields"] for each in status["clusters"] if "fields" in each]
+    assert len(msgspec.json.encode(told)) <= 64 * 1024 + len(told)
+    assert len(told) > 900
+    assert status["fieldsOmitted"] == 10_000 - len(told)
