@@ -27,6 +27,7 @@ from machinery.errors import (
     TransportError,
     fresh,
 )
+from machinery.kinds.fieldpaths import Steps
 from machinery.kinds.paths import steps
 from machinery.runtime.backoff import steady
 from machinery.runtime.informer import Informer
@@ -50,7 +51,6 @@ from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, beside, wit
 from propagator.drift.fields import (
     MISSING,
     FieldDrift,
-    Steps,
     differences,
     digest_of,
     drifted,

@@ -99,7 +99,8 @@ def _within_bytes(
     entries: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], int]:
     """Return the entries with at most MOST_FIELD_BYTES of fields, and how many lack theirs."""
-    left, omitted, found = MOST_FIELD_BYTES, 0, []
+    left, omitted = MOST_FIELD_BYTES, 0
+    found: list[Mapping[str, Any]] = []
     for entry in entries:
         if fields := entry.get("fields"):
             left -= len(msgspec.json.encode(fields))
