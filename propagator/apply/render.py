@@ -426,7 +426,7 @@ def _piece(
         meta["annotations"][ANNOTATION_SUSPEND] = str(suspend).lower()
     if profile.joined and value_at(body, profile.joined):
         meta["annotations"][ANNOTATION_LISTED] = ",".join(sorted(_names_in(body, profile.joined)))
-    if told := dict(workload.told(body["kind"], meta["name"], main=main)):
+    if told := dict(workload.status_paths(body["kind"], meta["name"], main=main)):
         meta["annotations"][ANNOTATION_TOLD] = msgspec.json.encode(told).decode()
     ignored = _ignored(workload, body, main=main)
     if ignored:

@@ -319,8 +319,7 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
             facts[_MARK] = seen.pods.capacity_version
     if seen.load_balancer is not None:
         facts["loadBalancer"] = dict(seen.load_balancer) or None
-    if seen.fields is not None:
-        facts["fields"] = dict(seen.fields) or None
+    facts |= {} if seen.fields is None else {"fields": dict(seen.fields) or None}
     outcome = seen.outcome
     if outcome is not None:
         blocked = outcome.blocked

@@ -333,7 +333,7 @@ class Workload(Object, frozen=True, dict=True):
             if _means(each.target, kind, name, main=main):
                 yield from each.paths
 
-    def told(self, kind: str, name: str, *, main: bool) -> Iterator[tuple[str, str]]:
+    def status_paths(self, kind: str, name: str, *, main: bool) -> Iterator[tuple[str, str]]:
         """Yield name and path of each value of an object's status that is told on the hub."""
         for each in self.spec.status_fields:
             if _means(each.target, kind, name, main=main):
