@@ -34,8 +34,8 @@ ANNOTATIONS: Final = (
 """Annotations of any object that controllers of its own cluster write, and clients."""
 
 
-def strip(body: dict[str, Any]) -> None:
-    """Remove it from an object, in place."""
+def unbind(body: dict[str, Any]) -> None:
+    """Take what binds an object to its cluster off it, in place."""
     group, _, _ = str(body.get("apiVersion")).rpartition("/")
     if (own := _OWN.get((group, str(body.get("kind"))))) is not None:
         own(body)

@@ -31,7 +31,7 @@ from machinery.kinds.fieldpaths import Steps, fields_at, placed
 from machinery.kinds.paths import InvalidTemplate, set_at, steps, stripped, value_at, without
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
-from machinery.kinds.stripped import strip
+from machinery.kinds.stripped import unbind
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import check, labelled_path, made_of
 from machinery.kinds.templates import first_ordinal as start_in
@@ -559,7 +559,7 @@ def _digest(body: Mapping[str, Any]) -> str:
 def _bare(body: dict[str, Any]) -> dict[str, Any]:
     """Strip what only a server, or the cluster that it stood on, writes, and what marks it ours."""
     body.pop("status", None)
-    strip(body)
+    unbind(body)
     meta = body["metadata"] = body.get("metadata") or {}
     for key in _SERVERS_OWN:
         meta.pop(key, None)

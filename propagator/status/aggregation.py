@@ -333,6 +333,7 @@ def _not_ready(
     ]
     if not silent:
         return WorkloadReadyReason.REPLICAS_NOT_READY, ""
+    profile = workload.profile
     advice = f"; {_advice(profile)}" if not (profile.known or profile.fault) else ""
     return WorkloadReadyReason.READINESS_UNKNOWN, f"{_joined(silent)}{advice}"
 
