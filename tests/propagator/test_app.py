@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import aiohttp
@@ -12,7 +13,7 @@ import pytest
 
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import SECRETS, WORKLOADS
+from machinery.api.resources import SECRETS, WORKLOAD_KINDS, WORKLOADS
 from machinery.errors import LeaseLost
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
@@ -43,6 +44,11 @@ class Watching:
     def __init__(self, context: ControllerContext) -> None:
         self.context = context
         self.workloads = Informer(context.hub, WORKLOADS, Object, clock=context.clock)
+        self.kinds = SimpleNamespace(
+            informer=Informer(
+                context.hub, WORKLOAD_KINDS, Object, clock=context.clock, comes_and_goes=True
+            )
+        )
         self.reconciler = self
         self.running = False
         self.begun: list[bool] = []
@@ -55,7 +61,7 @@ class Watching:
 
     @property
     def optional(self) -> Sequence[Informer[Any]]:
-        return []
+        return [self.kinds.informer]
 
     def begin(self, *, alone: bool) -> None:
         self.begun.append(alone)

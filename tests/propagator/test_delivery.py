@@ -263,7 +263,7 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(
         "reporter": None,
     }
     context = cast("Any", SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True))
-    session = cast("Any", SimpleNamespace(name="m1"))
+    session = cast("Any", SimpleNamespace(name="m1", facts=SimpleNamespace(labels={})))
     await WorkloadReconciler(context, ShareTable(), **parts).reconcile(session, of.metadata.key)
     assert did == (["remove"] if sent else [])
     assert of.ended

@@ -29,7 +29,7 @@ KINDS = (
     ("apps.kruise.io/v1beta1", "StatefulSet"),
     ("apps.kruise.io/v1alpha1", "DaemonSet"),
     ("apps.kruise.io/v1alpha1", "CronJob"),
-    ("batch.volcano.sh/v1alpha1", "Job"),
+    ("batch.example.com/v1alpha1", "Job"),
     ("example.com/v1", "Deployment"),
     ("apps.kruise.io/v1alpha1", "CloneSet"),
     ("apps/v1", "CloneSet"),

@@ -34,7 +34,7 @@ class Hub(PlainHub):
         self.workloads = [
             workload("web", "apps/v1", "Deployment"),
             {"metadata": {"name": "old", "namespace": "shop"}, "spec": {"targetDeployment": {}}},
-            workload("set", "apps.kruise.io/v1beta1", "StatefulSet"),
+            workload("set", "apps.example.com/v1", "StatefulSet"),
             *(workload(f"w{n}", "example.com/v1", "Widget") for n in range(7)),
         ]
 
@@ -56,7 +56,7 @@ def test_an_install_over_another_release_lists_workloads_of_unknown_kinds_and_st
     assert ran.exit_code == 1
     said = str(ran.exception)
     rows = [line.split(maxsplit=2) for line in said.splitlines()]
-    assert ["StatefulSet.apps.kruise.io", "1", "shop/set"] in rows
+    assert ["StatefulSet.apps.example.com", "1", "shop/set"] in rows
     first = ", ".join(f"shop/w{n}" for n in range(5))
     assert ["Widget.example.com", "7", f"{first} and 2 more"] in rows
     assert "shop/web" not in said

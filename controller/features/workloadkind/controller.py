@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.framework.runtime.feature import Term
-from controller.framework.statuswriter import MESSAGE_LIMIT, VALID, Result, StatusWriter
+from controller.framework.statuswriter import (
+    MESSAGE_LIMIT,
+    VALID,
+    Result,
+    StatusWriter,
+    ready_conditions,
+)
 from crds.workloadkind import WorkloadKindCondition
 from machinery.api.resources import WORKLOAD_KINDS
 from machinery.kinds.workloadkinds import WorkloadKind, reading_of
@@ -36,9 +42,16 @@ class WorkloadKindController(StatusWriter[WorkloadKind]):
             now=now,
             generation=meta.generation,
         )
+        ready = ready_conditions(
+            stored,
+            true=not reading.fault,
+            reason=reading.reason.value,
+            message=reading.fault,
+            now=now,
+        )
         fields = {
             "observedGeneration": meta.generation,
             "workloads": self._count(meta.name),
-            "conditions": [valid],
+            "conditions": [valid, *ready],
         }
         return Result(fields=fields)

@@ -320,6 +320,7 @@ async def test_they_are_chosen_by_name(
         "the controller StagedRollout runs",
         "the controller ClusterProfiles runs",
         "the controller Publishing runs",
+        "the controller WorkloadKinds runs",
     }
 
 
@@ -333,6 +334,7 @@ EVERY = [
     "StagedRollout",
     "ClusterProfiles",
     "Publishing",
+    "WorkloadKinds",
 ]
 
 

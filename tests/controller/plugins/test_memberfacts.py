@@ -36,7 +36,7 @@ def rollout(version: str = "v1alpha1", **said: Any) -> WorkloadInfo:
         "metadata": {"name": "web"},
         "spec": {"template": {"spec": {"containers": [{"name": "main"}]}}},
     }
-    return info(template=template, **said)
+    return info(template=template, **{"replicas": 1, **said})
 
 
 def quota(name: str = "team", namespace: str = "shop", **free: str) -> dict[str, Any]:

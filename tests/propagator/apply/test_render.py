@@ -200,7 +200,7 @@ def test_the_label_on_the_pods_is_that_of_the_object_that_is_there(label: str) -
 def of_kruise(**spec: Any) -> Workload:
     pods = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "db"}]}}
     body = {"selector": {"matchLabels": {"app": "db"}}, "template": pods}
-    template = {"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "spec": body}
+    template = {"apiVersion": "apps.example.com/v1", "kind": "StatefulSet", "spec": body}
     return made(targetDeployment=None, template=template, replicasPath="spec.replicas", **spec)
 
 
@@ -215,7 +215,7 @@ def test_an_object_of_a_kind_that_is_not_known_keeps_what_earlier_releases_wrote
     """They labelled the pods, and set the first ordinal, of whatever was named a StatefulSet."""
     (piece,) = render(of_kruise(), replicas=2, first_ordinal=3, secrets=[], member=member_facts())
     assert piece.body["spec"]["ordinals"] == {"start": 3}
-    resource = Resource("apps.kruise.io", "v1beta1", "statefulsets", "StatefulSet")
+    resource = Resource("apps.example.com", "v1", "statefulsets", "StatefulSet")
     template = {"metadata": {"labels": {"stowage.dev/workload-uid": "u-1"}}}
     live = managed(resource, {"metadata": {"name": "db"}, "spec": {"template": template}})
     laid = beside(piece, live)

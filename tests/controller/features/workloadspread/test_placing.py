@@ -470,7 +470,7 @@ def test_a_custom_kind_is_divided_by_its_path_and_takes_no_patch():
         "replicas": None,
         "replicasPath": "spec.size",
         "template": {
-            "apiVersion": "apps.kruise.io/v1alpha1",
+            "apiVersion": "apps.example.com/v1",
             "kind": "CloneSet",
             "spec": {"size": 5},
         },
