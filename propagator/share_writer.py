@@ -381,7 +381,7 @@ class ShareWriter:
         """
         with tracing.span("render"):
             pieces = await self._rendered(session, workload, replicas)
-        main, ended = main_of(workload), has_ended(session, workload)
+        main = main_of(workload)
 
         def look() -> ManagedObject | None:
             return main_object(main, owned(session, workload.uid))
@@ -391,7 +391,7 @@ class ShareWriter:
             decided = self._workloads.decided(workload)
             if waits_for := await self._formers.give_way(session, workload, decided=decided):
                 return _applied(desired, waits_for), None
-        live = look()
+        live, ended = look(), has_ended(session, workload)
         if live is not None:
             pieces[-1] = replace(beside(pieces[-1], live), ended=ended)
         pause = self._images.pause(session.name, workload.uid, pieces[-1], look, replicas)

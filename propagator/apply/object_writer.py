@@ -64,7 +64,7 @@ from propagator.drift.records import Drifted, DriftRecords
 from propagator.errors import HubFault, Refused, says_no
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import HubIdentity
-from propagator.members.inventory import listed
+from propagator.members.inventory import has_ended, listed
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import writable_kinds
 from propagator.members.objects import ManagedObject, hub_of, managed, owners
@@ -290,6 +290,8 @@ class PieceWriter:
 
     async def _put(self, site: Site, workload: Workload) -> None:
         live = site.seen
+        if live is None and site.piece.main and has_ended(site.session, workload):
+            return  # it has run, and was deleted since the worker looked
         if live is None:
             live = await self._make(site, workload)
         if live is None:

@@ -9,7 +9,12 @@ import pytest
 
 from machinery.api.resources import MEMBER_CLUSTERS, Resource
 from machinery.types.metadata import Key
+from propagator.apply.object_writer import PieceWriter
+from propagator.apply.render import Piece
+from propagator.members.inventory import last_seen
+from propagator.members.session import MemberSession
 from propagator.outcome import Outcome
+from propagator.removal.formers import Formers
 from propagator.status.controller import Reporter
 from propagator.types.workload import Workload
 from tests.letting_go import let_go
@@ -110,6 +115,51 @@ async def test_a_job_that_is_deleted_with_its_end_is_not_made_again(stage_on: Ma
         await stage.appears("m1", "bill", kind=JOBS)
         await completes(stage, "bill")
         await stage.members["m1"].delete(JOBS, "bill", namespace=stage.namespace)
+        await stage.fares("bill", "m1", "Complete")
+        await settled(stage)
+        assert await stage.on("m1", "bill", kind=JOBS) is None
+
+
+@pytest.mark.proves("A1", "KD29")
+@pytest.mark.parametrize("after", ["the look at it", "the look for its end"])
+async def test_a_job_that_goes_with_its_end_while_it_is_written_is_not_made_again(
+    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch, after: str
+):
+    gone = asyncio.Event()
+
+    async def goes(session: MemberSession, workload: Workload) -> None:
+        """It ends and is deleted, and both are heard, in the middle of an attempt to write it."""
+        if gone.is_set():
+            return
+        gone.set()
+        await completes(stage, "bill")
+        await stage.members["m1"].delete(JOBS, "bill", namespace=stage.namespace)
+        await until(lambda: last_seen(session, workload) is not None)
+
+    give_way, write = Formers.give_way, PieceWriter._write
+
+    async def late(self: Formers, session: MemberSession, workload: Workload, **how: Any) -> str:
+        await goes(session, workload)
+        return await give_way(self, session, workload, **how)
+
+    async def later(
+        self: PieceWriter, session: MemberSession, workload: Workload, piece: Piece
+    ) -> Any:
+        await goes(session, workload)
+        return await write(self, session, workload, piece)
+
+    async with stage_on() as stage:
+        await stage.create("bill", targetDeployment=None, template=job())
+        await stage.place("bill", m1=1)
+        await stage.appears("m1", "bill", kind=JOBS)
+        await settled(stage)
+        if after == "the look at it":
+            monkeypatch.setattr(Formers, "give_way", late)
+        else:
+            monkeypatch.setattr(PieceWriter, "_write", later)
+        edited = {"metadata": {"labels": {"edited": "yes"}}}
+        await stage.patch("bill", {"spec": {"template": edited}})
+        await asyncio.wait_for(gone.wait(), 60)
         await stage.fares("bill", "m1", "Complete")
         await settled(stage)
         assert await stage.on("m1", "bill", kind=JOBS) is None

@@ -227,14 +227,14 @@ def test_the_pods_of_all_members_are_one_table(
 ) -> None:
     served.pods = {
         "m1": [_pod("web-b", "run", "crash", seconds=7200), _pod("web-a", "run", seconds=300)],
-        "lone": [_pod("web-c", "run", metadata={"old": True})],
+        "lone": [_pod("web-c", "run", seconds=259200, metadata={"old": True})],
     }
     asked = ("wl/web", "-n", "shop", OF_M3, f"m3={tmp_path / 'lone'}")
     assert stowage.succeed("pods", *asked) == (
         "NAME    CLUSTER   READY   STATUS             RESTARTS   AGE   NODE\n"
         "web-a   m1        1/1     Running            0          5m    n1\n"
         "web-b   m1        1/2     CrashLoopBackOff   1          2h    n1\n"
-        "web-c   m3        1/1     Running            0          0s    n1\n"
+        "web-c   m3        1/1     Running            0          3d    n1\n"
     )
     wide = stowage.succeed("pods", *asked, "-o", "wide")
     assert wide.splitlines()[0].endswith("NODE   IP")
