@@ -108,19 +108,6 @@ async def test_a_job_runs_once_and_is_forgotten_once_its_end_is_stored(stage_on:
 
 
 @pytest.mark.proves("A1", "KD29")
-async def test_a_job_that_is_deleted_with_its_end_is_not_made_again(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.create("bill", targetDeployment=None, template=job())
-        await stage.place("bill", m1=1)
-        await stage.appears("m1", "bill", kind=JOBS)
-        await completes(stage, "bill")
-        await stage.members["m1"].delete(JOBS, "bill", namespace=stage.namespace)
-        await stage.fares("bill", "m1", "Complete")
-        await settled(stage)
-        assert await stage.on("m1", "bill", kind=JOBS) is None
-
-
-@pytest.mark.proves("A1", "KD29")
 @pytest.mark.parametrize("after", ["the look at it", "the look for its end"])
 async def test_a_job_that_goes_with_its_end_while_it_is_written_is_not_made_again(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch, after: str

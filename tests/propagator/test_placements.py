@@ -177,6 +177,7 @@ async def test_drift_is_repaired_and_edits_arrive(stage_on: MakeStage):
         await until(newer)
 
 
+@pytest.mark.long
 async def test_what_is_as_it_should_be_is_not_written_again(stage_on: MakeStage):
     async with stage_on() as stage:
         await stage.create("demo", targetService=SERVICE, manifests=[configmap("conf", k="v")])
@@ -306,6 +307,7 @@ async def test_an_object_made_in_the_same_moment_is_left_as_it_is(
         assert await stage.on("m1") is None, "pods wait for what they need"
 
 
+@pytest.mark.long
 async def test_what_is_no_longer_rendered_goes(stage_on: MakeStage):
     async with stage_on() as stage:
         await stage.create("demo", manifests=[configmap("one"), configmap("two")])
@@ -320,6 +322,7 @@ async def test_what_is_no_longer_rendered_goes(stage_on: MakeStage):
         await stage.goes("m1", "web")
 
 
+@pytest.mark.long
 @pytest.mark.proves("C27", "C28")
 async def test_secrets_travel_and_are_shared(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -391,6 +394,7 @@ async def test_a_namespace_that_the_cluster_does_not_take(stage_on: MakeStage):
         await stage.propagated("demo")
 
 
+@pytest.mark.long
 async def test_what_a_member_refuses_stops_nothing_else(stage_on: MakeStage):
     async with stage_on() as stage:
         strange = {"apiVersion": "strange.dev/v1", "kind": "Odd", "metadata": {"name": "odd"}}

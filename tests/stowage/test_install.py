@@ -321,6 +321,7 @@ async def test_argo_may_list_decisions_in_its_own_namespace_and_nothing_else(ins
         assert await accounts.other_may(installed.connection(), generator, asked) is may, asked
 
 
+@pytest.mark.long
 @pytest.mark.proves("N15")
 async def test_the_wide_bindings_come_and_go_with_their_option(installed, stowage):
     """What an install of an older version had given is named, where something needs it."""

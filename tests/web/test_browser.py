@@ -146,7 +146,11 @@ def axe() -> str:
 
 @pytest.mark.proves("V20")
 @pytest.mark.parametrize(
-    ("scheme", "width", "paths"), [("light", 1280, PATHS[::2]), ("dark", 360, PATHS[1::2])]
+    ("scheme", "width", "paths"),
+    [
+        ("light", 1280, PATHS[::2]),
+        pytest.param("dark", 360, PATHS[1::2], marks=pytest.mark.long),
+    ],
 )
 def test_no_rule_of_wcag_is_broken(
     troubled: Page, window: Open, axe: str, scheme: str, width: int, paths: tuple[str, ...]

@@ -211,6 +211,7 @@ def test_a_stranger_is_led_to_the_login(page: Page) -> None:
     assert page.ask("/login").status == 200
 
 
+@pytest.mark.long
 @pytest.mark.proves("V12")
 def test_a_pasted_token_becomes_a_cookie(page: Page, tenant: str) -> None:
     def login(token: str, **headers: str) -> Answer:

@@ -54,6 +54,7 @@ async def reported(world: World, name: str, runs: dict[str, int]) -> None:
     await world.edit(name, {"status": {"clusters": entries}}, status=True)
 
 
+@pytest.mark.long
 @pytest.mark.proves("D3")
 async def test_units_without_a_node_go_elsewhere_once_and_stay(
     world: World, tmp_path: Path

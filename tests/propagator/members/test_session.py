@@ -251,6 +251,7 @@ async def add_node(client: ApiClient, name: str, **room: str) -> None:
     await client.merge_patch(NODES, name, {"spec": {"taints": None}})
 
 
+@pytest.mark.long
 @pytest.mark.proves("C10", "C31")
 async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_member: Cluster):
     async def said(**wanted: Any) -> None:

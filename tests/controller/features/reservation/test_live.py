@@ -122,6 +122,7 @@ async def test_nothing_ends_for_good_while_the_clocks_differ(
         assert ready(await phase(one, "Failed")) == ("False", "Expired")
 
 
+@pytest.mark.long
 @pytest.mark.proves("E26", "E28", "E29")
 async def test_several_owners_use_it_up_and_give_it_back(one: World) -> None:
     async with deciding(one):
@@ -201,6 +202,7 @@ async def _ready(world: World) -> bool:
     return ready((await stored(world))["status"]) == ("True", "Available")
 
 
+@pytest.mark.long
 @pytest.mark.proves("E26")
 async def test_a_restart_in_which_nothing_changed_writes_nothing(
     one: World, monkeypatch: pytest.MonkeyPatch

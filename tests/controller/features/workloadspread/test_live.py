@@ -161,6 +161,7 @@ async def test_a_dry_run_takes_nothing(pools: World) -> None:
         assert after.get("status") == before.get("status")
 
 
+@pytest.mark.long
 @pytest.mark.proves("W23", "W29", "W30")
 async def test_meddling_is_repaired_and_a_mark_is_kept_over_a_restart(pools: World) -> None:
     world, blind = pools, {"rescheduleCriticalSeconds": 0, "disableSimulationSchedule": True}
@@ -201,6 +202,7 @@ async def test_meddling_is_repaired_and_a_mark_is_kept_over_a_restart(pools: Wor
         assert status[""]["version"] == version, "a restart writes nothing"
 
 
+@pytest.mark.long
 @pytest.mark.proves("W24")
 async def test_a_wide_spread_is_a_status_that_the_hub_takes(world: World) -> None:
     names = [f"c{n:03}" for n in range(40)]
