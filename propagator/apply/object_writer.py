@@ -304,11 +304,12 @@ class PieceWriter:
         others = claim(workload, site.piece, live, hub=hub, gone=gone)
         _wait_for_end(site, live)
         version = workload.metadata.resource_version
-        unchanged = not owners(live.metadata) and workload.spec.adoption == Adoption.IF_NO_DIFF
-        if unchanged:
+        adopts = not owners(live.metadata)
+        if adopts and workload.spec.adoption == Adoption.IF_NO_DIFF:
             site, live = await self._compared(site, workload, hub)
+        # What is adopted may get an owner at any moment: then the apply fails.
         body = owned_by_all(
-            site.piece, others, site.resource, live, version=version, unchanged=unchanged
+            site.piece, others, site.resource, live, version=version, unchanged=adopts
         )
         with self._unconfirmed.sending(site.place, workload.uid):
             answer = await self._send(site, workload, body, force=True)

@@ -22,6 +22,7 @@ from crds.names import (
 from crds.workload import Adoption, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import OF_NO_OBJECT
+from machinery.types.bounds import clean
 from machinery.types.metadata import Key
 from propagator.apply.render import (
     ANNOTATION_HASH,
@@ -43,6 +44,9 @@ from propagator.members.objects import (
     version_number,
 )
 from propagator.types.workload import Workload
+
+_NAMED = 3
+"""The most owner references that a refusal names."""
 
 
 def other_owners(found: ManagedObject, uid: str) -> dict[str, Key]:
@@ -112,9 +116,14 @@ def _adopt(workload: Workload, live: ManagedObject, where: str) -> None:
             PropagatedReason.ALREADY_EXISTS,
             f"{where} exists and is not ours: a cluster-scoped object is never taken over",
         )
-    owned_already = any(ref.controller for ref in live.metadata.owner_references)
-    asked = workload.spec.adoption in (Adoption.IF_UNOWNED, Adoption.IF_NO_DIFF)
-    if not asked or owned_already:
+    if by := live.metadata.owner_references[:_NAMED]:
+        # The garbage collector removes it with its owner, whether that controls it or not.
+        named = clean(" and ".join(f"{each.kind} {each.name}" for each in by))
+        raise Refused(
+            PropagatedReason.ALREADY_EXISTS,
+            f"{where} exists and is not ours: {named} owns it, and it would go with its owner",
+        )
+    if workload.spec.adoption not in (Adoption.IF_UNOWNED, Adoption.IF_NO_DIFF):
         raise Refused(
             PropagatedReason.ALREADY_EXISTS,
             f"{where} exists and is not ours: remove it, or set spec.adoption to IfUnowned "

@@ -224,7 +224,7 @@ async def test_a_process_that_ends_at_the_takeover_is_made_up_for(
         assert await stage.on("m1") is None, "it was the Workload's own"
 
 
-@pytest.mark.proves("X7")
+@pytest.mark.proves("X7", "IM21")
 async def test_what_another_owns_is_never_taken_over(stage_on: MakeStage):
     async with stage_on() as stage:
         await stage.create("first", targetDeployment=image("nginx:1"))
@@ -232,31 +232,22 @@ async def test_what_another_owns_is_never_taken_over(stage_on: MakeStage):
         await stage.propagated("first")
         body = image("nginx:1")
         theirs = {f"{OWNER_PREFIX}elsewhere": f"{stage.namespace}/its", "stowage.dev/hub": "x"}
+        app = {"apiVersion": "x.dev/v1", "kind": "App", "name": "a", "uid": "1"}
         for name, meta in (
             ("theirs", {"labels": {LABEL_MANAGED: "true"}, "annotations": theirs}),
             ("marked", {"annotations": {"stowage.dev/hub": "another"}}),
-            (
-                "made",
-                {
-                    "ownerReferences": [
-                        {
-                            "apiVersion": "x.dev/v1",
-                            "kind": "App",
-                            "name": "a",
-                            "uid": "1",
-                            "controller": True,
-                        }
-                    ]
-                },
-            ),
+            ("made", {"ownerReferences": [{**app, "controller": True}]}),
+            ("held", {"ownerReferences": [app]}),
         ):
             await made(stage, DEPLOYMENTS, {**body, "metadata": {"name": name, **meta}})
-        found = {name: await stage.on("m1", name) for name in ("web", "theirs", "marked", "made")}
+        names = ("web", "theirs", "marked", "made", "held")
+        found = {name: await stage.on("m1", name) for name in names}
         for name, words in (
             ("web", f"belongs to Workload {stage.namespace}/first"),
             ("theirs", "another hub"),
             ("marked", "another hub"),
-            ("made", "exists and is not ours"),
+            ("made", "App a owns it"),
+            ("held", "App a owns it"),
         ):
             await stage.create(
                 f"wants-{name}",
