@@ -33,7 +33,7 @@ from propagator.groups.gates import Gates
 from propagator.groups.rule import GateVerdict
 from propagator.hub.named_objects import NamedObjects, NoTenant
 from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
-from propagator.hub.workloads import HubWorkloads, OwnKind
+from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, has_ended, main_object, owned, pods_of
 from propagator.members.objects import ManagedObject
@@ -94,7 +94,6 @@ class ShareWriter:
     ) -> None:
         self._workloads = workloads
         self._revisions = revisions
-        self._kind = OwnKind(context.hub, clock=context.clock)
         self._deletions = DeletionBrake(workloads, clock=context.clock)
         self._secrets = secrets
         self._dependencies = dependencies
@@ -247,7 +246,7 @@ class ShareWriter:
         """
         desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
         try:
-            if self._deletions.holds(workload) and not await self._kind.ends():
+            if self._deletions.holds(workload) and not await self._ends_with_kind(workload):
                 self._end(session, workload, Outcome(desired, PropagatedReason.DELETION_HELD, HELD))
                 return self._backoff.failed(share, HELD)
             obstacle, stays = await self._remove_all(session, workload)
@@ -474,7 +473,7 @@ class ShareWriter:
         keep: Sequence[Piece] = (),
         also: Sequence[Found] = (),
     ) -> PruneResult:
-        gone = workload.metadata.deleting and await self._kind.ends()
+        gone = await self._ends_with_kind(workload)
         held = await self._dependencies.held(session, workload, keep)
         left = await self._pruner.prune(
             session,
@@ -482,13 +481,17 @@ class ShareWriter:
             ended=workload.ended,
             decided=self._workloads.decided(workload),
             orphan=workload.orphans or gone,
-            left=workload.left(session.name),
+            left=workload.left(session.name) and not gone,
             told=workload.told(session.name),
             keep=keep,
             also=also,
             only=held.lets_go,
         )
         return replace(left, waiting={**left.waiting, **held.waiting})
+
+    async def _ends_with_kind(self, workload: Workload) -> bool:
+        """Whether it is deleted because its kind is: its objects stay on the members."""
+        return workload.metadata.deleting and await self._workloads.kind_ends(workload.uid)
 
     async def _make_way(
         self, session: MemberSession, workload: Workload, refusals: Sequence[Refused]

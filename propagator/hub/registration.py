@@ -6,7 +6,8 @@ A deleted Secret makes its cluster not ready, and changes nothing on the member.
 
 Deleting a MemberCluster unregisters the cluster, although its Secret may remain. The annotation
 `stowage.dev/registered` on the Secret is a digest of the registered data, written after the
-MemberCluster. If it matches and the MemberCluster is missing, the MemberCluster was deleted.
+MemberCluster. If it matches and the MemberCluster is missing, the MemberCluster was deleted. Where
+the hub deletes the kind itself, sessions go on.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from machinery.types.metadata import Key
 from propagator.credentials.credentials import Credentials, credentials_of
 from propagator.hub.cluster_status import reported_health
 from propagator.hub.named_objects import NoTenant
+from propagator.hub.own_kind import OwnKind
 from propagator.members.cluster_identity import noted
 from propagator.members.health import MemberHealth, verdict_of
 from propagator.members.registry import MemberRegistry
@@ -46,6 +48,9 @@ LOG = logs.get(__name__)
 
 ANNOTATION_REGISTERED = f"{GROUP}/registered"
 """The annotation with the digest that the Secret's MemberCluster was created for."""
+
+KIND_SECONDS = 10.0
+"""Seconds until a cluster is looked at again whose MemberCluster went with the kind."""
 
 FORMER_INDEX = "former"
 _WORKERS = 4
@@ -72,6 +77,7 @@ class Registrar:
         self._queue: WorkQueue[str] = WorkQueue(name="registrar", clock=clock)
         self._records = SecretBook(hub, labelled=secrets, clock=clock, changed=self._queue.add)
         self._parsed: dict[str, tuple[object, Credentials | MemberHealth]] = {}
+        self._kind = OwnKind(hub, MEMBER_CLUSTERS, clock=clock)
         clusters.add_index(FORMER_INDEX, lambda each: each.spec.former_names)
         secrets.add_handler(self._secret_changed)
         clusters.add_handler(self._cluster_changed)
@@ -111,6 +117,10 @@ class Registrar:
             # Only a MemberCluster that exists is marked: a process that dies before this leaves
             # one without a mark, and the next process adds it.
             await self._remember(cluster, secret)
+            return
+        if self._registry.get(name) is not None and await self._kind.ends():
+            # Nobody unregistered it, and its session lets go of Workloads that end as well.
+            self._queue.add_after(name, KIND_SECONDS)
             return
         await self._let_go(name, given_up=False)
         if secret is not None:

@@ -13,17 +13,15 @@ from typing import Any, cast
 
 import msgspec
 
-from crds.names import FINALIZER, GROUP
-from machinery.api.resources import CRDS, WORKLOADS
+from crds.names import FINALIZER
+from machinery.api.resources import WORKLOADS
 from machinery.api.responses import decode
-from machinery.api.verbs import Verbs
-from machinery.clock import Clock
-from machinery.errors import Forbidden, Invalid, NotFound, TransportError
+from machinery.errors import Invalid, NotFound
 from machinery.runtime.informer import Informer, Page
 from machinery.tasks import KeyedLocks
 from machinery.types.metadata import Key
 from machinery.types.written_clusters import ALL, digest
-from propagator.errors import HubFault
+from propagator.hub.own_kind import OwnKind
 from propagator.hub.workload_metadata import (
     entries_patch,
     footprint_without,
@@ -72,6 +70,9 @@ class HubWorkloads:
         self.newest = 0
         self._by_uid: dict[str, Key] = {}
         self._witnessed: set[str] = set()  # UIDs of Workloads whose decision was seen to change
+        self._clock = context.clock
+        self._kind = OwnKind(context.hub, WORKLOADS, clock=context.clock)
+        self._ending: dict[str, float] = {}  # since when deletions are known, by UID
         self.informer.add_handler(self._witness)
 
     async def prepare(self, workload: Workload, kinds: set[tuple[str, str]]) -> Workload:
@@ -148,6 +149,10 @@ class HubWorkloads:
             return math.inf
         return version_number(workload.metadata.resource_version) or math.inf
 
+    async def kind_ends(self, uid: str) -> bool:
+        """Return whether a deleted or unknown Workload goes with its kind. Raises HubFault."""
+        return await self._kind.ends(since=self._ending.get(uid, self._clock.monotonic()))
+
     async def version(self) -> int | None:
         """Return the hub's resourceVersion; None if it is not comparable. Raises TransportError."""
         page = await anext(self._hub.pages(WORKLOADS, metadata_only=True, limit=1))
@@ -201,12 +206,15 @@ class HubWorkloads:
             seen = version_number(new.metadata.resource_version) or 0
             self.newest = max(self.newest, seen)
             self._by_uid[new.uid] = new.metadata.key
+            if new.metadata.deleting:
+                self._ending.setdefault(new.uid, self._clock.monotonic())
         elif old is not None:
             self._by_uid.pop(old.uid, None)
         if old is None:
             return
         if new is None or new.uid != old.uid:
             self._witnessed.discard(old.uid)
+            self._ending.pop(old.uid, None)
         elif new.metadata.generation != old.metadata.generation or new.placements != old.placements:
             self._witnessed.add(new.uid)
 
@@ -273,39 +281,3 @@ def _kinds_of(workload: Workload) -> list[str]:
 
 def _secrets_of(workload: Workload) -> list[str]:
     return [f"{workload.metadata.namespace}/{name}" for name in workload.secrets]
-
-
-FRESH_SECONDS = 2.0
-"""How long an answer is cached: thousands of Workloads end at once."""
-_NAME = f"{WORKLOADS.plural}.{GROUP}"
-
-
-class OwnKind:
-    """Whether the hub is deleting the kind Workload itself.
-
-    That deletes all Workloads without a decision on what they run: members keep their objects.
-    """
-
-    def __init__(self, hub: Verbs, *, clock: Clock) -> None:
-        self._hub = hub
-        self._clock = clock
-        self._asked = -math.inf
-        self._ends = False
-
-    async def ends(self) -> bool:
-        """Return whether the definition is being deleted, or gone. Raises HubFault."""
-        if self._ends or self._clock.monotonic() - self._asked >= FRESH_SECONDS:
-            self._ends = await self._looked()
-            self._asked = self._clock.monotonic()
-        return self._ends
-
-    async def _looked(self) -> bool:
-        try:
-            found = await self._hub.get(CRDS, _NAME)
-        except NotFound:
-            return True
-        except Forbidden:
-            return False  # an installation with other roles: assume that it stays
-        except TransportError as fault:
-            raise HubFault(f"the definition {_NAME} could not be read", fault) from fault
-        return bool(found["metadata"].get("deletionTimestamp"))

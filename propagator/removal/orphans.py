@@ -7,7 +7,8 @@ first time, or when a watch shows it.
 
 No author asked for these removals. So only objects with this hub's own mark go, because a member
 may serve two hubs; only on a fresh view of the hub; only after the hub was asked for that very
-Workload; and many at once wait for approval (`brake`).
+Workload; and many at once wait for approval (`brake`). While the hub deletes the kind Workload
+itself, such objects are let go instead.
 """
 
 from __future__ import annotations
@@ -64,7 +65,11 @@ class Orphans:
                     "/".join(key),
                     uid,
                 )
-                left.append(await self._pruner.prune(session, uid, ended=True, only=ours))
+                # Else the object tells whether it is left.
+                orphan = True if await self._workloads.kind_ends(uid) else None
+                left.append(
+                    await self._pruner.prune(session, uid, ended=True, orphan=orphan, only=ours)
+                )
                 self._brake.swept(session)
         return [each for each in left if each]
 

@@ -16,10 +16,11 @@ from crds.names import (
     ORPHAN_PREFIX,
     OWNER_PREFIX,
 )
-from machinery.api.resources import SECRETS, Resource
+from machinery.api.resources import SECRETS, WORKLOADS, Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import Forbidden, NotFound
-from propagator.hub.workloads import FRESH_SECONDS, OwnKind
+from propagator.errors import HubFault
+from propagator.hub.own_kind import FRESH_SECONDS, OwnKind
 from propagator.types.workload import departing, workload_of
 from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
@@ -389,7 +390,6 @@ async def test_what_runs_stays_where_the_kind_itself_is_deleted(
         ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, True),
         ({"metadata": {}}, False),
         (NotFound(code=404, reason="NotFound", message="gone"), True),
-        (Forbidden(code=403, reason="Forbidden", message="no"), False),
     ],
 )
 async def test_the_definition_says_whether_the_kind_is_deleted(said: Any, ends: bool):
@@ -404,8 +404,30 @@ async def test_the_definition_says_whether_the_kind_is_deleted(said: Any, ends: 
             return said
 
     hub, clock = Hub(), FakeClock()
-    kind = OwnKind(cast("Verbs", hub), clock=clock)
+    kind = OwnKind(cast("Verbs", hub), WORKLOADS, clock=clock)
     assert [await kind.ends() for _ in range(3)] == [ends] * 3
     assert hub.asked == (3 if ends else 1), "what is about to be believed is asked again"
     await clock.advance(FRESH_SECONDS)
     assert await kind.ends() is ends
+
+
+@pytest.mark.proves("PK23")
+async def test_no_answer_counts_that_is_older_than_the_deletion():
+    class Hub:
+        ends, refuses = False, False
+
+        async def get(self, _: Resource, name: str) -> Any:
+            if self.refuses:
+                raise Forbidden(code=403, reason="Forbidden", message="no")
+            return {"metadata": {"deletionTimestamp": "now"} if self.ends else {}}
+
+    hub, clock = Hub(), FakeClock()
+    kind = OwnKind(cast("Verbs", hub), WORKLOADS, clock=clock)
+    assert not await kind.ends()
+    hub.ends = True
+    assert not await kind.ends(), "an answer is kept for a moment"
+    await clock.advance(FRESH_SECONDS / 2)
+    assert await kind.ends(since=clock.monotonic()), "but not for a Workload that was deleted since"
+    hub.refuses = True
+    with pytest.raises(HubFault):
+        await kind.ends()

@@ -1,0 +1,50 @@
+"""Whether the hub is deleting a kind of ours itself.
+
+That deletes all objects of the kind without a decision on what they stand for: of Workloads the
+members keep what runs, and a MemberCluster that goes so is not unregistered.
+"""
+
+from __future__ import annotations
+
+import math
+
+from crds.names import GROUP
+from machinery.api.resources import CRDS, Resource
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import NotFound, TransportError
+from propagator.errors import HubFault
+
+FRESH_SECONDS = 2.0
+"""How long an answer is cached: thousands of Workloads end at once."""
+
+
+class OwnKind:
+    def __init__(self, hub: Verbs, kind: Resource, *, clock: Clock) -> None:
+        self._hub = hub
+        self._name = f"{kind.plural}.{GROUP}"
+        self._clock = clock
+        self._asked = -math.inf
+        self._ends = False
+
+    async def ends(self, since: float = -math.inf) -> bool:
+        """Return whether the definition is being deleted, or gone.
+
+        No answer counts that was asked for before `since`, a monotonic time: when an object was
+        seen to be deleted, its kind may have been before it. Raises HubFault, also if the hub does
+        not let it be read: rights may be what is deleted next.
+        """
+        now = self._clock.monotonic()
+        if self._ends or now - self._asked >= FRESH_SECONDS or self._asked <= since:
+            self._ends = await self._looked()
+            self._asked = now
+        return self._ends
+
+    async def _looked(self) -> bool:
+        try:
+            found = await self._hub.get(CRDS, self._name)
+        except NotFound:
+            return True
+        except TransportError as fault:
+            raise HubFault(f"the definition {self._name} could not be read", fault) from fault
+        return bool(found["metadata"].get("deletionTimestamp"))

@@ -1,0 +1,232 @@
+"""What takes Stowage back on a real hub, in whatever order, and what a member runs all the while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crds
+from crds.names import GROUP, GUARD_ADMISSION_POLICY
+from machinery.api.client import ApiClient
+from machinery.api.resources import CRDS, PODS, WORKLOADS, Resource
+from machinery.config.hub_config import hub_connection
+from machinery.errors import NotFound
+from stowage.playground.controlplanes import Cluster
+from stowage.setup import install
+from tests import inforce
+from tests.patience import hold_on
+from tests.propagator.conftest import clean
+from tests.propagator.stage import CONFIGMAPS, DEPLOYMENTS, Stage, configmap, settled, staged, swept
+from tests.propagator.waits import until
+from tests.stowage import accounts
+
+KINDS = sorted(inforce.crd_names(crds.manifests()))
+FOLDER = Path(crds.__file__).parent
+HOME = "stowage-system"
+
+
+def _policy(name: str) -> tuple[str, str]:
+    kind = "validatingadmissionpolicy"
+    return f"{kind}binding/{name}", f"{kind}/{name}"
+
+
+GUARD = _policy(GUARD_ADMISSION_POLICY)
+WORDS = 'run "stowage uninstall", or annotate the CRD with stowage.dev/uninstall=true'
+
+
+@pytest.fixture(scope="module")
+def plain(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A hub of these tests alone: they take its kinds away."""
+    return make_cluster("letting-go", controller_manager=True)
+
+
+@pytest.fixture(scope="module")
+def member(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A member that makes pods, although none is ever bound to a node."""
+    return make_cluster("let-go", controller_manager=True)
+
+
+@pytest.fixture
+def hub(plain: Cluster) -> Iterator[Cluster]:
+    """The hub with its kinds, guarded."""
+    put(plain)
+    with swept(plain):
+        yield plain
+
+
+def put(cluster: Cluster) -> None:
+    """Apply all that `crds/` has, and wait until it is served and in force."""
+    hold_on(lambda: "Terminating" not in cluster.kubectl("get", "ns", HOME, check=False))
+    cluster.kubectl("create", "namespace", HOME, check=False)
+    items = json.dumps(_listed(crds.manifests()))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=items)
+    cluster.kubectl("wait", "--for=condition=Established", *(f"crd/{name}" for name in KINDS))
+    inforce.until_judging(cluster, {*KINDS})
+    hold_on(lambda: guarded(cluster))
+
+
+def guarded(cluster: Cluster) -> bool:
+    return WORDS in cluster.kubectl("delete", "crd", KINDS[0], "--dry-run=server", check=False)
+
+
+def unguard(cluster: Cluster) -> None:
+    """Take the guard away, and wait until the server goes by that."""
+    cluster.kubectl("delete", *GUARD)
+    hold_on(lambda: not guarded(cluster))
+
+
+def _listed(items: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def kinds_of(cluster: Cluster) -> list[str]:
+    """The kinds that are there and not about to go."""
+    found = json.loads(cluster.kubectl("get", "crd", "-o", "json"))["items"]
+    ours = [each["metadata"] for each in found if each["spec"]["group"] == GROUP]
+    return sorted(each["name"] for each in ours if "deletionTimestamp" not in each)
+
+
+@pytest.mark.proves("PK22")
+def test_no_command_that_takes_an_installation_back_takes_the_kinds(
+    hub: Cluster, tmp_path: Path
+) -> None:
+    whole = tmp_path / "install.yaml"
+    found = install.manifests(namespace=HOME, image="stowage")
+    whole.write_text("\n---\n".join(map(json.dumps, found)))
+    for what in (("crd", "workloads.stowage.dev"), ("-f", str(FOLDER)), ("-f", str(whole))):
+        said = hub.kubectl("delete", *what, "--wait=false", "--ignore-not-found", check=False)
+        assert f"workloads.stowage.dev: {WORDS}" in said
+        assert kinds_of(hub) == KINDS
+        if what[-1] == str(FOLDER):
+            put(hub)  # the guard is in the folder too, and goes last
+    said = hub.kubectl("delete", "--raw", f"{CRDS.path(None)}?dryRun=All", check=False)
+    assert WORDS in said, "also a collection, whose request names none"
+    name = "clusterdecisions.stowage.dev"
+    hub.kubectl("annotate", "crd", name, "stowage.dev/uninstall=true")
+    hub.kubectl("delete", "crd", name)
+    assert kinds_of(hub) == [each for each in KINDS if each != name]
+
+
+async def take(cluster: Cluster, *what: str) -> None:
+    """Delete that beside the loop, and wait for none of it."""
+    how = ("delete", *what, "--wait=false", "--ignore-not-found")
+    await asyncio.to_thread(cluster.kubectl, *how, check=False)
+
+
+async def gone(hub: ApiClient, name: str = "workloads.stowage.dev") -> None:
+    """Wait until the definition is gone, which its objects hold."""
+
+    async def away() -> bool:
+        try:
+            await hub.get(CRDS, name)
+        except NotFound:
+            return True
+        return False
+
+    await until(away)
+
+
+Look = dict[tuple[str, str], tuple[str, Any]]
+
+
+async def look(stage: Stage) -> Look:
+    """All that the member has there: UID and what it was asked to be."""
+    found: Look = {}
+    replicasets = Resource("apps", "v1", "replicasets", "ReplicaSet")
+    for kind in (DEPLOYMENTS, replicasets, PODS, CONFIGMAPS):
+        for each in (await stage.members["m1"].list(kind, namespace=stage.namespace))["items"]:
+            meta = each["metadata"]
+            assert "deletionTimestamp" not in meta
+            found[kind.kind, meta["name"]] = (meta["uid"], each.get("spec", each.get("data")))
+    return found
+
+
+async def runs(stage: Stage, *names: str) -> Look:
+    """Have Workloads run, and return what is there."""
+    for name in names:
+        await stage.push(name, manifests=[configmap(f"{name}-settings", k="v")])
+
+    async def pods() -> bool:
+        found = await look(stage)
+        return sum(kind == PODS.kind for kind, _ in found) == len(names)
+
+    await until(pods)
+    return await look(stage)
+
+
+async def marks(stage: Stage) -> set[str]:
+    found = await stage.members["m1"].list(DEPLOYMENTS, namespace=stage.namespace)
+    found["items"] += (await stage.members["m1"].list(CONFIGMAPS, namespace=stage.namespace))[
+        "items"
+    ]
+    noted = [each["metadata"] for each in found["items"]]
+    every = [{**each.get("labels", {}), **each.get("annotations", {})} for each in noted]
+    return {key for each in every for key in each if GROUP in key}
+
+
+@pytest.mark.proves("PK23")
+async def test_kinds_that_are_deleted_let_go_of_what_runs(hub: Cluster, member: Cluster) -> None:
+    """All of them at once, and the members' own kind first, as `kubectl delete -f` does."""
+    async with staged(hub, {"m1": member}) as stage:
+        before = await runs(stage, "first", "second")
+        await asyncio.to_thread(unguard, hub)
+        await take(hub, "-f", str(FOLDER))
+        await gone(stage.hub)
+        assert await look(stage) == before
+        assert not await marks(stage)
+        await asyncio.to_thread(put, hub)
+
+
+@pytest.mark.long
+@pytest.mark.proves("PK23")
+async def test_nothing_happens_while_the_propagator_is_down(hub: Cluster, member: Cluster) -> None:
+    async with staged(hub, {"m1": member}) as stage:
+        before = await runs(stage, "first", "second")
+        await stage.stop()
+        await asyncio.to_thread(unguard, hub)
+        await take(hub, "crd", "workloads.stowage.dev")
+        # An impatient person frees one of them, which the others do not mind.
+        free = {"metadata": {"finalizers": None}}
+        await stage.hub.merge_patch(WORKLOADS, "first", free, namespace=stage.namespace)
+        assert await look(stage) == before
+        assert await marks(stage)
+        stage.start()
+        await gone(stage.hub)
+        assert await look(stage) == before
+        await asyncio.to_thread(put, hub)
+
+
+@pytest.mark.proves("PK27")
+async def test_without_its_home_its_clusters_and_its_rights_nothing_goes(
+    hub: Cluster, member: Cluster, tmp_path: Path
+) -> None:
+    rights = json.dumps(_listed(install.load("rbac.yaml", namespace=HOME)))
+    await asyncio.to_thread(hub.kubectl, "apply", "-f", "-", input=rights)
+    await asyncio.to_thread(accounts.rights_in_force, hub)
+    own = hub_connection(kubeconfig=str(await accounts.kubeconfig(hub, "propagator", tmp_path)))
+    async with staged(hub, {"m1": member}) as stage, ApiClient(own) as account:
+        await stage.stop()
+        admin, stage.hub = stage.hub, account
+        stage.start()
+        stage.hub = admin
+        await stage.ready()
+        before = await runs(stage, "web")
+        await asyncio.to_thread(hub.kubectl, "delete", *_policy("memberships.stowage.dev"))
+
+        def deleted() -> bool:  # a policy is in force for a moment longer
+            return "memberships" not in hub.kubectl("delete", "mc", "--all", check=False)
+
+        await asyncio.to_thread(hold_on, deleted)
+        await until(lambda: stage.process.term.registry.get("m1") is None)
+        await settled(stage)
+        assert await look(stage) == before
+        await asyncio.to_thread(hub.kubectl, "delete", "-f", "-", "--wait=false", input=rights)
+        await asyncio.to_thread(hub.kubectl, "delete", "namespace", HOME)
+        assert await look(stage) == before
+        assert await marks(stage)
+        clean(hub)  # nobody is left who would let go of it
