@@ -25,6 +25,7 @@ FILES = (
     "workloadquota.yaml",
     "clusterdecision.yaml",
     "admission.yaml",
+    "zz-guard.yaml",
 )
 """The generated manifests, in the order in which they are applied."""
 
@@ -34,7 +35,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def manifests() -> list[dict[str, Any]]:
-    """Return all objects to apply to a hub, in order: CRDs, admission policies with their bindings.
+    """Return all objects to apply to a hub, in order: CRDs, policies with bindings, the guard.
 
     Read from the package's own files, so that an installed wheel needs no generator.
     """

@@ -21,13 +21,16 @@ from crds.admission import policies
 from crds.definition import KINDS, definition
 
 STRUCTS = "../machinery/types/api.py"
+GUARD = "zz-guard.yaml"
+"""The last file of the folder: `kubectl delete -f crds/` deletes the kinds before it."""
 HEADER = "# Generated from the models beside it; `make crds` writes it.\n"
 
 
 def documents() -> dict[str, list[dict[str, Any]]]:
     """Return the documents of each file, by file name."""
     kinds = {f"{each.__name__.lower()}.yaml": [definition(each)] for each in KINDS}
-    return {**kinds, "admission.yaml": policies.manifests()}
+    policed = {"admission.yaml": policies.manifests(), GUARD: policies.guard_manifests()}
+    return {**kinds, **policed}
 
 
 def rendered() -> dict[str, str]:

@@ -125,6 +125,10 @@ ANNOTATION_UNJOIN = f"{GROUP}/unjoin"
 GIVEN_UP, RENAMED = "GivenUp", "Renamed"
 """The values of `ANNOTATION_UNJOIN`: a person gives up what runs there, or it has another name."""
 
+ANNOTATION_UNINSTALL = f"{GROUP}/uninstall"
+"""On the definition of a kind of ours: `UNINSTALL`, and it may be deleted."""
+UNINSTALL = "true"
+
 TAINT_DRAIN = f"{GROUP}/drain"
 """On a MemberCluster, by a person: what runs there goes elsewhere (`stowage drain`)."""
 FORCED_DRAIN = "Force"
@@ -210,6 +214,9 @@ PRIORITY_ADMISSION_POLICY = f"priorities.{GROUP}"
 
 MEMBERSHIP_ADMISSION_POLICY = f"memberships.{GROUP}"
 """The name of the validating policy of the end of MemberClusters, and of its binding."""
+
+GUARD_ADMISSION_POLICY = f"kinds.{GROUP}"
+"""The name of the validating policy of the end of our kinds, and of its binding."""
 
 FORBIDDEN_NAMESPACE_PREFIX = "kube-"
 

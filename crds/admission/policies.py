@@ -16,8 +16,9 @@ PriorityClass of placeholders (`placeholder`), and what is no selector of cluste
 A second validating policy keeps the propagator's notes on a Workload from being invented. Another
 one keeps a tenant's Reservation from naming owners of other tenants, whose replicas would be drawn
 to where it is, another one asks who raises a priority above 0 (`priorities`), and another one lets
-a MemberCluster go only once a command has looked at what runs there (`membership`). A last one
-brings a WorkloadPolicy's allocationMethod and its alias together (Ignore).
+a MemberCluster go only once a command has looked at what runs there (`membership`). One keeps the
+definitions of our kinds (`guard`). A last one brings a WorkloadPolicy's allocationMethod and its
+alias together (Ignore).
 
 All look at the objects themselves, never at their status or scale, so that no write of our own
 processes depends on them; an update that leaves the spec alone is not looked at, and one that keeps
@@ -34,6 +35,7 @@ from crds.admission import (
     approving,
     carried,
     following,
+    guard,
     membership,
     mutating,
     overriding,
@@ -53,6 +55,7 @@ from crds.names import (
     CLUSTER_SCOPED_OBJECTS,
     FORBIDDEN_NAMESPACE_PREFIX,
     GROUP,
+    GUARD_ADMISSION_POLICY,
     MARKS_ADMISSION_POLICY,
     MEMBERSHIP_ADMISSION_POLICY,
     POLICY_ADMISSION_POLICY,
@@ -92,7 +95,7 @@ _TEMPLATES = ("targetDeployment", "template")
 
 
 def manifests() -> list[Manifest]:
-    """Both policies, each with its binding, in the order in which they are applied."""
+    """Return the policies of our objects, each with its binding, in the order of their applies."""
     return [
         mutating.mutating_policy(),
         binding("Mutating"),
@@ -109,6 +112,11 @@ def manifests() -> list[Manifest]:
         membership.membership_policy(),
         binding("Validating", MEMBERSHIP_ADMISSION_POLICY),
     ]
+
+
+def guard_manifests() -> list[Manifest]:
+    """The policy that keeps our kinds, and its binding, which come after the kinds."""
+    return [guard.guard_policy(), binding("Validating", GUARD_ADMISSION_POLICY)]
 
 
 def validating_policy() -> Manifest:

@@ -65,6 +65,8 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("ValidatingAdmissionPolicyBinding", names.PRIORITY_ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.MEMBERSHIP_ADMISSION_POLICY),
         ("ValidatingAdmissionPolicyBinding", names.MEMBERSHIP_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicy", names.GUARD_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicyBinding", names.GUARD_ADMISSION_POLICY),
     ]
 
 

@@ -26,6 +26,7 @@ def test_the_policies_and_kinds_are_taken_without_a_warning(asking):
     policy = asking.list("ValidatingAdmissionPolicy")
     names = [p["metadata"]["name"] for p in policy]
     assert names == [
+        "kinds.stowage.dev",
         "memberships.stowage.dev",
         "priorities.stowage.dev",
         "reservations.stowage.dev",
