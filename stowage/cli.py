@@ -69,6 +69,7 @@ for _command in (
     processes.controller,
     processes.propagator,
     install.install,
+    install.uninstall,
     members.join,
     members.unjoin,
     members.rename,

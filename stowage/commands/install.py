@@ -1,4 +1,4 @@
-"""`stowage install`: the kinds, policies and processes of a hub."""
+"""`stowage install` and `uninstall`: the kinds, policies and processes of a hub."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from stowage.commands.options import (
+    CLUSTER,
     HubOptions,
     home_options,
     timeout_option,
@@ -109,6 +110,56 @@ def install(
         "goes on from there, and docs/uninstall.md has the commands that take it back"
     )
     with_hub(written, whole, interrupted=told)
+
+
+@click.command()
+@home_options
+@click.option(
+    "--confirm", metavar="DIGEST", help="Uninstall; the digest is that of what was shown."
+)
+@click.option(
+    "--delete-workloads",
+    is_flag=True,
+    help="Delete the Workloads first, member by member, with what they run.",
+)
+@click.option(
+    "--abandon",
+    multiple=True,
+    type=CLUSTER,
+    metavar="MEMBER",
+    help="Do not wait for that member: what runs there stays, with Stowage's marks.",
+)
+def uninstall(
+    hub: HubOptions, confirm: str | None, delete_workloads: bool, abandon: tuple[str, ...]
+) -> None:
+    """Take Stowage off the hub; members keep what they run.
+
+    Without --confirm it shows what each member runs, and changes nothing. A member that does not
+    answer is waited for unless it is abandoned.
+    """
+    from datetime import UTC, datetime
+
+    from stowage.report import fleet
+    from stowage.setup import uninstall as parts
+
+    plan = parts.Uninstall(
+        namespace=hub.system_namespace,
+        delete_workloads=delete_workloads,
+        abandon=tuple(sorted({*abandon})),
+    )
+    if confirm is None:
+        with_hub(hub.connection(), lambda client: parts.show(client, plan, say=say))
+        return
+    told = (
+        "members go on letting go, and nothing is placed any more once that has begun; "
+        "`stowage uninstall` shows what is left, and with its digest goes on from there"
+    )
+
+    async def whole(client: Any) -> None:
+        unled = (await fleet.unled(client, datetime.now(UTC))).get("propagator", "")
+        await parts.uninstall(client, plan, confirm, unled=unled, say=say)
+
+    with_hub(hub.written(), whole, interrupted=told)
 
 
 def _refuse_unless(hub: HubOptions, image: str, *, yes: bool) -> None:

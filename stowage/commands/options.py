@@ -191,7 +191,7 @@ async def _note_unled(client: Any) -> None:
 
     from stowage.report import fleet
 
-    for note in await fleet.unled(client, datetime.now(UTC)):
+    for note in (await fleet.unled(client, datetime.now(UTC))).values():
         say(f"note: {note}", err=True)
 
 

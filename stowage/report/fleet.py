@@ -112,20 +112,20 @@ def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
     report.processes = [_process(name, known.get(name), now) for name in (*names, *others)]
 
 
-async def unled(hub: ApiClient, now: datetime) -> list[str]:
+async def unled(hub: ApiClient, now: datetime) -> dict[str, str]:
     """Return a note for each process that nobody leads; empty where no Lease may be read."""
     try:
         leases = await _leases(hub, SYSTEM_NAMESPACE) or await _leases(hub, None)
     except TransportError:
-        return []
+        return {}
     report = Report()
     take_leases(report, leases, now)
     names = [p.name.removeprefix("stowage-") for p in report.processes if not p.leads]
-    return [
-        f"no {name} leads: {_UNLED.get(name, 'nothing will be decided')} until one runs; "
+    return {
+        name: f"no {name} leads: {_UNLED.get(name, 'nothing will be decided')} until one runs; "
         "`stowage status` says who led last, and `stowage install` starts both processes"
         for name in names
-    ]
+    }
 
 
 async def _leases(hub: ApiClient, namespace: str | None) -> list[Lease]:

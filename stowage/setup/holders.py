@@ -6,7 +6,7 @@ are kept with their data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,10 +58,7 @@ class Standing:
 
 def standing(found: Json, cluster: str) -> Standing:
     """Return what a Workload, or an object of another placed kind, has on a cluster."""
-    status = found.get("status") or {}
-    notes = found["metadata"].get("annotations") or {}
-    footprint = str((status.get("footprint") or {}).get("clusters") or "")
-    records = [MemberRecord.read(text) for text in (footprint, notes.get(ANNOTATION_CLUSTERS, ""))]
+    status, records = found.get("status") or {}, _records(found)
     placed = _replicas(status.get("placements"), cluster)
     over = any(each["name"] == cluster and each.get("ended") for each in status.get("clusters", ()))
     return Standing(
@@ -71,6 +68,20 @@ def standing(found: Json, cluster: str) -> Standing:
         sent=any(cluster in record for record in records),
         kept=sum(each["cluster"] == cluster for each in status.get("kept") or ()),
     )
+
+
+def named(found: Json, members: Callable[[], Iterable[str]]) -> set[str]:
+    """Return the clusters on which a Workload may have something; `members` are all names."""
+    status = found.get("status") or {}
+    lists = (status.get(each) or () for each in ("placements", "leaving", "kept"))
+    shares = {share["cluster"] for listed in lists for share in listed}
+    return shares.union(*(each.names(members) for each in _records(found)))
+
+
+def _records(found: Json) -> list[MemberRecord]:
+    notes = found["metadata"].get("annotations") or {}
+    footprint = ((found.get("status") or {}).get("footprint") or {}).get("clusters") or ""
+    return [MemberRecord.read(str(t)) for t in (footprint, notes.get(ANNOTATION_CLUSTERS, ""))]
 
 
 def _replicas(shares: Sequence[Json] | None, cluster: str) -> int:

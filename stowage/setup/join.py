@@ -136,7 +136,7 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
         )
     if found:
         say(f"{plan.name}: the objects of {len(found)} Workloads are left behind there")
-    marked = await _give_up(hub, plan.name, make=any(each.shared for each in found.values()))
+    marked = await give_up(hub, plan.name, make=any(each.shared for each in found.values()))
     # The Secret would register the cluster again, and so it goes before the MemberCluster.
     on_hub, where = _of("hub", say), plan.namespace
     removed = await member_side.remove(hub, SECRETS, plan.name, namespace=where, say=on_hub)
@@ -163,7 +163,7 @@ async def _served(at: Connection, home: str) -> bool:
     return True
 
 
-async def _give_up(hub: ApiClient, name: str, *, make: bool) -> bool:
+async def give_up(hub: ApiClient, name: str, *, make: bool) -> bool:
     """Mark the MemberCluster; return whether there is one. One that shares name is made anew."""
     mark = {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}
     try:

@@ -13,14 +13,15 @@ import pytest
 import crds
 from crds.names import GROUP, GUARD_ADMISSION_POLICY
 from machinery.api.client import ApiClient
-from machinery.api.resources import CRDS, PODS, WORKLOADS, Resource
+from machinery.api.resources import CRDS, PODS, SECRETS, WORKLOADS, Resource
 from machinery.config.hub_config import hub_connection
 from machinery.errors import NotFound
 from stowage.playground.controlplanes import Cluster
-from stowage.setup import install
+from stowage.setup import install, uninstall
+from stowage.setup.uninstall import Uninstall
 from tests import inforce
 from tests.patience import hold_on
-from tests.propagator.conftest import clean
+from tests.propagator.conftest import clean, secret
 from tests.propagator.stage import CONFIGMAPS, DEPLOYMENTS, Stage, configmap, settled, staged, swept
 from tests.propagator.waits import until
 from tests.stowage import accounts
@@ -230,3 +231,62 @@ async def test_without_its_home_its_clusters_and_its_rights_nothing_goes(
         assert await look(stage) == before
         assert await marks(stage)
         clean(hub)  # nobody is left who would let go of it
+
+
+async def digest_of(hub: ApiClient, plan: Uninstall) -> str:
+    said: list[str] = []
+    await uninstall.show(hub, plan, say=said.append)
+    return said[-1].rpartition(" ")[2]
+
+
+@pytest.mark.long
+@pytest.mark.proves("PK25")
+async def test_an_uninstall_leaves_what_runs_and_an_install_takes_it_up(
+    hub: Cluster, member: Cluster
+) -> None:
+    """Whatever `onDelete` says; and nothing of Stowage is left on the hub."""
+    plan = Uninstall(namespace=HOME)
+    async with staged(hub, {"m1": member}) as stage:
+        await install.apply(
+            stage.hub, install.manifests(namespace=HOME, image="stowage"), say=lambda _: None
+        )
+        before = await runs(stage, "web")
+        said: list[str] = []
+        await uninstall.uninstall(
+            stage.hub, plan, await digest_of(stage.hub, plan), say=said.append
+        )
+        assert await look(stage) == before
+        assert not await marks(stage)
+        kinds = [line.split()[0] for line in said if line.endswith(" deleted")]
+        order = ["Deployment", "ClusterRole", "ValidatingAdmissionPolicy", CRDS.kind, "Namespace"]
+        assert [each for each in dict.fromkeys(kinds) if each in order] == order
+        assert not kinds_of(hub)
+        named = "clusterroles,clusterrolebindings,validatingadmissionpolicies,priorityclasses"
+        left = await asyncio.to_thread(hub.kubectl, "get", named, "-o", "name")
+        assert "stowage" not in left
+        await stage.stop()
+
+        await asyncio.to_thread(put, hub)
+        registered = secret("m1", {"kubeconfig": member.admin_kubeconfig})
+        await stage.hub.create(SECRETS, registered)
+        stage.start()
+        await stage.ready()
+        await stage.push("web", manifests=[configmap("web-settings", k="v")], adoption="IfNoDiff")
+        assert await look(stage) == before
+        assert await marks(stage)
+
+
+@pytest.mark.long
+@pytest.mark.proves("PK26")
+async def test_an_uninstall_that_deletes_workloads_leaves_none_of_them(
+    hub: Cluster, member: Cluster
+) -> None:
+    plan = Uninstall(namespace=HOME, delete_workloads=True)
+    async with staged(hub, {"m1": member}) as stage:
+        await runs(stage, *(f"web-{n}" for n in range(3)))
+        await stage.push("stays", onDelete="Orphan")
+        which = await digest_of(stage.hub, plan)
+        await uninstall.uninstall(stage.hub, plan, which, say=lambda _: None)
+        assert {name for kind, name in await look(stage) if kind == "Deployment"} == {"stays"}
+        assert not kinds_of(hub)
+        await asyncio.to_thread(put, hub)
