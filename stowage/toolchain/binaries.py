@@ -1,4 +1,4 @@
-"""The places of a control plane's programs: one cache folder for each set of versions.
+"""The places of programs that are built from Go modules: a cache folder for each set of versions.
 
 The folder's name is the hash of the Go module's go.sum, so no set overwrites another or is built
 twice.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-GO_MODULE = Path(__file__).parent / "gomod"
+_HERE = Path(__file__).parent
+GO_MODULE = _HERE / "gomod"
 
 # name of the program -> its package in the Go module
 PACKAGES = {
@@ -23,6 +25,24 @@ PACKAGES = {
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
     "kind": "sigs.k8s.io/kind",
 }
+
+
+class GoModule(NamedTuple):
+    """Versions that are pinned together, and the programs that are built with them."""
+
+    place: Path
+    """The folder of go.mod and go.sum."""
+    cache: str
+    """The folder in the cache."""
+    packages: Mapping[str, str]
+
+
+CONTROL_PLANE = GoModule(GO_MODULE, "controlplanes", PACKAGES)
+HELM = {
+    major: GoModule(_HERE / major, major, {"helm": f"helm.sh/helm/v{major[-1]}/cmd/helm"})
+    for major in ("helm3", "helm4")
+}
+"""Both are tried with the chart; nothing else runs them."""
 # what the local provider needs; kind is built on demand
 LOCAL = ("etcd", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
@@ -41,24 +61,24 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stowage"
 
 
-def key() -> str:
+def key(module: GoModule = CONTROL_PLANE) -> str:
     """Return the name of this set of versions: the first 16 hex digits of go.sum's SHA-256."""
-    return hashlib.sha256((GO_MODULE / "go.sum").read_bytes()).hexdigest()[:16]
+    return hashlib.sha256((module.place / "go.sum").read_bytes()).hexdigest()[:16]
 
 
-def folder() -> Path:
+def folder(module: GoModule = CONTROL_PLANE) -> Path:
     """Return the cache folder of this set of versions; it holds `bin/` and `stages/`."""
-    return cache_root() / "controlplanes" / key()
+    return cache_root() / module.cache / key(module)
 
 
-def path(name: str) -> Path:
+def path(name: str, module: GoModule = CONTROL_PLANE) -> Path:
     """Return the place of that program, which need not be built yet."""
-    return folder() / "bin" / name
+    return folder(module) / "bin" / name
 
 
 def stages() -> list[Path]:
     return [folder() / "stages" / Path(stage).name for stage in KWOK_STAGES]
 
 
-def missing(names: Sequence[str]) -> list[str]:
-    return [name for name in names if not path(name).exists()]
+def missing(names: Sequence[str], module: GoModule = CONTROL_PLANE) -> list[str]:
+    return [name for name in names if not path(name, module).exists()]

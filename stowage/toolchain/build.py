@@ -1,11 +1,12 @@
-"""Builds the programs of a control plane from their Go modules, once for each set of versions.
+"""Builds programs, those of a control plane above all, from Go modules, once for each set.
 
-The Go module beside this file pins versions and has no code. A program appears in the cache by a
+The Go modules beside this file pin versions and have no code. A program appears in the cache by a
 rename, so no process runs a half-built one; a lock keeps a second builder waiting.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import re
@@ -22,30 +23,36 @@ from machinery.errors import ConfigurationError, StowageError
 from stowage.console.progress import Lines, Progress
 from stowage.lock import alone
 from stowage.toolchain import binaries
+from stowage.toolchain.binaries import GoModule
 
 
 class BuildFailed(StowageError):
     """Go could not build a program. The message ends with Go's own words."""
 
 
-def ensure(names: Sequence[str] = binaries.LOCAL, *, progress: Progress | None = None) -> None:
+def ensure(
+    names: Sequence[str] = binaries.LOCAL,
+    *,
+    progress: Progress | None = None,
+    module: GoModule = binaries.CONTROL_PLANE,
+) -> None:
     """Return when these programs, and kwok's stages, lie in the cache; at once when they do.
 
     Raises BuildFailed, and ConfigurationError when no Go can be found or fetched.
     """
-    if not _todo(names):
+    if not _todo(names, module):
         return
     say = progress or Progress()
     waiting = "Another build is under way: waiting for it"
     # asked again under the lock: another process may have built them meanwhile
-    with alone(binaries.folder() / "lock", say, waiting=waiting):
-        todo = _todo(names)
+    with alone(binaries.folder(module) / "lock", say, waiting=waiting):
+        todo = _todo(names, module)
         if todo:
-            _build(todo, say)
+            _build(todo, say, module)
 
 
-def _todo(names: Sequence[str]) -> list[str]:
-    todo = binaries.missing(names)
+def _todo(names: Sequence[str], module: GoModule) -> list[str]:
+    todo = binaries.missing(names, module)
     staged = all(stage.exists() for stage in binaries.stages())
     # kwok does nothing without its stages
     if "kwok" in names and "kwok" not in todo and not staged:
@@ -53,13 +60,13 @@ def _todo(names: Sequence[str]) -> list[str]:
     return todo
 
 
-def _build(names: Sequence[str], progress: Progress) -> None:
+def _build(names: Sequence[str], progress: Progress, pinned: GoModule) -> None:
     progress.say(f"Building {', '.join(names)} from Go modules; this is done once")
-    with tempfile.TemporaryDirectory(dir=binaries.folder()) as temporary:
+    with tempfile.TemporaryDirectory(dir=binaries.folder(pinned)) as temporary:
         # A copy, because the package may be installed in a folder that is read-only.
         module = Path(temporary) / "module"
-        shutil.copytree(binaries.GO_MODULE, module)
-        builder = _ToolBuilder(find_go(progress), module, Path(temporary), progress)
+        shutil.copytree(pinned.place, module)
+        builder = _ToolBuilder(find_go(progress), pinned, module, Path(temporary), progress)
         builder.count(names)
         for name in names:
             builder.build(name)
@@ -70,6 +77,7 @@ def _build(names: Sequence[str], progress: Progress) -> None:
 @dataclass
 class _ToolBuilder:
     go: str
+    pinned: GoModule
     module: Path
     temporary: Path
     progress: Progress
@@ -85,7 +93,7 @@ class _ToolBuilder:
             self.progress.step("Fetching Go modules", fetched)
 
         for name in names:
-            listed = self._run(["list", "-deps", binaries.PACKAGES[name]], note)
+            listed = self._run(["list", "-deps", self.pinned.packages[name]], note)
             self.packages[name] = set(listed.split())
 
     def build(self, name: str) -> None:
@@ -99,12 +107,13 @@ class _ToolBuilder:
         # Go takes GOMAXPROCS for it, which the tests set for the servers that they start.
         parallel = f"-p={os.cpu_count() or 1}"
         plain = ["build", "-v", parallel, "-trimpath", "-buildvcs=false"]
-        flags = ["-ldflags", _ldflags(self.module), "-o", str(made)]
-        self._run([*plain, *flags, binaries.PACKAGES[name]], note)
+        ours = self.pinned == binaries.CONTROL_PLANE
+        flags = ["-ldflags", _ldflags(self.module) if ours else "-s -w", "-o", str(made)]
+        self._run([*plain, *flags, self.pinned.packages[name]], note)
         # Go names only what it compiled; what lay in its own cache is done as well.
         self.done |= self.packages[name]
         self.progress.step("Packages built", len(self.done), total)
-        _publish(made, binaries.path(name))
+        _publish(made, binaries.path(name, self.pinned))
 
     def copy_stages(self) -> None:
         """Copy kwok's stage files out of Go's module cache, which may be cleaned."""
@@ -252,9 +261,17 @@ def _move(made: Path, place: Path) -> None:
             raise
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Build a control plane; or one of Helm, and print its place: `… build helm4`."""
+    parser = argparse.ArgumentParser(prog="python -m stowage.toolchain.build")
+    parser.add_argument("helm", nargs="?", choices=sorted(binaries.HELM), help="Helm instead")
+    asked = parser.parse_args(arguments).helm
     try:
-        ensure(progress=Lines())
+        if asked:
+            ensure(("helm",), progress=Lines(), module=binaries.HELM[asked])
+            sys.stdout.write(f"{binaries.path('helm', binaries.HELM[asked])}\n")
+        else:
+            ensure(progress=Lines())
     except StowageError as fault:
         sys.exit(f"error: {fault}")
 

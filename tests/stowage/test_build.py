@@ -107,7 +107,7 @@ def test_a_failed_build_leaves_nothing_and_says_what_go_said(go, monkeypatch):
 def test_make_says_it_in_one_sentence(go, monkeypatch, capsys):
     monkeypatch.setenv("GO_FAILS", "1")
     with pytest.raises(SystemExit, match=r"^error: go build .* failed:\nno space left on device$"):
-        build.main()
+        build.main([])
     assert "Building etcd" in capsys.readouterr().err
 
 
@@ -134,13 +134,23 @@ def test_two_builders_build_once(go, monkeypatch, tmp_path):
     assert waiting() == 1
 
 
-def test_another_set_of_versions_has_another_folder(go, tmp_path, monkeypatch):
-    before = binaries.folder()
+def test_another_set_of_versions_has_another_folder(go, tmp_path):
     module = tmp_path / "module"
     module.mkdir()
     (module / "go.sum").write_text("other")
-    monkeypatch.setattr(binaries, "GO_MODULE", module)
-    assert binaries.folder() != before
+    other = binaries.CONTROL_PLANE._replace(place=module)
+    assert binaries.folder(other) != binaries.folder()
+
+
+def test_a_program_of_another_module_is_built_with_the_versions_of_that_one(go, capsys):
+    helm = binaries.HELM["helm4"]
+    build.main(["helm4"])
+    assert capsys.readouterr().out == f"{binaries.path('helm', helm)}\n"
+    assert binaries.path("helm", helm).exists()
+    assert not binaries.folder().exists()
+    (line,) = [line for line in go.read_text().splitlines() if line.startswith("build")]
+    assert line.endswith("helm.sh/helm/v4/cmd/helm")
+    assert "k8s.io/component-base" not in line
 
 
 def test_an_old_go_is_passed_over_for_the_wheel(go, monkeypatch):
