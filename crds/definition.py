@@ -36,6 +36,13 @@ KINDS: tuple[type[Kind], ...] = (
 )
 """All kinds of ours, in the order in which objects are applied: kinds that others name come first.
 """
+KEPT = {
+    "helm.sh/resource-policy": "keep",
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+"""Annotations by which Helm, Argo CD and Flux leave a CRD, and so all objects of its kind, when
+what brought it is removed."""
 UNOBSERVED: Manifest = {"observedGeneration": -1}
 """The status of an object that no controller has looked at: to kstatus it is in progress."""
 
@@ -63,7 +70,7 @@ def definition(kind: type[Kind]) -> Manifest:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "metadata": {"name": f"{kind.plural}.{GROUP}", "annotations": dict(KEPT)},
         "spec": {"group": GROUP, "names": names, "scope": scope, "versions": [version]},
     }
 
