@@ -16,11 +16,11 @@ RUNS ?= 1
 # Tests that use servers wait half of the time: more workers than cores.
 BESIDE := --dist=loadgroup --no-loadscope-reorder --numprocesses
 CHECKS := mypy 'python -m crds.generate --check' 'python -m website.monitoring --check' \
-  'python -m website.reference --check' 'ruff check' 'ruff format --check' lint-imports 'deptry .'
+  'python -m website.reference --check' 'python -m stowage.packaging --check' 'ruff check' 'ruff format --check' lint-imports 'deptry .'
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-down test test-all lint e2e chaos chaos-gangs chaos-rollouts bench figures crds docs reference screenshots
+.PHONY: demo demo-down test test-all lint e2e chaos chaos-gangs chaos-rollouts bench figures crds docs reference screenshots dist
 .NOTPARALLEL:
 
 demo: .venv/synced
@@ -100,6 +100,15 @@ reference: .venv/synced
 # The documentation site in build/site: open build/site/index.html, no server is needed.
 docs: .venv/synced
 	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
+
+# What a release consists of, in dist/: the same bytes for the same commit. Helm 3 would write the time into the chart, and
+# Helm 4 writes that of the files.
+dist: .venv/synced
+	@rm -rf dist build/chart
+	@$(UV) build --quiet
+	@cp deploy/install/install.yaml deploy/install/install-1.30.yaml dist
+	@mkdir -p build/chart && cp -r deploy/charts/stowage build/chart && find build/chart -exec touch -d @1577836800 {} +
+	@$$($(RUN) python -m stowage.toolchain.build helm4) package build/chart/stowage --destination dist
 
 .venv/synced: pyproject.toml uv.lock $(UV)
 	@echo "Installing the project and its tools into .venv"

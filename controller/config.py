@@ -162,7 +162,9 @@ class _ClusterProfiles(_Strict):
         )
 
 
-class _File(_Strict):
+class ConfigurationFile(_Strict):
+    """The file as it is written."""
+
     api_version: Literal["stowage.dev/v1alpha1"]
     kind: Literal["SchedulerConfiguration"]
     leader_election: _LeaderElection = _LeaderElection()
@@ -218,9 +220,9 @@ def parse(
     if twice is not None:
         raise places.error(twice, "stands here twice")
     try:
-        found = _File.model_validate(document)
+        found = ConfigurationFile.model_validate(document)
     except ValidationError as e:
-        loc, text = worded(e, _File)[0]
+        loc, text = worded(e, ConfigurationFile)[0]
         raise places.error(tuple(loc), text) from e
     if found.default_quota is not None:
         quota = found.default_quota.model_dump(by_alias=True, mode="json")

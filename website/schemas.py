@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from controller import catalogue
-from controller.config import _File
+from controller.config import ConfigurationFile
 from crds.definition import KINDS, definition
 from crds.names import GROUP, VERSION
 from website.markdown import code, page, sentence, table
@@ -43,7 +43,7 @@ def kinds() -> dict[str, str]:
 
 def configuration() -> str:
     """Return the page of the SchedulerConfiguration."""
-    schema = _File.model_json_schema(by_alias=True)
+    schema = ConfigurationFile.model_json_schema(by_alias=True)
     registry = catalogue.registry()
     models = {name: registry.model(name) for name in registry.names}
     taken = {name: model for name, model in models.items() if model and model.model_fields}

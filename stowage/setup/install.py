@@ -67,6 +67,12 @@ def manifests(
     return [*kinds, home, *parts, *tenants, *generator]
 
 
+def without_mutating(objects: Iterable[dict[str, Any]], *, namespace: str) -> list[dict[str, Any]]:
+    """Return the manifests for a hub that serves no MutatingAdmissionPolicy (Kubernetes 1.30)."""
+    bindings = [each for each in wide(namespace) if each["metadata"]["name"] == DEFAULTS]
+    return [*(each for each in objects if not is_policy(each, [MUTATING])), *bindings]
+
+
 def tenancy(namespace: str) -> list[dict[str, Any]]:
     """Return the roles of a tenant, and the bindings by which every namespace is one."""
     bindings = _everywhere(namespace)
@@ -100,7 +106,7 @@ async def apply(
     absent = await _unserved_policies(client)
     for kind in absent:
         say(f"This hub serves no {kind} v1: {_POLICY_WORK[kind]}")
-    objects = [each for each in objects if not _is_policy(each, absent)]
+    objects = [each for each in objects if not is_policy(each, absent)]
     for each in objects:
         await apply_one(client, each, manager="stowage-install")
         name = each["metadata"]["name"]
@@ -145,7 +151,8 @@ async def _unserved_policies(client: ApiClient) -> list[str]:
     return [kind for kind in _POLICY_WORK if kind not in served]
 
 
-def _is_policy(manifest: Mapping[str, Any], kinds: Sequence[str]) -> bool:
+def is_policy(manifest: Mapping[str, Any], kinds: Sequence[str]) -> bool:
+    """Return whether it is a policy of these kinds, or the binding of one."""
     return any(manifest["kind"] in (kind, f"{kind}Binding") for kind in kinds)
 
 
