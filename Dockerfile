@@ -26,6 +26,14 @@ RUN uv sync --locked --no-default-groups --extra otel --group build --no-editabl
     && uv sync --locked --no-default-groups --extra otel --no-editable --no-build-isolation
 
 FROM ${BASE}
+# Of the release that builds it; a build by hand has neither.
+ARG VERSION= REVISION= SOURCE=
+LABEL org.opencontainers.image.title=stowage \
+      org.opencontainers.image.description="Places workloads across a fleet of Kubernetes clusters, and says why" \
+      org.opencontainers.image.licenses=Apache-2.0 \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.revision=$REVISION \
+      org.opencontainers.image.source=$SOURCE
 COPY --from=build /opt/stowage /opt/stowage
 # The root file system may be read-only: nothing is written at run time, bytecode included.
 ENV PATH=/opt/stowage/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

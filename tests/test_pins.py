@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
+from stowage.packaging import release
 from stowage.playground import kind
+from tests import lock
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
 DIGEST = r"@sha256:[0-9a-f]{64}"
 
 
-@pytest.mark.proves("S12")
+@pytest.mark.proves("S12", "PK14")
 def test_actions_are_named_by_commit_with_their_version_beside() -> None:
     used = [line for path in WORKFLOWS for line in path.read_text().splitlines() if "uses:" in line]
     assert len(used) >= 6
@@ -26,7 +28,7 @@ def test_actions_are_named_by_commit_with_their_version_beside() -> None:
         assert re.search(r"uses: [\w/.-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+$", line), line
 
 
-@pytest.mark.proves("S12")
+@pytest.mark.proves("S12", "PK13")
 def test_the_image_is_built_from_the_lock_on_a_base_by_digest() -> None:
     text = (ROOT / "Dockerfile").read_text()
     (base,) = re.findall(r"^ARG BASE=(\S+)$", text, re.MULTILINE)
@@ -40,6 +42,112 @@ def test_the_image_is_built_from_the_lock_on_a_base_by_digest() -> None:
     assert f"uv=={made[1]} " in text
     for folder in ("crds", "machinery", "controller", "propagator", "stowage", "deploy"):
         assert f"COPY {folder} {folder}\n" in text
+
+
+@pytest.mark.proves("PK13")
+def test_the_image_runs_as_nobody_and_says_what_it_is() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    last = text.rpartition("\nFROM ")[2]
+    (user,) = re.findall(r"(?m)^USER (\S+)$", last)
+    assert user.split(":")[0].isdigit()
+    assert user.split(":")[0] != "0"
+    labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", last))
+    assert labels >= {"title", "description", "licenses", "version", "revision", "source"}
+    assert not re.search(r"(?m)\b(?:curl|wget|apt-get|apk|git clone)\b|^ADD ", text)
+    (build,) = re.findall(r"docker buildx build .*?--tag", COMMANDS["release"], re.DOTALL)
+    assert set(re.findall(r"--build-arg (\w+)=", build)) == {"VERSION", "REVISION", "SOURCE"}
+
+
+@pytest.mark.proves("PK13")
+def test_what_is_not_python_comes_as_a_wheel_on_both_architectures() -> None:
+    """Else the image of one of them would need a compiler."""
+    native = 0
+    for package in lock.runtime():
+        names = [wheel["url"].rpartition("/")[2] for wheel in package["wheels"]]
+        if any(name.endswith("-none-any.whl") for name in names):
+            continue
+        native += 1
+        for machine in ("x86_64", "aarch64"):
+            assert any(
+                re.search(rf"-(?:cp313-cp313|cp3\d+-abi3)-[\w.]*manylinux[\w.]*{machine}", name)
+                for name in names
+            ), f"{package['name']} for {machine}"
+    assert native > 5
+
+
+COMMANDS = {
+    path.stem: "\n".join(
+        step["run"]
+        for job in yaml.safe_load(path.read_text())["jobs"].values()
+        for step in job["steps"]
+        if "run" in step
+    )
+    for path in WORKFLOWS
+}
+"""What each workflow runs."""
+
+
+@pytest.mark.proves("PK14")
+def test_each_target_that_a_workflow_makes_is_there() -> None:
+    made = {target for said in COMMANDS.values() for target in re.findall(r"(?m)^make (\S+)", said)}
+    assert made >= {"test", "test-all", "docs", "demo", "demo-down", "e2e", "lint", "dist"}
+    for target in made:
+        asked = ["make", "--dry-run", target]
+        assert subprocess.run(asked, cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.proves("PK14")
+def test_the_nightly_workflow_draws_anew_and_has_chaos() -> None:
+    assert "make test-all" in COMMANDS["nightly"]
+    said = commands({"run": "make test-all"})
+    assert "--hypothesis-profile=long" in said
+    assert "pytest -m long e2e/test_chaos.py" in said
+
+
+CHANGES = "# Changes\n\n## Unreleased\n\n## 0.2.0 - 2027-01-31\n\n## 0.1.0 - 2026-11-30\n"
+
+
+@pytest.mark.proves("PK14")
+@pytest.mark.parametrize(
+    ("tag", "version", "changes", "told"),
+    [
+        ("v0.2.0", "0.2.0", CHANGES, []),
+        ("v0.1.0", "0.2.0", CHANGES, ["the tag is v0.1.0, and pyproject.toml has 0.2.0"]),
+        ("0.2.0", "0.2.0", CHANGES, ["the tag is 0.2.0, and pyproject.toml has 0.2.0"]),
+        (
+            "v0.3.0",
+            "0.3.0",
+            CHANGES,
+            ["the newest heading of CHANGELOG.md is 0.2.0, and pyproject.toml has 0.3.0"],
+        ),
+        (
+            "v0.1.0",
+            "0.1.0",
+            "# Changes\n\n## Unreleased\n",
+            ["the newest heading of CHANGELOG.md is no release, and pyproject.toml has 0.1.0"],
+        ),
+    ],
+)
+def test_a_release_stops_where_tag_project_and_changes_differ(
+    tag: str,
+    version: str,
+    changes: str,
+    told: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nversion = "{version}"\n')
+    (tmp_path / "CHANGELOG.md").write_text(changes)
+    assert release.main([tag], tmp_path) == (1 if told else 0)
+    assert capsys.readouterr().err.splitlines() == [f"error: {each}" for each in told]
+
+
+@pytest.mark.proves("PK14")
+def test_a_release_is_judged_before_anything_is_pushed() -> None:
+    said = COMMANDS["release"]
+    judged = said.index('stowage.packaging.release "$TAG"')
+    assert judged < said.index("make lint") < said.index("--push")
+    assert said.index("--push") < said.index("gh release create")
 
 
 def commands(step: dict[str, Any], nodes: str = "") -> str:
