@@ -312,7 +312,7 @@ class SchedulerCache:
     def _moves(self, info: WorkloadInfo) -> bool:
         """Whether replicas leave a cluster, may have to, or may return."""
         state = info.moving
-        if state.leaving or state.displaced or state.rebalance_due:
+        if state.leaving or state.displaced or state.rebalance_due or any(state.unhealthy.values()):
             return True
         return bool(self._evacuating) and not self._evacuating.isdisjoint(info.present)
 
@@ -534,7 +534,7 @@ def _as_decided(
 
 def _reported(info: WorkloadInfo) -> tuple[object, ...]:
     """Return what its clusters report that may make another decision."""
-    return info.shown, info.waits, info.moving.kept
+    return info.shown, info.waits, info.moving.kept, info.moving.unhealthy
 
 
 def _is_assumed(held: AssumedPlacement, new: Workload) -> bool:

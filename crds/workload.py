@@ -28,7 +28,7 @@ from crds.base import (
 from crds.fields.dependencies import MOST_DEPENDENCIES, Dependencies, Dependency
 from crds.fields.drift import MOST_DRIFTED, Drift, DriftedObject
 from crds.fields.labels import ClusterSelector
-from crds.fields.movement import MOST_DISPLACED, DisplacedShare, Movement
+from crds.fields.movement import MOST_CARRIED, MOST_DISPLACED, DisplacedShare, Movement
 from crds.fields.overrides import (
     MOST_OVERRIDES,
     ClusterOverride,
@@ -52,6 +52,7 @@ from crds.fields.shares import (
     MOST_RESERVED_SHARES,
     ClusterReference,
     ClusterShare,
+    FieldValue,
     KeptObject,
     LeavingShare,
     OrdinalRange,
@@ -497,6 +498,17 @@ class WorkloadSpec(PlacementRules):
             holds=_keep_units,
         ),
         Rule(
+            field="movement.carry",
+            text="only names of statusFields are told, and can be carried on",
+            cel="!has(self.movement) || !has(self.movement.carry)"
+            " || self.movement.carry.all(c, has(self.statusFields)"
+            " && self.statusFields.exists(f, f.name == c))",
+            holds=lambda s: (
+                s.movement is None
+                or {each.name for each in s.status_fields}.issuperset(s.movement.carry)
+            ),
+        ),
+        Rule(
             field="rollout",
             text="the pod template of a Job cannot change: remove it, or make another Workload for "
             "each run",
@@ -616,6 +628,10 @@ class WorkloadStatus(PlacementStatus):
     """Replicas that may return to the cluster that they left. Writer: controller."""
     rebalanced: Timestamp | None = None
     """The last spec.movement.rebalanceAfter that was met. Writer: controller."""
+    carried: Annotated[dict[str, FieldValue], Field(max_length=MOST_CARRIED)] | None = None
+    """The values of spec.movement.carry on the cluster that was left last. Writer: controller.
+
+    $(stowage.carried:NAME) in an override stands for one of them in an object that is made anew."""
     cluster_ref: ClusterReference | None = None
     """The cluster, where there is exactly one. Writer: controller."""
     clusters: list[ClusterShare] = atomic(10000)

@@ -17,6 +17,7 @@ from machinery.errors import Conflict, TransportError
 from machinery.kinds.paths import InvalidTemplate
 from machinery.kinds.revisions import digest_of
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
+from machinery.overrides.variables import ClusterFacts
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
@@ -26,7 +27,15 @@ from propagator.apply.apply_records import UnconfirmedWrites
 from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import Unchangeable, invalid_override, misfit, unlisted, unreadable
-from propagator.apply.render import MemberFacts, PatchMisfit, Piece, applied_of, beside, render
+from propagator.apply.render import (
+    MemberFacts,
+    PatchMisfit,
+    Piece,
+    applied_of,
+    beside,
+    carried_to,
+    render,
+)
 from propagator.dependencies.follower import Follower
 from propagator.errors import HubFault, Refused, Unrenderable
 from propagator.groups.gates import Gates
@@ -436,9 +445,9 @@ class ShareWriter:
         if workload.overrides.fault:
             raise unreadable(workload.overrides.fault)
         override = workload.overrides.of(member)
-        facts = MemberFacts(
-            session.facts, session.images, hub=await self._identity.uid(), mark=str(session.mark)
-        )
+        cluster = await self._cluster(session, workload)
+        hub = await self._identity.uid()
+        facts = MemberFacts(cluster, session.images, hub=hub, mark=str(session.mark))
         try:
             pieces = render(
                 workload,
@@ -456,6 +465,14 @@ class ShareWriter:
         except InvalidTemplate as fault:
             raise Unrenderable(str(fault)) from fault
         return [*await self._dependencies.follow(session, workload, pieces, facts), *pieces]
+
+    async def _cluster(self, session: MemberSession, workload: Workload) -> ClusterFacts:
+        """Return what overrides may name of the member, and of what was carried there."""
+        if not workload.spec.movement.carry:
+            return session.facts
+        await self._inventory.wait_listed(session, workload)
+        live = main_object(main_of(workload), owned(session, workload.uid))
+        return replace(session.facts, carried=carried_to(workload, live))
 
     async def _prune(
         self, session: MemberSession, workload: Workload, pieces: list[Piece]

@@ -14,7 +14,7 @@ import msgspec
 
 from controller.cache.renames import by_name, renamed, with_names
 from controller.explain.steps import Occasion
-from controller.model.moving import lacking, ready_by_cluster
+from controller.model.moving import ready_by_cluster
 from controller.model.objects import Workload
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
@@ -88,7 +88,7 @@ def leaving_of(
 
 def _missing(workload: Workload, info: WorkloadInfo, placements: Mapping[str, int]) -> int:
     ready = ready_by_cluster(workload.status.clusters, info.moving.spec)
-    return sum(lacking(placements, ready).values())
+    return sum(info.moving.lacking(placements, ready).values())
 
 
 def _gone(

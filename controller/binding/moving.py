@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from controller.cache.renames import renamed, with_names
-from controller.model.moving import lacking, ready_by_cluster
+from controller.model.moving import ready_by_cluster
 from controller.model.objects import Workload
 from controller.model.placed import is_workload
 from controller.scheduling.decision import Decision
@@ -37,6 +37,7 @@ MOVES = metrics.counter(
             ChangeCause.TAINTED,
             ChangeCause.OUT_OF_SERVICE,
             ChangeCause.NO_NODE,
+            ChangeCause.UNHEALTHY,
             ChangeCause.REBALANCED,
             ChangeCause.RETURNED,
             ChangeCause.EDITED,
@@ -61,6 +62,7 @@ _WORDS: Mapping[str, str] = {
     ChangeCause.TAINTED.value: "taint",
     ChangeCause.OUT_OF_SERVICE.value: "out of service",
     ChangeCause.NO_NODE.value: "no node",
+    ChangeCause.UNHEALTHY.value: "unhealthy",
     ChangeCause.REBALANCED.value: "rebalance",
     ChangeCause.RETURNED.value: "return",
     ChangeCause.EDITED.value: "edit",
@@ -103,6 +105,27 @@ def displaced_of(decision: Decision, workload: Workload) -> list[DisplacedShare]
                 found[cluster] = DisplacedShare(cluster, left, had.cause, had.time)
     shares = sorted(found.values(), key=lambda each: (each.time, each.cluster))
     return [each for each in shares if each.replicas > 0][-MOST_DISPLACED:]
+
+
+def carried_of(
+    decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
+) -> dict[str, str]:
+    """Return the values of spec.movement.carry on the clusters that are left, the last ones known.
+
+    A cluster that tells no value of a name leaves that of before.
+    """
+    names = decision.workload.moving.spec.carry
+    if not names:
+        return {}
+    before, after = workload.placements, decision.placements
+    moved = any(replicas > before.get(cluster, 0) for cluster, replicas in after.items())
+    left = {each.cluster for each in (*workload.status.leaving, *leaving)}
+    left |= {c for c, replicas in before.items() if moved and after.get(c, 0) < replicas}
+    found = dict(workload.status.carried)
+    for share in workload.status.clusters:
+        if share.name in left:
+            found |= share.fields
+    return {name: found[name] for name in sorted(names) if name in found}
 
 
 def moving_of(
@@ -170,8 +193,9 @@ def _where(decision: Decision, going: Sequence[LeavingShare]) -> str:
 
 
 def _lacking(decision: Decision, workload: Workload) -> dict[str, int]:
-    spec = decision.workload.moving.spec
-    return lacking(decision.placements, ready_by_cluster(workload.status.clusters, spec))
+    state = decision.workload.moving
+    ready = ready_by_cluster(workload.status.clusters, state.spec)
+    return state.lacking(decision.placements, ready)
 
 
 def _settled(leaving: Sequence[LeavingShare]) -> str:

@@ -199,6 +199,9 @@ def _moves(
     decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> dict[str, Any]:
     status, old = dict[str, Any](), workload.status
+    carried = moving.carried_of(decision, workload, leaving)
+    if carried != old.carried:
+        status["carried"] = {**dict.fromkeys(old.carried), **carried}
     displaced = moving.displaced_of(decision, workload)
     if leaving or old.leaving:
         status["leaving"] = msgspec.to_builtins(leaving)
@@ -398,6 +401,7 @@ def _stored(
         "displaced": status.get("displaced", []) == msgspec.to_builtins(old.displaced),
         "rebalanced": status.get("rebalanced", old.rebalanced) == old.rebalanced,
         "state": status.get("state", old.state) == old.state,
+        "carried": "carried" not in status,
     }
     return (
         status["observed"]["controller"] == old.observed.controller

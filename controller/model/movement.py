@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crds.fields.movement import MOST_READY_SECONDS
+from crds.fields.movement import (
+    LEAST_UNHEALTHY_SECONDS,
+    MOST_READY_SECONDS,
+    MOST_UNHEALTHY_SECONDS,
+)
 from machinery.clock import parse_timestamp
 from machinery.types.api import Movement
 from machinery.types.bounds import quoted
@@ -48,6 +52,10 @@ def refuse(movement: Movement) -> None:
     if not 0 <= movement.min_ready_seconds <= MOST_READY_SECONDS:
         told = f"{quoted(movement.min_ready_seconds)} is not from 0 to {MOST_READY_SECONDS}"
         raise ValueError(f"spec.movement.minReadySeconds: {told}")
+    seconds, least = movement.unhealthy_seconds, LEAST_UNHEALTHY_SECONDS
+    if seconds is not None and not least <= seconds <= MOST_UNHEALTHY_SECONDS:
+        told = f"{quoted(seconds)} is not from {least} to {MOST_UNHEALTHY_SECONDS}"
+        raise ValueError(f"spec.movement.unhealthySeconds: {told}")
     if movement.rebalance_after:
         try:
             parse_timestamp(movement.rebalance_after)

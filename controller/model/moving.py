@@ -38,6 +38,8 @@ class MovingState:
         surplus: replicas that a cluster reports beyond its placement, by cluster.
         kept: those of the surplus that stay until others are ready, or placed. Their room is the
             Workload's own: otherwise replicas that wait for room would wait for it for ever.
+        unhealthy: whether a cluster where it is unhealthy has been so for `unhealthySeconds`, and
+            answers.
     """
 
     spec: Movement = field(default_factory=Movement)
@@ -49,6 +51,7 @@ class MovingState:
     away: frozenset[str] = frozenset()
     surplus: Mapping[str, int] = field(default_factory=dict)
     kept: Mapping[str, int] = field(default_factory=dict)
+    unhealthy: Mapping[str, bool] = field(default_factory=dict)
 
     def surge(self, desired: int) -> int:
         """Return how many replicas beyond `desired` may exist during a move."""
@@ -75,7 +78,7 @@ class MovingState:
         What is gone from a cluster that answers ends with its successors: the pass that sees them
         ready may move the next ones.
         """
-        missing = sum(lacking(present, self.ready).values())
+        missing = sum(self.lacking(present, self.ready).values())
         found = 0
         for name in self.leaving.keys() | self.surplus.keys():
             stands = self.surplus.get(name, 0)
@@ -86,6 +89,16 @@ class MovingState:
                 missing -= gone
             found += stands + gone
         return found
+
+    def lacking(self, placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str, int]:
+        """Return the successors that are not ready, by cluster.
+
+        Replicas that are still placed where it is unhealthy are none.
+        """
+        left = [name for name, over in self.unhealthy.items() if over and name in self.leaving]
+        if left:
+            placements = {name: n for name, n in placements.items() if name not in left}
+        return lacking(placements, ready)
 
     @property
     def rebalance_due(self) -> datetime | None:
@@ -123,7 +136,17 @@ def moving_state(workload: Workload, present: Mapping[str, int], *, once: bool) 
         frozenset(each.name for each in shares if each.state == UNREACHABLE),
         surplus,
         {name: replicas for name, replicas in surplus.items() if name in kept},
+        _unhealthy(workload),
     )
+
+
+def _unhealthy(workload: Workload) -> dict[str, bool]:
+    most, found = workload.spec.movement.unhealthy_seconds, dict[str, bool]()
+    for share in workload.status.clusters if most is not None else ():
+        told, silent = share.failover, share.state == UNREACHABLE
+        if told is not None and most is not None and (told.since or (silent and told.seconds)):
+            found[share.name] = told.seconds >= most and not silent
+    return found
 
 
 def _waits_for_others(share: ClusterShare, leaving: Collection[str]) -> bool:

@@ -47,6 +47,7 @@ from machinery.types.api import (
     SecretReference,
     ShareBlocked,
     ShareEnd,
+    ShareFailover,
     SpreadConstraint,
     Suspension,
     TargetCluster,
@@ -282,6 +283,9 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     start: int | None = None
     """The first ordinal of the object there; None of a kind without ordinals."""
     health: str = ""
+    failover: ShareFailover | None = None
+    fields: dict[str, str] = {}
+    """The values of spec.statusFields there."""
     ended: ShareEnd | None = None
     """How it ended; None while it runs."""
 
@@ -347,6 +351,7 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     displaced: list[DisplacedShare] = []
     ordinals: list[OrdinalRange] = []
     rebalanced: str = ""
+    carried: dict[str, str] = {}
     cluster_summary: str = ""
     clusters: list[ClusterShare] = []
     reasons: list[Any] = []

@@ -97,6 +97,11 @@ def learn(
     return learnt
 
 
+def left(old: ObservedLimit | None, stays: int, now: datetime) -> ObservedLimit:
+    """Return the limit of a cluster that replicas leave as it does not run them well."""
+    return _failed(old, stays, now.replace(microsecond=0))
+
+
 def as_bounds(limits: Mapping[str, ObservedLimit], row: Mapping[str, int]) -> Ints:
     """Return `Problem.learnt` for clusters in these rows: UNBOUNDED where nothing is known."""
     learnt = np.full(len(row), UNBOUNDED, dtype=np.int64)

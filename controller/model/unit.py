@@ -153,7 +153,7 @@ class WorkloadInfo:
     decided: tuple[str, str, str]
     """The three hashes that the present placements were decided on."""
     limits: Mapping[str, ObservedLimit]
-    """The bounds of clusters by what they ran of a divided Workload."""
+    """The bounds of clusters by what they ran of it."""
     shown: Mapping[str, Shown]
     """The clusters' reports that bear on limits."""
     waits: Mapping[str, datetime]
@@ -476,6 +476,7 @@ def _of_status(
     present = {name: n for name, n in stored.items() if name not in ended} if ended else stored
     left = asked if each else _left(asked, ended)
     work = work_of(workload, total, ended, gang=gang) if ends and not each else None
+    limited = divided or workload.spec.movement.unhealthy_seconds is not None
     return dict(  # noqa: C408 - names of fields, and no texts
         present=present,
         ended=ended,
@@ -484,7 +485,7 @@ def _of_status(
         replicas=work.wanted(left, present) if work is not None and divided else left,
         moving=moving_state(workload, stored, once=once),
         decided=decided,
-        limits=from_status(status) if divided and decided[-1] == shape else _NOTHING,
+        limits=from_status(status) if limited and decided[-1] == shape else _NOTHING,
         shown=shown(workload) or _NOTHING if counted else _NOTHING,
         waits=waiting(workload) or _NOTHING if counted else _NOTHING,
         version=workload.metadata.resource_version,

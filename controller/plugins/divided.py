@@ -64,16 +64,17 @@ class Divided:
     def settled(self, info: WorkloadInfo, now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
         """Return the Workload with the limits that its clusters have shown.
 
-        Without limits if another rule decides about replicas without a node.
+        Without limits if another rule decides about replicas without a node. Those of clusters that
+        were left for its health stay, whatever decides.
         """
-        if not _learns(info):
+        if not _limited(info):
             return replace(info, limits={}) if info.limits else info
         now = now.replace(microsecond=0)  # the resolution of the status
         # Replicas count as having no node only after the patience: a cluster that scales itself
         # needs a while.
         due = {
             cluster: each
-            for cluster, each in info.shown.items()
+            for cluster, each in (info.shown.items() if _learns(info) else ())
             if (at := each.believed(self._patience)) is None or at <= now
         }
         limits = learn(
@@ -86,9 +87,10 @@ class Divided:
 
     def next_look(self, info: WorkloadInfo, now: datetime) -> float | None:
         """Return the seconds until `settled` may change without a report; None for never."""
-        if not _learns(info):
+        if not _limited(info):
             return None
-        waits = [each.believed(self._patience) for each in info.shown.values()]
+        shown = info.shown.values() if _learns(info) else ()
+        waits = [each.believed(self._patience) for each in shown]
         moments = [next_expiry(info.limits), *(at for at in waits if at is not None and at > now)]
         known = [(at - now).total_seconds() for at in moments if at is not None]
         return max(min(known), 1.0) if known else None
@@ -181,6 +183,11 @@ class Divided:
 
 def _learns(info: WorkloadInfo) -> bool:
     return not info.divided and info.learns
+
+
+def _limited(info: WorkloadInfo) -> bool:
+    failover = info.moving.spec.unhealthy_seconds is not None
+    return _learns(info) or (failover and bool(info.limits))
 
 
 @dataclass(frozen=True, slots=True)

@@ -479,7 +479,7 @@ def _recorded(
             placements, desired = kept, wanted
             state, why = WorkloadState.SCHEDULED, no_reasons
     return Decision(
-        workload=info,
+        workload=moving.learnt(info, placements, moves, now),
         snapshot=work.snapshot,
         time=now,
         placements=placements,

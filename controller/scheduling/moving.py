@@ -21,6 +21,7 @@ from controller.framework.calling.guard import ask
 from controller.framework.interface import Assignment, Candidates, Descheduling, Eviction
 from controller.framework.profile import Profile
 from controller.model.moving import lacking
+from controller.model.observedlimits import left
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import Reason, RuleKind
@@ -497,6 +498,18 @@ def towards(
     moved = min(moved, most)
     shares: Ints = present + first_come(lacks, moved) - first_come(more, moved)
     return shares
+
+
+def learnt(
+    info: WorkloadInfo, placements: Mapping[str, int], moves: Moves, now: datetime
+) -> WorkloadInfo:
+    """Return the Workload with its clusters held to what stays where replicas leave unhealthy."""
+    limits, unhealthy = dict(info.limits), ChangeCause.UNHEALTHY.value
+    for cluster, eviction in moves.evictions.items():
+        stays = placements.get(cluster, 0)
+        if eviction.cause == unhealthy and stays < info.present.get(cluster, 0):
+            limits[cluster] = left(limits.get(cluster), stays, now)
+    return info if limits == info.limits else replace(info, limits=limits)
 
 
 def on_the_way(info: WorkloadInfo) -> bool:

@@ -19,6 +19,8 @@ from crds.base import PERCENT, Count, DnsName, Flag, Model, Moment, Rule, Timest
 
 MOST_DISPLACED = 64
 MOST_READY_SECONDS = 3600
+LEAST_UNHEALTHY_SECONDS, MOST_UNHEALTHY_SECONDS = 30, 86400
+MOST_CARRIED = 16
 _MOST = 2**31 - 1
 _LONGEST_PERCENT = 4
 
@@ -81,6 +83,8 @@ class MovingReason(StrEnum):
     """The new replicas do not become ready."""
     HOLDS_DATA = "HoldsData"
     """Its replicas have claims where they are, and spec.movement.data lets none go without."""
+    UNHEALTHY_EVERYWHERE = "UnhealthyEverywhere"
+    """It is unhealthy on more than half of its clusters, so that a move would heal nothing."""
 
 
 class MovedData(StrEnum):
@@ -124,6 +128,27 @@ class Movement(Model):
     """Hold: replicas with claims of their own stay where these are. Leave: they go without."""
     rebalance_after: Moment | None = None
     """Placements that were decided before this are planned anew, once."""
+    unhealthy_seconds: (
+        Annotated[
+            int,
+            Field(
+                strict=True,
+                ge=LEAST_UNHEALTHY_SECONDS,
+                le=MOST_UNHEALTHY_SECONDS,
+                json_schema_extra={"format": "int32"},
+            ),
+        ]
+        | None
+    ) = None
+    """For so long must a share have been unhealthy, after it was ready, before its replicas leave.
+
+    Without it no replica leaves for its health."""
+    carry: Annotated[
+        list[Annotated[str, Field(max_length=63)]],
+        Field(max_length=MOST_CARRIED, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    ] = Field(default_factory=list)
+    """The names of those statusFields whose values on a cluster that is left are kept in
+    status.carried."""
 
 
 class DisplacedShare(Model):

@@ -118,7 +118,8 @@ class ClusterOverride(Model):
     patch: Annotated[dict[str, Any], Field(max_length=64)] | None = None
     """A strategic merge patch of a built-in kind, an RFC 7386 merge patch of any other.
 
-    In its strings $(stowage.cluster) is the cluster's name, $(stowage.label:KEY) one of its labels.
+    In its strings $(stowage.cluster) is the cluster's name, $(stowage.label:KEY) one of its labels,
+    $(stowage.carried:NAME) a value of movement.carry, without which the override is left out.
     """
     json_patch: (
         Annotated[

@@ -61,6 +61,7 @@ class ShareResult(StrEnum):
 MOST_FIELDS = 32
 """Fields of one share: those of its author, and those of its kind."""
 LONGEST_FIELD = 256
+FieldValue = Annotated[str, Field(max_length=LONGEST_FIELD)]
 MOST_END_WORDS = 1024
 """Characters of what an object says of its failure."""
 
@@ -171,6 +172,21 @@ class ShareBlocked(Model):
     """A sentence for people."""
 
 
+class ShareFailover(Model):
+    """What tells whether a share is unhealthy, and for how long: `now - since`, or `seconds`."""
+
+    revision: Annotated[str, Field(max_length=16)]
+    """The revision that was ready there. Of another one nothing is counted."""
+    replicas: Count
+    """How many replicas of it were ready at once, of those that are wanted."""
+    since: Timestamp | None = None
+    """When the share became unhealthy, put off by the time for which its cluster was silent. Unset
+    while it is healthy, and while its cluster does not answer."""
+    seconds: Count = 0
+    """For how long it was unhealthy as last counted: when its cluster fell silent, and when
+    spec.movement.unhealthySeconds were over."""
+
+
 class ClusterShare(Model):
     """How one cluster is doing. Writer: propagator."""
 
@@ -219,6 +235,8 @@ class ClusterShare(Model):
     """The same in one word, a reason of Propagated; unset while nothing is wrong with it."""
     health: ShareHealth | None = None
     """How the object that runs its replicas is doing, by what is known of its kind."""
+    failover: ShareFailover | None = None
+    """What spec.movement.unhealthySeconds goes by; unset without it, and before it was ready."""
     ended: ShareEnd | None = None
     """How it ended; unset while it runs. It stays while the share is one of placements."""
     blocked: ShareBlocked | None = None
@@ -227,13 +245,7 @@ class ClusterShare(Model):
     """The first ordinal of the object there; unset of a kind that counts no pods."""
     load_balancer: dict[str, Any] | None = None
     """The Service's status.loadBalancer there."""
-    fields: (
-        Annotated[
-            dict[str, Annotated[str, Field(max_length=LONGEST_FIELD)]],
-            Field(max_length=MOST_FIELDS),
-        ]
-        | None
-    ) = None
+    fields: Annotated[dict[str, FieldValue], Field(max_length=MOST_FIELDS)] | None = None
     """The values of spec.statusFields there, by name; unset where there is none."""
 
 

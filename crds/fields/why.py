@@ -59,6 +59,8 @@ class ChangeCause(StrEnum):
     """A cluster is unreachable for longer than the Workload tolerates."""
     NO_NODE = "NoNode"
     """No node of a cluster can run its replicas as they were edited."""
+    UNHEALTHY = "Unhealthy"
+    """Its replicas were ready on a cluster, and are not any more (movement.unhealthySeconds)."""
     OUT_OF_SERVICE = "OutOfService"
     """A person said that nothing runs on a cluster any more."""
     REBALANCED = "Rebalanced"
@@ -92,7 +94,7 @@ class ReviewVerdict(Model):
 
 
 class ClusterLimit(Model):
-    """The replicas of a divided Workload that a cluster ran, while it was asked for more."""
+    """The replicas that a cluster ran well, while it was asked for more."""
 
     cluster: DnsName
     """The MemberCluster's name."""

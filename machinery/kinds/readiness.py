@@ -389,6 +389,17 @@ def counts_of(judged: Judged | None, asked: int) -> Readiness:
     return Readiness(ready, judged.updated, True, 0, 0, outdated, judged.lasting, health)
 
 
+def crashed(profile: Profile, readiness: Readiness) -> Readiness:
+    """Return the counts of a share of which pods that were ready wait for a failing container.
+
+    Only its own controller's pods tell of a kind, and an end is what a kind that ends says it is.
+    """
+    runs_on = profile.made_by is not None and profile.ended is None and profile.ready.replicas
+    if not runs_on or readiness.health not in (_HEALTHY, _PROGRESSING):
+        return readiness
+    return msgspec.structs.replace(readiness, health=_DEGRADED)
+
+
 def available_in(
     profile: Profile, judged: Judged | None, readiness: Readiness, *, pods: int, seen: int
 ) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crds.fields.overrides import KEPT, KEPT_TEXT, MOST_BYTES
-from machinery.overrides.variables import ClusterFacts, filled, variable
+from machinery.overrides.variables import ClusterFacts, carried_named, filled, variable
 from machinery.types import strategic_merge
 from machinery.types.api import ImageRule
 from machinery.types.bounds import MESSAGE, clean
@@ -73,8 +73,16 @@ class ClusterOverride(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def varies(self) -> bool:
-        said = [each.value for each in self.json_patch or ()]
-        return variable(self.patch) or variable(said)
+        return variable(self._said)
+
+    @property
+    def carries(self) -> frozenset[str]:
+        """The names of the carried values without which it is left out."""
+        return carried_named(self._said) if self.varies else frozenset()
+
+    @property
+    def _said(self) -> list[Any]:
+        return [self.patch, *(each.value for each in self.json_patch or ())]
 
 
 class OverrideMisfit(ValueError):
@@ -126,12 +134,16 @@ def overridden(
 ) -> dict[str, Any]:
     """Return a copy of one object with the overrides applied. Raises OverrideMisfit.
 
+    Those that name a carried value are left out where there is none.
+
     `pods` is the path of its pod template, if known, and `replicas_path` that of its number of
     replicas.
     """
     found = body
     for each in overrides:
         try:
+            if not each.carries <= cluster.carried.keys():
+                continue
             found = _laid(found, each, cluster, pods)
             _check_kept(body, found, replicas_path)
             _check_metadata(found, pods)

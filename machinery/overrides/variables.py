@@ -1,21 +1,22 @@
-"""The variables in the strings of an override: the name and the labels of the cluster.
+"""The variables in the strings of an override: of the cluster, and of what was carried there.
 
-`$(stowage.cluster)` is the name, `$(stowage.label:KEY)` the value of a label. `$$(stowage.` stands
-for `$(stowage.`. Other `$(…)` are for the kubelet.
+`$(stowage.cluster)` is the name, `$(stowage.label:KEY)` the value of a label. An override that
+names a value by `$(stowage.carried:NAME)` is left out without it. `$$(stowage.` stands for
+`$(stowage.`. Other `$(…)` are for the kubelet.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types.selectors import label_value
 
 _VARIABLE = re.compile(r"(\$?)\$\(stowage\.([^)]*)\)")
-_LABEL = "label:"
+_LABEL, _CARRIED = "label:", "carried:"
 _NAMES = frozenset({"cluster", _LABEL + LABEL_CLUSTER})
 """The variables that are the cluster's name."""
 
@@ -24,6 +25,8 @@ _NAMES = frozenset({"cluster", _LABEL + LABEL_CLUSTER})
 class ClusterFacts:
     name: str
     labels: Mapping[str, str]
+    carried: Mapping[str, str] = field(default_factory=dict)
+    """The values of spec.movement.carry that its object is made with."""
 
     @classmethod
     def of(
@@ -41,12 +44,21 @@ class ClusterFacts:
 
 def labels_named(value: Any) -> frozenset[str]:
     """Return the keys of the labels that variables in a JSON value name."""
+    return _named(value, _LABEL)
+
+
+def carried_named(value: Any) -> frozenset[str]:
+    """Return the names of the carried values that variables in a JSON value name."""
+    return _named(value, _CARRIED)
+
+
+def _named(value: Any, what: str) -> frozenset[str]:
     if isinstance(value, str):
         names = (name for escaped, name in _VARIABLE.findall(value) if not escaped)
-        return frozenset(n.removeprefix(_LABEL) for n in names if n.startswith(_LABEL))
+        return frozenset(n.removeprefix(what) for n in names if n.startswith(what))
     inner = value.values() if isinstance(value, Mapping) else value
     if isinstance(value, Mapping | list):
-        return frozenset[str]().union(*map(labels_named, inner))
+        return frozenset[str]().union(*(_named(each, what) for each in inner))
     return frozenset()
 
 
@@ -85,8 +97,10 @@ def _value(found: re.Match[str], cluster: ClusterFacts) -> str:
         return found[0][1:]
     if name == "cluster":
         return cluster.name
+    if name.startswith(_CARRIED):
+        return cluster.carried.get(name.removeprefix(_CARRIED), "")
     if not name.startswith(_LABEL):
-        text = "there are $(stowage.cluster) and $(stowage.label:KEY)"
+        text = "there are $(stowage.cluster), $(stowage.label:KEY) and $(stowage.carried:NAME)"
         raise ValueError(f"{found[0]} is no variable: {text}")
     key = name.removeprefix(_LABEL)
     if key not in cluster.labels:

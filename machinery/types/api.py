@@ -456,13 +456,15 @@ class StatusField(Part, frozen=True):
     target: OverrideTarget | None = None
 
 
-class Movement(Part, frozen=True, gc=False):
+class Movement(Part, frozen=True):
     max_surge: int | str | None = None
     max_unavailable: int | str | None = None
     min_ready_seconds: int = 0
     returns: bool = True
     data: str = "Hold"
     rebalance_after: str = ""
+    unhealthy_seconds: int | None = None
+    carry: list[str] = []
 
 
 class Suspension(Part, frozen=True):
@@ -556,6 +558,13 @@ class ClusterReference(Part, frozen=True, gc=False):
     kind: str = "MemberCluster"
 
 
+class ShareFailover(Part, frozen=True, gc=False):
+    revision: str
+    replicas: int
+    since: str = ""
+    seconds: int = 0
+
+
 class ShareEnd(Part, frozen=True, gc=False):
     result: str
     time: str = ""
@@ -591,6 +600,7 @@ class ClusterShare(Part, frozen=True):
     message: str = ""
     reason: str = ""
     health: str = ""
+    failover: ShareFailover | None = None
     ended: ShareEnd | None = None
     blocked: ShareBlocked | None = None
     start: int | None = None
@@ -708,6 +718,7 @@ class WorkloadStatus(Part, frozen=True):
     completed: int | None = None
     displaced: list[DisplacedShare] = []
     rebalanced: str = ""
+    carried: dict[str, str] | None = None
     cluster_ref: ClusterReference | None = None
     clusters: list[ClusterShare] = []
     fields_omitted: int | None = None

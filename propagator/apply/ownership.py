@@ -25,6 +25,7 @@ from machinery.api.verbs import OF_NO_OBJECT
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key
 from propagator.apply.render import (
+    ANNOTATION_CARRIED,
     ANNOTATION_HASH,
     ANNOTATION_IGNORED,
     ANNOTATION_LISTED,
@@ -179,6 +180,7 @@ _MARKS = (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_MEMBER,
+    ANNOTATION_CARRIED,
     ANNOTATION_HASH,
     ANNOTATION_TEMPLATE_HASH,
     ANNOTATION_DRIFT,
@@ -187,6 +189,7 @@ _MARKS = (
     ANNOTATION_LISTED,
     ANNOTATION_IGNORED,
     ANNOTATION_TOLD,
+    ANNOTATION_CARRIED,
 )
 
 

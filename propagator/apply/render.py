@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from crds.admission.placeholder import CLASS_TEXT, named
 from crds.admission.reserved import strip
+from crds.fields.shares import LONGEST_FIELD
 from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_MEMBER,
@@ -66,11 +68,14 @@ ANNOTATION_SUSPEND = "stowage.dev/suspend"
 """The suspension that the Workload last asked for."""
 ANNOTATION_IGNORED = "stowage.dev/ignored"
 """The fields that may be the member's, each with the digest of the Workload's own value."""
+ANNOTATION_CARRIED = "stowage.dev/carried"
+"""The values of spec.movement.carry that the object was made with, by name, as JSON."""
 ANNOTATION_LISTED = "stowage.dev/listed"
 """The names in a list to which a member's own controllers add."""
 
 ORDINALS = "spec.ordinals.start"
 """The path of the first ordinal in earlier releases, whatever the group of a StatefulSet."""
+FieldText = Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)]
 _FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Raised by code that meets input of an unexpected form."""
 _SERVERS_OWN = (
@@ -222,6 +227,8 @@ def _main_piece(
     # Decode the template only for kinds that need it.
     made = made_of(workload.profile, workload.template) if workload.profile.immutable else ""
     main = _piece(workload, body, images=member.images, main=True, made=made)
+    if carried := member.facts.carried:
+        main.body["metadata"]["annotations"][ANNOTATION_CARRIED] = _noted(carried)
     where = workload.profile.replicas
     if where is not None and member.facts.name in workload.parts:
         main = replace(main, fixed=(*main.fixed, where.total))
@@ -323,6 +330,24 @@ def _mark_pods(body: dict[str, Any], profile: Profile, uid: str) -> None:
     spec = pods.get("spec")
     if isinstance(spec, dict) and spec.get("schedulerName") == DEFAULT_SCHEDULER:
         del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
+
+
+def _noted(values: Mapping[str, str]) -> str:
+    return msgspec.json.encode(values, order="deterministic").decode()
+
+
+def carried_to(workload: Workload, live: ManagedObject | None) -> dict[str, str]:
+    """Return the values of spec.movement.carry that the main object is made with.
+
+    An object that stands keeps those of its making, or none: others would change what runs.
+    """
+    said: Mapping[str, str] = workload.status.carried
+    if live is not None:
+        said = {}
+        with suppress(msgspec.DecodeError):  # somebody on the member may have written it
+            noted = live.metadata.annotations.get(ANNOTATION_CARRIED, "{}")
+            said = msgspec.json.decode(noted, type=dict[str, FieldText])
+    return {name: said[name] for name in workload.spec.movement.carry if name in said}
 
 
 def beside(piece: Piece, live: ManagedObject) -> Piece:

@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from machinery.clock import Clock
 from propagator.members.capacity.kept import Pod, PodLabels
 from propagator.members.pods import Main, PodClaim, made_by
 
+CRASH_SECONDS = 60.0
+_CRASHES = ("CrashLoopBackOff", "ImagePullBackOff", "CreateContainerConfigError")
 Placed: TypeAlias = dict[PodClaim, int]
 """The number of pods on nodes, by claim."""
 
@@ -37,6 +40,10 @@ class PodCounts:
     counted, or if the hub's versions are not numbers.
     """
     trouble: str = ""
+    crashing: int = 0
+    """Pods that were ready, and have waited for `CRASH_SECONDS` for a container that fails."""
+    crashing_in: float | None = None
+    """Seconds until the next one has."""
 
 
 class Availability(NamedTuple):
@@ -60,6 +67,9 @@ class PodIndex:
         self._ready_since: dict[str, float] | None = None
         """By the pod's UID. None until it is needed."""
         self._begun = 0.0
+        self._fallen: dict[str, float] = {}
+        """By the pod's UID: of pods that were ready and are not, since when they wait for a
+        container that fails; infinite for those that do not."""
 
     def __iter__(self) -> Iterator[Pod]:
         for claims in self._claims.values():
@@ -75,6 +85,7 @@ class PodIndex:
                 touched.add(pod.claim)
         if self._ready_since is not None:
             self._note_ready(self._ready_since, old, new)
+        self._note_fallen(old, new)
         return set() if old and new and old.facts == new.facts else touched
 
     def of(self, main: Main) -> list[Pod]:
@@ -100,6 +111,7 @@ class PodIndex:
             current=len(pods),
             capacity_version=since,
             trouble=min(troubles, key=lambda text: (-troubles[text], text), default=""),
+            **(self._crashing(pods) if self._fallen else {}),
         )
 
     def labels(self, main: Main) -> set[PodLabels | None]:
@@ -171,6 +183,29 @@ class PodIndex:
             del claims[claim]
         if not claims:
             del self._claims[claim.uid, claim.namespace]
+
+    def _crashing(self, pods: Collection[Pod]) -> dict[str, Any]:
+        now = self._clock.monotonic()
+        since = (self._fallen.get(pod.metadata.uid, math.inf) for pod in pods)
+        left = [each + CRASH_SECONDS - now for each in since if each < math.inf]
+        waits = [each for each in left if each > 0]
+        return {"crashing": len(left) - len(waits), "crashing_in": min(waits, default=None)}
+
+    def _note_fallen(self, old: Pod | None, new: Pod | None) -> None:
+        """By this process's clock: members' clocks are not trusted."""
+        before = self._fallen.pop(old.metadata.uid, None) if old else None
+        if new is None or new.claim is None or new.ready:
+            return
+        same = old is not None and old.metadata.uid == new.metadata.uid
+        fell = new.fell or (same and old is not None and (old.ready or before is not None))
+        if not fell or not new.claim.uid:
+            return
+        if new.trouble.rpartition(": ")[2] not in _CRASHES:
+            self._fallen[new.metadata.uid] = math.inf
+        elif same and before is not None and before < math.inf:
+            self._fallen[new.metadata.uid] = before
+        else:
+            self._fallen[new.metadata.uid] = self._clock.monotonic()
 
     def _note_ready(self, since: dict[str, float], old: Pod | None, new: Pod | None) -> None:
         before = (old.metadata.uid, old.claim) if old else None

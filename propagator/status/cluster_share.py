@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from crds.fields.shares import BlockedReason, ShareState
+from crds.fields.shares import BlockedReason, ShareHealth, ShareState
 from crds.workload import PropagatedReason
 from machinery.clock import timestamp
 from machinery.kinds.profile import Profile
@@ -21,12 +21,14 @@ from machinery.kinds.readiness import (
     Result,
     available_in,
     counts_of,
+    crashed,
     done_of,
 )
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
 from propagator.members.pod_index import Availability, PodCounts
 from propagator.outcome import DesiredShare, Outcome
+from propagator.status.failover import Patience, of_seen, of_silent, over_in
 
 MESSAGE_LIMIT = 4096
 LEAVING = "kept until the other clusters are ready"
@@ -115,6 +117,8 @@ class ObservedShare:
     """The Service's status.loadBalancer; empty without one."""
     fields: Mapping[str, str] | None = None
     """The values of spec.statusFields; None if they are not observed."""
+    patience: Patience | None = None
+    """Of spec.movement.unhealthySeconds; None without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,8 @@ class ReportedShare:
     lasting: int = 0
     """Replicas that replace others; 0 if the cluster does not serve."""
     news: bool = True
+    look_in: float | None = None
+    """Seconds until time alone changes it; None for never."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -187,13 +193,14 @@ def share_of(
     if not profile.ordered:
         facts["start"] = None
     if seen.contact is Contact.SERVING:
-        readiness = counts_of(_judged(seen), seen.desired.replicas)
+        readiness = _counts(seen, profile, before)
         facts = _facts(seen, word, readiness)
         facts["available"] = _available(seen, profile, readiness, before)
         facts["start"] = seen.main.start if seen.main is not None else None
     elif not seen.ready_seconds:
         facts["available"] = None
     state, message = _state(seen, word, readiness, before)
+    facts["failover"] = _failover(seen, word, readiness, facts, state, before)
     entry = {
         "name": seen.name,
         "replicas": seen.desired.replicas,
@@ -216,7 +223,50 @@ def share_of(
     old = readiness.outdated if readiness is not None else entry["ready"] - entry["updated"]
     told, lasting = _unless_only_mark_changed(entry, before), readiness.lasting if readiness else 0
     news = any(told.get(name) != before.get(name) for name in ("reason", "message"))
-    return ReportedShare(seen, word, told, max(old, 0), lasting, news)
+    return ReportedShare(seen, word, told, max(old, 0), lasting, news, _look_in(seen, told))
+
+
+def _counts(seen: ObservedShare, profile: Profile, before: Mapping[str, Any]) -> Readiness:
+    readiness, pods = counts_of(_judged(seen), seen.desired.replicas), seen.pods
+    if pods is None or seen.main is None or (not pods.crashing and pods.crashing_in is None):
+        return readiness
+    # Another process has seen for how long they wait.
+    known = before.get("health") == ShareHealth.DEGRADED
+    return crashed(profile, readiness) if pods.crashing or known else readiness
+
+
+def _failover(
+    seen: ObservedShare,
+    word: Word,
+    readiness: Readiness | None,
+    facts: Mapping[str, Any],
+    state: ShareState,
+    before: Mapping[str, Any],
+) -> Mapping[str, Any] | None:
+    if seen.patience is None or seen.leaving:
+        return None
+    stored = before.get("failover")
+    if seen.contact is Contact.AWAY:
+        return of_silent(seen.patience, stored)
+    if readiness is None:
+        return stored
+    return of_seen(
+        seen.patience,
+        stored,
+        readiness,
+        asked=seen.desired.replicas,
+        available=facts["available"],
+        state=state,
+        written=word is Word.KNOWN and seen.outcome is not None and seen.outcome.reason is None,
+    )
+
+
+def _look_in(seen: ObservedShare, entry: Mapping[str, Any]) -> float | None:
+    moments = [seen.available.more_in if seen.available is not None else None]
+    moments += [seen.pods.crashing_in if seen.pods is not None else None]
+    if seen.patience is not None:
+        moments.append(over_in(seen.patience, entry.get("failover")))
+    return min((each for each in moments if each is not None), default=None)
 
 
 def _of_ended(

@@ -314,8 +314,8 @@ class Reporter:
             share_of(seen, profile, before.get(seen.name, {}), said=said)
             async for seen in self._survey.seen(workload, outcomes)
         ]
-        # No event announces that a pod has been ready for long enough.
-        waits = (s.seen.available.more_in for s in shares if s.seen.available is not None)
+        # No event announces that a pod has been ready, or a share unhealthy, for long enough.
+        waits = (share.look_in for share in shares)
         if (soonest := min((s for s in waits if s is not None), default=None)) is not None:
             self.queue.add_after(key, soonest)
         drift = self._drift.told(workload)

@@ -16,7 +16,7 @@ from machinery.api.resources import Resource
 from machinery.clock import timestamp
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
-from propagator.hub.revisions import Revisions
+from propagator.hub.revisions import Revisions, revision_of_spec
 from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
@@ -36,6 +36,7 @@ from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.rule import NEVER, keep_of
 from propagator.status.aggregation import OthersShare
 from propagator.status.cluster_share import ObservedShare, share_of
+from propagator.status.failover import Patience
 from propagator.types.workload import Workload
 
 LeftObjects: TypeAlias = Callable[[Workload, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
@@ -206,6 +207,7 @@ class Survey:
             leaving=name not in workload.placements,
             contact=session.contact if session is not None else Contact.CONNECTING,
             ready_seconds=seconds,
+            patience=self._patience(workload, desired),
         )
         counts = not seen.leaving or workload.ends_whole
         if counts and (end := self._end(workload, session, name)) is not None:
@@ -251,14 +253,22 @@ class Survey:
         return {**end, "object": workload.run, **said}
 
     def _away(self, workload: Workload, name: str, trouble: str) -> ObservedShare:
+        desired = DesiredShare.of(workload, name)
         return ObservedShare(
             name=name,
-            desired=DesiredShare.of(workload, name),
+            desired=desired,
             leaving=name not in workload.placements,
             contact=Contact.AWAY,
             trouble=trouble,
             ready_seconds=workload.spec.movement.ready_seconds,
+            patience=self._patience(workload, desired),
         )
+
+    def _patience(self, workload: Workload, desired: DesiredShare) -> Patience | None:
+        seconds = workload.spec.movement.unhealthy_seconds
+        if seconds is None:
+            return None
+        return Patience(seconds, desired.revision or revision_of_spec(workload), self._clock.now())
 
 
 def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -25,6 +25,8 @@ class Movement(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     max_surge: int | str | None = None
     max_unavailable: int | str | None = None
     min_ready_seconds: int = 0
+    unhealthy_seconds: int | None = None
+    carry: tuple[str, ...] = ()
 
     @property
     def ready_seconds(self) -> int:

@@ -182,6 +182,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     placements: list[Placement] = []
     decision: DecisionRef = DecisionRef()
     leaving: list[LeavingShare] = []
+    carried: dict[str, str] = {}
     ordinals: list[OrdinalRange] = []
     overrides: msgspec.Raw = msgspec.Raw()
     """Decoded by `Workload.overrides`: a fault there spoils no other field."""

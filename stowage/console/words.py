@@ -119,6 +119,7 @@ _CAUSES = {
     "LimitLearnt": "{name} was seen to run fewer",
     "Rescheduled": "{name} left replicas without a node",
     "NoNode": "no node of {name} can hold it",
+    "Unhealthy": "it was unhealthy on {name}",
     "LimitLifted": "{name} may run more again",
     "Drained": "cluster {name} drained",
     "Tainted": "a taint of cluster {name}",

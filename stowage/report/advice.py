@@ -70,6 +70,7 @@ MOVING: Mapping[str, str] = {
     "HoldsData": "nothing to keep the data; spec.movement.data: Leave to have it go without",
     "Suspended": "nothing to leave it there; take the cluster out of spec.suspend to have it move",
     "UnknownKind": "nothing to leave it there; spec.movement.maxSurge to have it move",
+    "UnhealthyEverywhere": "a better template, or whatever it needs on all of its clusters",
     "NotReadyThere": "see its pods on the cluster that is named; the old ones stay until then",
 }
 """By the reason of Moving on a Workload; others end without a person, or are told above."""

@@ -31,6 +31,7 @@ _ALONE = frozenset(
         "ClusterReady",
         "ClusterResources",
         "ClusterSelector",
+        "Failover",
         "NamespaceGiven",
         "NodeRoom",
         "SpreadConstraints",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.features.evacuation import taints
 from controller.features.evacuation.controller import EvacuationController
+from controller.features.evacuation.failover import Failover
 from controller.features.evacuation.fleet import FleetMoves
 from controller.features.evacuation.plugin import NAME, NodeRoom, TaintEviction
 from controller.features.evacuation.waiting import Waiting
@@ -21,14 +22,17 @@ class Evacuations(Feature):
     defaults = (
         Enabled("preFilter", NAME),
         Enabled("filter", NAME, before="ClusterResources"),
+        Enabled("filter", Failover.name, before="ClusterResources"),
         Enabled("deschedule", NAME),
         Enabled("deschedule", NodeRoom.name),
+        Enabled("deschedule", Failover.name),
     )
 
     def __init__(self) -> None:
         self.moves = FleetMoves(self._freed)
         self.ledgers = (self.moves,)
-        self.plugins = {NAME: TaintEviction, NodeRoom.name: Plain(NodeRoom)}
+        own = {plugin.name: Plain(plugin) for plugin in (NodeRoom, Failover)}
+        self.plugins = {NAME: TaintEviction, **own}
         self.watch(WORKLOADS, Workload, self.workload_changed)
         self.watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed)
         self._waiting = Waiting()

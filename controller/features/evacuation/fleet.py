@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from controller.cache.ledger import PlacementsByWorkload
-from controller.model.moving import lacking
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
 from crds.fields.why import ChangeCause
@@ -108,7 +107,7 @@ def on_their_way(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
     found = 0
     if state.leaving:
         # Replicas on a cluster that is lost since are no longer moving there.
-        missing = lacking(info.present, state.ready)
+        missing = state.lacking(info.present, state.ready)
         waits = sum(n for name, n in missing.items() if name not in state.away)
         found = min(waits, sum(each.replicas for each in state.leaving.values()))
     if placements is info.present or placements == info.present or not info.present:

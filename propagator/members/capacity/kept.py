@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -20,7 +20,7 @@ from crds.names import (
     PLACEHOLDER_PRIORITY,
     PLACEHOLDER_SUFFIX,
 )
-from machinery.clock import parse_timestamp
+from machinery.clock import parse_timestamp, stored_time
 from machinery.types import hostports, quantities
 from machinery.types.bounds import NAME, TAINTS, WORD, clean
 from machinery.types.metadata import Meta, Object, shared
@@ -50,6 +50,8 @@ _POD_LEVEL = ("cpu", "memory", "hugepages-")
 _BEGINNING = ("", "ContainerCreating", "PodInitializing")
 """Reasons of starting containers; empty if it runs or has ended."""
 _BACKING_OFF = {"ErrImagePull": "ImagePullBackOff"}
+_AT_ONCE = timedelta(seconds=1)
+"""Two times of whole seconds that were written together differ by no more."""
 _REASON = re.compile("[A-Za-z]{1,63}")
 _NUMBER = re.compile(r"^[0-9/]+ ")
 _MOST_LABELS, _LONGEST_LABELS = 64, 8192
@@ -74,6 +76,8 @@ class Pod(Object, frozen=True):
     cost: int | None = None
     """The deletion cost that we set; None also if another manager changed it since."""
     marked: bool = False
+    fell: bool = False
+    """Whether it is in trouble, and was ready before, by its own times."""
     labels: PodLabels | None = ()
     """Those of a pod of ours; None for more than are kept."""
     trouble: str = ""
@@ -149,6 +153,7 @@ class _ContainerStatus(msgspec.Struct, rename="camel"):
 
 
 class _PodStatus(msgspec.Struct, rename="camel"):
+    start_time: str | None = None
     conditions: list[_Condition] = []
     container_statuses: list[_ContainerStatus] = []
     init_container_statuses: list[_ContainerStatus] = []
@@ -194,6 +199,7 @@ def slim_pod(pod: Object) -> Object:
     conditions = {each.type: each for each in pod.status.conditions}
     ready = _true(conditions.get("Ready")) and not pod.metadata.deleting
     cost, marked = cost_of(pod.metadata) if ours else (None, False)
+    trouble = shared(_trouble(pod, conditions)) if ours and not ready else ""
     return Pod(
         metadata=_slim_meta(pod.metadata, moments=ours),
         node=shared(pod.spec.node_name),
@@ -205,8 +211,9 @@ def slim_pod(pod: Object) -> Object:
         unschedulable=_waiting_since(pod, conditions.get("PodScheduled")),
         cost=cost,
         marked=marked,
+        fell=bool(trouble) and _fell(pod, conditions.get("Ready")),
         labels=_kept_labels(pod.metadata.labels) if ours else (),
-        trouble=shared(_trouble(pod, conditions)) if ours and not ready else "",
+        trouble=trouble,
     )
 
 
@@ -303,6 +310,15 @@ def _trouble(pod: WirePod, conditions: Mapping[str, _Condition]) -> str:
     found = ((each.name, _reason(each)) for each in statuses)
     told = (f"container {name}: {why}" for name, why in found if why and is_label_value(name))
     return next(told, "") or _without_node(conditions.get("PodScheduled"))
+
+
+def _fell(pod: WirePod, ready: _Condition | None) -> bool:
+    """Whether a pod became unready later than it was started: a kubelet writes both at once."""
+    if ready is None or ready.status != "False":
+        return False
+    began = stored_time(pod.status.start_time or "")
+    changed = stored_time(ready.last_transition_time or "")
+    return began is not None and changed is not None and changed - began > _AT_ONCE
 
 
 def _without_node(scheduled: _Condition | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from machinery.api.resources import Resource
 from machinery.kinds.paths import InvalidTemplate
-from propagator.apply.render import ForeignClass, Piece, beside, render, with_added
+from propagator.apply.render import ForeignClass, Piece, beside, carried_to, render, with_added
 from propagator.members.objects import ManagedObject, managed
 from propagator.types.hub_objects import HubSecret
 from propagator.types.workload import Workload, workload_of
@@ -380,3 +381,56 @@ def test_what_a_member_adds_to_the_pull_secrets_of_an_account_stays() -> None:
     assert with_added(never, {"imagePullSecrets": [{"name": "dockercfg"}]}) is never
     nobodys = {"metadata": {}, "imagePullSecrets": [{"name": "dockercfg"}]}
     assert pulls(with_added(before, nobodys).body) == ["regcred", "old", "dockercfg"]
+
+
+SAVEPOINT = {
+    "name": "savepoint",
+    "clusterSelector": {},
+    "patch": {"spec": {"job": {"from": "$(stowage.carried:savepoint)"}}},
+}
+
+
+def flink(**carried: str) -> Workload:
+    template = {
+        "apiVersion": "flink.apache.org/v1beta1",
+        "kind": "FlinkDeployment",
+        "metadata": {"name": "words"},
+        "spec": {"job": {"parallelism": 2}},
+    }
+    body = {
+        "metadata": {"namespace": "shop", "name": "words", "uid": "u-1"},
+        "spec": {
+            "template": template,
+            "overrides": [SAVEPOINT],
+            "statusFields": [{"name": "savepoint", "path": "status.savepoint"}],
+            "movement": {"carry": ["savepoint"], "maxSurge": 1},
+        },
+        "status": {"carried": carried},
+    }
+    return workload_of(body)
+
+
+def with_carried(workload: Workload, live: ManagedObject | None) -> Piece:
+    member = member_facts()
+    facts = replace(member.facts, carried=carried_to(workload, live))
+    member = replace(member, facts=facts)
+    (piece,) = render(workload, replicas=1, first_ordinal=None, secrets=[], member=member)
+    return piece
+
+
+@pytest.mark.proves("KD76")
+def test_a_carried_value_goes_into_an_object_that_is_made_and_stays_there() -> None:
+    flinks = Resource("flink.apache.org/v1beta1", "FlinkDeployment", "flinkdeployments", True)
+    bare = with_carried(flink(), None)
+    assert bare.body["spec"] == {"job": {"parallelism": 2}}, "without a value it is left out"
+    first = with_carried(flink(savepoint="s3://b/7", other="x"), None)
+    assert first.body["spec"]["job"]["from"] == "s3://b/7"
+    there = managed(flinks, first.body)
+    again = with_carried(flink(savepoint="s3://b/9"), there)
+    assert (again.digest, again.body) == (first.digest, first.body), "what runs keeps its own"
+    before = managed(flinks, bare.body)
+    assert with_carried(flink(savepoint="s3://b/9"), before).digest == bare.digest
+    for noted in ("[]", '{"savepoint": 7}', "{", "null", f'{{"savepoint": "{"x" * 300}"}}'):
+        body = {**first.body, "metadata": {**first.body["metadata"]}}
+        body["metadata"]["annotations"] = {"stowage.dev/carried": noted}
+        assert carried_to(flink(savepoint="s3://b/9"), managed(flinks, body)) == {}

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.model.movement import BrakeConfiguration, MovementConfiguration
+from crds.fields.shares import ShareState
 from crds.names import TAINT_OUT_OF_SERVICE
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import microtime, timestamp
+from machinery.kinds.readiness import Readiness
 from propagator.removal.guard import least
+from propagator.status.failover import Patience, of_seen, of_silent
 from tests.controller.memory import Stage
 
 QUICK = MovementConfiguration(
@@ -51,13 +54,19 @@ class Look:
 
 @dataclass
 class Members:
-    """The members of a stage. `stuck` are those on which nothing becomes ready."""
+    """The members of a stage.
+
+    `stuck` are those on which nothing becomes ready, `sick` those on which nothing stays so.
+    `fields` are the values that each tells.
+    """
 
     stage: Stage
     names: tuple[str, ...]
     shares: dict[str, dict[str, Share]] = field(default_factory=dict)
     away: set[str] = field(default_factory=set)
     stuck: set[str] = field(default_factory=set)
+    sick: set[str] = field(default_factory=set)
+    fields: dict[str, dict[str, str]] = field(default_factory=dict)
     renewing: bool = True
     term: int = 1
     _began: int = 0
@@ -200,6 +209,8 @@ class Members:
         for cluster, share in seen.items():
             if cluster not in self.stuck and now - share.since >= READY_SECONDS:
                 share.ready = share.units
+            if cluster in self.sick:
+                share.ready = 0
         goal, once = status.get("desired", 0) - status.get("pending", 0), _once(workload)
         for cluster, share in seen.items():
             target = placed.get(cluster, 0)
@@ -214,10 +225,11 @@ class Members:
                 if grown > share.units:
                     share.units, share.since = grown, now
             elif target < share.units:
+                # What `leaving` names stays, ready or not.
                 kept = least(
                     target=target,
                     present=share.units,
-                    ready=share.ready,
+                    ready=share.units if cluster in self.sick and not once else share.ready,
                     elsewhere=elsewhere,
                     goal=goal - (1 if once else 0),
                     ordered=False,
@@ -234,11 +246,17 @@ class Members:
         status = workload.get("status", {})
         before = {each["name"]: each for each in status.get("clusters", ())}
         clusters = []
+        seconds = workload["spec"].get("movement", {}).get("unhealthySeconds")
+        patience = Patience(seconds, "a revision", self.stage.clock.now()) if seconds else None
         for cluster in _sorted({*placed, *shares}):
             share = shares.get(cluster, Share())
+            stored = before.get(cluster, {}).get("failover")
             if cluster in self.away:
                 old = before.get(cluster, {"name": cluster, "replicas": placed.get(cluster, 0)})
-                clusters.append({**old, "state": "Unreachable"})
+                told = {**old, "state": "Unreachable"}
+                if patience is not None and stored is not None:
+                    told["failover"] = of_silent(patience, stored)
+                clusters.append(told)
             elif share.units or cluster in placed:
                 clusters.append(
                     {
@@ -248,11 +266,25 @@ class Members:
                         "ready": share.ready,
                         "capacityVersion": 1,
                         "state": "Running" if cluster in placed else "Leaving",
+                        **({"fields": self.fields[cluster]} if cluster in self.fields else {}),
+                        **self._failover(patience, stored, share, placed.get(cluster)),
                     }
                 )
         if clusters != status.get("clusters", []):
             body = {"status": {"clusters": clusters}}
             self.stage.hub.edit(WORKLOADS, workload["metadata"]["name"], body, status=True)
+
+    def _failover(
+        self, patience: Patience | None, stored: Any, share: Share, asked: int | None
+    ) -> dict[str, Any]:
+        if patience is None or asked is None:
+            return {}
+        state = ShareState.RUNNING if share.ready >= asked else ShareState.CREATING
+        counts = Readiness(share.ready, share.units)
+        found = of_seen(
+            patience, stored, counts, asked=asked, available=None, state=state, written=True
+        )
+        return {} if found is None else {"failover": found}
 
 
 @asynccontextmanager
