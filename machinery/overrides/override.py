@@ -73,16 +73,17 @@ class ClusterOverride(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def varies(self) -> bool:
-        return variable(self._said)
+        return variable(self.said)
 
     @property
     def carries(self) -> frozenset[str]:
         """The names of the carried values without which it is left out."""
-        return carried_named(self._said) if self.varies else frozenset()
+        return carried_named(self.said) if self.varies else frozenset()
 
     @property
-    def _said(self) -> list[Any]:
-        return [self.patch, *(each.value for each in self.json_patch or ())]
+    def said(self) -> list[Any]:
+        values = (each.value for each in self.json_patch or ())
+        return [self.patch, *(each for each in values if each is not UNSET)]
 
 
 class OverrideMisfit(ValueError):
@@ -142,8 +143,6 @@ def overridden(
     found = body
     for each in overrides:
         try:
-            if not each.carries <= cluster.carried.keys():
-                continue
             found = _laid(found, each, cluster, pods)
             _check_kept(body, found, replicas_path)
             _check_metadata(found, pods)
@@ -158,11 +157,13 @@ def overridden(
 def _laid(
     body: dict[str, Any], override: ClusterOverride, cluster: ClusterFacts, pods: Sequence[str]
 ) -> dict[str, Any]:
+    for said in override.said:
+        strategic_merge.check_size(said)
+    if not override.carries <= cluster.carried.keys():
+        return body
     if override.json_patch is not None:
         return _operated(body, override.json_patch, cluster)
-    patch = override.patch or {}
-    strategic_merge.check_size(patch)
-    patch = filled(patch, cluster)
+    patch = filled(override.patch or {}, cluster)
     if built_in(str(body.get("apiVersion"))):
         return strategic_merge.merge_object(body, patch, pods=pods)
     return merged(body, patch)
@@ -179,7 +180,6 @@ def _operated(
 ) -> dict[str, Any]:
     found = copy.deepcopy(body)
     for each in operations:
-        strategic_merge.check_size(each.value if each.value is not UNSET else None)
         said: dict[str, Any] = {"op": each.op, "path": each.path}
         if each.value is not UNSET:
             said["value"] = filled(each.value, cluster)

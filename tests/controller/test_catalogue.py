@@ -65,7 +65,8 @@ def test_features_that_come_with_stowage_do_not_share_their_defaults() -> None:
     names = [plugin.name for plugin in default_profile().filter]
     ours = names.index("WorkloadPolicy")
     there = ["WorkloadPolicy", "WorkloadSpread", "Reservation", "Coscheduling", "TaintEviction"]
-    assert names[ours : ours + 6] == [*there, "ClusterResources"]
+    there.append("Failover")
+    assert names[ours : ours + 7] == [*there, "ClusterResources"]
 
 
 def test_two_features_cannot_bring_one_plugin() -> None:

@@ -187,7 +187,10 @@ async def test_values_of_the_cluster_that_is_left_are_carried_on() -> None:
         members.stuck |= {name for name in members.names if name != first}
         members.sick.add(first)
         await stage.until(lambda: home(stage) != first, seconds=60)
-        carried = lambda: stage.hub.read(WORKLOADS, "web")["status"].get("carried")  # noqa: E731
+
+        def carried() -> Any:
+            return stage.hub.read(WORKLOADS, "web")["status"].get("carried")
+
         assert carried() == {"savepoint": "s3://b/6"}
         members.fields[first] = {"savepoint": "s3://b/7"}
         await stage.until(lambda: carried() == {"savepoint": "s3://b/7"})
