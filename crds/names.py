@@ -271,3 +271,14 @@ class TtlWhen(StrEnum):
     ENDED = "Ended"
     CREATED = "Created"
     NEVER = "Never"
+
+
+class Edits(StrEnum):
+    """What an edited pod template does to the pods that run."""
+
+    ROLLED = "Rolled"
+    """The kind's own controller replaces them."""
+    NEW_PODS = "NewPods"
+    """They stay; pods that are made later have it."""
+    RESTARTS = "Restarts"
+    """The object runs anew, also one that has ended: nothing is written to such a one."""

@@ -14,15 +14,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from crds.base import Condition, Count, DnsName, Flag, Int64, Kind, Model, Rule, atomic, listmap
-from crds.names import RESERVED_GROUPS, TtlWhen
+from crds.names import GROUP, RESERVED_GROUPS, Edits, TtlWhen
 
 MOST_PODS, MOST_CONDITIONS, MOST_PATHS, MOST_REQUESTS = 16, 8, 16, 16
-LONGEST_VALUE = 1024
+LONGEST_VALUE, LONGEST_WORDS = 1024, 256
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _QUOTED = r"\[\"[^\"\\]{1,253}\"\]"
 _STEP = rf"(\.{_NAME}|{_QUOTED})"
 PATH = rf"^(spec|status|metadata|item){_STEP}*$"
 STRIPPED = rf"^(spec|metadata){_STEP}({_STEP}|\[\*\])*$"
+IGNORED = rf"^(spec|metadata\.(labels|annotations)){_STEP}({_STEP}|\[\*\])*$"
 VALUE = (
     r"^(object|spec|status|metadata|item|key|conditions)([^A-Za-z0-9_][\s\S]*)?$"
     r"|^[0-9]+$|[^A-Za-z0-9_.\"\[\]]"
@@ -31,6 +32,7 @@ VALUE = (
 
 Path = Annotated[str, Field(min_length=1, max_length=LONGEST_VALUE, pattern=PATH)]
 Stripped = Annotated[str, Field(min_length=1, max_length=LONGEST_VALUE, pattern=STRIPPED)]
+Ignored = Annotated[str, Field(min_length=1, max_length=LONGEST_VALUE, pattern=IGNORED)]
 Value = Annotated[str, Field(min_length=1, max_length=LONGEST_VALUE, pattern=VALUE)]
 
 
@@ -93,6 +95,8 @@ class PodsOfKind(Model):
     """The amounts of one pod, where there is no template of it."""
     placing: Value | None = None
     """An object with nodeSelector, tolerations and affinity of these pods."""
+    labels: Path | None = None
+    """Where the labels of these pods are set, if there is no template of them."""
 
 
 def _alone(ready: Any) -> bool:
@@ -137,6 +141,8 @@ class EndOfKind(Model):
     """The field by which a member removes it after its end."""
     ttl_when: TtlWhen = TtlWhen.ENDED
     """Ended: once its end is stored on the hub. Created: at once. Never: not at all."""
+    delete_failed: Flag = False
+    """Whether what failed would run again by itself: it is deleted once its end is stored."""
 
 
 def _one_at_most(data: Any) -> bool:
@@ -168,6 +174,34 @@ class NamesOfKind(Model):
     """Characters: the names of its pods are made of it."""
 
 
+class FieldOfKind(Model):
+    """A value of a member's object that is told on the hub."""
+
+    name: Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+    """Its name in status.clusters[].fields; one of a Workload's own statusFields goes before it."""
+    value: Value
+    """A text, a number or true and false. A text of more than 256 characters is cut."""
+
+
+class WarningOfKind(Model):
+    """What plan says where an edit changes a field."""
+
+    path: Path
+    """The field."""
+    text: Annotated[str, Field(min_length=1, max_length=LONGEST_WORDS)]
+    """What comes of it."""
+
+
+def _ignores_none_of_ours(spec: Any) -> bool:
+    taken = ["spec.selector", *([spec.replicas.path] if spec.replicas else [])]
+    return not any(
+        f"{GROUP}/" in path
+        or any(path == own or own.startswith(f"{path}.") for own in taken)
+        or path.startswith("spec.selector.")
+        for path in spec.ignore_fields
+    )
+
+
 def _group_is_free(spec: Any) -> bool:
     return spec.group not in RESERVED_GROUPS
 
@@ -181,6 +215,15 @@ class WorkloadKindSpec(Model):
             text=f"the kinds of {', '.join(RESERVED_GROUPS)} are built in",
             cel=f"!(self.group in {list(RESERVED_GROUPS)})",
             holds=_group_is_free,
+        ),
+        Rule(
+            field="ignoreFields",
+            text=f"the replicas, the selector, and what is of {GROUP}, are Stowage's to set",
+            cel="!has(self.ignoreFields) || self.ignoreFields.all(p, p != 'spec.selector'"
+            f" && !p.startsWith('spec.selector.') && !p.contains('{GROUP}/')"
+            " && (!has(self.replicas) || (p != self.replicas.path"
+            " && !self.replicas.path.startsWith(p + '.'))))",
+            holds=_ignores_none_of_ours,
         ),
     )
 
@@ -205,12 +248,27 @@ class WorkloadKindSpec(Model):
     """Without it the object runs until it is deleted."""
     suspended: Value | None = None
     """The field that suspends it, or the condition on which it is."""
+    suspends_when: Value | None = None
+    """The condition on which it outlives a suspension: any other template that asks for one is
+    refused."""
     at_most_once: Flag | None = None
     """Whether a replica never runs on two clusters; by default where it ends or has data."""
     data: DataOfKind | None = None
     """Without it replicas may leave a cluster without asking their author."""
+    adopts: Flag = False
+    """Whether its controller takes up the pods that an object of its name left."""
+    orphan: Annotated[str, Field(min_length=1, max_length=LONGEST_WORDS)] | None = None
+    """What becomes of the pods of an object that is let go and made again, in words for plan."""
     immutable: list[Path] = atomic(MOST_PATHS)
     """Fields that an existing object keeps as created."""
+    edits: Edits = Edits.ROLLED
+    """What an edited pod template does to pods that run."""
+    warns: list[WarningOfKind] = atomic(MOST_PATHS)
+    """What plan says of edits of other fields."""
+    ignore_fields: list[Ignored] = atomic(MOST_PATHS)
+    """Fields that are the member's once another client has written them there."""
+    status_fields: list[FieldOfKind] = listmap("name", most=16)
+    """Values of a member's object that stand in status.clusters[].fields."""
     strip: list[Stripped] = atomic(MOST_PATHS)
     """Fields that are never sent; `[*]` is each element of a list."""
     names: NamesOfKind | None = None

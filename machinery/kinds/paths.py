@@ -1,7 +1,7 @@
-"""Values of an object by dotted paths such as `spec.replicas`.
+"""Values of an object by paths: names, quoted names, and each element of a list.
 
-An object may be an author's template or a member's: a path through a non-mapping finds nothing.
-Pure.
+`spec.workers[*].replicas`, `metadata.annotations["a.b/c"]`. An object may be an author's template
+or a member's: a path through a non-mapping finds nothing. Pure.
 """
 
 from __future__ import annotations
@@ -9,22 +9,41 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 
 class InvalidTemplate(ValueError):
     """A template is not of the form of its kind; the message begins with the path."""
 
 
-_STEP = re.compile(r"\[\"([^\"]+)\"\]|\[(\*)\]|([^.\[\]]+)")
+class NoPath(ValueError):
+    """A text is no path; the message begins with it."""
+
+
+EACH: Final = "[*]"
+_STEP = re.compile(r'(?:^|\.)([^.\[\]"]+)|\["([^"\]]+)"\]|(\[\*\])')
+
+
+@lru_cache(maxsize=4096)
+def parsed(path: str) -> tuple[str, ...]:
+    """Return the steps of a path, EACH for the elements of a list. Raises NoPath."""
+    found, at = [], 0
+    while at < len(path):
+        step = _STEP.match(path, at)
+        if step is None:
+            raise NoPath(f"{path}: not a path at character {at}")
+        found.append(next(filter(None, step.groups())))
+        at = step.end()
+    return tuple(found)
 
 
 @lru_cache(maxsize=4096)
 def steps(path: str) -> tuple[str, ...]:
-    """Return the names of a path; `["a.b/c"]` is one name, and `[*]` each element of a list."""
-    if "[" in path:
-        return tuple("".join(each) for each in _STEP.findall(path))
-    return tuple(path.split(".")) if path else ()
+    """Return the steps of a path; a text that is none is one name, which no object has."""
+    try:
+        return parsed(path)
+    except NoPath:
+        return (path,)
 
 
 def value_at(body: Any, path: str) -> Any:
@@ -63,9 +82,9 @@ def without(body: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
 
 
 def stripped(body: Any, names: Sequence[str]) -> Any:
-    """Return the object without the values at a path that may lead through lists by `*`."""
+    """Return the object without the values at a path that may lead through lists by EACH."""
     first, *rest = names
-    if first == "*":
+    if first == EACH:
         return [stripped(each, rest) for each in body] if isinstance(body, list) and rest else body
     if not isinstance(body, Mapping) or first not in body:
         return body

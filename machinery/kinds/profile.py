@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from crds.names import TtlWhen
+from crds.names import Edits, TtlWhen
 from machinery.kinds.expressions import is_path
 
 
@@ -49,6 +49,8 @@ class Pods(Part, frozen=True, eq=False):
     """Values of the amounts of one pod, instead of a template."""
     placing: str = ""
     """A value with nodeSelector, tolerations and affinity beside `requests`."""
+    labels: str = ""
+    """The path of their labels, where there is no template of them."""
 
 
 class Naming(StrEnum):
@@ -98,6 +100,8 @@ class End(Part, frozen=True, eq=False, kw_only=True):
     ttl: str = ""
     """The field by which a member removes it after its end."""
     ttl_when: TtlWhen = TtlWhen.ENDED
+    delete_failed: bool = False
+    """What failed would run again by itself: it is deleted once its end is stored."""
 
 
 class Data(Part, frozen=True, eq=False):
@@ -108,9 +112,26 @@ class Data(Part, frozen=True, eq=False):
     always: bool = False
 
 
+class Told(Part, frozen=True, eq=False):
+    """A value of a member's object that is told on the hub."""
+
+    name: str
+    value: str
+
+
+class Warned(Part, frozen=True, eq=False):
+    """What plan says where an edit changes a field."""
+
+    path: str
+    text: str
+
+
 class Names(Part, frozen=True, eq=False):
     max: int = 253
     """Characters."""
+
+
+_LOST = "its pods lose their owner: a {} of its name that is made later does not take them up"
 
 
 class Profile(Part, frozen=True, eq=False, kw_only=True):
@@ -134,16 +155,27 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
     degraded: str = ""
     ended: End | None = None
     suspended: str = ""
+    suspends_when: str = ""
+    """The condition on which it outlives a suspension; without one it always does."""
     at_most_once: bool | None = None
     """Whether a replica never runs twice, unless the Workload says otherwise; by default of a kind
     that ends or has data.
     """
     once_when: str = ""
     """The condition on which it does not, too."""
+    adopts: bool = False
+    """Whether its controller takes up the pods that an object of its name left."""
+    orphan: str = ""
+    """What becomes of the pods of an object that was let go and made again."""
     data: Data = Data()
     service: str = ""
     """The path of the name of the Service that governs its pods."""
     immutable: tuple[str, ...] = ()
+    edits: Edits = Edits.ROLLED
+    warns: tuple[Warned, ...] = ()
+    ignore_fields: tuple[str, ...] = ()
+    """Fields that are the member's once another client has written them there."""
+    status_fields: tuple[Told, ...] = ()
     strip: tuple[str, ...] = ()
     """Paths that are never sent to a member."""
     joined: str = ""
@@ -155,6 +187,13 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
         if self.at_most_once is not None:
             return self.at_most_once
         return self.ended is not None or self.holds_data
+
+    @property
+    def lets_go(self) -> str:
+        """What becomes of the pods of an object that is let go; empty if a new one has them."""
+        if self.adopts or not self.known:
+            return ""
+        return self.orphan or (_LOST.format(self.kind) if self.pods else "")
 
     @property
     def holds_data(self) -> bool:
@@ -221,12 +260,15 @@ def conditions_of(profile: Profile) -> Iterator[tuple[str, str]]:
 def values_of(profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield each (field, value), of objects and of templates."""
     yield from conditions_of(profile)
+    for at, each in enumerate(profile.status_fields):
+        yield f"statusFields[{at}].value", each.value
     yield from (
         ("ready.replicas", profile.ready.replicas),
         ("ready.updated", profile.ready.updated),
     )
     if profile.replicas is not None:
         yield "replicas.whole", profile.replicas.whole
+    yield "suspendsWhen", profile.suspends_when
     for at, pods in enumerate(profile.pods):
         where = f"pods[{at}]"
         yield from ((f"{where}.count", pods.count), (f"{where}.placing", pods.placing))

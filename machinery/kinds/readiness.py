@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -27,6 +28,7 @@ from machinery.kinds.expressions import (
     value,
     why_not,
 )
+from machinery.kinds.fieldpaths import as_text
 from machinery.kinds.paths import steps
 from machinery.kinds.profile import Profile, conditions_of
 from machinery.types.bounds import CONDITIONS, MESSAGE, MOST_UNITS, clean
@@ -194,7 +196,17 @@ def _plan_of(profile: Profile) -> _Plan:
 
 def reads_whole(profile: Profile) -> bool:
     """Whether spec and metadata of an object are read, too."""
-    return bool(profile.pods) or not profile.known or _plan_of(profile).scoped
+    asked = bool(profile.pods or profile.status_fields) or not profile.known
+    return asked or _plan_of(profile).scoped
+
+
+def fields_of(profile: Profile, body: Body) -> dict[str, str]:
+    """Return the values that a profile wants told of an object; one that fails is left out."""
+    scope, found = Scope(body), {}
+    for each in profile.status_fields:
+        with suppress(EvaluationError):
+            found[each.name] = as_text(read(each.value, scope))
+    return found
 
 
 def _test(text: str) -> _Test:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from crds.names import TtlWhen
-from machinery.kinds.profile import Data, End, Pods, Profile, Ready, Replicas
+from crds.names import Edits, TtlWhen
+from machinery.kinds.profile import Data, End, Pods, Profile, Ready, Replicas, Warned
 
 _UNTOLD = ""
 """No generation is observed, or not of every edit."""
@@ -22,6 +22,7 @@ ROLLOUT: Final = Profile(
     pods=(Pods(template="spec.template"),),
     ready=Ready(replicas="status.readyReplicas", updated="status.updatedReplicas"),
     degraded="status.phase == 'Degraded'",
+    adopts=True,
 )
 
 CLONE_SET: Final = Profile(
@@ -33,6 +34,8 @@ CLONE_SET: Final = Profile(
     # `updatedReplicas` counts pods that are not ready.
     ready=Ready(replicas="status.readyReplicas", updated="status.updatedReadyReplicas"),
     data=Data("spec.volumeClaimTemplates"),
+    orphan="the new one makes other pods and claims, and the old ones run on",
+    warns=(Warned("spec.template", "under ReCreate, the default, the claims of a pod go with it"),),
 )
 
 KRUISE_STATEFUL_SET: Final = Profile(
@@ -44,6 +47,7 @@ KRUISE_STATEFUL_SET: Final = Profile(
     ready=Ready(replicas="status.readyReplicas", updated="status.updatedReadyReplicas"),
     data=Data("spec.volumeClaimTemplates"),
     at_most_once=True,
+    adopts=True,
 )
 
 _LEADER = "spec.leaderWorkerTemplate.leaderTemplate"
@@ -66,6 +70,8 @@ LEADER_WORKER_SET: Final = Profile(
         replicas="status.readyReplicas",
         updated="status.updatedReplicas",
     ),
+    orphan="some of its groups are collected, others lose their owner",
+    warns=(Warned("spec.leaderWorkerTemplate.size", "another size ends every group at once"),),
 )
 
 _JOB = "item.template.spec"
@@ -101,22 +107,29 @@ JOB_SET: Final = Profile(
     immutable=("spec.replicatedJobs",),
     # With it a finished job of the set runs again.
     strip=("spec.replicatedJobs[*].template.spec.ttlSecondsAfterFinished",),
+    orphan="the new one stands still without a status, and its jobs run on",
 )
 
-RAY_CLUSTER: Final = Profile(
-    group="ray.io",
-    kind="RayCluster",
-    versions=("v1",),
-    pods=(
-        Pods(name="head", template="spec.headGroupSpec.template"),
+
+def _ray_pods(where: str) -> tuple[Pods, Pods]:
+    """The pods of a RayCluster whose spec is there."""
+    return (
+        Pods(name="head", template=f"{where}.headGroupSpec.template"),
         Pods(
-            each="spec.workerGroupSpecs",
+            each=f"{where}.workerGroupSpecs",
             name="item.groupName",
             template="item.template",
             count="math.greatest(item.?replicas.orValue(0), item.?minReplicas.orValue(0))"
             " * item.?numOfHosts.orValue(1)",
         ),
-    ),
+    )
+
+
+RAY_CLUSTER: Final = Profile(
+    group="ray.io",
+    kind="RayCluster",
+    versions=("v1",),
+    pods=_ray_pods("spec"),
     ready=Ready(
         # The generation is observed only when a number changes.
         observed_generation=_UNTOLD,
@@ -128,6 +141,53 @@ RAY_CLUSTER: Final = Profile(
         ),
     ),
     suspended="spec.suspend",
+    orphan="the new one says that it is ready and owns nothing, and the pods outlive it",
+    edits=Edits.NEW_PODS,
+    # Its autoscaler writes them.
+    ignore_fields=("spec.workerGroupSpecs[*].replicas",),
+)
+
+_SUBMITS = "spec.?submissionMode.orValue('K8sJobMode') == 'K8sJobMode'"
+RAY_JOB: Final = Profile(
+    group="ray.io",
+    kind="RayJob",
+    versions=("v1",),
+    pods=(
+        *_ray_pods("spec.rayClusterSpec"),
+        Pods(
+            name="submitter",
+            template="spec.submitterPodTemplate",
+            count=f"{_SUBMITS} ? 1 : 0",
+        ),
+        Pods(
+            name="submitter",
+            # That of its controller, without a template.
+            requests={"cpu": "'500m'", "memory": "'200Mi'"},
+            count=f"{_SUBMITS} && !has(spec.submitterPodTemplate) ? 1 : 0",
+        ),
+    ),
+    ready=Ready(observed_generation=_UNTOLD, when=("status.jobDeploymentStatus == 'Running'",)),
+    # It is no end: its pods stay.
+    degraded="status.jobDeploymentStatus == 'ValidationFailed'",
+    ended=End(
+        succeeded="status.jobDeploymentStatus == 'Complete' && status.jobStatus == 'SUCCEEDED'",
+        # After a deadline jobStatus stays RUNNING, and the job runs on.
+        failed="status.jobDeploymentStatus == 'Failed' || (status.jobDeploymentStatus == 'Complete'"
+        " && status.jobStatus in ['STOPPED', 'FAILED'])",
+    ),
+    suspended="spec.suspend",
+    suspends_when="spec.shutdownAfterJobFinishes == true",
+    orphan="the new one submits its job once more, and the old pods outlive it",
+    edits=Edits.NEW_PODS,
+    ignore_fields=("spec.rayClusterSpec.workerGroupSpecs[*].replicas",),
+)
+
+RAY_SERVICE: Final = Profile(
+    group="ray.io",
+    kind="RayService",
+    versions=("v1",),
+    pods=_ray_pods("spec.rayClusterConfig"),
+    ignore_fields=("spec.rayClusterConfig.workerGroupSpecs[*].replicas",),
 )
 
 _SLOTS = "int(spec.?flinkConfiguration[?'taskmanager.numberOfTaskSlots'].orValue('1'))"
@@ -145,6 +205,7 @@ FLINK_DEPLOYMENT: Final = Profile(
                 "memory": "javaMemory(spec.jobManager.resource.memory)",
             },
             placing=_FLINK_PODS,
+            labels="spec.podTemplate.metadata.labels",
         ),
         Pods(
             name="taskManager",
@@ -155,6 +216,7 @@ FLINK_DEPLOYMENT: Final = Profile(
                 "memory": "javaMemory(spec.taskManager.resource.memory)",
             },
             placing=_FLINK_PODS,
+            labels="spec.podTemplate.metadata.labels",
         ),
     ),
     ready=Ready(
@@ -185,6 +247,7 @@ def _spark(role: str, count: str) -> Pods:
             f" ? javaMemory({own}.memoryOverhead) / {unit} : {overhead})) * {unit}",
         },
         placing=own,
+        labels=f"{own}.labels",
     )
 
 
@@ -212,6 +275,8 @@ SPARK_APPLICATION: Final = Profile(
         ttl_when=TtlWhen.CREATED,
     ),
     suspended="spec.suspend",
+    orphan="its driver ends, and the application with it",
+    edits=Edits.RESTARTS,
 )
 
 VOLCANO_JOB: Final = Profile(
@@ -240,6 +305,7 @@ VOLCANO_JOB: Final = Profile(
         ttl="spec.ttlSecondsAfterFinished",
     ),
     suspended="status.state.phase == 'Aborted'",
+    edits=Edits.NEW_PODS,
 )
 
 KNATIVE_SERVICE: Final = Profile(
@@ -268,6 +334,7 @@ POSTGRES_CLUSTER: Final = Profile(
                 "memory": "spec.resources.requests.memory",
             },
             placing="spec.affinity",
+            labels="spec.inheritedMetadata.labels",
         ),
     ),
     ready=Ready(
@@ -280,9 +347,174 @@ POSTGRES_CLUSTER: Final = Profile(
     ),
     suspended="metadata.?annotations[?'cnpg.io/hibernation'].orValue('off') == 'on'",
     data=Data(always=True),
+    orphan="the new one keeps its claims, and ends every pod at once",
+)
+
+
+def _training_job(kind: str, versions: tuple[str, ...], field: str) -> Profile:
+    """A job of replica types in a map; Running alone tells of its master."""
+    specs = f"spec.{field}"
+    return Profile(
+        group="kubeflow.org",
+        kind=kind,
+        versions=versions,
+        pods=(
+            Pods(
+                each=specs, name="key", template="item.template", count="item.?replicas.orValue(1)"
+            ),
+        ),
+        ready=Ready(
+            observed_generation=_UNTOLD,
+            when=(
+                "conditions.Running == 'True'",
+                (
+                    f"{specs}.all(k, status.replicaStatuses[k].?active.orValue(0)"
+                    " + status.replicaStatuses[k].?succeeded.orValue(0)"
+                    f" >= {specs}[k].?replicas.orValue(1))"
+                ),
+            ),
+        ),
+        ended=End(
+            succeeded="conditions.Succeeded == 'True'",
+            failed="conditions.Failed == 'True'",
+            ttl="spec.runPolicy.ttlSecondsAfterFinished",
+        ),
+        suspended="spec.runPolicy.suspend",
+        orphan="the new one has no status, and the old pods run on",
+        edits=Edits.NEW_PODS,
+    )
+
+
+PYTORCH_JOB: Final = _training_job("PyTorchJob", ("v1",), "pytorchReplicaSpecs")
+TF_JOB: Final = _training_job("TFJob", ("v1",), "tfReplicaSpecs")
+MPI_JOB: Final = _training_job("MPIJob", ("v2beta1", "v1"), "mpiReplicaSpecs")
+
+
+def _per_node(resource: str) -> str:
+    asks = f"spec.trainer.resourcesPerNode.?requests[?'{resource}']"
+    return f"{asks}.or(spec.trainer.resourcesPerNode.?limits[?'{resource}']).orValue(null)"
+
+
+_NODES_KNOWN = "has(spec.trainer) && has(spec.trainer.resourcesPerNode)"
+TRAIN_JOB: Final = Profile(
+    group="trainer.kubeflow.org",
+    kind="TrainJob",
+    versions=("v1alpha1",),
+    pods=(
+        # Where the trainer does not say them the runtime of the member does.
+        Pods(
+            name="node",
+            count=f"{_NODES_KNOWN} ? spec.trainer.?numNodes.orValue(1) : 0",
+            requests={
+                each: f"{_NODES_KNOWN} ? {_per_node(each)} : null"
+                for each in ("cpu", "memory", "nvidia.com/gpu")
+            },
+        ),
+    ),
+    ready=Ready(
+        observed_generation=_UNTOLD,
+        # It has no condition while it runs.
+        when=("status.jobsStatus.exists(j, j.?ready.orValue(0) > 0)",),
+    ),
+    ended=End(
+        succeeded="conditions.Complete == 'True'",
+        failed="conditions.Failed == 'True'",
+        delete_failed=True,
+    ),
+    suspended="spec.suspend",
+    immutable=("spec.trainer",),
+)
+
+KAFKA: Final = Profile(
+    group="kafka.strimzi.io",
+    kind="Kafka",
+    versions=("v1beta2",),
+    pods=(
+        Pods(
+            name="kafka",
+            count="spec.kafka.?replicas.orValue(0)",
+            requests={
+                "cpu": "spec.kafka.resources.requests.cpu",
+                "memory": "spec.kafka.resources.requests.memory",
+            },
+            placing="spec.kafka.template.pod",
+            labels="spec.kafka.template.pod.metadata.labels",
+        ),
+    ),
+    data=Data(always=True),
+)
+
+
+def _of_model(resource: str) -> str:
+    model = f"spec.predictor.model.?resources.?requests[?'{resource}'].orValue(null)"
+    own = f"spec.predictor.containers[0].?resources.?requests[?'{resource}'].orValue(null)"
+    return f"has(spec.predictor.model) ? {model} : has(spec.predictor.containers) ? {own} : null"
+
+
+INFERENCE_SERVICE: Final = Profile(
+    group="serving.kserve.io",
+    kind="InferenceService",
+    versions=("v1beta1",),
+    pods=(
+        Pods(
+            name="predictor",
+            count="math.greatest(1, spec.predictor.?minReplicas.orValue(1))",
+            requests={each: _of_model(each) for each in ("cpu", "memory", "nvidia.com/gpu")},
+            placing="spec.predictor",
+            labels="spec.predictor.labels",
+        ),
+    ),
+)
+
+HELM_RELEASE: Final = Profile(
+    group="helm.toolkit.fluxcd.io",
+    kind="HelmRelease",
+    versions=("v2",),
+    # While suspended the generation is observed, and nothing is applied: its Ready tells its own.
+    ready=Ready(observed_generation=_UNTOLD),
+    suspended="spec.suspend",
+    orphan="it uninstalls everything, unless it was seen suspended before",
+    ignore_fields=("spec.suspend",),
+)
+
+WORKFLOW: Final = Profile(
+    group="argoproj.io",
+    kind="Workflow",
+    versions=("v1alpha1",),
+    ready=Ready(observed_generation=_UNTOLD, when=("status.phase == 'Running'",)),
+    ended=End(
+        succeeded="status.phase == 'Succeeded'",
+        failed="status.phase in ['Failed', 'Error']",
+        ttl="spec.ttlStrategy",
+    ),
+    suspended="spec.suspend",
+    edits=Edits.NEW_PODS,
+    warns=(Warned("spec.templates", "steps that have not begun run the edited templates"),),
+    ignore_fields=("spec.suspend",),
+)
+
+CERTIFICATE: Final = Profile(
+    group="cert-manager.io",
+    kind="Certificate",
+    versions=("v1",),
+    ready=Ready(observed_generation=_UNTOLD),
+    orphan="the new one is Ready and never renewed while its CertificateRequests stand",
+)
+
+_KEDA = "metadata.?annotations[?'autoscaling.keda.sh/"
+SCALED_OBJECT: Final = Profile(
+    group="keda.sh",
+    kind="ScaledObject",
+    versions=("v1alpha1",),
+    ready=Ready(observed_generation=_UNTOLD),
+    # Ready stays True while it is paused.
+    suspended=f"{_KEDA}paused'].orValue('false') == 'true' || {_KEDA}paused-replicas'].hasValue()",
+    orphan="its target stays at 0, or at the number of its first day",
 )
 
 WELL_KNOWN: Final = (
-    *(ROLLOUT, CLONE_SET, KRUISE_STATEFUL_SET, LEADER_WORKER_SET, JOB_SET, RAY_CLUSTER),
-    *(FLINK_DEPLOYMENT, SPARK_APPLICATION, VOLCANO_JOB, KNATIVE_SERVICE, POSTGRES_CLUSTER),
+    *(ROLLOUT, CLONE_SET, KRUISE_STATEFUL_SET, LEADER_WORKER_SET, JOB_SET),
+    *(RAY_CLUSTER, RAY_JOB, RAY_SERVICE, FLINK_DEPLOYMENT, SPARK_APPLICATION, VOLCANO_JOB),
+    *(PYTORCH_JOB, TF_JOB, MPI_JOB, TRAIN_JOB, KNATIVE_SERVICE, INFERENCE_SERVICE),
+    *(POSTGRES_CLUSTER, KAFKA, HELM_RELEASE, WORKFLOW, CERTIFICATE, SCALED_OBJECT),
 )

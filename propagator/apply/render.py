@@ -476,7 +476,8 @@ def _piece(
 
 def _ignored(workload: Workload, body: Mapping[str, Any], *, main: bool) -> tuple[Steps, ...]:
     """Raises InvalidTemplate."""
-    paths = workload.ignored(str(body["kind"]), body["metadata"]["name"], main=main)
+    own = workload.ignored(str(body["kind"]), body["metadata"]["name"], main=main)
+    paths = dict.fromkeys((*profile_in(body).ignore_fields, *own))
     try:
         return tuple(steps for path in paths for steps in fields_at(body, path))
     except ValueError as e:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ from machinery.clock import stored_time
 from machinery.kinds.fieldpaths import told
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
-from machinery.kinds.readiness import Judged, judge, of_same_template, reads_whole
+from machinery.kinds.readiness import Judged, fields_of, judge, of_same_template, reads_whole
 from machinery.kinds.table import profile_of
 from machinery.kinds.templates import first_ordinal, labelled_path
 from machinery.types.bounds import CONDITIONS, MESSAGE, NAME, clean
@@ -139,20 +140,21 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         start=first_ordinal(profile, body) if profile.ordered else None,
         pod_labels=_pod_labels(profile, body),
         refused=_refused(status.get("conditions")),
-        fields=_fields(found.metadata.annotations.get(ANNOTATION_TOLD, ""), body),
+        fields=_fields(profile, found.metadata.annotations.get(ANNOTATION_TOLD, ""), body),
     )
 
 
-def _fields(asked: str, body: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _fields(profile: Profile, asked: str, body: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """The member could write any annotation: what it may tell is bounded here."""
-    if not asked:
-        return ()
-    try:
-        paths = msgspec.json.decode(asked, type=dict[str, str])
-    except msgspec.DecodeError:
-        return ()
-    said = ((name, told(body, path)) for name, path in itertools.islice(paths.items(), MOST_FIELDS))
-    return tuple((shared(name), value) for name, value in said if value)
+    paths: dict[str, str] = {}
+    if asked:
+        with suppress(msgspec.DecodeError):
+            paths = msgspec.json.decode(asked, type=dict[str, str])
+    said = {name: told(body, path) for name, path in itertools.islice(paths.items(), MOST_FIELDS)}
+    said = {
+        each: value for each, value in fields_of(profile, body).items() if each not in paths
+    } | said
+    return tuple((shared(name), value) for name, value in said.items() if value)
 
 
 def after(before: ManagedObject | None, now: ManagedObject) -> ManagedObject:

@@ -303,11 +303,18 @@ def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:
 
 
 def told_fields(workload: Workload, objects: Owned) -> dict[str, str]:
-    """Return the values of spec.statusFields on one member, by name."""
+    """Return the values that the Workload and its kind want told of one member, by name."""
+    of_kind = {each.name for each in workload.profile.status_fields}
     names = {each.name for each in workload.spec.status_fields}
-    if not names:
+    if not (names or of_kind):
         return {}
-    said = dict(pair for _, found in objects for pair in found.fields if pair[0] in names)
+    main = main_object(main_of(workload), objects) if of_kind else None
+    said = {
+        name: value
+        for _, found in objects
+        for name, value in found.fields
+        if name in names or (found is main and name in of_kind)
+    }
     return dict(sorted(said.items()))
 
 

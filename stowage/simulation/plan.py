@@ -50,6 +50,7 @@ from stowage.kinds import titled, told
 from stowage.naming import clusters_named
 from stowage.simulation import gangs
 from stowage.simulation.gangs import GroupPlan
+from stowage.simulation.kindnotes import notes
 from stowage.simulation.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Planned:
     """What it brings along by `spec.dependencies`."""
     rollout: ForeseenRollout | None = None
     """What its revision would go through by `spec.rollout`."""
+    notes: Sequence[str] = ()
+    """What an edit or letting go does, in the words of its kind."""
 
     @property
     def changed(self) -> bool:
@@ -96,8 +99,10 @@ class Planned:
         along = {"bringsAlong": [each.to_dict() for each in self.along]} if self.along else {}
         rollout = {"rollout": self.rollout.to_dict()} if self.rollout else {}
         later = {"moveLater": held} if (held := self.decision.moving.held) else {}
+        notes = {"notes": list(self.notes)} if self.notes else {}
         found = recorded(self.decision, self.kind)
-        return {**found, "present": words.listed(self.before), **later, **along, **rollout}
+        present = {"present": words.listed(self.before)}
+        return {**found, **present, **later, **along, **rollout, **notes}
 
 
 def recorded(decision: Decision, kind: str) -> dict[str, Any]:
@@ -184,7 +189,7 @@ class Plan:
             yield _line(each.along)
         if each.rollout:
             yield from each.rollout.lines()
-        yield from (*each.unfit, *each.later, *words.hooks(hooks.told(decision)))
+        yield from (*each.notes, *each.unfit, *each.later, *words.hooks(hooks.told(decision)))
         if not decision.scheduled:
             yield f"{decision.reason.value}: {self._why(decision)}"
         if decision.moving.data:
@@ -300,6 +305,7 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     bodies = {**present.stored, **asked.bodies}
     planned = _with_dependencies(planned, bodies, present, where)
     planned = [_with_rollout(each, bodies, present.clusters) for each in planned]
+    planned = [_with_notes(each, asked.bodies, present.stored) for each in planned]
     theirs = [
         left(everybody[key], profiles) for key in asked.keys if key not in made and key in everybody
     ]
@@ -350,6 +356,14 @@ def _with_dependencies(
             replace(each, along=_along(each, bodies, present, api)) if follows(each) else each
             for each in planned
         ]
+
+
+def _with_notes(
+    each: Planned, asked: Mapping[Key, Mapping[str, Any]], stored: Mapping[Key, Mapping[str, Any]]
+) -> Planned:
+    key = each.decision.workload.key
+    spec, before = ((found.get(key) or {}).get("spec") for found in (asked, stored))
+    return replace(each, notes=tuple(notes(spec, before))) if spec else each
 
 
 def _with_rollout(

@@ -28,6 +28,11 @@ GOOD: dict[str, Any] = {
     "ready": {"observedGeneration": "", "when": ["conditions.HeadPodReady == 'True'"]},
     "suspended": "spec.suspend",
     "strip": ['metadata.annotations["a.b/c"]', "spec.jobs[*].ttl"],
+    "ignoreFields": ["spec.suspend", "spec.workerGroupSpecs[*].replicas"],
+    "statusFields": [{"name": "ip", "value": "status.head.serviceIP"}],
+    "edits": "NewPods",
+    "orphan": "its pods run on",
+    "warns": [{"path": "spec.size", "text": "every group ends"}],
     "names": {"max": 63},
 }
 REFUSED: list[tuple[str, dict[str, Any]]] = [
@@ -54,6 +59,15 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("strip", {"strip": ["status.a"]}),
     ("strip", {"strip": ["spec.a == 'b'"]}),
     ("names.max", {"names": {"max": 0}}),
+    ("edits", {"edits": "Never"}),
+    ("ignoreFields", {"ignoreFields": ["spec.selector.matchLabels"]}),
+    ("ignoreFields", {"ignoreFields": ["spec.size"], "replicas": {"path": "spec.size"}}),
+    ("ignoreFields", {"ignoreFields": ["spec.size"], "replicas": {"path": "spec.size.n"}}),
+    ("ignoreFields", {"ignoreFields": ['metadata.labels["stowage.dev/workload-uid"]']}),
+    ("ignoreFields", {"ignoreFields": ["metadata.name"]}),
+    ("ignoreFields", {"ignoreFields": ["spec.a + spec.b"]}),
+    ("statusFields", {"statusFields": [{"name": "a b", "value": "status.a"}]}),
+    ("statusFields", {"statusFields": [{"name": f"a{n}", "value": "status.a"} for n in range(17)]}),
 ]
 
 
@@ -66,7 +80,7 @@ def kind(**spec: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.proves("KD3")
+@pytest.mark.proves("KD3", "KD58")
 def test_the_hub_and_python_refuse_what_no_kind_can_be(asking: Any) -> None:
     assert dry(asking, kind()) == ""
     assert validation.object_violations("WorkloadKind", kind()) == []

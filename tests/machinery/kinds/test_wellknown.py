@@ -15,6 +15,7 @@ from machinery.kinds.readiness import Result, counts_of, judge
 from machinery.kinds.table import profile_of
 from machinery.kinds.wellknown import WELL_KNOWN
 from tests.kindsof import FLINK, GADGET, LEADER_WORKERS, RAY, SPARK, hostile_objects
+from tests.kindsof import pods as one_pod
 
 GI, MI = 2**30, 2**20
 
@@ -145,6 +146,194 @@ def test_how_a_job_set_a_spark_application_and_a_volcano_job_end() -> None:
     running = {"state": {"phase": "Running"}, "running": 2, "minAvailable": 2}
     assert judged(volcano, **running)[1].ready == 1
     assert judged(volcano, state={"phase": "Running"})[1].ready == 0
+
+
+def of(api_version: str, kind: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "spec": spec}
+
+
+_WORKERS = {"Master": {"replicas": 1}, "Worker": {"replicas": 3}}
+_HALF = {"Master": {"active": 1}, "Worker": {"active": 2}}
+_ALL = {"Master": {"active": 1}, "Worker": {"active": 2, "succeeded": 1}}
+TRAINING = [
+    of("kubeflow.org/v1", "PyTorchJob", pytorchReplicaSpecs=_WORKERS),
+    of("kubeflow.org/v1", "TFJob", tfReplicaSpecs=_WORKERS),
+    of("kubeflow.org/v2beta1", "MPIJob", mpiReplicaSpecs=_WORKERS),
+    of("kubeflow.org/v1", "MPIJob", mpiReplicaSpecs=_WORKERS),
+]
+
+
+@pytest.mark.proves("KD33")
+@pytest.mark.parametrize("body", TRAINING, ids=lambda each: f"{each['kind']} {each['apiVersion']}")
+def test_a_training_job_is_ready_with_all_of_its_workers_and_ends(body: Any) -> None:
+    running = conditions(Running="True")
+    assert judged(body, conditions=running, replicaStatuses=_HALF)[1].ready == 0
+    assert judged(body, conditions=running, replicaStatuses=_ALL)[1].ready == 1
+    assert judged(body, conditions=running)[1].ready == 0
+    for state, result in (("Succeeded", Result.SUCCEEDED), ("Failed", Result.FAILED)):
+        assert judged(body, conditions=conditions(**{state: "True"}))[0].result is result
+    found = profile(body)
+    assert found.once
+    assert found.ended.ttl == "spec.runPolicy.ttlSecondsAfterFinished"
+    slept = {**body, "spec": {**body["spec"], "runPolicy": {"suspend": True}}}
+    assert judged(slept, conditions=running)[0].health is ShareHealth.SUSPENDED
+
+
+@pytest.mark.proves("KD33")
+@pytest.mark.parametrize(
+    ("deployment", "job", "result", "health"),
+    [
+        ("Running", "RUNNING", None, ShareHealth.HEALTHY),
+        ("Running", "SUCCEEDED", None, ShareHealth.HEALTHY),
+        ("Complete", "SUCCEEDED", Result.SUCCEEDED, ShareHealth.HEALTHY),
+        ("Complete", "STOPPED", Result.FAILED, ShareHealth.DEGRADED),
+        ("Complete", "FAILED", Result.FAILED, ShareHealth.DEGRADED),
+        ("Failed", "RUNNING", Result.FAILED, ShareHealth.DEGRADED),
+        ("Failed", None, Result.FAILED, ShareHealth.DEGRADED),
+        ("ValidationFailed", None, None, ShareHealth.DEGRADED),
+        ("Initializing", None, None, ShareHealth.PROGRESSING),
+    ],
+)
+def test_a_ray_job_ends_by_both_of_its_fields(
+    deployment: str, job: str | None, result: Result | None, health: ShareHealth
+) -> None:
+    said = {"jobDeploymentStatus": deployment, **({"jobStatus": job} if job else {})}
+    found, _ = judged(of("ray.io/v1", "RayJob"), **said)
+    assert (found.result, found.health) == (result, health)
+
+
+@pytest.mark.proves("KD33")
+def test_how_a_train_job_and_a_workflow_end() -> None:
+    train = of("trainer.kubeflow.org/v1alpha1", "TrainJob")
+    assert judged(train, jobsStatus=[{"name": "node", "ready": 0}])[1].ready == 0
+    assert judged(train, jobsStatus=[{"name": "node", "ready": 1}])[1].ready == 1
+    assert judged(train, conditions=conditions(Complete="True"))[0].result is Result.SUCCEEDED
+    assert judged(train, conditions=conditions(Failed="True"))[0].result is Result.FAILED
+    flow = of("argoproj.io/v1alpha1", "Workflow")
+    for phase, result in (
+        ("Running", None),
+        ("Succeeded", Result.SUCCEEDED),
+        ("Failed", Result.FAILED),
+        ("Error", Result.FAILED),
+    ):
+        assert judged(flow, phase=phase)[0].result is result
+    stopped = of("argoproj.io/v1alpha1", "Workflow", suspend=True)
+    assert judged(stopped, phase="Running")[0].health is ShareHealth.SUSPENDED
+
+
+_UP = conditions(Ready="True")
+
+
+@pytest.mark.proves("KD86")
+@pytest.mark.parametrize(
+    ("body", "annotations"),
+    [
+        (of("postgresql.cnpg.io/v1", "Cluster"), {"cnpg.io/hibernation": "on"}),
+        (of("helm.toolkit.fluxcd.io/v2", "HelmRelease", suspend=True), {}),
+        (of("keda.sh/v1alpha1", "ScaledObject"), {"autoscaling.keda.sh/paused": "true"}),
+        (of("keda.sh/v1alpha1", "ScaledObject"), {"autoscaling.keda.sh/paused-replicas": "0"}),
+    ],
+    ids=["Cluster", "HelmRelease", "ScaledObject paused", "ScaledObject paused at a number"],
+)
+def test_what_its_own_controller_holds_is_suspended_whatever_its_condition_says(
+    body: Any, annotations: Any
+) -> None:
+    held = {**body, "metadata": {"annotations": annotations}}
+    for generation in (1, 2):
+        said = {"conditions": _UP, "readyInstances": 1, "observedGeneration": 2}
+        found, counts = judged(held, generation=generation, **said)
+        assert (found.health, counts.ready) == (ShareHealth.SUSPENDED, 0)
+    free = {**body, "spec": {}}
+    assert judged(free, conditions=_UP, readyInstances=1)[1].ready == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        of("helm.toolkit.fluxcd.io/v2", "HelmRelease"),
+        of("cert-manager.io/v1", "Certificate"),
+        of("keda.sh/v1alpha1", "ScaledObject"),
+        of("kafka.strimzi.io/v1beta2", "Kafka"),
+        of("serving.kserve.io/v1beta1", "InferenceService"),
+        of("ray.io/v1", "RayService"),
+    ],
+    ids=lambda each: each["kind"],
+)
+def test_what_is_ready_by_its_condition_is_so_by_one_of_its_own_generation(body: Any) -> None:
+    assert judged(body, conditions=_UP)[1].ready == 1
+    older = [{"type": "Ready", "status": "True", "observedGeneration": 1}]
+    found, counts = judged(body, generation=2, conditions=older)
+    assert (counts.ready, found.health) == (0, ShareHealth.UNKNOWN)
+    assert judged(body)[0].health is ShareHealth.UNKNOWN
+
+
+_MODEL = {"model": {"resources": {"requests": {"cpu": "2", "nvidia.com/gpu": "1"}}}}
+_TRAINER = {
+    "numNodes": 4,
+    "resourcesPerNode": {"requests": {"cpu": 3}, "limits": {"memory": "1Gi"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "pods", "total"),
+    [
+        (
+            of("ray.io/v1", "RayJob", rayClusterSpec=RAY["spec"]),
+            {"head": 1, "tpu": 8, "auto": 3, "submitter": 1},
+            {"cpu": 90_500, "pods": 13},
+        ),
+        (
+            of("ray.io/v1", "RayJob", rayClusterSpec=RAY["spec"], submissionMode="HTTPMode"),
+            {"head": 1, "tpu": 8, "auto": 3},
+            {"cpu": 90_000, "pods": 12},
+        ),
+        (
+            of("ray.io/v1", "RayService", rayClusterConfig=RAY["spec"]),
+            {"head": 1, "tpu": 8, "auto": 3},
+            {"cpu": 90_000, "pods": 12},
+        ),
+        (
+            of(
+                "kubeflow.org/v1",
+                "PyTorchJob",
+                pytorchReplicaSpecs={"Worker": {"replicas": 3, "template": one_pod(cpu="2")}},
+            ),
+            {"Worker": 3},
+            {"cpu": 6_000, "pods": 3},
+        ),
+        (
+            of("trainer.kubeflow.org/v1alpha1", "TrainJob", trainer=_TRAINER),
+            {"node": 4},
+            {"cpu": 12_000, "memory": 4 * GI, "pods": 4},
+        ),
+        (of("trainer.kubeflow.org/v1alpha1", "TrainJob", trainer={"numNodes": 4}), {}, {}),
+        (
+            of(
+                "kafka.strimzi.io/v1beta2",
+                "Kafka",
+                kafka={"replicas": 3, "resources": {"requests": {"cpu": "1"}}},
+            ),
+            {"kafka": 3},
+            {"cpu": 3_000, "pods": 3},
+        ),
+        (
+            of(
+                "serving.kserve.io/v1beta1",
+                "InferenceService",
+                predictor={"minReplicas": 0, **_MODEL},
+            ),
+            {"predictor": 1},
+            {"cpu": 2_000, "gpu": 1, "pods": 1},
+        ),
+    ],
+    ids=lambda each: each.get("kind", "") if "kind" in each else None,
+)
+def test_the_pods_of_further_kinds(body: Any, pods: Any, total: Any) -> None:
+    parts = [each for each in parts_of(profile(body), body) if each.count]
+    assert {each.name: each.count for each in parts} == pods
+    request, _ = together(parts)
+    found = {name.rpartition("/")[2]: n for name, n in request.items() if n}
+    assert {name: n for name, n in found.items() if name in {"cpu", *total}} == total
 
 
 @pytest.mark.proves("KD2")

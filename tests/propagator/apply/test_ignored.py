@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from machinery.api.resources import Resource
-from machinery.kinds.fieldpaths import fields_at, parsed
+from machinery.kinds.fieldpaths import fields_at
+from machinery.kinds.paths import parsed
 from machinery.types.merge_patch import merged
 from propagator.apply.render import Piece, render, with_others
 from propagator.members.objects import managed
@@ -68,6 +69,19 @@ def test_a_value_stays_until_the_workload_changes_its_own() -> None:
     edited = piece(["spec.size", "spec.paused"], size=2, image="b")
     assert over(edited, first, size=0) == {"size": 0, "image": "b"}
     assert over(piece(["spec.size"], size=5, image="a"), first, size=0)["size"] == 5, "once"
+
+
+@pytest.mark.proves("KD57")
+def test_what_a_profile_ignores_joins_what_the_workload_does() -> None:
+    first = piece(["spec.paused"], workerGroupSpecs=[group("a", replicas=1)], paused=False)
+    edited = piece(
+        ["spec.paused"], workerGroupSpecs=[group("a", "ray:2", replicas=1)], paused=False
+    )
+    there = [group("a", replicas=5)]
+    assert over(edited, first, workerGroupSpecs=there, paused=True) == {
+        "workerGroupSpecs": [group("a", "ray:2", replicas=5)],
+        "paused": True,
+    }
 
 
 @pytest.mark.proves("KD56")

@@ -198,7 +198,7 @@ def test_the_label_on_the_pods_is_that_of_the_object_that_is_there(label: str) -
     assert piece.body["spec"]["template"]["metadata"]["labels"]["stowage.dev/workload-uid"] == "u-1"
 
 
-def of_kruise(**spec: Any) -> Workload:
+def of_others(**spec: Any) -> Workload:
     pods = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "db"}]}}
     body = {"selector": {"matchLabels": {"app": "db"}}, "template": pods}
     template = {"apiVersion": "apps.example.com/v1", "kind": "StatefulSet", "spec": body}
@@ -207,14 +207,14 @@ def of_kruise(**spec: Any) -> Workload:
 
 @pytest.mark.proves("KD2")
 def test_nothing_is_written_into_a_kind_that_is_not_known_but_its_number() -> None:
-    (piece,) = render(of_kruise(), replicas=2, first_ordinal=0, secrets=[], member=member_facts())
-    assert piece.body["spec"] == {**of_kruise().template["spec"], "replicas": 2}
+    (piece,) = render(of_others(), replicas=2, first_ordinal=0, secrets=[], member=member_facts())
+    assert piece.body["spec"] == {**of_others().template["spec"], "replicas": 2}
 
 
 @pytest.mark.proves("KD10")
 def test_an_object_of_a_kind_that_is_not_known_keeps_what_earlier_releases_wrote() -> None:
     """They labelled the pods, and set the first ordinal, of whatever was named a StatefulSet."""
-    (piece,) = render(of_kruise(), replicas=2, first_ordinal=3, secrets=[], member=member_facts())
+    (piece,) = render(of_others(), replicas=2, first_ordinal=3, secrets=[], member=member_facts())
     assert piece.body["spec"]["ordinals"] == {"start": 3}
     resource = Resource("apps.example.com", "v1", "statefulsets", "StatefulSet")
     template = {"metadata": {"labels": {"stowage.dev/workload-uid": "u-1"}}}

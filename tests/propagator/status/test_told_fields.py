@@ -1,0 +1,68 @@
+"""The values of a member's object that its kind and the Workload want told on the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from machinery.api.resources import Resource
+from machinery.kinds import table
+from machinery.kinds.profile import Profile, Told
+from propagator.members.objects import ANNOTATION_TOLD, managed
+from propagator.status.observation import told_fields
+from propagator.types.workload import Workload, workload_of
+
+GEARS = Resource("gears.dev", "v1", "gears", "Gear")
+GEAR = Profile(
+    group="gears.dev",
+    kind="Gear",
+    versions=("v1",),
+    status_fields=(
+        Told("ip", "status.head.ip"),
+        Told("teeth", "size(status.teeth)"),
+        Told("wanted", "spec.size"),
+        Told("phase", "status.phase"),
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def of_hub() -> Iterator[None]:
+    before = table.from_hub()
+    table.use([*before, GEAR])
+    yield
+    table.use(before)
+
+
+def workload(**spec: Any) -> Workload:
+    main = {"apiVersion": "gears.dev/v1", "kind": "Gear", "metadata": {"name": "g"}}
+    meta = {"namespace": "shop", "name": "w", "uid": "u"}
+    return workload_of({"metadata": meta, "spec": {"template": main, **spec}})
+
+
+def told(asked: str, name: str = "g", **status: Any) -> Any:
+    meta = {"name": name, "namespace": "shop", "annotations": {ANNOTATION_TOLD: asked}}
+    return managed(GEARS, {"metadata": meta, "spec": {"size": 3}, "status": status})
+
+
+@pytest.mark.proves("KD69")
+def test_values_of_the_kind_stand_beside_those_of_the_author_who_names_them_first() -> None:
+    found = told('{"phase": "status.word"}', head={"ip": "10.0.0.1"}, teeth=[1, 2], word="Turning")
+    of = workload(statusFields=[{"name": "phase", "path": "status.word"}])
+    assert told_fields(of, [(GEARS, found)]) == {
+        "ip": "10.0.0.1",
+        "phase": "Turning",
+        "teeth": "2",
+        "wanted": "3",
+    }
+
+
+@pytest.mark.proves("KD69")
+def test_one_that_fails_is_left_out_and_another_object_of_the_kind_tells_nothing() -> None:
+    found, other = told("", teeth=7, phase="x" * 300), told("", name="other", phase="other")
+    said = told_fields(workload(), [(GEARS, other), (GEARS, found)])
+    assert said.keys() == {"phase", "wanted"}
+    assert len(said["phase"]) == 256
+    assert told_fields(workload(), [(GEARS, other)]) == {}

@@ -1,0 +1,70 @@
+"""`stowage plan` tells, in the words of the kind, what an edit or letting go does to its pods."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.kindsof import LEADER_WORKERS, RAY, SPARK
+
+from .test_plan import Write, cluster, plan, run, write
+
+__all__ = ["write"]
+
+ROLLOUT: dict[str, Any] = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "Rollout",
+    "metadata": {"name": "web"},
+    "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "a"}]}}},
+}
+
+
+def placing(template: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "it", "namespace": "shop"},
+        "spec": {"template": template, **spec},
+    }
+
+
+def notes(write: Write, template: Any, before: Any = None, **spec: Any) -> list[str]:
+    stored = [placing(before)] if before else []
+    fleet = write("fleet.yaml", cluster("a", cpu=500), *stored)
+    found: list[str] = plan(write("w.yaml", placing(template, **spec)), fleet)["it"].get(
+        "notes", []
+    )
+    return found
+
+
+@pytest.mark.proves("KD82")
+@pytest.mark.parametrize("spec", [{"onDelete": "Orphan"}, {"adoption": "IfUnowned"}])
+def test_plan_says_which_pods_lose_their_owner(write: Write, spec: Any) -> None:
+    (said,) = notes(write, RAY, **spec)
+    assert said == (
+        "orphan: the new one says that it is ready and owns nothing, and the pods outlive it"
+    )
+    files = ("-f", write("w.yaml", placing(RAY, **spec)), "--fleet", write("f.yaml", cluster("a")))
+    assert said in run("plan", *files).stdout
+    (said,) = notes(write, SPARK, **spec)
+    assert "its driver ends" in said
+    assert notes(write, ROLLOUT, **spec) == [], "its controller takes its ReplicaSets up"
+    assert notes(write, RAY) == []
+
+
+@pytest.mark.proves("KD57")
+def test_plan_says_what_an_edited_template_does(write: Write) -> None:
+    edited = copy.deepcopy(RAY)
+    edited["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["image"] = "ray:2"
+    (said,) = notes(write, edited, RAY)
+    assert said.startswith("edits: the edited template is not rolled out: pods that run keep")
+    assert notes(write, RAY, RAY) == []
+    sized = copy.deepcopy(LEADER_WORKERS)
+    sized["spec"]["leaderWorkerTemplate"]["size"] = 5
+    (said,) = notes(write, sized, LEADER_WORKERS)
+    assert said == "edits: another size ends every group at once"
+    faster = copy.deepcopy(SPARK)
+    faster["spec"]["driver"]["cores"] = 2
+    assert "anew" in notes(write, faster, SPARK)[0]
