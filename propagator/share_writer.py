@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
+from crds.names import Edits
 from crds.workload import PropagatedReason
 from machinery import logs, tracing
 from machinery.errors import Conflict, TransportError
@@ -408,11 +409,14 @@ class ShareWriter:
         # A share that ended runs once, wherever its object went. One without a part does not start
         # yet.
         gone = live is None and (ended or workload.awaits_part(session.name))
+        # An edit would run it once more, and so would its own controller what failed.
+        stays = ended and workload.profile.edits is Edits.RESTARTS
+        forgets = workload.forgets(session.name)
         applied = await applier.apply(
             self._writer,
             session,
             workload,
-            pieces[:-1] if gone else pieces,
+            pieces[:-1] if gone or stays or forgets else pieces,
             may_apply=self._gates.may_apply,
         )
         self._dependencies.applied(session, workload)
@@ -425,7 +429,7 @@ class ShareWriter:
             decided = self._workloads.decided(workload)
             formers = await self._formers.lower(session, workload, decided=decided)
         if applied.whole and not formers:
-            left = await self._prune(session, workload, pieces)
+            left = await self._prune(session, workload, pieces[:-1] if forgets else pieces)
             self._writer.rendered(session.name, workload, pieces)
             refusals += left.refused.values()
             if left.waiting:

@@ -6,6 +6,7 @@ The hub stores templates unchecked. A malformed one is an InvalidTemplate that n
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,6 +23,7 @@ Body = Mapping[str, Any]
 MOST_ELEMENTS = 64
 """Elements of a list or map of pods."""
 _PLACING = ("nodeSelector", "tolerations", "affinity")
+_LABELS = ("metadata", "labels")
 _FORMER = ("spec.template", "spec.jobTemplate.spec.template")
 
 
@@ -95,11 +97,7 @@ def kind_of_pods(path: str) -> str:
 
 def _pods_of(sort: Pods, field: str, scope: Scope) -> Iterator[PodSet]:
     for where, name, inner in _elements(sort, field, scope):
-        count = 1
-        if sort.count:
-            found = read(sort.count, inner)
-            whole = int(found) if isinstance(found, float) and found.is_integer() else found
-            count = 1 if found is None else number(f"{FIELD}: {field}.count of its kind", whole)
+        count = _count(sort, field, inner)
         if sort.requests is not None:
             yield PodSet(field, name, count, _made(sort, inner))
             continue
@@ -108,6 +106,28 @@ def _pods_of(sort: Pods, field: str, scope: Scope) -> Iterator[PodSet]:
             if isinstance(found, Mapping):
                 yield PodSet(path.replace("item", where, 1) if where else path, name, count, found)
                 break
+
+
+def _count(sort: Pods, field: str, scope: Scope) -> int:
+    found = read(sort.count, scope) if sort.count else None
+    whole = int(found) if isinstance(found, float) and found.is_integer() else found
+    return 1 if found is None else number(f"{FIELD}: {field}.count of its kind", whole)
+
+
+def pods_each(profile: Profile, body: Body) -> int:
+    """Return the pods of one replica of an object, or of a whole one; 1 if that is unknown."""
+    if profile.pod_path or not profile.pods:
+        return 1
+    scope = Scope(body)
+    try:
+        counts = (
+            _count(sort, "pods", inner)
+            for sort in profile.pods
+            for _, _, inner in _elements(sort, "pods", scope)
+        )
+        return max(sum(counts), 1)
+    except (EvaluationError, InvalidTemplate):
+        return 1
 
 
 def _elements(sort: Pods, field: str, scope: Scope) -> Iterator[tuple[str, str, Scope]]:
@@ -150,15 +170,57 @@ def pod_template(profile: Profile, template: Body) -> Body:
     return found if isinstance(found, Mapping) else {}
 
 
-def labelled_path(profile: Profile, body: Body) -> str:
-    """Return the path of the pod template with the Workload's label; empty for none.
+Place = tuple[str | int, ...]
+"""A field of an object by keys of mappings, and numbers of elements of lists."""
 
-    Earlier releases set the label in any kind with a built-in kind's path. An existing object keeps
-    it, because another label would restart its pods.
+
+def label_places(profile: Profile, body: Body) -> list[Place]:
+    """Return where the labels of the pods are set, each once, also if there are none yet.
+
+    Earlier releases set the Workload's label in any kind with a built-in kind's path. An existing
+    object keeps it, because another label would restart its pods.
     """
-    if profile.known:
-        return profile.pod_path
-    return next((each for each in _FORMER if isinstance(value_at(body, each), Mapping)), "")
+    if not profile.known:
+        former = (each for each in _FORMER if isinstance(value_at(body, each), Mapping))
+        return [(*steps(path), *_LABELS) for path in former][:1]
+    found = (place for sort in profile.pods for place in _label_places(sort, body))
+    return [*dict.fromkeys(found)]
+
+
+def _label_places(sort: Pods, body: Body) -> Iterator[Place]:
+    if sort.labels and not sort.each:
+        yield steps(sort.labels)
+        return
+    listed = value_at(body, sort.each) if sort.each else None
+    pairs: Iterator[tuple[Any, Any]] = iter([("", body)])
+    if sort.each:
+        known = listed if isinstance(listed, list | Mapping) else ()
+        pairs = iter(known.items()) if isinstance(known, Mapping) else iter(enumerate(known))
+    for key, item in itertools.islice(pairs, MOST_ELEMENTS):
+        above = (*steps(sort.each), key) if sort.each else ()
+        if sort.labels:
+            yield (*above, *_below_item(sort.labels))
+            continue
+        for path in filter(None, (sort.template, sort.otherwise)):
+            names = _below_item(path) if sort.each else steps(path)
+            if isinstance(at_place(item, names), Mapping):
+                yield (*above, *names, *_LABELS)
+                break
+
+
+def _below_item(path: str) -> tuple[str, ...]:
+    first, *rest = steps(path)
+    return tuple(rest) if first == "item" else (first, *rest)
+
+
+def at_place(body: Any, place: Place) -> Any:
+    """Return the value there; None without one."""
+    for step in place:
+        if isinstance(step, int):
+            body = body[step] if isinstance(body, list) and step < len(body) else None
+        else:
+            body = body.get(step) if isinstance(body, Mapping) else None
+    return body
 
 
 def runs_once(profile: Profile, template: Body) -> bool:
@@ -202,6 +264,12 @@ def check(profile: Profile, template: Body) -> None:
         _mapping(template, ("spec",))
     for path in _read(profile):
         _mapping(template, steps(path)[:-1])
+    suspends = profile.suspends_when and value_at(template, profile.suspend_path) is True
+    if suspends and not holds(profile.suspends_when, template):
+        raise InvalidTemplate(
+            f"{FIELD}.{profile.suspend_path}: a {profile.kind} would fail for good by it, unless "
+            f"{profile.suspends_when}"
+        )
     replicas_in(profile, template)
     ordinals = profile.replicas.ordinals if profile.replicas is not None else ""
     if ordinals and (start := value_at(template, ordinals)) is not None:

@@ -35,7 +35,7 @@ from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.stripped import unbind
 from machinery.kinds.table import profile_in
-from machinery.kinds.templates import check, labelled_path, made_of
+from machinery.kinds.templates import Place, at_place, check, label_places, made_of
 from machinery.kinds.templates import first_ordinal as start_in
 from machinery.overrides.override import (
     ClusterOverride,
@@ -320,16 +320,40 @@ def _inner(body: Any, path: Sequence[str]) -> Any:
 
 
 def _mark_pods(body: dict[str, Any], profile: Profile, uid: str) -> None:
-    pods = value_at(body, labelled_path(profile, body))
-    if not isinstance(pods, dict):
+    for place in label_places(profile, body):
+        pods = at_place(body, place[:-2])
+        if profile.known:
+            _set_label(body, place, uid)
+            if isinstance(meta := at_place(body, place[:-1]), dict):
+                meta.pop("creationTimestamp", None)
+        spec = pods.get("spec") if isinstance(pods, dict) else None
+        if isinstance(spec, dict) and spec.get("schedulerName") == DEFAULT_SCHEDULER:
+            del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
+
+
+def _set_label(body: Any, place: Place, uid: str) -> None:
+    """Set the Workload's label in the labels there, in place; without a UID remove it.
+
+    Mappings that hold nothing then go with it. A place below something else has no labels.
+    """
+    above = [body]
+    for at, step in enumerate(place):
+        if isinstance(step, int):
+            inner = above[-1][step]
+        elif not uid:
+            inner = above[-1].get(step)
+        else:
+            inner = above[-1][step] = above[-1].get(step) or {}
+        if not isinstance(inner, dict | list) or (isinstance(inner, list) and at + 1 == len(place)):
+            return
+        above.append(inner)
+    if uid:
+        above[-1][LABEL_WORKLOAD_UID] = uid
         return
-    if profile.known:
-        meta = pods["metadata"] = pods.get("metadata") or {}
-        meta.pop("creationTimestamp", None)
-        meta["labels"] = {**(meta.get("labels") or {}), LABEL_WORKLOAD_UID: uid}
-    spec = pods.get("spec")
-    if isinstance(spec, dict) and spec.get("schedulerName") == DEFAULT_SCHEDULER:
-        del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
+    above[-1].pop(LABEL_WORKLOAD_UID, None)
+    while len(above) > 1 and above[-1] == {}:
+        above.pop()
+        del above[-1][place[len(above) - 1]]
 
 
 def _noted(values: Mapping[str, str]) -> str:
@@ -370,20 +394,13 @@ def _with_start(piece: Piece, live: ManagedObject) -> Piece:
 
 def _with_label(piece: Piece, live: ManagedObject) -> Piece:
     label = live.pods_uid
-    if label is None:
+    places = label_places(profile_in(piece.body), piece.body) if label is not None else ()
+    known = (at_place(piece.body, place) or {} for place in places)
+    if label is None or all(each.get(LABEL_WORKLOAD_UID, "") == label for each in known):
         return piece
-    holder = labelled_path(profile_in(piece.body), piece.body)
-    pods = value_at(piece.body, holder)
-    if not isinstance(pods, dict):
-        return piece
-    path, meta = (*steps(holder), "metadata"), pods.get("metadata") or {}
-    labels = meta.get("labels") or {}
-    if labels.get(LABEL_WORKLOAD_UID, "") == label:
-        return piece
-    others = {key: value for key, value in labels.items() if key != LABEL_WORKLOAD_UID}
-    labels = {**others, LABEL_WORKLOAD_UID: label} if label else others
-    bare = {key: value for key, value in meta.items() if key != "labels"}
-    body = _with(piece.body, path, {**bare, "labels": labels} if labels else bare)
+    body: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(piece.body))
+    for place in places:
+        _set_label(body, place, label)
     return _changed(piece, body, label=label)
 
 

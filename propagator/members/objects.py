@@ -39,7 +39,7 @@ from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import Judged, fields_of, judge, of_same_template, reads_whole
 from machinery.kinds.table import profile_of
-from machinery.kinds.templates import first_ordinal, labelled_path
+from machinery.kinds.templates import at_place, first_ordinal, label_places, pods_each
 from machinery.types.bounds import CONDITIONS, MESSAGE, NAME, clean
 from machinery.types.metadata import Key, Meta, Object, shared
 from propagator.members.capacity.kept import PodLabels
@@ -68,9 +68,11 @@ class ManagedObject(Object, frozen=True):
     """The fields that our last apply still owns."""
     rivals: tuple[str, ...] = ()
     pods_uid: str | None = None
-    """The label `stowage.dev/workload-uid` in its pod template, empty without one. None if the
+    """The label `stowage.dev/workload-uid` in its pod templates, empty without one. None if the
     kind's pod template is unknown, unless it has the label where earlier releases set it.
     """
+    pods_each: int = 1
+    """The pods of one of its replicas, or of the whole object."""
     start: int | None = None
     """The first ordinal in its spec; None for a kind without ordinals."""
     fields: tuple[tuple[str, str], ...] = ()
@@ -137,6 +139,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         applied=print_of(entries, resource.kind),
         rivals=rivals_of(entries),
         pods_uid=_pods_uid(profile, body),
+        pods_each=pods_each(profile, body),
         start=first_ordinal(profile, body) if profile.ordered else None,
         pod_labels=_pod_labels(profile, body),
         refused=_refused(status.get("conditions")),
@@ -195,10 +198,10 @@ def _seen(meta: Meta) -> dict[str, Any]:
 
 
 def _pods_uid(profile: Profile, body: Mapping[str, Any]) -> str | None:
-    path = labelled_path(profile, body)
-    if not path:
-        return None
-    labels = value_at(body, f"{path}.metadata.labels")
+    place = next(iter(label_places(profile, body)), None)
+    if place is None:
+        return "" if profile.known and profile.pods else None
+    labels = at_place(body, place)
     uid = labels.get(LABEL_WORKLOAD_UID, "") if isinstance(labels, Mapping) else ""
     if not isinstance(uid, str) or not is_label_value(uid):
         uid = ""

@@ -47,7 +47,7 @@ class PodCounts:
 
 
 class Availability(NamedTuple):
-    """Pods that have been ready for long enough without a break."""
+    """Replicas whose pods have been ready for long enough without a break."""
 
     pods: int
     unproven: int = 0
@@ -97,18 +97,21 @@ class PodIndex:
         claims = self._claims.get((main.uid, main.namespace), {})
         return sum(map(len, claims.values())) - len(self.of(main))
 
-    def counts(self, main: Main) -> PodCounts:
+    def counts(self, main: Main, *, each: int = 1) -> PodCounts:
+        """`each`: the pods of one replica. All numbers are of replicas."""
         made = self._made_by(main)
         pods = [pod for claim in made.values() for pod in claim.values()]
         waiting = [pod.unschedulable for pod in pods if pod.unschedulable is not None]
         troubles = Counter([pod.trouble for pod in pods if pod.trouble])
         scheduled, since = self._counted(made)
+        if scheduled is not None and (scheduled := scheduled // each) == 0:
+            since = None
         return PodCounts(
             scheduled,
-            ready=[pod.ready for pod in pods].count(True),
-            unschedulable=len(waiting),
+            ready=[pod.ready for pod in pods].count(True) // each,
+            unschedulable=-(-len(waiting) // each),
             oldest_unschedulable=min(waiting, default=None),
-            current=len(pods),
+            current=-(-len(pods) // each),
             capacity_version=since,
             trouble=min(troubles, key=lambda text: (-troubles[text], text), default=""),
             **(self._crashing(pods) if self._fallen else {}),
@@ -137,8 +140,11 @@ class PodIndex:
             return {claim for claims in self._claims.values() for claim in claims}
         return {claim for claim, pods in placed.items() if before.get(claim, (0,))[0] != pods}
 
-    def available(self, main: Main, seconds: int) -> Availability:
-        """Count from when this process saw a pod become ready: members' clocks are not trusted."""
+    def available(self, main: Main, seconds: int, *, each: int = 1) -> Availability:
+        """Count from when this process saw a pod become ready: members' clocks are not trusted.
+
+        `each`: the pods of one replica.
+        """
         now = self._clock.monotonic()
         if self._ready_since is None:
             self._begun = now
@@ -147,7 +153,9 @@ class PodIndex:
         since = [known[uid] for pod in self.of(main) if (uid := pod.metadata.uid) in known]
         waiting = [each for each in since if each + seconds > now]
         more_in = min(waiting) + seconds - now if waiting else None
-        return Availability(len(since) - len(waiting), waiting.count(self._begun), more_in)
+        proven = (len(since) - len(waiting)) // each
+        most = (len(since) - len(waiting) + waiting.count(self._begun)) // each
+        return Availability(proven, most - proven, more_in)
 
     def restart(self) -> None:
         """The member was away: its pods may have been unready in between."""

@@ -117,10 +117,12 @@ def made_by(claim: PodClaim, main: Main) -> bool:
 class OtherLabels:
     """The main objects whose pods have another label than their Workload's UID, or may have one.
 
-    Those are adopted objects, and objects that other tools deliver.
+    Those are adopted objects, and objects that other tools deliver. It also knows the objects of
+    which a replica has several pods.
     """
 
     def __init__(self) -> None:
+        self._sizes: dict[Main, int] = {}
         self._noted: dict[Main, tuple[Key, tuple[str, ...]]] = {}
         self._mains: defaultdict[tuple[str, str], set[Main]] = defaultdict(set)
 
@@ -134,6 +136,17 @@ class OtherLabels:
                 self._mains[label, main.namespace].add(main)
         if len(self._noted) > MOST_OTHERS:  # a member may show new ones forever
             self._remove(next(iter(self._noted)))
+
+    def note_size(self, main: Main, pods: int) -> None:
+        """Record how many pods a replica has; as `note`."""
+        self._sizes.pop(main, None)
+        if pods != 1:
+            self._sizes[main] = pods
+        if len(self._sizes) > MOST_OTHERS:
+            del self._sizes[next(iter(self._sizes))]
+
+    def size(self, main: Main) -> int:
+        return self._sizes.get(main, 1)
 
     def _remove(self, main: Main) -> None:
         _, labels = self._noted.pop(main, (None, ()))

@@ -245,10 +245,14 @@ class MemberSession:
         return self.link.watches.tracked(resource, namespace) if self.link else None
 
     def pod_counts(self, main: Main) -> PodCounts | None:
-        """None while unknown. A member that does not answer keeps its last counts."""
+        """Return the counts in replicas; one with pods in part is on its way. None while unknown.
+
+        A member that does not answer keeps its last counts.
+        """
         if self.link is None or not self.link.counted:
             return None
-        return self.link.pod_index.counts(self._other_labels.labelled(main))
+        labels = self._other_labels
+        return self.link.pod_index.counts(labels.labelled(main), each=labels.size(main))
 
     def pod_labels(self, main: Main) -> set[PodLabels | None]:
         """Return the different labels of its observed pods, of any revision; None if not kept."""
@@ -276,7 +280,8 @@ class MemberSession:
         link = self.link
         if link is None or not link.counted:
             return None
-        return link.pod_index.available(self._other_labels.labelled(main), seconds)
+        labels = self._other_labels
+        return link.pod_index.available(labels.labelled(main), seconds, each=labels.size(main))
 
     def take_in(self, cluster: MemberCluster) -> None:
         """Called after `use` or `refuse`.
@@ -453,6 +458,7 @@ class MemberSession:
             where = (namespace, group_of(new.api_version), new.kind, name)
             for uid, key in after.items():
                 self._other_labels.note(Main(uid, *where), key, new.pods_uid)
+                self._other_labels.note_size(Main(uid, *where), new.pods_each)
         looked_at = old is not None and new is not None and stands_alike(old, new)
         for key in {*before.values(), *after.values()}:
             if not looked_at and not (new is not None and works_for(key)):

@@ -38,7 +38,7 @@ from machinery.kinds.groups import groups_of as groups_in
 from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
 from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
-from machinery.kinds.readiness import Judged, done_of
+from machinery.kinds.readiness import Judged, Result, done_of
 from machinery.kinds.table import ALONE, profile_of
 from machinery.kinds.templates import first_ordinal, run_of, runs_once
 from machinery.overrides.override import ClusterOverride, cluster_overrides_of
@@ -294,6 +294,13 @@ class Workload(Object, frozen=True, dict=True):
         return {
             name: end for name, end in known.items() if end.get("object") in (None, "", self.run)
         }
+
+    def forgets(self, cluster: str) -> bool:
+        """Whether the object goes with its stored end there: it failed, and would run again."""
+        end = self.profile.ended
+        if end is None or not end.delete_failed:
+            return False
+        return self.ends.get(cluster, {}).get("result") == Result.FAILED
 
     @cached_property
     def run(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,6 +47,27 @@ def pod(
 
 def uids(claims: set[PodClaim]) -> set[str]:
     return {claim.uid for claim in claims}
+
+
+@pytest.mark.proves("KD12")
+async def test_counts_are_of_whole_replicas_and_one_with_pods_in_part_is_on_its_way() -> None:
+    clock = FakeClock()
+    index = PodIndex(clock=clock)
+    asked = [pod(f"p{n}", node="n" if n < 7 else "", ready=n < 6) for n in range(8)]
+    asked += [pod("waits", unschedulable=T0)]
+    for each in asked:
+        meta = Meta(name=each.metadata.name, namespace="demo", uid=each.metadata.name)
+        index.replace(None, msgspec.structs.replace(each, metadata=meta))
+    index.publish(index.placed(), 3)
+    counts = index.counts(main("u1"), each=4)
+    assert (counts.scheduled, counts.ready, counts.current) == (1, 1, 3)
+    assert (counts.unschedulable, counts.capacity_version) == (1, 3)
+    whole = index.counts(main("u1"), each=12)
+    assert (whole.scheduled, whole.ready, whole.current, whole.capacity_version) == (0, 0, 1, None)
+    assert index.available(main("u1"), 10, each=4) == Availability(0, 1, 10)
+    await clock.advance(10)
+    assert index.available(main("u1"), 10, each=4) == Availability(1)
+    assert index.available(main("u1"), 10, each=12) == Availability(0)
 
 
 @pytest.mark.proves("KD67")

@@ -1,0 +1,116 @@
+"""The pods of every sort that a profile names are labelled, and an object that stands keeps its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crds.names import DEFAULT_SCHEDULER
+from crds.names import LABEL_WORKLOAD_UID as LABEL
+from machinery.api.resources import Resource
+from machinery.kinds.table import profile_in
+from machinery.kinds.templates import at_place, label_places
+from propagator.apply.render import Piece, beside, render
+from propagator.members.objects import managed
+from propagator.types.workload import workload_of
+from tests.kindsof import FLINK, LEADER_WORKERS, RAY, SPARK, pods
+from tests.propagator.apply.memberfacts import member_facts
+
+TORCH = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "PyTorchJob",
+    "metadata": {"name": "fit"},
+    "spec": {
+        "pytorchReplicaSpecs": {"Master": {"template": pods()}, "Worker": {"template": pods()}}
+    },
+}
+POSTGRES = {
+    "apiVersion": "postgresql.cnpg.io/v1",
+    "kind": "Cluster",
+    "metadata": {"name": "db"},
+    "spec": {"instances": 3},
+}
+
+
+def rendered(template: dict[str, Any]) -> Piece:
+    meta = {"namespace": "shop", "name": "it", "uid": "u1"}
+    workload = workload_of({"metadata": meta, "spec": {"template": template}})
+    replicas = template["spec"].get("replicas", 1)
+    about: dict[str, Any] = {"replicas": replicas, "first_ordinal": None, "secrets": []}
+    return render(workload, member=member_facts(), **about)[-1]
+
+
+def labelled(body: Any) -> list[Any]:
+    """The Workload's label at each place that the profile names."""
+    places = label_places(profile_in(body), body)
+    return [(at_place(body, place) or {}).get(LABEL) for place in places]
+
+
+def there(piece: Piece, template: dict[str, Any]) -> Any:
+    """The object of a template as a member shows it."""
+    group, _, version = piece.api_version.rpartition("/")
+    resource = Resource(group, version, "things", piece.kind)
+    return managed(resource, {"metadata": {"name": piece.name}, **template})
+
+
+KINDS = {
+    "RayCluster": (RAY, 3, 12),
+    "LeaderWorkerSet": (LEADER_WORKERS, 2, 4),
+    "PyTorchJob": (TORCH, 2, 2),
+    "FlinkDeployment": (FLINK, 1, 4),
+    "SparkApplication": (SPARK, 2, 4),
+    "Cluster": (POSTGRES, 1, 3),
+}
+
+
+@pytest.mark.proves("KD43")
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_sort_of_pods_has_the_label_of_the_workload(kind: str) -> None:
+    template, places, each = KINDS[kind]
+    piece = rendered(template)
+    assert labelled(piece.body) == ["u1"] * places
+    found = there(piece, dict(piece.body))
+    assert (found.pods_uid, found.pods_each) == ("u1", each)
+    assert beside(piece, found) is piece
+
+
+@pytest.mark.proves("KD10")
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_object_that_stands_keeps_the_pods_that_it_has(kind: str) -> None:
+    template, places, _ = KINDS[kind]
+    piece = rendered(template)
+    found = there(piece, template)
+    assert found.pods_uid == ""
+    laid = beside(piece, found)
+    assert laid.body["spec"] == template["spec"], "nothing of it is an edit"
+    assert laid.digest != piece.digest
+    other = rendered(template).body
+    for place in label_places(profile_in(other), other):
+        at_place(other, place)[LABEL] = "u0"
+    assert labelled(beside(piece, there(piece, dict(other))).body) == ["u0"] * places
+
+
+def test_the_hubs_scheduler_is_named_in_no_sort_of_pods() -> None:
+    template = {**RAY, "spec": {"headGroupSpec": {"template": pods()}, "workerGroupSpecs": []}}
+    template["spec"]["headGroupSpec"]["template"]["spec"]["schedulerName"] = DEFAULT_SCHEDULER
+    head = rendered(template).body["spec"]["headGroupSpec"]["template"]
+    assert "schedulerName" not in head["spec"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"headGroupSpec": {"template": {"metadata": "x"}}},
+        {"headGroupSpec": {"template": {"metadata": {"labels": [1]}}}},
+        {"workerGroupSpecs": [1, {"template": 7}, {"template": {"metadata": {"labels": "x"}}}]},
+        {"workerGroupSpecs": {"a": {"template": {}}}},
+        {"workerGroupSpecs": [{"template": {}, "replicas": 2**80}] * 100},
+    ],
+)
+def test_what_a_member_shows_in_place_of_labels_is_none(spec: Any) -> None:
+    piece = rendered(RAY)
+    found = there(piece, {"spec": spec})
+    assert found.pods_uid == ""
+    assert found.pods_each >= 1
+    beside(piece, found)
