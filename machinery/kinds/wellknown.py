@@ -20,7 +20,12 @@ ROLLOUT: Final = Profile(
     versions=("v1alpha1",),
     replicas=Replicas("spec.replicas"),
     pods=(Pods(template="spec.template"),),
-    ready=Ready(replicas="status.readyReplicas", updated="status.updatedReplicas"),
+    ready=Ready(
+        replicas="status.readyReplicas",
+        # updatedReplicas counts pods that are not ready: those that certainly are.
+        updated="math.greatest(0, status.?updatedReplicas.orValue(0) - math.greatest(0,"
+        " status.?replicas.orValue(0) - status.?readyReplicas.orValue(0)))",
+    ),
     degraded="status.phase == 'Degraded'",
     adopts=True,
 )

@@ -11,6 +11,7 @@ import pytest
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.client import ApiClient
 from machinery.api.resources import CRDS, PODS, Resource
+from machinery.errors import Forbidden, Invalid
 
 from .stage import MakeStage, Stage, settled
 from .waits import until
@@ -142,3 +143,83 @@ async def _once(stage: Stage) -> None:
     assert await stage.on("m2", "ray", kind=RAYS) is None
     await stage.members["m1"].delete(PODS, "ray-head", namespace=stage.namespace)
     await stage.appears("m2", "ray", kind=RAYS)
+
+
+QUEUE = "a StatefulSet in a queue takes another number only from and to 0"
+POLICIES = [
+    Resource("admissionregistration.k8s.io", "v1", f"validatingadmission{each}", "")
+    for each in ("policies", "policybindings")
+]
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+
+
+def queued(namespace: str) -> list[dict[str, Any]]:
+    """What a queue's webhook refuses, and what no webhook sees: its scale subresource."""
+    rule = {
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "operations": ["UPDATE"],
+        "resources": ["statefulsets", "statefulsets/scale"],
+    }
+    where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    same = "request.subResource == '' && object.spec.replicas == oldObject.spec.replicas"
+    about = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "a-queue"}}
+    policy = {
+        "matchConstraints": {"resourceRules": [rule], **where},
+        "validations": [{"expression": same, "message": QUEUE}],
+    }
+    binding = {"policyName": "a-queue", "validationActions": ["Deny"]}
+    return [
+        {**about, "kind": "ValidatingAdmissionPolicy", "spec": policy},
+        {**about, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding},
+    ]
+
+
+@pytest.mark.proves("KD83")
+async def test_a_number_that_a_queue_refuses_is_told_in_its_words(stage_on: MakeStage):
+    labels = {"app": "db"}
+    template = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "db", "labels": {"kueue.x-k8s.io/queue-name": "q"}},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "m", "image": "m"}]},
+            },
+        },
+    }
+    async with stage_on() as stage:
+        await stage.create("db", targetDeployment=None, template=template)
+        await stage.place("db", m1=2)
+        await stage.propagated("db")
+        member = stage.members["m1"]
+        parts = queued(stage.namespace)
+        try:
+            for resource, each in zip(POLICIES, parts, strict=True):
+                await member.create(resource, each)
+
+            kind = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}}
+            by: Any = {"field_manager": "somebody"}
+            seven = {**kind, "spec": {"replicas": 7}}
+
+            async def refuses() -> bool:
+                try:
+                    about: Any = {"name": "db", "namespace": stage.namespace, "force": True}
+                    await member.apply(STATEFUL_SETS, seven, **about, **by, dry_run=True)
+                except (Forbidden, Invalid) as e:
+                    return QUEUE in str(e)
+                return False
+
+            await until(refuses)
+            made = await stage.appears("m1", "db", kind=STATEFUL_SETS)
+            await stage.place("db", m1=3)
+            await stage.refused("db", "Rejected", QUEUE)
+            await settled(stage)
+            found = await stage.appears("m1", "db", kind=STATEFUL_SETS)
+            assert found["metadata"]["generation"] == made["metadata"]["generation"]
+            assert found["spec"]["replicas"] == 2
+        finally:
+            for resource in POLICIES:
+                await member.delete(resource, "a-queue")

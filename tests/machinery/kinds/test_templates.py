@@ -98,3 +98,17 @@ def test_a_value_is_set_where_its_path_leads() -> None:
     assert value_at(body, "spec.ordinals.start") == 3
     with pytest.raises(InvalidTemplate, match=r"^spec\.template\.spec\.ordinals\.start: "):
         set_at(body, "spec.ordinals.start.more", 3)
+
+
+@pytest.mark.proves("KD84")
+def test_what_a_suspension_would_end_for_good_is_not_suspended() -> None:
+    def ray(**spec: Any) -> dict[str, Any]:
+        return {"apiVersion": "ray.io/v1", "kind": "RayJob", "spec": spec}
+
+    for fine in (ray(), ray(suspend=False), ray(suspend=True, shutdownAfterJobFinishes=True)):
+        check(profile_in(fine), fine)
+    for wrong in (ray(suspend=True), ray(suspend=True, shutdownAfterJobFinishes=False)):
+        with pytest.raises(InvalidTemplate, match=r"^spec.template.spec.suspend: .*fail for good"):
+            check(profile_in(wrong), wrong)
+    cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": {"suspend": True}}
+    check(profile_in(cluster), cluster)

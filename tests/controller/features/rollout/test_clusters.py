@@ -14,6 +14,8 @@ from controller.features.rollout.plugin import StagedRollout
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import Workload
+from machinery.kinds.readiness import counts_of, judge
+from machinery.kinds.table import profile_of
 from tests.controller import make
 from tests.controller.live import deployment
 
@@ -146,3 +148,54 @@ def test_a_decision_says_nothing_where_it_adds_no_cluster_and_where_there_is_no_
     assert added == {"revisions": [{"revision": OLD, "clusters": ["c"]}]}
     plain = make.info("plain")
     assert plugin.status_fields(plain, {"a": 1}, fleet, make.index()) == {}
+
+
+def of_argo(generation: int, **status: int | str) -> dict[str, Any]:
+    """The share of an Argo Rollout of 4 whose controller says that."""
+    body = {"metadata": {}, "spec": {"replicas": 4}, "status": status}
+    profile = profile_of("argoproj.io/v1alpha1", "Rollout")
+    counts = counts_of(judge(profile, body, generation=generation), 4)
+    outdated = {"outdated": counts.outdated} if counts.outdated else {}
+    said = {"ready": counts.ready, "updated": counts.updated, **outdated}
+    return share("a", **{**said, "replicas": 4})
+
+
+@pytest.mark.proves("KD40")
+@pytest.mark.parametrize(
+    ("status", "settled"),
+    [
+        # The observed generation is text.
+        (
+            {"observedGeneration": "2", "replicas": 4, "readyReplicas": 4, "updatedReplicas": 4},
+            True,
+        ),
+        (
+            {"observedGeneration": "1", "replicas": 4, "readyReplicas": 4, "updatedReplicas": 4},
+            False,
+        ),
+        (
+            {"observedGeneration": "2", "replicas": 4, "readyReplicas": 3, "updatedReplicas": 4},
+            False,
+        ),
+        (
+            {"observedGeneration": "2", "replicas": 4, "readyReplicas": 4, "updatedReplicas": 1},
+            False,
+        ),
+        # As many updated ones as ready ones, and none of them is both.
+        (
+            {"observedGeneration": "2", "replicas": 8, "readyReplicas": 4, "updatedReplicas": 4},
+            False,
+        ),
+        # Those of before have not gone yet.
+        (
+            {"observedGeneration": "2", "replicas": 8, "readyReplicas": 8, "updatedReplicas": 4},
+            False,
+        ),
+        ({"observedGeneration": "2", "phase": "Healthy"}, False),
+    ],
+)
+def test_an_argo_rollout_leaves_a_wave_by_its_ready_and_updated_replicas(
+    status: dict[str, Any], settled: bool
+) -> None:
+    told = {"placements": [{"cluster": "a", "replicas": 4}], "clusters": [of_argo(2, **status)]}
+    assert seen(told)["a"].settled is settled
