@@ -33,6 +33,8 @@ FINALIZER = f"{GROUP}/propagation"
 LABEL_MANAGED = f"{GROUP}/managed"
 """On every object that the propagator writes to a member; its value is `"true"`."""
 
+LABEL_TEMPLATE = f"{GROUP}/template"
+"""On pods that outlive an edit: the digest of the template that they were made of."""
 LABEL_WORKLOAD_UID = f"{GROUP}/workload-uid"
 """On pod templates on the members: the Workload whose replicas these pods are."""
 

@@ -24,9 +24,11 @@ from crds.names import (
     ANNOTATION_MEMBER,
     DEFAULT_SCHEDULER,
     LABEL_MANAGED,
+    LABEL_TEMPLATE,
     LABEL_WORKLOAD_UID,
     ORPHAN_PREFIX,
     OWNER_PREFIX,
+    Edits,
     TtlWhen,
 )
 from machinery.kinds.fieldpaths import Steps, fields_at, placed
@@ -320,37 +322,44 @@ def _inner(body: Any, path: Sequence[str]) -> Any:
 
 
 def _mark_pods(body: dict[str, Any], profile: Profile, uid: str) -> None:
-    for place in label_places(profile, body):
+    places = label_places(profile, body)
+    for place in places:
         pods = at_place(body, place[:-2])
-        if profile.known:
-            _set_label(body, place, uid)
-            if isinstance(meta := at_place(body, place[:-1]), dict):
-                meta.pop("creationTimestamp", None)
         spec = pods.get("spec") if isinstance(pods, dict) else None
         if isinstance(spec, dict) and spec.get("schedulerName") == DEFAULT_SCHEDULER:
             del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
+    if not profile.known:
+        return
+    for place in places:
+        labels = {LABEL_WORKLOAD_UID: uid}
+        if profile.edits is Edits.NEW_PODS:
+            labels[LABEL_TEMPLATE] = _digest({"pods": at_place(body, place[:-2])})
+        _set_labels(body, place, labels)
+        if isinstance(meta := at_place(body, place[:-1]), dict):
+            meta.pop("creationTimestamp", None)
 
 
-def _set_label(body: Any, place: Place, uid: str) -> None:
-    """Set the Workload's label in the labels there, in place; without a UID remove it.
+def _set_labels(body: Any, place: Place, labels: Mapping[str, str]) -> None:
+    """Set labels there, in place; without any remove those of the Workload.
 
-    Mappings that hold nothing then go with it. A place below something else has no labels.
+    Mappings that hold nothing then go with them. A place below something else has no labels.
     """
     above = [body]
     for at, step in enumerate(place):
         if isinstance(step, int):
             inner = above[-1][step]
-        elif not uid:
+        elif not labels:
             inner = above[-1].get(step)
         else:
             inner = above[-1][step] = above[-1].get(step) or {}
         if not isinstance(inner, dict | list) or (isinstance(inner, list) and at + 1 == len(place)):
             return
         above.append(inner)
-    if uid:
-        above[-1][LABEL_WORKLOAD_UID] = uid
+    if labels:
+        above[-1].update(labels)
         return
-    above[-1].pop(LABEL_WORKLOAD_UID, None)
+    for key in (LABEL_WORKLOAD_UID, LABEL_TEMPLATE):
+        above[-1].pop(key, None)
     while len(above) > 1 and above[-1] == {}:
         above.pop()
         del above[-1][place[len(above) - 1]]
@@ -400,7 +409,7 @@ def _with_label(piece: Piece, live: ManagedObject) -> Piece:
         return piece
     body: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(piece.body))
     for place in places:
-        _set_label(body, place, label)
+        _set_labels(body, place, {LABEL_WORKLOAD_UID: label} if label else {})
     return _changed(piece, body, label=label)
 
 

@@ -27,9 +27,11 @@ from crds.names import (
     ANNOTATION_HUB_VERSION,
     ANNOTATION_MEMBER,
     FIELD_MANAGER,
+    LABEL_TEMPLATE,
     LABEL_WORKLOAD_UID,
     ORPHAN_PREFIX,
     OWNER_PREFIX,
+    Edits,
 )
 from machinery.api.resources import Resource
 from machinery.api.responses import shaped
@@ -71,6 +73,8 @@ class ManagedObject(Object, frozen=True):
     """The label `stowage.dev/workload-uid` in its pod templates, empty without one. None if the
     kind's pod template is unknown, unless it has the label where earlier releases set it.
     """
+    pods_templates: tuple[str, ...] = ()
+    """The digests of its pod templates, of a kind whose pods outlive an edit of them."""
     pods_each: int = 1
     """The pods of one of its replicas, or of the whole object."""
     start: int | None = None
@@ -139,6 +143,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         applied=print_of(entries, resource.kind),
         rivals=rivals_of(entries),
         pods_uid=_pods_uid(profile, body),
+        pods_templates=_pods_templates(profile, body),
         pods_each=pods_each(profile, body),
         start=first_ordinal(profile, body) if profile.ordered else None,
         pod_labels=_pod_labels(profile, body),
@@ -206,6 +211,14 @@ def _pods_uid(profile: Profile, body: Mapping[str, Any]) -> str | None:
     if not isinstance(uid, str) or not is_label_value(uid):
         uid = ""
     return shared(uid) if uid or profile.known else None
+
+
+def _pods_templates(profile: Profile, body: Mapping[str, Any]) -> tuple[str, ...]:
+    if profile.edits is not Edits.NEW_PODS:
+        return ()
+    labels = (at_place(body, place) for place in label_places(profile, body))
+    found = (each.get(LABEL_TEMPLATE) for each in labels if isinstance(each, Mapping))
+    return tuple(shared(each) for each in found if isinstance(each, str) and is_label_value(each))
 
 
 def _pod_labels(profile: Profile, body: Mapping[str, Any]) -> PodLabels | None:

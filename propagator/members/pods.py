@@ -13,7 +13,12 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import NamedTuple
 
-from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
+from crds.names import (
+    ANNOTATION_DELETION_COST,
+    LABEL_TEMPLATE,
+    LABEL_WORKLOAD_UID,
+    POD_DELETION_COST,
+)
 from machinery.api.resources import group_of
 from machinery.kinds.profile import Naming, Profile
 from machinery.kinds.table import ALONE, HASHED_MAKERS, MAKER_GROUPS, known_kind
@@ -66,7 +71,7 @@ def claim_of(meta: Meta) -> PodClaim | None:
         group, kind, name = group_of(maker.api_version), shared(maker.kind), maker.name
     if not uid and group not in MAKER_GROUPS:
         return None
-    digest = meta.labels.get(LABEL_TEMPLATE_HASH, "")
+    digest = meta.labels.get(LABEL_TEMPLATE_HASH) or meta.labels.get(LABEL_TEMPLATE, "")
     return _shared(PodClaim(uid, shared(meta.namespace), group, kind, name, digest))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -259,6 +259,14 @@ class MemberSession:
         if self.link is None:
             return set()
         return self.link.pod_index.labels(self._other_labels.labelled(main))
+
+    def kept_pods(self, main: Main, templates: Sequence[str]) -> int:
+        """Return the pods that were made of other templates; 0 where these are not told."""
+        if self.link is None or not templates:
+            return 0
+        pods = self.link.pod_index.of(self._other_labels.labelled(main))
+        known = {"", *templates}
+        return sum(each.claim is not None and each.claim.digest not in known for each in pods)
 
     def former_pods(self, main: Main) -> int:
         """Observed pods of the Workload that another object than `main` created."""

@@ -261,6 +261,8 @@ def _conditions(
     elif not ready:
         why, text = _not_ready(workload, shares)
         text = text or missing
+    if kept := [_keeps(each) for each in shares if each.seen.kept_pods]:
+        text = f"{text}; {_joined(kept)}"
     _renew(after, workload, WorkloadCondition.READY, ready, why.value, text, now)
     stands = [each for each in drift if each["state"] in STANDING]
     if stands or WorkloadCondition.DRIFTED.value in after:
@@ -270,6 +272,13 @@ def _conditions(
         )
         _renew(after, workload, WorkloadCondition.DRIFTED, bool(stands), cause, message, now)
     return _with_progress(workload, after, now)
+
+
+def _keeps(share: ReportedShare) -> str:
+    number, main = share.seen.kept_pods, share.seen.main
+    pods = "1 pod keeps" if number == 1 else f"{number} pods keep"
+    name = f"{main.kind} {main.metadata.name}: " if main is not None else ""
+    return f"{share.seen.name}: {name}template not rolled out, {pods} that of before"
 
 
 def _missing(ready: int, desired: int) -> str:

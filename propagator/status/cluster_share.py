@@ -105,6 +105,8 @@ class ObservedShare:
     main: ManagedObject | None = None
     """The main object. None means that none exists, while the cluster serves."""
     pods: PodCounts | None = None
+    kept_pods: int = 0
+    """Pods that an edit left with the template of before."""
     ready_seconds: int = 0
     """How long a replica must have been ready to replace another one."""
     available: Availability | None = None

@@ -226,12 +226,14 @@ class Survey:
         if current is None and not _listed(session, workload, *workload.outline.pair):
             return replace(seen, contact=Contact.CONNECTING)
         where, objects = main_of(workload), owned(session, workload.uid)
+        main = main_object(where, objects)
         services = not any(_services(workload)) or _listed(session, workload, "v1", "Service")
         return replace(
             seen,
             elsewhere=bool(workload.placements),
             outcome=current,
-            main=main_object(where, objects),
+            main=main,
+            kept_pods=session.kept_pods(where, main.pods_templates) if main is not None else 0,
             pods=session.pod_counts(where),
             available=session.availability(where, seconds) if seconds else None,
             load_balancer=balancer(workload, objects) if services else None,

@@ -16,7 +16,7 @@ import yaml
 
 from controller.model.objects import MemberCluster
 from crds.admission.reserved import strip
-from crds.names import LABEL_WORKLOAD_UID
+from crds.names import LABEL_TEMPLATE, LABEL_WORKLOAD_UID
 from machinery.clock import SystemClock
 from machinery.errors import ConfigurationError
 from machinery.kinds.paths import InvalidTemplate
@@ -236,15 +236,23 @@ def _shown(piece: Piece) -> dict[str, Any]:
     return body
 
 
+def _unlabel(holder: dict[str, Any]) -> None:
+    labels = holder.get("labels")
+    if isinstance(labels, dict):
+        for label in (LABEL_WORKLOAD_UID, LABEL_TEMPLATE):
+            labels.pop(label, None)
+
+
 def _unmark(value: Any) -> None:
     """Remove our label on pods, and labels and annotations that are left empty."""
     if isinstance(value, list):
         for each in value:
             _unmark(each)
     elif isinstance(value, dict):
+        _unlabel(value)  # some kinds have the labels of their pods beside them
         meta = value.get("metadata")
         if isinstance(meta, dict):
-            meta.get("labels", {}).pop(LABEL_WORKLOAD_UID, None)
+            _unlabel(meta)
             empty = [name for name in ("labels", "annotations") if not meta.get(name, True)]
             for name in empty:
                 del meta[name]

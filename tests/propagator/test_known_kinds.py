@@ -71,7 +71,7 @@ async def placed(stage: Stage, name: str, template: dict[str, Any]) -> None:
     await stage.propagated(name)
 
 
-@pytest.mark.proves("KD33", "KD43")
+@pytest.mark.proves("KD33", "KD43", "KD57")
 async def test_how_kinds_of_others_end_and_leave(stage_on: MakeStage):
     async with stage_on() as stage:
         m1, m2 = stage.members["m1"], stage.members["m2"]
@@ -135,6 +135,17 @@ async def _once(stage: Stage) -> None:
         return bool((await stage.share("ray", "m1")).get("current"))
 
     await until(seen)
+
+    # An edit arrives in the object, and its pods keep the template of before.
+    other = {"template": {"spec": {"containers": [{"name": "w", "image": "w:2"}]}}}
+    edited = main(RAYS, "ray", rayClusterSpec={"headGroupSpec": other})
+    await stage.patch("ray", {"spec": {"template": edited}})
+
+    async def told() -> bool:
+        message = (await stage.condition("ray", "Ready")).get("message", "")
+        return "m1: RayJob ray: template not rolled out, 1 pod keeps that of before" in message
+
+    await until(told)
     leaving = {"cluster": "m1", "replicas": 1, "since": WHEN, "cause": "Drained"}
     moved = {"placements": [{"cluster": "m2", "replicas": 1}], "leaving": [leaving]}
     await stage.patch("ray", {"status": moved}, subresource="status")

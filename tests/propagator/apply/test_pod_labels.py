@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
-from crds.names import DEFAULT_SCHEDULER
+from crds.names import DEFAULT_SCHEDULER, LABEL_TEMPLATE
 from crds.names import LABEL_WORKLOAD_UID as LABEL
 from machinery.api.resources import Resource
 from machinery.kinds.table import profile_in
@@ -89,6 +90,26 @@ def test_an_object_that_stands_keeps_the_pods_that_it_has(kind: str) -> None:
     for place in label_places(profile_in(other), other):
         at_place(other, place)[LABEL] = "u0"
     assert labelled(beside(piece, there(piece, dict(other))).body) == ["u0"] * places
+
+
+@pytest.mark.proves("KD57")
+def test_pods_that_outlive_an_edit_tell_by_a_label_of_which_template_they_are() -> None:
+    def digests(template: dict[str, Any]) -> list[str]:
+        body = rendered(template).body
+        found = there(rendered(template), dict(body)).pods_templates
+        places = label_places(profile_in(body), body)
+        assert list(found) == [at_place(body, each)[LABEL_TEMPLATE] for each in places]
+        return list(found)
+
+    edited: dict[str, Any] = copy.deepcopy(RAY)
+    group = edited["spec"]["workerGroupSpecs"][1]
+    group["replicas"] = 7
+    assert digests(edited) == digests(RAY)
+    group["template"]["spec"]["containers"][0]["image"] = "ray:2"
+    now, before = digests(edited), digests(RAY)
+    assert now[:2] == before[:2]
+    assert now[2] != before[2]
+    assert there(rendered(SPARK), dict(rendered(SPARK).body)).pods_templates == ()
 
 
 def test_the_hubs_scheduler_is_named_in_no_sort_of_pods() -> None:

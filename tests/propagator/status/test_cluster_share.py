@@ -619,3 +619,13 @@ def test_a_share_that_is_stuck_is_degraded_with_the_words_of_its_member() -> Non
     profile = profile_of("example.com/v1", "Widget")
     entry = share_of(replace(one, outcome=Outcome(one.desired)), profile, {}, said=1).entry
     assert (entry["health"], entry["message"]) == ("Degraded", "no such volume")
+
+
+@pytest.mark.proves("KD57")
+def test_ready_says_that_pods_keep_the_template_of_before() -> None:
+    main = ManagedObject(metadata=Meta(name="web"), kind="RayCluster")
+    for kept, said in ((0, ""), (1, "1 pod keeps"), (2, "2 pods keep")):
+        _, status = told(seen(main=main, kept_pods=kept), {})
+        ready = next(each for each in status["conditions"] if each["type"] == "Ready")
+        message = f"m1: RayCluster web: template not rolled out, {said} that of before"
+        assert ready["message"].endswith(message) is bool(kept)
