@@ -8,14 +8,22 @@ from crds.names import SYSTEM_NAMESPACE
 from machinery.tracing import TraceSettings
 from propagator.credentials.tokens import TOKEN_SECONDS
 
+LOOKS_PER_SECOND = 50
+"""The members of one process that are probed in a second, and as many that are asked for their
+kinds: a thousand cost it no more than two hundred and fifty.
+"""
+JITTER = 0.2
+"""The part by which two pauses between probes may differ from their mean."""
+
+
+def paced(seconds: float, members: int) -> float:
+    """Return the seconds between two looks at one of `members`, at least `seconds`."""
+    return max(seconds, members / LOOKS_PER_SECOND)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings:
-    """How a session talks to its member.
-
-    A member that stops answering is noticed within 1.2 * `probe_period` + 2 * `probe_timeout` +
-    `probe_confirm`, 17 s.
-    """
+    """How a session talks to its member."""
 
     workers: int = 16
     """Workloads reconciled at the same time on one member, at most half of them of one namespace.
@@ -24,6 +32,7 @@ class SessionSettings:
     """Requests in flight to one member, without watches."""
     request_timeout: float = 10.0
     probe_period: float = 5.0
+    """See `paced`."""
     probe_timeout: float = 5.0
     probe_confirm: float = 1.0
     """The pause between a first failed probe and the second, which decides."""
@@ -33,6 +42,11 @@ class SessionSettings:
     """The longest pause between two probes of a member that does not answer."""
     idle_watch: float = 300.0
     """A watch of one namespace ends after it has shown nothing for so long."""
+
+    def noticed_within(self, members: int) -> float:
+        """Return the most seconds until a member that stops answering is noticed."""
+        pause = paced(self.probe_period, members) * (1 + JITTER)
+        return pause + 2 * self.probe_timeout + self.probe_confirm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ change only by a relevant step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -199,15 +200,40 @@ def _measured(before: Mapping[str, Any], health: HealthProbe) -> dict[str, Any]:
     return measured
 
 
+def _urgent(cluster: MemberCluster, session: MemberSession, verdict: MemberHealth) -> bool:
+    """Whether Ready, the cluster's identity or a held sweep differs from the stored one."""
+    ready, status = ready_condition(cluster.status), cluster.status
+    told = (ready.get("status"), ready.get("reason"), ready.get("observedGeneration"))
+    if told != (str(verdict.ready), verdict.reason.value, session.generation):
+        return True
+    link = session.link
+    if link is not None and verdict.ready and link.cluster_id:
+        identity = link.note(cluster)
+        if any(status.get(field) != identity.get(field) for field in _IDENTITY):
+            return True
+    if session.held is None:
+        return False
+    held = conditions.find(status, MemberClusterCondition.SWEEP_HELD).get("reason")
+    return held != (session.held.reason and session.held.reason.value)
+
+
 LOG = logs.get(__name__)
 
 PERIOD = 1.0
 """Seconds between two computations for one member, which are costly even without a write."""
+WRITES_PER_SECOND = 50
+"""The writes of all MemberClusters together: what changes with each pod waits for its turn.
+
+Meanwhile the controller's assumed placements count, so room is never overstated.
+"""
 _WORKERS = 8
 
 
 class ClusterStatusWriter:
-    """Writes changes only, at most once a second for each cluster, and events on Ready.
+    """Writes changes only, and events on Ready.
+
+    Ready, the cluster's identity and a held sweep are written at once; anything else at most once a
+    second for each cluster, and `WRITES_PER_SECOND` for all.
 
     A write names the version that was read, because the controller writes the status too: it fails
     on another version, so it may repeat the controller's conditions.
@@ -227,6 +253,8 @@ class ClusterStatusWriter:
         self._registry = registry
         self._recorder = recorder
         self._clock = clock
+        self._next_turn = -math.inf
+        self._with_turn: set[str] = set()
         self._queue: WorkQueue[str] = WorkQueue(name="clusterstatus", clock=clock)
         registry.on_facts(self._queue.add)
         clusters.add_handler(self._cluster_changed)
@@ -242,12 +270,16 @@ class ClusterStatusWriter:
         cluster = self._clusters.get(("", name))
         session = self._registry.get(name)
         if cluster is None or session is None or session.verdict is None:
+            self._with_turn.discard(name)
             return None
         if session.contact is Contact.CONNECTING:
             return None  # the last status stands; the session's verdict queues the key again
         now = self._clock.monotonic()
-        if session.next_status > now:
-            return session.next_status - now
+        if (
+            not _urgent(cluster, session, session.verdict)
+            and (wait := self._wait(session, now)) > 0
+        ):
+            return wait
         session.next_status = now + PERIOD
         link = session.link
         if link is not None and link.tenants is not None:
@@ -262,9 +294,24 @@ class ClusterStatusWriter:
             cluster = await self._label(cluster, labels)
         if changed := merging(cluster.status, status):
             cluster = await self._patch(cluster, changed)
+            session.next_status = now + max(PERIOD, len(self._clusters) / WRITES_PER_SECOND)
         if link is not None and placed is not None:
             link.published(placed, number(cluster.metadata.resource_version))
         return None
+
+    def _wait(self, session: MemberSession, now: float) -> float:
+        """Return the seconds until the member's turn, which this gives it; 0 if that is now."""
+        if session.next_status > now:
+            return session.next_status - now
+        if session.name in self._with_turn:
+            self._with_turn.discard(session.name)
+            return 0.0
+        turn = max(self._next_turn, now)
+        self._next_turn = turn + 1 / WRITES_PER_SECOND
+        if turn > now:
+            self._with_turn.add(session.name)
+            session.next_status = turn
+        return turn - now
 
     async def _label(self, cluster: MemberCluster, labels: Mapping[str, str]) -> MemberCluster:
         metadata = {"resourceVersion": cluster.metadata.resource_version, "labels": labels}

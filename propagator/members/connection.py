@@ -106,7 +106,9 @@ class Link:
         before_write: Callable[[], float | None],
         holder: Holder = no_holder,
         identities: Identities,
+        members: Callable[[], int] = lambda: 1,
     ) -> None:
+        """`members` returns how many members this process has, which paces the looks at each."""
         self._before_write = before_write
         self._identities = identities
         self.identity = ClusterIdentity()
@@ -129,7 +131,12 @@ class Link:
             self.client, home=self.home, holder=holder, before_write=before_write, clock=clock
         )
         self.probe = Probe(
-            self.client, settings=settings, clock=clock, health=health, seen=listener.facts
+            self.client,
+            settings=settings,
+            clock=clock,
+            health=health,
+            seen=listener.facts,
+            members=members,
         )
         self.capacity = CapacityLedger()
         self.pod_index = PodIndex(clock=clock)
@@ -174,7 +181,7 @@ class Link:
                 clock=clock,
                 notify=listener.facts,
             )
-        self.kinds = KindsOfMember(self.client, clock=clock, notify=listener.facts)
+        self.kinds = KindsOfMember(self.client, clock=clock, notify=listener.facts, members=members)
         self.quotas = QuotasOfMember(
             self.client, begin=self._begin, clock=clock, notify=listener.facts
         )
@@ -274,7 +281,7 @@ class Link:
                 self._identities.release(self._name)
                 if refused is not None:
                     self._listener.verdict(refused)
-                    await self._clock.sleep(self._settings.probe_period)
+                    await self._clock.sleep(self.probe.period)
         finally:
             self.serving = False
             self._identities.release(self._name)

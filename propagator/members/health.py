@@ -30,7 +30,7 @@ from machinery.runtime.backoff import delay
 from machinery.tasks import within
 from propagator.members.capacity.kept import Node
 from propagator.members.sanitize import provider
-from propagator.settings import SessionSettings
+from propagator.settings import JITTER, SessionSettings, paced
 
 UNKNOWN_PROVIDER = "unknown"
 """Not empty: a selector can name it."""
@@ -192,11 +192,14 @@ class Probe:
         clock: Clock,
         health: HealthProbe,
         seen: Callable[[], None],
+        members: Callable[[], int],
     ) -> None:
+        """`members` returns how many members this process probes."""
         self._client = client
         self._settings = settings
         self._clock = clock
         self._seen = seen
+        self._members = members
         self._until_version = 0
         self._hurry = asyncio.Event()
         self.version = ""
@@ -217,7 +220,7 @@ class Probe:
                 await self._clock.sleep(self._settings.probe_confirm)
                 continue
             refused(verdict)
-            cap = self._settings.probe_backoff
+            cap = paced(self._settings.probe_backoff, self._members())
             pause = delay(failures, base=_FIRST_PAUSE, cap=cap, jitter=random.random)
             await self._clock.sleep(pause)
         return verdict
@@ -230,8 +233,8 @@ class Probe:
         `refused` is called after each answer; its verdict ends the loop too.
         """
         while True:
-            period = self._settings.probe_period * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
-            hurried = await self._pause(period)
+            jitter = random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
+            hurried = await self._pause(self.period * jitter)
             if (await self._ask(measured=not hurried)).ready:
                 another = await refused()
                 if another is not None:
@@ -241,6 +244,10 @@ class Probe:
             verdict = await self._ask()
             if not verdict.ready:
                 return verdict
+
+    @property
+    def period(self) -> float:
+        return paced(self._settings.probe_period, self._members())
 
     async def _pause(self, seconds: float) -> bool:
         """Wait that long, or until `ask_now`; return whether it was called."""

@@ -98,6 +98,7 @@ class MemberRegistry:
                 holder=self._holder,
                 holders=self._holders,
                 identities=self.identities,
+                members=lambda: len(self._sessions),
             )
             session.tasks["session"] = asyncio.create_task(
                 self._keep(session, session.run), name=f"member {name}"

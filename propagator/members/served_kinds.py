@@ -19,17 +19,28 @@ from machinery.api.lanes import ALL_KINDS
 from machinery.clock import Clock
 from machinery.errors import Forbidden, TransportError
 from machinery.types.bounds import DISCOVERY_SECONDS, MOST_UNITS
+from propagator.settings import JITTER, paced
 from propagator.types.cluster import shared_kinds
 
 LOOK_SECONDS = 5.0
-"""Seconds between two looks, mostly answered by `unchanged`: there is no watch of kinds."""
+"""Seconds between two looks, mostly answered by `unchanged`: there is no watch of kinds. More in
+a large fleet, see `paced`.
+"""
 _LONGEST = 381
 _SERVED = re.compile(SERVED)
 
 
 class KindsOfMember:
-    def __init__(self, client: ApiClient, *, clock: Clock, notify: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        clock: Clock,
+        notify: Callable[[], None],
+        members: Callable[[], int],
+    ) -> None:
         self._client = client
+        self._members = members
         self._clock = clock
         self._notify = notify
         self._seen = Seen()
@@ -41,8 +52,8 @@ class KindsOfMember:
     async def run(self) -> None:
         while True:
             await self.look()
-            jitter = random.uniform(0.8, 1.2)  # noqa: S311 - members are not asked all at once
-            await self._clock.sleep(LOOK_SECONDS * jitter)
+            jitter = random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
+            await self._clock.sleep(paced(LOOK_SECONDS, self._members()) * jitter)
 
     async def look(self) -> None:
         """A fault keeps the last answer."""

@@ -102,6 +102,7 @@ class MemberSession:
         holder: Holder = no_holder,
         holders: Holders,
         identities: Identities,
+        members: Callable[[], int],
     ) -> None:
         self.name = name
         self.namespaces: tuple[str, ...] = ("*",)
@@ -137,6 +138,7 @@ class MemberSession:
         self._holder = holder
         self._holders = holders
         self._identities = identities
+        self._members = members
         self._credentials: Credentials | MemberHealth | None = None
         self._credentials_changed = asyncio.Event()
         self._pending: set[Key] = set()
@@ -389,6 +391,7 @@ class MemberSession:
                 before_write=self._before_write,
                 holder=self._holder,
                 identities=self._identities,
+                members=self._members,
             )
             await self.link.run()
         except KubeconfigError as fault:

@@ -6,6 +6,7 @@ Only the hub's objects are read, page by page: leases, MemberClusters, Workloads
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from controller.model.objects import MemberCluster
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportError
+from propagator.settings import SessionSettings
 from stowage.console import output, words
 from stowage.console.terminal import say
 from stowage.console.words import count, seconds
@@ -188,13 +190,21 @@ def _counts(report: Report) -> str:
         else ""
     )
     states = _states(report.clusters, report.cluster_names)
-    clusters = f"Clusters: {states}\n" if _seen(report) else ""
+    clusters = f"Clusters: {states}{_late(report)}\n" if _seen(report) else ""
     lines = [f"{clusters}Workloads: {_states(report.workloads)}{of}"]
     for resource, kind in features.LISTED:
         if counts := report.counts.get(kind.counts):
             lines.append(f"{resource.kind}s: {_states(counts)}")
     lines += [f"Most is held by {report.holds_most}"] if report.holds_most else []
     return "\n".join(lines)
+
+
+def _late(report: Report) -> str:
+    """Return within what time a lost cluster is noticed, where the size of the fleet delays it."""
+    sessions, members = SessionSettings(), sum(report.clusters.values())
+    late = sessions.noticed_within(members)
+    told = f"; one that stops answering is noticed within {seconds(math.ceil(late))}"
+    return told if late > sessions.noticed_within(0) else ""
 
 
 def _seen(report: Report) -> bool:

@@ -116,6 +116,14 @@ def test_a_good_fleet_takes_five_lines(hub: tuple[Hub, Path]) -> None:
     ]
 
 
+def test_the_bound_of_detection_is_told_where_the_fleet_delays_it(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.clusters = [cluster(f"c{n}") for n in range(250)]
+    assert "is noticed" not in run(file).output
+    there.clusters = [cluster(f"c{n}") for n in range(1000)]
+    assert "; one that stops answering is noticed within 35s\n" in run(file).output
+
+
 @pytest.mark.proves("RB23")
 @pytest.mark.parametrize(
     ("names", "told"),

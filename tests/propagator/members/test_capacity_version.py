@@ -171,6 +171,7 @@ async def publishing(
         published=units.publish,
     )
     session = SimpleNamespace(
+        name="m1",
         link=link,
         allows=lambda _namespace: True,
         verdict=CONNECTED,

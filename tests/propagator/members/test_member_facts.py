@@ -61,7 +61,7 @@ class Member:
 
 
 def kinds_of(member: Member) -> KindsOfMember:
-    return KindsOfMember(member, clock=FakeClock(), notify=member.notify)  # type: ignore[arg-type]
+    return KindsOfMember(member, clock=FakeClock(), notify=member.notify, members=lambda: 1)  # type: ignore[arg-type]
 
 
 FORBIDDEN = Forbidden(code=403, reason="Forbidden", message="no")
