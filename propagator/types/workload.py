@@ -658,7 +658,7 @@ def kept(workload: Workload) -> Workload:
         labels=meta.labels or _NO_TEXTS,
         annotations={key: meta.annotations[key] for key in _READ if key in meta.annotations}
         or _NO_TEXTS,
-        finalizers=[shared(each) for each in meta.finalizers],
+        finalizers=_same(tuple(meta.finalizers)),
         owner_references=meta.owner_references or _NO_OWNERS,
     )
     own = structs.replace(
@@ -673,27 +673,31 @@ def kept(workload: Workload) -> Workload:
         target_deployment=_own(spec.target_deployment),
         target_service=_own(spec.target_service),
         template=_own(spec.template),
-        manifests=[_own(raw) for raw in spec.manifests],
+        manifests=[_own(raw) for raw in spec.manifests] or _NO_RAW,
+        resources=spec.resources or _NO_REFS,
+        overrides=_own(spec.overrides),
         rollout=_own(spec.rollout),
     )
     said = structs.replace(
         status,
         state=shared(status.state),
-        placements=[
-            Placement(shared(p.cluster), p.replicas, p.completions) for p in status.placements
-        ],
+        placements=_placed(status.placements),
         leaving=[
             structs.replace(p, cluster=shared(p.cluster), cause=shared(p.cause))
             for p in status.leaving
-        ],
+        ]
+        or _NO_LEAVING,
         overrides=_own(status.overrides),
         revisions=_own(status.revisions),
         clusters=[_sharing(each) for each in status.clusters],
-        dependencies=[_sharing(each) for each in status.dependencies],
+        kept=status.kept or _NO_ENTRIES,
+        drift=status.drift or _NO_ENTRIES,
+        dependencies=[_sharing(each) for each in status.dependencies] or _NO_ENTRIES,
+        ordinals=status.ordinals or _NO_RANGES,
         ready_summary=shared(status.ready_summary),
         cluster_summary=shared(status.cluster_summary),
         conditions=[_interned(each) for each in status.conditions],
-        footprint=_interned(status.footprint),
+        footprint=_footprint(status.footprint.clusters, status.footprint.kinds),
     )
     return Workload(
         metadata=bare,
@@ -702,6 +706,30 @@ def kept(workload: Workload) -> Workload:
         spec=own,
         status=said,
     )
+
+
+@lru_cache(maxsize=1024)
+def _same(texts: tuple[str, ...]) -> list[str]:
+    """Nearly all Workloads have the same finalizers."""
+    return [shared(each) for each in texts]
+
+
+def _placed(placements: Sequence[Placement]) -> list[Placement]:
+    """Most Workloads are on one of few clusters, with few replicas."""
+    if len(placements) == 1:
+        (only,) = placements
+        return _single(only.cluster, only.replicas, only.completions)
+    return [Placement(shared(p.cluster), p.replicas, p.completions) for p in placements]
+
+
+@lru_cache(maxsize=8192)
+def _single(cluster: str, replicas: int, completions: int | None) -> list[Placement]:
+    return [Placement(shared(cluster), replicas, completions)]
+
+
+@lru_cache(maxsize=8192)
+def _footprint(clusters: str, kinds: str) -> Footprint:
+    return Footprint(shared(clusters), shared(kinds))
 
 
 def _own(raw: msgspec.Raw) -> msgspec.Raw:
@@ -782,6 +810,11 @@ _NOTHING = msgspec.Raw()
 _READ = (ANNOTATION_CLUSTERS, ANNOTATION_DELETION, ANNOTATION_KINDS, ANNOTATION_ORDINALS)
 _NO_TEXTS: dict[str, str] = {}
 _NO_OWNERS: list[OwnerReference] = []
+_NO_RAW: list[msgspec.Raw] = []
+_NO_REFS: list[ResourceRef] = []
+_NO_LEAVING: list[LeavingShare] = []
+_NO_ENTRIES: list[dict[str, Any]] = []
+_NO_RANGES: list[OrdinalRange] = []
 _object = msgspec.json.Decoder(dict[str, Any])
 _outlines = msgspec.json.Decoder(Outline)
 _workload = msgspec.json.Decoder(Workload)

@@ -51,3 +51,26 @@ def test_no_message_and_no_time_is_kept_for_as_long_as_the_process_runs(
     assert interned <= FIXED | enums | {one.spec.dependencies}
     assert one.status.conditions[0].message is two.status.conditions[0].message
     assert one.status.clusters[0]["message"] is two.status.clusters[0]["message"]
+
+
+@pytest.mark.proves("B8")
+def test_nothing_kept_holds_the_page_that_it_came_with() -> None:
+    """A Raw of an answer is a view of it, and keeps all Workloads of that page."""
+    some = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    spec = {
+        "targetDeployment": some,
+        "targetService": some,
+        "template": some,
+        "manifests": [some],
+        "overrides": [some],
+        "rollout": some,
+    }
+    said = {"overrides": [some], "revisions": [some]}
+    raw = msgspec.json.encode({**BODY, "spec": spec, "status": said})
+    one = kept(msgspec.json.decode(raw, type=Workload))
+    fields = [
+        getattr(part, name) for part in (one.spec, one.status) for name in part.__struct_fields__
+    ]
+    found = [each for each in (*fields, *one.spec.manifests) if isinstance(each, msgspec.Raw)]
+    assert len([each for each in found if bytes(each)]) == len(spec) + len(said)
+    assert all(each.copy() is each for each in found)
