@@ -182,7 +182,8 @@ def label_places(profile: Profile, body: Body) -> list[Place]:
     """
     if not profile.known:
         former = (each for each in _FORMER if isinstance(value_at(body, each), Mapping))
-        return [(*steps(path), *_LABELS) for path in former][:1]
+        places: list[Place] = [(*steps(path), *_LABELS) for path in former]
+        return places[:1]
     found = (place for sort in profile.pods for place in _label_places(sort, body))
     return [*dict.fromkeys(found)]
 

@@ -78,8 +78,10 @@ def files(*, version: str, image: values.Image, dashboard: Path) -> dict[str, st
 
 
 def _deployments() -> dict[str, Manifest]:
-    names = {"namespace": NAMESPACE, "image": IMAGE}
-    found = [*install.manifests(**names), *install.page_manifests(**names)]
+    found = [
+        *install.manifests(namespace=NAMESPACE, image=IMAGE),
+        *install.page_manifests(namespace=NAMESPACE, image=IMAGE),
+    ]
     each = {o["metadata"]["name"]: o for o in found if o["kind"] == DEPLOYMENTS.kind}
     return {name.removeprefix("stowage-"): deployment for name, deployment in each.items()}
 
