@@ -19,7 +19,6 @@ from controller.model.objects import MemberCluster
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportError
-from propagator.settings import SessionSettings
 from stowage.console import output, words
 from stowage.console.terminal import say
 from stowage.console.words import count, seconds
@@ -201,6 +200,8 @@ def _counts(report: Report) -> str:
 
 def _late(report: Report) -> str:
     """Return within what time a lost cluster is noticed, where the size of the fleet delays it."""
+    from propagator.settings import SessionSettings  # noqa: PLC0415 - slow
+
     sessions, members = SessionSettings(), sum(report.clusters.values())
     late = sessions.noticed_within(members)
     told = f"; one that stops answering is noticed within {seconds(math.ceil(late))}"

@@ -196,7 +196,7 @@ def _misused(words: list[str]) -> Iterator[str]:
     elif program == "kubectl":
         if not VERBS & set(words):
             yield f"kubectl does not {' '.join(words[1:])}"
-    elif program in ("uv", "pipx"):
+    elif program in ("uv", "pipx", "helm"):
         pass  # how the command is installed
     elif program == "make":
         targets = re.findall(r"^([a-z./-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)

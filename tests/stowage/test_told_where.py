@@ -56,6 +56,7 @@ READS = {
     "pods",
     "logs",
     "version",
+    "uninstall",
 }
 PROCESSES = {"controller", "propagator", "ui"}
 

@@ -39,7 +39,10 @@ def over(wanted: Piece, first: Piece, **there: Any) -> dict[str, Any]:
     sent = with_others(wanted, managed(CLUSTERS, found), found)
     changed = sent.body["spec"] != wanted.body["spec"]
     assert sent.body["metadata"].get("resourceVersion") == ("7" if changed else None)
-    return dict(sent.body["spec"])
+    spec = dict(sent.body["spec"])
+    for each in spec.get("workerGroupSpecs", ()):  # the marks of their pods are of no matter here
+        each["template"].pop("metadata", None)
+    return spec
 
 
 GROUPS = ["spec.workerGroupSpecs[*].replicas"]
