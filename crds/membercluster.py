@@ -88,6 +88,8 @@ class SweepHeldReason(StrEnum):
     HUB_WENT_BACK = "HubWentBack"
     HOLDS_DATA = "HoldsData"
     """Claims are among it; what has none goes all the same."""
+    KIND_MADE_ANEW = "KindMadeAnew"
+    """It was made before the kind Workload of this hub: an earlier installation left it."""
 
 
 class InventoryUnhealthyReason(StrEnum):

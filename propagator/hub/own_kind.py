@@ -7,6 +7,8 @@ members keep what runs, and a MemberCluster that goes so is not unregistered.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from crds.names import GROUP
 from machinery.api.resources import CRDS, Resource
@@ -40,11 +42,22 @@ class OwnKind:
             self._asked = now
         return self._ends
 
+    async def since(self) -> str:
+        """Return when the definition was made, as the hub writes times; empty without it.
+
+        Raises HubFault.
+        """
+        found = await self._definition()
+        return str(found["metadata"].get("creationTimestamp") or "") if found is not None else ""
+
     async def _looked(self) -> bool:
+        found = await self._definition()
+        return found is None or bool(found["metadata"].get("deletionTimestamp"))
+
+    async def _definition(self) -> Mapping[str, Any] | None:
         try:
-            found = await self._hub.get(CRDS, self._name)
+            return await self._hub.get(CRDS, self._name)
         except NotFound:
-            return True
+            return None
         except TransportError as fault:
             raise HubFault(f"the definition {self._name} could not be read", fault) from fault
-        return bool(found["metadata"].get("deletionTimestamp"))

@@ -153,6 +153,10 @@ class HubWorkloads:
         """Return whether a deleted or unknown Workload goes with its kind. Raises HubFault."""
         return await self._kind.ends(since=self._ending.get(uid, self._clock.monotonic()))
 
+    async def kind_since(self) -> str:
+        """Return when the hub got the kind; empty where it has none. Raises HubFault."""
+        return await self._kind.since()
+
     async def version(self) -> int | None:
         """Return the hub's resourceVersion; None if it is not comparable. Raises TransportError."""
         page = await anext(self._hub.pages(WORKLOADS, metadata_only=True, limit=1))

@@ -5,9 +5,11 @@ Workload that was made since. So before anything is removed, the brake counts al
 that member, and what went recently. More than a tenth of the member's Workloads, and more than ten,
 is held; so it is by the numbers of all members together. Objects with data are held whatever their
 number. All are held if the hub's resourceVersion is older than one that this process, or an object
-on the member, has seen: its store was set back. MemberCluster.status reports what is held, which
-survives a restart. An operator ends it by naming the very Workloads that may go (the annotation
-`stowage.dev/sweep`, which `stowage sweep` sets). Later ones are not covered.
+on the member, has seen: its store was set back. So are all if one is older than the hub's kind
+Workload: an earlier installation had its Workload, and nobody deleted that. MemberCluster.status
+reports what is held, which survives a restart. An operator ends it by naming the very Workloads
+that may go (the annotation `stowage.dev/sweep`, which `stowage sweep` sets). Later ones are not
+covered.
 """
 
 from __future__ import annotations
@@ -51,19 +53,25 @@ _OWNER = re.compile(r"[\w-]{1,128}/[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", re.ASCII)
 _WORKERS = 4
 _NAMED = 5
 """Workloads that the message of the condition names."""
-_WENT_BACK = SweepHeldReason.HUB_WENT_BACK
+_WHY = {
+    SweepHeldReason.HUB_WENT_BACK: "the hub was set back, as from a backup: ",
+    SweepHeldReason.KIND_MADE_ANEW: "Stowage was installed anew on the hub since: ",
+}
 
 
 def reason_to_hold(
-    *, going: int, present: int, went_back: bool, held: bool
+    *, going: int, present: int, went_back: bool, held: bool, older: bool = False
 ) -> SweepHeldReason | None:
     """Return why objects without a Workload stay on a member, or None. Pure.
 
     `going` counts the Workloads whose objects would go, or went recently, of the `present` ones.
-    `held`: the sweep was held before, and no operator has released it.
+    `held`: the sweep was held before, and no operator has released it. `older`: something is older
+    than the hub's kind Workload.
     """
     if went_back:
         return SweepHeldReason.HUB_WENT_BACK
+    if older:
+        return SweepHeldReason.KIND_MADE_ANEW
     return SweepHeldReason.TOO_MANY if held or much(going, present) else None
 
 
@@ -77,6 +85,8 @@ class _Count(NamedTuple):
     at: float
     left: Mapping[str, HeldWorkload]
     """Workloads that the hub does not know, whose objects carry its mark, by UID."""
+    made: Mapping[str, str]
+    """When the first of these objects was made, by the Workload's UID."""
     present: int
     """All Workloads of this hub with an object on the member."""
 
@@ -191,6 +201,7 @@ class SweepBrake:
             present=count.present + len(gone),
             went_back=await self._hub_went_back(session.name, link),
             held=self._held_before(session),
+            older=min(count.made[uid] for uid in going) < await self._workloads.kind_since(),
         )
         held = [count.left[uid] for uid in going]
         if reason is None and self._fleet_loses_much():
@@ -216,7 +227,7 @@ class SweepBrake:
         return len(going) > FEW and shares * SHARE > present
 
     async def _left_behind(self, session: MemberSession, link: Link, hub: str) -> _Count:
-        left, present = {}, 0
+        left, made, present = {}, {}, 0
         async for uid in in_slices(list(session.owners)):
             if self._workloads.known(uid):
                 present += 1
@@ -226,7 +237,8 @@ class SweepBrake:
                 namespace, name = min(owners(each.metadata)[uid] for each in theirs)
                 claims = sum(map(_holds_data, theirs))
                 left[uid] = HeldWorkload(namespace, name, uid, len(theirs), claims)
-        return _Count(session.name, self._clock.monotonic(), left, present + len(left))
+                made[uid] = min(each.metadata.creation_timestamp for each in theirs)
+        return _Count(session.name, self._clock.monotonic(), left, made, present + len(left))
 
     async def _hub_went_back(self, member: str, link: Link) -> bool:
         """Whether this process, or an object there, has seen a later version than the hub has.
@@ -341,7 +353,7 @@ def _held(member: str, reason: SweepHeldReason, going: Sequence[HeldWorkload]) -
     more = f" and {len(ranked) - _NAMED} more" if len(ranked) > _NAMED else ""
     claims = sum(each.claims for each in ranked)
     data = f", {claims} objects with PersistentVolumeClaims among it" if claims else ""
-    why = "the hub was set back, as from a backup: " if reason is _WENT_BACK else ""
+    why = _WHY.get(reason, "")
     message = (
         f"{why}the hub does not know {len(ranked)} of the Workloads that {member} runs something "
         f"of{data}: it stays until they are restored, or a person lets it go by `stowage sweep "

@@ -51,6 +51,7 @@ CLUSTERS: Mapping[str, str] = {
 SWEEPS: Mapping[str, str] = {
     "TooMany": "see stowage sweep NAME: restore these Workloads, or confirm that they may go",
     "HoldsData": "see stowage sweep NAME: restore these Workloads, or confirm that data may go",
+    "KindMadeAnew": "see stowage sweep NAME: apply these Workloads again, or let what runs go",
     "HubWentBack": "restore what was made since the backup, then see stowage sweep NAME",
 }
 """By the reason of SweepHeld on a MemberCluster."""

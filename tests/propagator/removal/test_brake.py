@@ -238,7 +238,7 @@ def test_the_workloads_of_all_members_count_together(
     brake._counts = WeakKeyDictionary()
     for at, link in enumerate(links):
         gone = {f"{at}-{n}": HeldWorkload("shop", f"w{n}", f"{at}-{n}", 1, 0) for n in range(left)}
-        brake._counts[link] = _Count(f"m{at}", 0.0, gone, present)
+        brake._counts[link] = _Count(f"m{at}", 0.0, gone, {}, present)
     assert brake._fleet_loses_much() is much
 
 

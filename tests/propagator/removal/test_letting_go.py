@@ -22,6 +22,7 @@ from stowage.setup.uninstall import Uninstall
 from tests import inforce
 from tests.patience import hold_on
 from tests.propagator.conftest import clean, secret
+from tests.propagator.removal.test_brake import held
 from tests.propagator.stage import CONFIGMAPS, DEPLOYMENTS, Stage, configmap, settled, staged, swept
 from tests.propagator.waits import until
 from tests.stowage import accounts
@@ -200,6 +201,30 @@ async def test_nothing_happens_while_the_propagator_is_down(hub: Cluster, member
         await gone(stage.hub)
         assert await look(stage) == before
         await asyncio.to_thread(put, hub)
+
+
+@pytest.mark.long
+@pytest.mark.proves("PK23")
+async def test_what_an_earlier_installation_left_is_not_swept(
+    hub: Cluster, member: Cluster
+) -> None:
+    """A kind that went while nobody let go of anything, as one that its finalizers were taken from."""
+    async with staged(hub, {"m1": member}) as stage:
+        before = await runs(stage, "web")
+        await stage.stop()
+        await asyncio.to_thread(unguard, hub)
+        await take(hub, "crd", "workloads.stowage.dev")
+        free = {"metadata": {"finalizers": None}}
+        await stage.hub.merge_patch(WORKLOADS, "web", free, namespace=stage.namespace)
+        await gone(stage.hub)
+        await asyncio.to_thread(put, hub)
+        stage.start()
+        await stage.ready()
+        assert f"{stage.namespace}/web" in await held(stage, 1, "KindMadeAnew")
+        assert await look(stage) == before
+        await stage.push("web", manifests=[configmap("web-settings", k="v")], adoption="IfNoDiff")
+        assert await look(stage) == before
+        await held(stage, 0, "")
 
 
 @pytest.mark.proves("PK27")

@@ -397,13 +397,19 @@ def test_a_hub_that_was_set_back_takes_nothing_that_runs(then: list[str], stays:
     others=st.integers(0, 5000),
     went_back=st.booleans(),
     held=st.booleans(),
+    older=st.booleans(),
 )
 @examples(300)
 def test_much_at_once_waits_for_a_person(
-    going: int, others: int, went_back: bool, held: bool
+    going: int, others: int, went_back: bool, held: bool, older: bool
 ) -> None:
-    reason = reason_to_hold(going=going, present=going + others, went_back=went_back, held=held)
-    much = going > FEW and going > (going + others) / SHARE
-    assert (reason is not None) is (went_back or held or much)
+    present = going + others
+    reason = reason_to_hold(
+        going=going, present=present, went_back=went_back, held=held, older=older
+    )
+    much = going > FEW and going > present / SHARE
+    assert (reason is not None) is (went_back or held or much or older)
     if went_back:
         assert reason is SweepHeldReason.HUB_WENT_BACK
+    elif older:
+        assert reason is SweepHeldReason.KIND_MADE_ANEW
