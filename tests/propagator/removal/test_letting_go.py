@@ -13,15 +13,16 @@ import pytest
 import crds
 from crds.names import GROUP, GUARD_ADMISSION_POLICY
 from machinery.api.client import ApiClient
-from machinery.api.resources import CRDS, PODS, SECRETS, WORKLOADS, Resource
+from machinery.api.resources import CRDS, MEMBER_CLUSTERS, PODS, SECRETS, WORKLOADS, Resource
 from machinery.config.hub_config import hub_connection
 from machinery.errors import NotFound
+from machinery.types import conditions
 from stowage.playground.controlplanes import Cluster
 from stowage.setup import install, uninstall
 from stowage.setup.uninstall import Uninstall
 from tests import inforce
 from tests.patience import hold_on
-from tests.propagator.conftest import clean, secret
+from tests.propagator.conftest import QUICK, clean, secret
 from tests.propagator.removal.test_brake import held
 from tests.propagator.stage import CONFIGMAPS, DEPLOYMENTS, Stage, configmap, settled, staged, swept
 from tests.propagator.waits import until
@@ -100,18 +101,20 @@ def test_no_command_that_takes_an_installation_back_takes_the_kinds(
     whole = tmp_path / "install.yaml"
     found = install.manifests(namespace=HOME, image="stowage")
     whole.write_text("\n---\n".join(map(json.dumps, found)))
-    for what in (("crd", "workloads.stowage.dev"), ("-f", str(FOLDER)), ("-f", str(whole))):
-        said = hub.kubectl("delete", *what, "--wait=false", "--ignore-not-found", check=False)
-        assert f"workloads.stowage.dev: {WORDS}" in said
+
+    def deleted(*what: str) -> str:
+        return hub.kubectl("delete", *what, "--wait=false", "--ignore-not-found", check=False)
+
+    for what in (("crd", "workloads.stowage.dev"), ("-f", str(FOLDER))):
+        assert f"workloads.stowage.dev: {WORDS}" in deleted(*what)
         assert kinds_of(hub) == KINDS
-        if what[-1] == str(FOLDER):
-            put(hub)  # the guard is in the folder too, and goes last
-    said = hub.kubectl("delete", "--raw", f"{CRDS.path(None)}?dryRun=All", check=False)
-    assert WORDS in said, "also a collection, whose request names none"
-    name = "clusterdecisions.stowage.dev"
-    hub.kubectl("annotate", "crd", name, "stowage.dev/uninstall=true")
-    hub.kubectl("delete", "crd", name)
-    assert kinds_of(hub) == [each for each in KINDS if each != name]
+    put(hub)  # the guard is in the folder too, and goes last
+    every = hub.kubectl("delete", "--raw", f"{CRDS.path(None)}?dryRun=All", check=False)
+    assert WORDS in every, "also a collection, whose request names none"
+    hub.kubectl("annotate", "crd", KINDS[0], "stowage.dev/uninstall=true")
+    hub.kubectl("delete", "crd", KINDS[0])
+    assert f"workloads.stowage.dev: {WORDS}" in deleted("-f", str(whole))
+    assert kinds_of(hub) == KINDS[1:]
 
 
 async def take(cluster: Cluster, *what: str) -> None:
@@ -315,3 +318,32 @@ async def test_an_uninstall_that_deletes_workloads_leaves_none_of_them(
         assert {name for kind, name in await look(stage) if kind == "Deployment"} == {"stays"}
         assert not kinds_of(hub)
         await asyncio.to_thread(put, hub)
+
+
+@pytest.mark.long
+@pytest.mark.proves("PK24")
+async def test_an_abandoned_member_holds_nothing_and_keeps_what_it_runs(
+    hub: Cluster, member: Cluster
+) -> None:
+    plan = Uninstall(namespace=HOME, abandon=("m1",))
+    async with staged(hub, {"m1": member}, sessions=QUICK) as stage:
+        before = await runs(stage, "web")
+        member.freeze()
+        try:
+            await until(lambda: not stage.process.term.registry.get("m1").ready)
+
+            async def told() -> bool:
+                found = await stage.hub.get(MEMBER_CLUSTERS, "m1")
+                return not conditions.holds(found["status"], "Ready")
+
+            await until(told)
+            which = await digest_of(stage.hub, plan)
+            await uninstall.uninstall(stage.hub, plan, which, say=lambda _: None)
+            assert not kinds_of(hub)
+            await stage.stop()
+        finally:
+            member.thaw()
+        assert await look(stage) == before
+        assert await marks(stage)
+        await asyncio.to_thread(put, hub)
+        stage.start()
