@@ -28,6 +28,7 @@ from stowage.commands import (
     rollout,
     running,
     tenants,
+    upgrade,
     web,
 )
 from stowage.commands.options import Commands
@@ -70,6 +71,7 @@ for _command in (
     processes.propagator,
     install.install,
     install.uninstall,
+    upgrade.upgrade,
     members.join,
     members.unjoin,
     members.rename,

@@ -16,6 +16,7 @@ from machinery.api.resources import CRDS, DEPLOYMENTS
 from stowage.packaging import values
 from stowage.packaging.template import IMAGE, NAMESPACE, Holes, dump, when
 from stowage.setup import install, tenants
+from stowage.setup.images import Image
 
 Manifest = dict[str, Any]
 
@@ -54,7 +55,7 @@ The kinds and what runs on members stay when this release is uninstalled.
 """
 
 
-def files(*, version: str, image: values.Image, dashboard: Path) -> dict[str, str]:
+def files(*, version: str, image: Image, dashboard: Path) -> dict[str, str]:
     """Return the text of each file of the chart, by its path in it."""
     tree = values.table(image, _deployments())
     about = {

@@ -15,8 +15,8 @@ from crds.names import SYSTEM_NAMESPACE
 from machinery.errors import ConfigurationError
 from stowage.packaging import chart
 from stowage.packaging.template import dump
-from stowage.packaging.values import Image
 from stowage.setup import install
+from stowage.setup.images import Image
 
 ROOT = Path(__file__).parents[2]
 """The checkout."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from controller.config import ConfigurationFile
 from stowage.packaging.template import dump
+from stowage.setup.images import Image
 
 Schema = Mapping[str, Any]
 Manifest = Mapping[str, Any]
@@ -46,23 +47,6 @@ class Value(NamedTuple):
     default: Any
     schema: Schema
     text: str
-
-
-class Image(NamedTuple):
-    """The parts of the name of an image."""
-
-    repository: str
-    tag: str = ""
-    digest: str = ""
-
-    @classmethod
-    def of(cls, reference: str) -> Image:
-        """Return the parts of a name such as `registry:5000/stowage:1@sha256:…`."""
-        name, _, digest = reference.partition("@")
-        before, colon, tag = name.rpartition(":")
-        if not colon or "/" in tag:
-            return cls(name, "", digest)
-        return cls(before, tag, digest)
 
 
 Tree = dict[str, Any]

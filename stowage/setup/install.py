@@ -30,6 +30,8 @@ from stowage.console.progress import Progress
 from stowage.hub import ObjectReader
 from stowage.setup import rollout
 
+MANAGER = "stowage-install"
+"""The field manager of all that is applied."""
 ADMISSION = "admissionregistration.k8s.io/v1"
 ESTABLISHED_SECONDS = 120.0
 VALIDATING = "ValidatingAdmissionPolicy"
@@ -41,6 +43,7 @@ _POLICY_WORK = {
 """The kinds of our policies, and the process that does their work on a hub without the kind."""
 DEFAULTS = "stowage-controller-defaults"
 """The binding that a hub needs where it serves no MutatingAdmissionPolicy."""
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PARTS = ("rbac.yaml", "priority.yaml", "network.yaml", "controller.yaml", "propagator.yaml")
 
 
@@ -103,12 +106,12 @@ async def apply(
     A kind of admission policy that the hub does not serve is left out (ValidatingAdmissionPolicy v1
     came with Kubernetes 1.30, MutatingAdmissionPolicy v1 with 1.36): the controller does its work.
     """
-    absent = await _unserved_policies(client)
+    absent = await unserved_policies(client)
     for kind in absent:
         say(f"This hub serves no {kind} v1: {_POLICY_WORK[kind]}")
     objects = [each for each in objects if not is_policy(each, absent)]
     for each in objects:
-        await apply_one(client, each, manager="stowage-install")
+        await apply_one(client, each, manager=MANAGER)
         name = each["metadata"]["name"]
         say(f"{each['kind']} {name} applied")
         if each["kind"] == CRDS.kind:
@@ -143,10 +146,11 @@ async def until_running(
 
 async def fills_in_defaults(client: ApiClient) -> bool:
     """Return whether the hub can fill in defaults, so that the controller need not."""
-    return MUTATING not in await _unserved_policies(client)
+    return MUTATING not in await unserved_policies(client)
 
 
-async def _unserved_policies(client: ApiClient) -> list[str]:
+async def unserved_policies(client: ApiClient) -> list[str]:
+    """Return the kinds of our policies that the hub does not serve."""
     served = {resource.kind for resource in await client.discover(ADMISSION)}
     return [kind for kind in _POLICY_WORK if kind not in served]
 
@@ -172,7 +176,7 @@ async def apply_one(client: ApiClient, manifest: Mapping[str, Any], *, manager: 
 
 async def ensure_namespace(client: ApiClient, name: str) -> None:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    await client.apply(NAMESPACES, body, name=name, field_manager="stowage-install", force=True)
+    await client.apply(NAMESPACES, body, name=name, field_manager=MANAGER, force=True)
 
 
 def load(part: str, **values: str) -> list[dict[str, Any]]:
@@ -180,7 +184,7 @@ def load(part: str, **values: str) -> list[dict[str, Any]]:
     text = (folder() / part).read_text()
     for name, value in values.items():
         text = text.replace(f"${{{name}}}", value)
-    return [each for each in yaml.safe_load_all(text) if each]
+    return [each for each in yaml.load_all(text, Loader=_LOADER) if each]
 
 
 def folder() -> Path:

@@ -42,10 +42,10 @@ Manifest = dict[str, Any]
 MANAGER = "stowage-tenant"
 _RBAC = "rbac.authorization.k8s.io"
 _CLUSTER_ROLES = Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
-_CLUSTER_ROLE_BINDINGS = Resource(
+CLUSTER_ROLE_BINDINGS = Resource(
     _RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
-_SECRETS_ROLE = "stowage-propagator-tenant"
+SECRETS_ROLE = "stowage-propagator-tenant"
 NAMED = 10
 """The number of namespaces that one line of output names."""
 
@@ -103,7 +103,7 @@ async def settle(hub: ApiClient, *, home: str, all_namespaces: bool | None, say:
             await apply_one(hub, each, manager="stowage-install")
             say(f"{each['kind']} {name} applied")
         elif (name == DEFAULTS or all_namespaces is False) and await _deleted(
-            hub, _CLUSTER_ROLE_BINDINGS, name
+            hub, CLUSTER_ROLE_BINDINGS, name
         ):
             say(f"{each['kind']} {name} deleted: what it gave is not needed")
     lacking = (await found(hub, home=home)).lacking
@@ -123,9 +123,9 @@ async def add(hub: ApiClient, namespaces: Sequence[str], *, home: str, say: Say)
         refuse(namespace)
         if not await _exists(hub, NAMESPACES, namespace):
             raise StowageError(f"the hub has no namespace {namespace}: create it, then add it")
-    if not await _exists(hub, _CLUSTER_ROLES, _SECRETS_ROLE):
+    if not await _exists(hub, _CLUSTER_ROLES, SECRETS_ROLE):
         raise StowageError(
-            f"the hub has no ClusterRole {_SECRETS_ROLE}: run `stowage install` of this version"
+            f"the hub has no ClusterRole {SECRETS_ROLE}: run `stowage install` of this version"
         )
     for namespace in namespaces:
         for each in bindings(namespace, home=home):
@@ -141,7 +141,7 @@ async def remove(hub: ApiClient, namespaces: Sequence[str], *, home: str, say: S
             for each in bindings(namespace, home=home)
         ]
         say(f"namespace {namespace} {'is no tenant any more' if any(gone) else 'was no tenant'}")
-    if await _exists(hub, _CLUSTER_ROLE_BINDINGS, _SECRETS_ROLE):
+    if await _exists(hub, CLUSTER_ROLE_BINDINGS, SECRETS_ROLE):
         say("every namespace still is one, as the hub was installed with --all-namespaces")
 
 
@@ -154,7 +154,7 @@ def refuse(namespace: str) -> None:
 async def found(hub: ApiClient, *, home: str) -> Tenants:
     """Return all namespaces that are tenants, or have objects that need one."""
     those: dict[str, Tenant] = defaultdict(lambda: Tenant(namespace=""))
-    selector = f"metadata.name={_SECRETS_ROLE}"
+    selector = f"metadata.name={SECRETS_ROLE}"
     async for binding in _each(hub, ROLE_BINDINGS, Object, field_selector=selector):
         those[binding.metadata.namespace].tenant = True
     async for workload in _each(hub, WORKLOADS, _Stored):
@@ -169,7 +169,7 @@ async def found(hub: ApiClient, *, home: str) -> Tenants:
             those[reference.namespace].clusters += 1
     for name, tenant in those.items():
         tenant.namespace = name
-    everywhere = await _exists(hub, _CLUSTER_ROLE_BINDINGS, _SECRETS_ROLE)
+    everywhere = await _exists(hub, CLUSTER_ROLE_BINDINGS, SECRETS_ROLE)
     for tenant in those.values():
         tenant.tenant |= everywhere
     return Tenants(everywhere=everywhere, namespaces=[those[name] for name in sorted(those)])

@@ -22,6 +22,7 @@ from stowage.packaging import chart, forms, values
 from stowage.packaging.__main__ import main
 from stowage.packaging.template import Holes, when
 from stowage.setup import install
+from stowage.setup.images import Image
 
 from .rendering import CHART, DEPLOY, HOME, kustomized, listed, read
 
@@ -198,7 +199,7 @@ def _leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, valu
             yield from _leaves(each, f"{path}{name}.")
 
 
-TABLE = values.table(values.Image("stowage"), chart._deployments())
+TABLE = values.table(Image("stowage"), chart._deployments())
 LEAVES = dict(_leaves(TABLE))
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
@@ -299,7 +300,7 @@ def test_holes_are_lines_values_and_words_and_other_braces_stay() -> None:
     ],
 )
 def test_an_image_has_parts(reference: str, parts: tuple[str, str, str]) -> None:
-    assert values.Image.of(reference) == parts
+    assert Image.of(reference) == parts
 
 
 def test_without_uv_it_is_said(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
