@@ -21,7 +21,7 @@ from machinery.types.bounds import MOST_UNITS, between
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """For how long a share of that revision may be unhealthy, and the time of the look."""
+    """For how long a share of that revision may be unhealthy, and as of when it is known."""
 
     seconds: int
     revision: str

@@ -6,8 +6,10 @@ objects, and clusters that were sent some and have not been seen clean since.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 from crds.fields.shares import MOST_END_WORDS, MOST_KEPT, ShareState
@@ -207,7 +209,7 @@ class Survey:
             leaving=name not in workload.placements,
             contact=session.contact if session is not None else Contact.CONNECTING,
             ready_seconds=seconds,
-            patience=self._patience(workload, desired),
+            patience=self._patience(workload, desired, session),
         )
         counts = not seen.leaving or workload.ends_whole
         if counts and (end := self._end(workload, session, name)) is not None:
@@ -263,14 +265,19 @@ class Survey:
             contact=Contact.AWAY,
             trouble=trouble,
             ready_seconds=workload.spec.movement.ready_seconds,
-            patience=self._patience(workload, desired),
+            patience=self._patience(workload, desired, None),
         )
 
-    def _patience(self, workload: Workload, desired: DesiredShare) -> Patience | None:
-        seconds = workload.spec.movement.unhealthy_seconds
+    def _patience(
+        self, workload: Workload, desired: DesiredShare, session: MemberSession | None
+    ) -> Patience | None:
+        """As of the last answer of a member that is away: it was silent before that was noticed."""
+        seconds, now = workload.spec.movement.unhealthy_seconds, self._clock.now()
         if seconds is None:
             return None
-        return Patience(seconds, desired.revision or revision_of_spec(workload), self._clock.now())
+        if session is not None and session.contact is Contact.AWAY and session.answered > -math.inf:
+            now -= timedelta(seconds=self._clock.monotonic() - session.answered)
+        return Patience(seconds, desired.revision or revision_of_spec(workload), now)
 
 
 def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:
