@@ -1,7 +1,8 @@
 """Writes docs/reference/: `python -m website.reference`, or `--check` to compare only.
 
 Each page comes from what it is about: the CRDs, the commands, the models of the configuration, the
-registry of metrics, the enums of reasons, the roles of deploy/. So none of them forgets a field.
+registry of metrics, the enums of reasons, the profiles of kinds, the roles of deploy/. So none of
+them forgets a field.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from website import processes, reasons, schemas
+from website import knownkinds, processes, reasons, schemas
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -26,6 +27,7 @@ def rendered() -> dict[str, str]:
         "commands.md": processes.commands(),
         "metrics.md": processes.metrics(),
         "reasons.md": reasons.reasons(),
+        "known-kinds.md": knownkinds.known_kinds(),
         "rights.md": processes.rights(),
     }
 

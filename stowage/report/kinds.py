@@ -108,9 +108,9 @@ def try_(files: Sequence[str]) -> bool:
 
 def tried(document: Document) -> tuple[list[str], bool]:
     """Return what the profile of its kind makes of an object, and whether it has one."""
-    body = document.body
+    body = _main(document)
     profile = table.profile_in(body)
-    title = f"{document.kind} {clean(str(body.get('apiVersion') or ''))}"
+    title = " ".join(clean(str(body.get(each) or "")) for each in ("kind", "apiVersion"))
     if not profile.known:
         others = ", ".join(profile.versions)
         known = f"known are {others}" if others else "no WorkloadKind says what it is"
@@ -125,6 +125,14 @@ def tried(document: Document) -> tuple[list[str], bool]:
     if parts:
         lines.append(" · ".join(map(_part, parts)))
     return [*lines, *_state(profile, body, replicas)], True
+
+
+def _main(document: Document) -> Mapping[str, Any]:
+    """Return an object, of a Workload that of its template."""
+    if document.kind != WORKLOADS.kind:
+        return document.body
+    spec = document.body.get("spec") or {}
+    return spec.get("template") or spec.get("targetDeployment") or document.body
 
 
 def _sum(parts: Sequence[Part], replicas: int) -> Iterator[str]:
