@@ -180,10 +180,13 @@ def label_places(profile: Profile, body: Body) -> list[Place]:
     Earlier releases set the Workload's label in any kind with a built-in kind's path. An existing
     object keeps it, because another label would restart its pods.
     """
+    alone = [profile.pod_path] if profile.known and profile.pod_path else []
+    paths = alone if profile.known else _FORMER
+    path = next((each for each in paths if isinstance(value_at(body, each), Mapping)), "")
+    if path:
+        return [(*steps(path), *_LABELS)]
     if not profile.known:
-        former = (each for each in _FORMER if isinstance(value_at(body, each), Mapping))
-        places: list[Place] = [(*steps(path), *_LABELS) for path in former]
-        return places[:1]
+        return []
     found = (place for sort in profile.pods for place in _label_places(sort, body))
     return [*dict.fromkeys(found)]
 
