@@ -96,7 +96,7 @@ def running(number: int) -> dict[str, Any]:
     )
     member = f"member-{number % 3}"
     share = {"name": member, "replicas": 1, "ready": 1, "updated": 1, "scheduled": 1}
-    share |= {"current": 0, "unschedulable": 0, "finished": False, "state": "Running"}
+    share |= {"current": 0, "unschedulable": 0, "finished": 0, "state": "Running"}
     share |= {"message": "", "observedGeneration": 1, "capacityVersion": number}
     condition = {"status": "True", "observedGeneration": 1, "lastTransitionTime": since}
     body["metadata"] |= {

@@ -25,7 +25,7 @@ from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action
 from controller.framework.interface import Fields, QueueSort
 from controller.model.objects import MemberCluster, Workload
 from controller.model.ordinals import ordinals_of
-from controller.model.unit import WorkloadInfo, compact, harmless, workload_info
+from controller.model.unit import WorkloadInfo, compact, harmless, with_bodies, workload_info
 from controller.queue import events
 from controller.queue.scheduling_queue import Rank, SchedulingQueue
 from controller.snapshot.builder import Snapshot, SnapshotBuilder
@@ -34,6 +34,7 @@ from machinery import logs
 from machinery.clock import Clock
 from machinery.kinds.table import may_change
 from machinery.tasks import Gradually, end, in_slices
+from machinery.types.lean import lean
 from machinery.types.metadata import Key, Meta
 
 LOG = logs.get(__name__)
@@ -53,9 +54,9 @@ def known(workload: Workload) -> Workload:
     current = (meta.key, meta.resource_version)
     if isinstance(made, WorkloadInfo) and (made.key, made.version) == current:
         return workload
-    slim = compact(workload)
+    slim = lean(compact(workload))
     try:
-        info, fault = workload_info(workload), ""
+        info, fault = workload_info(with_bodies(slim, workload.spec)), ""
     except (ValueError, msgspec.ValidationError) as e:
         info, fault = workload_info(harmless(slim)), str(e)
     template = workload.spec.target_deployment or workload.spec.template

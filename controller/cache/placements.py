@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -42,7 +43,9 @@ class PlacedWorkload:
 
     @staticmethod
     def of(info: WorkloadInfo, placements: Mapping[str, int]) -> PlacedWorkload:
-        holding = frozenset(cluster for cluster, replicas in placements.items() if replicas > 0)
+        holding = _shared_set(
+            frozenset(cluster for cluster, replicas in placements.items() if replicas > 0)
+        )
         sides = (info.affinity, info.anti_affinity)
         terms = [term for side in sides for term in side.required]
         terms += [each.workload_affinity_term for side in sides for each in side.preferred]
@@ -50,6 +53,12 @@ class PlacedWorkload:
         return PlacedWorkload(
             info.key, info.labels, holding, asks, tuple(info.anti_affinity.required)
         )
+
+
+@lru_cache(maxsize=4096)
+def _shared_set(clusters: frozenset[str]) -> frozenset[str]:
+    """Most Workloads are on one of few sets of clusters."""
+    return clusters
 
 
 @dataclass(slots=True)

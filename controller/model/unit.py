@@ -216,9 +216,11 @@ class WorkloadInfo:
     delivered: bool = True
     """The propagator brings it to its clusters, and tells how its replicas fare there."""
 
-    @property
-    def key(self) -> Key:
-        return (self.namespace, self.name)
+    key: Key = field(init=False, repr=False, compare=False)
+    """(namespace, name), made once: a dozen tables keep it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (self.namespace, self.name))
 
     @property
     def load(self) -> Load:
@@ -563,6 +565,18 @@ def compact(workload: Workload) -> Workload:
         overrides=None,
     )
     return msgspec.structs.replace(workload, spec=slim, status=why.compact(workload.status))
+
+
+def with_bodies(slim: Workload, spec: WorkloadSpec) -> Workload:
+    """Return a compact Workload with the bodies of `spec`, to be compiled."""
+    whole = msgspec.structs.replace(
+        slim.spec,
+        target_deployment=spec.target_deployment,
+        template=spec.template,
+        manifests=spec.manifests,
+        overrides=spec.overrides,
+    )
+    return msgspec.structs.replace(slim, spec=whole)
 
 
 def harmless(workload: Workload) -> Workload:

@@ -59,7 +59,7 @@ class FleetMoves:
                 placements,
                 sum(placements.values()),
                 on_their_way(info, placements),
-                {*state.leaving, *state.displaced}.difference(placements),
+                {*state.leaving, *state.displaced}.difference(placements) or (),
                 leaving,
             )
             self._replace(key, before, entry)
