@@ -1,4 +1,7 @@
-"""A Workload's status from its shares: their sums, its progress, and our conditions. Pure.
+"""A Workload's status from its entries: their sums, its progress, and our conditions. Pure.
+
+Nothing but the entries and the stored Workload counts, so whoever reports some of the entries, and
+reads the others, computes the same. See `ReportedShare.told` for the form of an entry here.
 
 A condition names its generation: while the present one is in flight, nothing of the one before is
 reported for it.
@@ -12,13 +15,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from crds.fields.drift import DriftedReason, DriftState
-from crds.fields.shares import ShareHealth, ShareState
+from crds.fields.shares import BlockedReason, ShareHealth, ShareState
 from crds.workload import (
     WAITING,
     PropagatedReason,
@@ -28,18 +32,17 @@ from crds.workload import (
 )
 from machinery.clock import parse_timestamp, timestamp
 from machinery.kinds.profile import Profile, kind_name
+from machinery.kinds.readiness import Result
 from machinery.types import conditions
 from propagator.drift.records import STANDING, Drifted
 from propagator.members.noted_kinds import first_kinds
 from propagator.members.pod_index import PodCounts
-from propagator.outcome import Outcome
-from propagator.status.cluster_share import MESSAGE_LIMIT, ReportedShare, Word
+from propagator.status.cluster_share import MESSAGE_LIMIT
 from propagator.types.workload import Workload
 
+_BAD = (ShareState.FAILED.value, ShareState.UNREACHABLE.value)
 _WELL = frozenset({ShareState.RUNNING.value, ShareState.COMPLETE.value})
 _AGAIN = "it runs once: an object of another name, in spec.template.metadata.name, runs again"
-_SEEN = (WorkloadReadyReason.SUSPENDED, WorkloadReadyReason.READINESS_UNKNOWN)
-"""Reasons read from the members' objects. They stay until these are observed again."""
 _BY_THE_AUTHOR = (PropagatedReason.WAITING_FOR_GROUP, PropagatedReason.SUSPENDED)
 """Reasons that a fault elsewhere comes before."""
 _SENTENCES = 20
@@ -47,20 +50,26 @@ MOST_FIELD_BYTES = 64 * 1024
 """The bytes of all `fields` of a status, as JSON."""
 
 
+Entry: TypeAlias = Mapping[str, Any]
+_NOTHING: Mapping[str, int] = {}
+
+
 def status_of(
     workload: Workload,
-    shares: Sequence[ReportedShare],
+    entries: Sequence[Entry],
     now: datetime,
     kept: Sequence[Mapping[str, Any]] = (),
     drift: Sequence[Mapping[str, Any]] = (),
     *,
     remark: str = "",
+    kept_pods: Mapping[str, int] = _NOTHING,
 ) -> dict[str, Any]:
     """`kept` is that of `Survey.kept`, `drift` that of `DriftRecords.told`.
 
-    `remark` precedes the message of a True Propagated.
+    `remark` precedes the message of a True Propagated. `kept_pods`, by cluster, are pods that an
+    edit left with the template of before.
     """
-    entries, omitted = _within_bytes([share.entry for share in shares])
+    entries, omitted = within_bytes(entries)
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
     ready = sum(min(_ready(entry), entry["replicas"]) for entry in placed)
     if workload.profile.whole:
@@ -72,13 +81,13 @@ def status_of(
     missing = _missing(ready, desired)
     status: dict[str, Any] = {
         **_generations(workload),
-        "clusters": entries,
+        "clusters": [*entries],
         "kept": [*kept],
         "ready": ready,
         "readySummary": f"{ready}/{desired}",
         "serviceExternalIP": _addresses(entries) or None,
         "conditions": _conditions(
-            workload, placed, shares, state, drift, now, remark, missing=missing
+            workload, entries, state, drift, now, remark, missing=missing, kept_pods=kept_pods
         ),
     }
     if omitted or workload.status.fields_omitted:
@@ -95,7 +104,7 @@ def status_of(
     return status
 
 
-def _within_bytes(
+def within_bytes(
     entries: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], int]:
     """Return the entries with at most MOST_FIELD_BYTES of fields, and how many lack theirs."""
@@ -118,63 +127,93 @@ def condition(workload: Workload, kind: WorkloadCondition) -> Mapping[str, Any]:
 
 
 def propagated(
-    placed: Sequence[Mapping[str, Any]],
-    shares: Sequence[ReportedShare],
-    before: Mapping[str, Any],
-    *,
-    wanted: bool = True,
+    workload: Workload, entries: Sequence[Entry], before: Entry, *, wanted: bool = True
 ) -> tuple[PropagatedReason, str] | None:
     """Return the worst known reason for the condition Propagated, and its message.
 
     None keeps `before`: nothing new is known, or nothing `wanted` has ever been placed.
     """
-    if wanted and not (shares or before):
+    if wanted and not (entries or before):
         return None
-    waits = bool(before) and any(share.waits or _was_held(share, before) for share in shares)
-    trouble = _trouble(shares)
+    trouble = _trouble(workload, entries, before)
     if trouble is not None:
-        reason, sentences, news = trouble
-        if waits and before["reason"] == reason.value and not news:
-            return None
-        return reason, _joined(sentences)
-    if any(share.under_way for share in shares):
+        return trouble
+    if any(_under_way(entry, workload) for entry in entries):
         return PropagatedReason.PROPAGATING, "objects are on their way"
-    if waits:
+    if before and any(_unexplained(entry) for entry in entries):
         return None
-    if stays := [f"{each.seen.name}: {each.entry['message']}" for each in shares if each.stays]:
+    if stays := [f"{each['name']}: {each['message']}" for each in entries if _stays(each)]:
         return PropagatedReason.PROPAGATING, _joined(stays)
+    placed = [each for each in entries if each["state"] != ShareState.LEAVING.value]
     names = ", ".join(entry["name"] for entry in placed[:MESSAGE_LIMIT])
     return PropagatedReason.PROPAGATED, f"all objects are on {names}" if names else "nothing to do"
 
 
-def _was_held(share: ReportedShare, before: Mapping[str, Any]) -> bool:
-    return share.word is Word.STANDS and before["reason"] == PropagatedReason.WAITING_FOR_GROUP
-
-
-def _trouble(shares: Sequence[ReportedShare]) -> tuple[PropagatedReason, list[str], bool] | None:
-    """Return the worst known reason, its messages, and whether any is new."""
-    told = [(share, o) for share in shares if (o := share.outcome) is not None]
-    known = [_problem(share, o) for share, o in told if o.reason is not None]
-    held = [each for each in known if each[0] in _BY_THE_AUTHOR]
-    keeping = [_problem(share, o) for share, o in told if o.moves]
-    away = [
-        (PropagatedReason.CLUSTER_UNREACHABLE, share.seen.trouble, share.news)
-        for share in shares
-        if share.word is Word.AWAY
-    ]
+def _trouble(
+    workload: Workload, entries: Sequence[Entry], before: Entry
+) -> tuple[PropagatedReason, str] | None:
+    """Return the worst known reason, and its messages."""
+    known, held, keeping, away = [], [], [], []
+    for entry in entries:
+        reason, text = _reason(entry), str(entry["message"])
+        if entry["state"] == ShareState.UNREACHABLE.value:
+            away.append((PropagatedReason.CLUSTER_UNREACHABLE, text))
+        elif reason in _BY_THE_AUTHOR:
+            # An entry of a share that runs meanwhile may have no words.
+            held.append((reason, text or str(before.get("message", ""))))
+        elif reason is not None and reason is not PropagatedReason.PROPAGATING:
+            known.append((reason, text))
+        elif reason is not None and text and (_blocked(entry) or not _leaves(entry, workload)):
+            keeping.append((reason, text))
     # A group, or a share that keeps replicas, may wait for the very cluster that is in trouble: its
     # own message is more specific.
-    problems = [each for each in known if each not in (*held, *keeping)] or away or held or keeping
+    problems = known or away or held or keeping
     if not problems:
         return None
     order = list(PropagatedReason)
-    worst = min({reason for reason, *_ in problems}, key=order.index)
-    those = [each for each in problems if each[0] is worst]
-    return worst, sorted({text for _, text, _ in those}), any(news for *_, news in those)
+    worst = min({reason for reason, _ in problems}, key=order.index)
+    return worst, _joined(sorted({text for reason, text in problems if reason is worst}))
 
 
-def _problem(share: ReportedShare, outcome: Outcome) -> tuple[PropagatedReason, str, bool]:
-    return outcome.reason or PropagatedReason.PROPAGATED, outcome.message, share.news
+def _reason(entry: Entry) -> PropagatedReason | None:
+    """That of an unknown word, of a younger release, counts as none."""
+    with suppress(ValueError):
+        return PropagatedReason(entry.get("reason", ""))
+    return None
+
+
+def _leaves(entry: Entry, workload: Workload) -> bool:
+    if entry["state"] == ShareState.LEAVING.value:
+        return True
+    return "ended" not in entry and entry["name"] not in workload.placements
+
+
+def _blocked(entry: Entry) -> bool:
+    """Whether a disruption budget keeps the share."""
+    said = entry.get("blocked") or {}
+    return bool(said.get("reason") == BlockedReason.DISRUPTION_BUDGET.value)
+
+
+def _stays(entry: Entry) -> bool:
+    """Whether the share left the placements, and stays until others are ready."""
+    left = entry["state"] == ShareState.LEAVING.value
+    return left and _reason(entry) is PropagatedReason.PROPAGATING
+
+
+def _under_way(entry: Entry, workload: Workload) -> bool:
+    """Whether its objects are not all written yet, without a known fault."""
+    if "ended" in entry or _leaves(entry, workload):
+        return False
+    reason, state = _reason(entry), entry["state"]
+    if reason is not None or state in _BAD:
+        return reason is PropagatedReason.PROPAGATING and not entry["message"]
+    old = entry.get("observedGeneration") != workload.metadata.generation
+    return bool(state == ShareState.PENDING.value or old)
+
+
+def _unexplained(entry: Entry) -> bool:
+    """Whether an entry tells that something is wrong and not what: it was made by somebody else."""
+    return entry["state"] in _BAD and "ended" not in entry and _reason(entry) is None
 
 
 def _joined(sentences: Sequence[str]) -> str:
@@ -234,34 +273,34 @@ def _summary(placements: Mapping[str, int]) -> str:
 
 def _conditions(
     workload: Workload,
-    placed: Sequence[Mapping[str, Any]],
-    shares: Sequence[ReportedShare],
+    entries: Sequence[Entry],
     state: WorkloadState,
     drift: Sequence[Mapping[str, Any]],
     now: datetime,
     remark: str,
     *,
     missing: str,
+    kept_pods: Mapping[str, int],
 ) -> list[conditions.Condition]:
     after = {each["type"]: each for each in workload.conditions}
     before = condition(workload, WorkloadCondition.PROPAGATED)
     # Scaled to 0 before the first write: nothing will ever be placed.
     wanted = workload.status.desired != 0 or not _all_placed(workload)
-    verdict = propagated(placed, shares, before, wanted=wanted)
+    verdict = propagated(workload, entries, before, wanted=wanted)
     if verdict is not None:
         reason, message = verdict
         good = reason is PropagatedReason.PROPAGATED
         if good and remark:
             message = f"{remark}; {message}"
         _renew(after, workload, WorkloadCondition.PROPAGATED, good, reason.value, message, now)
-    ready = _all_placed(workload) and _all_ready(workload, placed, shares, state)
+    ready = _all_placed(workload) and _all_ready(workload, entries, state)
     why, text = WorkloadReadyReason.ALL_READY, "every replica is ready"
     if ready and state is WorkloadState.COMPLETE:
         why, text = WorkloadReadyReason.COMPLETED, _AGAIN
     elif not ready:
-        why, text = _not_ready(workload, shares)
+        why, text = _not_ready(workload, entries)
         text = text or missing
-    if kept := [_keeps(each) for each in shares if each.seen.kept_pods]:
+    if kept := [_keeps(workload, *each) for each in kept_pods.items()]:
         text = f"{text}; {_joined(kept)}"
     _renew(after, workload, WorkloadCondition.READY, ready, why.value, text, now)
     stands = [each for each in drift if each["state"] in STANDING]
@@ -274,11 +313,15 @@ def _conditions(
     return _with_progress(workload, after, now)
 
 
-def _keeps(share: ReportedShare) -> str:
-    number, main = share.seen.kept_pods, share.seen.main
+def _keeps(workload: Workload, cluster: str, number: int) -> str:
     pods = "1 pod keeps" if number == 1 else f"{number} pods keep"
-    name = f"{main.kind} {main.metadata.name}: " if main is not None else ""
-    return f"{share.seen.name}: {name}template not rolled out, {pods} that of before"
+    return f"{cluster}: {_main(workload)}: template not rolled out, {pods} that of before"
+
+
+def _main(workload: Workload) -> str:
+    """Return `Deployment web`, the object that runs the replicas."""
+    outline = workload.outline
+    return f"{outline.kind} {outline.name or workload.metadata.name}"
 
 
 def _missing(ready: int, desired: int) -> str:
@@ -291,55 +334,32 @@ def _missing(ready: int, desired: int) -> str:
     return f"{found}, but not all of them are known to run the present generation"
 
 
-def _all_ready(
-    workload: Workload,
-    placed: Sequence[Mapping[str, Any]],
-    shares: Sequence[ReportedShare],
-    state: WorkloadState,
-) -> bool:
+def _all_ready(workload: Workload, entries: Sequence[Entry], state: WorkloadState) -> bool:
     """Whether every unit of the present generation is ready, without any of an older one."""
-    if not placed:
-        return workload.status.desired == 0 and not shares
-    if state not in (WorkloadState.RUNNING, WorkloadState.COMPLETE) or _outdated(workload, shares):
-        return False
-    # Whether the ready units include old ones is unknown until the member is observed again.
-    known = all(share.word is not Word.STANDS for share in shares)
-    return known or condition(workload, WorkloadCondition.READY).get("status") == "True"
+    if all(entry["state"] == ShareState.LEAVING.value for entry in entries):
+        return workload.status.desired == 0 and not entries
+    well = state in (WorkloadState.RUNNING, WorkloadState.COMPLETE)
+    return well and not _outdated(workload, entries)
 
 
-def _not_ready(
-    workload: Workload, shares: Sequence[ReportedShare]
-) -> tuple[WorkloadReadyReason, str]:
-    if failed := [each for each in shares if each.failed]:
-        told = (f"{each.seen.name}: {each.entry['message'] or 'it failed'}" for each in failed)
+def _not_ready(workload: Workload, entries: Sequence[Entry]) -> tuple[WorkloadReadyReason, str]:
+    if failed := [each for each in entries if each.get("ended", {}).get("result") == Result.FAILED]:
+        told = (f"{each['name']}: {each['ended'].get('message') or 'it failed'}" for each in failed)
         return WorkloadReadyReason.FAILED, f"{_joined([*told])}; {_AGAIN}"
-    by_author = [
-        each.entry["message"]
-        for each in shares
-        if each.entry["state"] == ShareState.SUSPENDED.value
-    ]
+    by_author = [e["message"] for e in entries if e["state"] == ShareState.SUSPENDED.value]
     if by_author:
         return WorkloadReadyReason.SUSPENDED, _joined(by_author)
-    said = condition(workload, WorkloadCondition.READY)
-    if said.get("reason") in _SEEN and any(share.word is Word.STANDS for share in shares):
-        return WorkloadReadyReason(said["reason"]), said["message"]
-    suspended = [
-        f"{each.seen.name}: {each.seen.main.kind} {each.seen.main.metadata.name} is suspended"
-        for each in shares
-        if each.seen.main is not None
-        and not each.seen.leaving
-        and each.seen.main.judged.health is ShareHealth.SUSPENDED
-    ]
+    suspended, silent, main = list[str](), list[str](), _main(workload)
+    for each in entries:
+        if each["state"] == ShareState.UNREACHABLE.value or _leaves(each, workload):
+            continue
+        if each.get("health") == ShareHealth.SUSPENDED:
+            suspended.append(f"{each['name']}: {main} is suspended")
+        elif each.get("health") == ShareHealth.UNKNOWN:
+            why = f": {each['message']}" if each["message"] else " says nothing"
+            silent.append(f"{each['name']}: {main}{why}")
     if suspended:
         return WorkloadReadyReason.SUSPENDED, _joined(suspended)
-    silent = [
-        f"{share.seen.name}: {main.kind} {main.metadata.name}"
-        f"{f': {main.judged.message}' if main.judged.message else ' says nothing'}"
-        for share in shares
-        if (main := share.seen.main) is not None
-        and not share.seen.leaving
-        and main.judged.health is ShareHealth.UNKNOWN
-    ]
     if not silent:
         return WorkloadReadyReason.REPLICAS_NOT_READY, ""
     profile = workload.profile
@@ -355,9 +375,10 @@ def _advice(profile: Profile) -> str:
     return f"ready of a WorkloadKind {named} says when it is ready"
 
 
-def _outdated(workload: Workload, shares: Iterable[ReportedShare]) -> bool:
+def _outdated(workload: Workload, entries: Iterable[Entry]) -> bool:
     """Whether a share has units of an older template that should be replaced."""
-    most = max((share.outdated for share in shares if not share.seen.leaving), default=0)
+    found = (each.get("outdated", 0) for each in entries if not _leaves(each, workload))
+    most = max(found, default=0)
     return most > 0 and most > workload.kept_back
 
 

@@ -128,52 +128,42 @@ class ReportedShare:
     seen: ObservedShare
     word: Word
     entry: Mapping[str, Any]
-    outdated: int = 0
     lasting: int = 0
     """Replicas that replace others; 0 if the cluster does not serve."""
-    news: bool = True
     look_in: float | None = None
     """Seconds until time alone changes it; None for never."""
 
     @property
-    def outcome(self) -> Outcome | None:
-        """The outcome, if known and if the share stays.
+    def told(self) -> Mapping[str, Any]:
+        """The entry with all that the aggregation reads.
+
+        An entry alone does not tell that its share is on its way while its numbers are those of the
+        last decision, nor an outcome whose words are not the entry's own.
+        """
+        reason, message = self._problem()
+        if reason is None or (reason.value, message) == (
+            self.entry.get("reason"),
+            self.entry["message"],
+        ):
+            return self.entry
+        return {**self.entry, "reason": reason.value, "message": message[:MESSAGE_LIMIT]}
+
+    def _problem(self) -> tuple[PropagatedReason | None, str]:
+        """Return why the share does not go on, where this process knows; None leaves the entry.
 
         That of a leaving share only if a disruption budget keeps it, or the member refuses to
         remove it.
         """
         outcome = self.seen.outcome
-        if self.word is not Word.KNOWN or outcome is None:
-            return None
+        if self.word is Word.ON_ITS_WAY:
+            return PropagatedReason.PROPAGATING, ""
+        if self.word is not Word.KNOWN or outcome is None or outcome.reason is None:
+            return None, ""
         blocked, reason = outcome.blocked, outcome.reason
         budget = blocked is not None and blocked.reason is BlockedReason.DISRUPTION_BUDGET
-        refused = reason not in (None, PropagatedReason.PROPAGATING)
-        return outcome if budget or refused or not self.seen.leaving else None
-
-    @property
-    def failed(self) -> bool:
-        return self.seen.end is not None and self.seen.end["result"] == Result.FAILED
-
-    @property
-    def stays(self) -> bool:
-        """Whether the share left the placements, and stays until others are ready."""
-        outcome = self.seen.outcome
-        kept = outcome is not None and outcome.reason is PropagatedReason.PROPAGATING
-        return self.word is Word.KNOWN and self.seen.leaving and kept
-
-    @property
-    def waits(self) -> bool:
-        """Whether the last report of the share was bad, and stays."""
-        bad = (*_WAITS, ShareState.UNREACHABLE.value)
-        return self.word is Word.STANDS and self.entry["state"] in bad
-
-    @property
-    def under_way(self) -> bool:
-        """Whether its objects are not all written yet, without a known fault."""
-        if self.word is Word.ON_ITS_WAY:
-            return True
-        written = self.outcome is not None and self.outcome.reason is None
-        return written and self.seen.main is None and self.seen.end is None
+        if self.seen.leaving and reason is PropagatedReason.PROPAGATING and not budget:
+            return None, ""
+        return reason, outcome.message
 
 
 def share_of(
@@ -221,11 +211,10 @@ def share_of(
         if seen.leaving and seen.main is not None and not profile.scales and not profile.whole:
             # Its object may still start pods: it leaves with that.
             entry["current"] = max(entry["current"], pods, 1)
-    entry = {key: value for key, value in entry.items() if value is not None}
-    old = readiness.outdated if readiness is not None else entry["ready"] - entry["updated"]
-    told, lasting = _unless_only_mark_changed(entry, before), readiness.lasting if readiness else 0
-    news = any(told.get(name) != before.get(name) for name in ("reason", "message"))
-    return ReportedShare(seen, word, told, max(old, 0), lasting, news, _look_in(seen, told))
+    told = {key: value for key, value in entry.items() if value is not None}
+    lasting = readiness.lasting if readiness is not None else 0
+    kept = _unless_only_mark_changed(told, before)
+    return ReportedShare(seen, word, kept, lasting, _look_in(seen, kept))
 
 
 def _counts(seen: ObservedShare, profile: Profile, before: Mapping[str, Any]) -> Readiness:

@@ -45,6 +45,7 @@ from propagator.status.aggregation import (
     seconds_to_ready,
     status_of,
     undelivered_status,
+    within_bytes,
 )
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
@@ -323,12 +324,15 @@ class Reporter:
             self.queue.add_after(key, over)
         status = status_of(
             workload,
-            shares,
+            [share.told for share in shares],
             self._clock.now(),
             self._survey.kept(workload),
             drift,
             remark=self._dependencies.remark(workload),
+            kept_pods={s.seen.name: s.seen.kept_pods for s in shares if s.seen.kept_pods},
         )
+        # One teller alone knows more than it needs to store.
+        status["clusters"], _ = within_bytes([share.entry for share in shares])
         dependencies = self._dependencies.reported(workload)
         if dependencies or workload.status.dependencies:
             status["dependencies"] = dependencies
@@ -421,7 +425,8 @@ def _concerned(workload: Workload) -> bool:
 def _urgent(workload: Workload, status: Mapping[str, Any]) -> bool:
     """Whether a fault appeared, or the Workload became ready or unready."""
     if not holds(status, WorkloadCondition.PROPAGATED):
-        return True
+        was, is_ = condition(workload, WorkloadCondition.PROPAGATED), WorkloadCondition.PROPAGATED
+        return was.get("reason") != find(status, is_).get("reason")
     ready = holds(status, WorkloadCondition.READY)
     was_ready = condition(workload, WorkloadCondition.READY).get("status") == "True"
     return ready is not was_ready or _waiting(status["clusters"]) > _waiting(

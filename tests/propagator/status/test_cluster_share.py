@@ -148,7 +148,12 @@ def told(
     """The share, and the status that comes of it where Propagated was said like that."""
     share = share_of(one, DEPLOYMENT, before, said=said.get("observedGeneration", 0))
     conditions = [{"type": "Propagated", "lastTransitionTime": SINCE, **said}] if said else []
-    return share, status_of(workload(generation=generation, conditions=conditions), [share], T0)
+    return share, status_of(
+        workload(generation=generation, conditions=conditions),
+        [share.told],
+        T0,
+        kept_pods={one.name: one.kept_pods} if one.kept_pods else {},
+    )
 
 
 GOOD = {
@@ -407,7 +412,7 @@ def test_a_new_trouble_is_told_though_something_else_stands():
     )
     shares = [stands, share_of(other, DEPLOYMENT, {}, said=1)]
     conditions = [{"type": "Propagated", "lastTransitionTime": SINCE, **REFUSED}]
-    status = status_of(workload(conditions=conditions), shares, T0)
+    status = status_of(workload(conditions=conditions), [each.told for each in shares], T0)
     assert propagated(status)["message"] == "m2: another thing"
 
 
@@ -533,7 +538,7 @@ async def test_ten_thousand_placements_leave_room_for_others(contact: Contact | 
     beside.cancel()
     assert turns >= many / 400, "others run after every few hundred"
     assert wide.placements is wide.placements, "it is put together once"
-    status = status_of(wide, shares, T0)
+    status = status_of(wide, [each.told for each in shares], T0)
     assert len(propagated(status)["message"]) <= 4096
     if contact is None:
         assert len(shares) == STRANGERS, "clusters that do not exist are told in one entry"
@@ -584,7 +589,7 @@ def test_a_share_that_says_nothing_is_unknown_and_the_condition_tells_what_to_do
         there = managed(resource, {"metadata": {"name": "w"}, "status": status})
         one = seen(main=there)
         share = share_of(replace(one, outcome=Outcome(one.desired)), widget.profile, {}, said=1)
-        return status_of(widget, [share], T0)
+        return status_of(widget, [share.told], T0)
 
     silent = told_of({"replicas": 3, "readyReplicas": 3})
     (entry,) = silent["clusters"]
@@ -601,7 +606,7 @@ def test_a_share_that_says_nothing_is_unknown_and_the_condition_tells_what_to_do
     after = {"placements": placed["placements"], **silent}
     known = workload_of({"metadata": meta, "spec": spec, "status": after})
     connecting = share_of(seen(Contact.CONNECTING), known.profile, entry, said=1)
-    assert find(status_of(known, [connecting], T0), "Ready") == ready
+    assert find(status_of(known, [connecting.told], T0), "Ready") == ready
     says = told_of({"conditions": [{"type": "Ready", "status": "True"}]})
     assert (says["clusters"][0]["health"], says["state"]) == ("Healthy", "Running")
     assert find(says, "Ready")["status"] == "True"
@@ -627,5 +632,5 @@ def test_ready_says_that_pods_keep_the_template_of_before() -> None:
     for kept, said in ((0, ""), (1, "1 pod keeps"), (2, "2 pods keep")):
         _, status = told(seen(main=main, kept_pods=kept), {})
         ready = next(each for each in status["conditions"] if each["type"] == "Ready")
-        message = f"m1: RayCluster web: template not rolled out, {said} that of before"
+        message = f"m1: Deployment w: template not rolled out, {said} that of before"
         assert ready["message"].endswith(message) is bool(kept)

@@ -61,7 +61,7 @@ def told(
         )
         for name, end, main in shares
     ]
-    return status_of(workload(placements=placements), found, NOW)
+    return status_of(workload(placements=placements), [each.told for each in found], NOW)
 
 
 @pytest.mark.proves("A1", "KD27")

@@ -62,7 +62,7 @@ def decided(
 def reported(found: Mapping[str, Any], *shares: ReportedShare) -> dict[str, Any]:
     """The Workload once the propagator has written what it says of it."""
     workload = workload_of(found)
-    said = status_of(workload, shares, NOW)
+    said = status_of(workload, [each.told for each in shares], NOW)
     observed = {**found["status"].get("observed", {}), **said["observed"]}
     after = {**found, "status": {**found["status"], **said, "observed": observed}}
     assert kstatus.exclusive(after)
@@ -188,11 +188,13 @@ def test_a_daemonset_is_ready_once_each_node_has_the_new_pod() -> None:
 
 @pytest.mark.proves("CT1")
 def test_a_new_process_calls_nothing_ready_that_was_not_before_it_has_looked() -> None:
-    """Whether old units are among those that are ready is no part of the status."""
-    waits = reported(stored(**decided(**PLACED)), share(main=counted(**OLD_ONES)))
-    connecting = share_of(seen(Contact.CONNECTING), DEPLOYMENT, RAN, said=1)
+    """Whether old units are among those that are ready is a part of the status."""
+    old = share(main=counted(**OLD_ONES))
+    waits = reported(stored(**decided(**PLACED)), old)
+    connecting = share_of(seen(Contact.CONNECTING), DEPLOYMENT, old.entry, said=1)
     assert connecting.word is Word.STANDS
     assert kstatus.compute(reported(waits, connecting)) == kstatus.IN_PROGRESS
+    connecting = share_of(seen(Contact.CONNECTING), DEPLOYMENT, RAN, said=1)
     done = reported(stored(**decided(**PLACED)), share(main=main()))
     assert kstatus.compute(reported(done, connecting)) == kstatus.CURRENT
 
