@@ -71,6 +71,7 @@ async def placed(stage: Stage, name: str, template: dict[str, Any]) -> None:
     await stage.propagated(name)
 
 
+@pytest.mark.long
 @pytest.mark.proves("KD33", "KD43", "KD57")
 async def test_how_kinds_of_others_end_and_leave(stage_on: MakeStage):
     async with stage_on() as stage:

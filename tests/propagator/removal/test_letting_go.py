@@ -174,6 +174,7 @@ async def marks(stage: Stage) -> set[str]:
     return {key for each in every for key in each if GROUP in key}
 
 
+@pytest.mark.long
 @pytest.mark.proves("PK23")
 async def test_kinds_that_are_deleted_let_go_of_what_runs(hub: Cluster, member: Cluster) -> None:
     """All of them at once, and the members' own kind first, as `kubectl delete -f` does."""
