@@ -37,7 +37,9 @@ async def source(stage: Stage, member: str) -> str | None:
 
 
 @pytest.mark.proves("KD76")
-async def test_a_new_object_has_the_value_and_what_stands_keeps_its_own(stage_on: MakeStage):
+async def test_a_new_object_has_the_value_and_what_stands_keeps_its_own(
+    stage_on: MakeStage,
+) -> None:
     async with stage_on() as stage:
         await stage.create("web", targetDeployment=deployment(), **CARRY)
         await stage.place("web", m1=1)

@@ -420,7 +420,7 @@ def with_carried(workload: Workload, live: ManagedObject | None) -> Piece:
 
 @pytest.mark.proves("KD76")
 def test_a_carried_value_goes_into_an_object_that_is_made_and_stays_there() -> None:
-    flinks = Resource("flink.apache.org/v1beta1", "FlinkDeployment", "flinkdeployments")
+    flinks = Resource("flink.apache.org", "v1beta1", "flinkdeployments", "FlinkDeployment")
     bare = with_carried(flink(), None)
     assert bare.body["spec"]["job"] == {"parallelism": 2}, "without a value it is left out"
     first = with_carried(flink(savepoint="s3://b/7", other="x"), None)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from crds.fields.shares import ClusterShare, ShareHealth, ShareState
 from crds.names import LABEL_WORKLOAD_UID
+from machinery.api.client import ApiClient
 from machinery.api.resources import PODS, SERVICE_ACCOUNTS
 from machinery.kinds.builtin import DAEMON_SET, DEPLOYMENT, JOB
 from machinery.kinds.readiness import Readiness, crashed
 from machinery.types.metadata import Meta
+from propagator.hub.revisions import Revisions
 from propagator.members import pod_index
 from propagator.members.capacity.kept import Pod, WirePod, slim_pod
+from propagator.members.health import Contact
 from propagator.members.pod_index import CRASH_SECONDS, PodIndex
 from propagator.members.pods import Main, PodClaim
+from propagator.shares import ShareTable
 from propagator.status.failover import Patience, of_seen, of_silent, over_in
+from propagator.status.observation import Survey
+from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.stage import MakeStage, deployment, settled
 from tests.propagator.waits import until
@@ -100,6 +107,32 @@ def test_silence_stops_the_clock_and_another_process_goes_on_with_it() -> None:
     assert seen(again, 0, 90)["seconds"] == 30
     assert of_silent(at(0), None) is None
     assert seen({**began, "since": "2027-01-01T00:00:00Z"}, 0)["seconds"] == 0, "a clock set back"
+
+
+@pytest.mark.proves("KD74")
+async def test_a_silent_member_is_counted_up_to_its_last_answer() -> None:
+    clock = FakeClock()
+    told = {"name": "m1", "failover": {"revision": "a", "replicas": 4}}
+    about = workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "web", "uid": "u"},
+            "spec": {"template": deployment(), "movement": {"unhealthySeconds": 30}},
+            "status": {"placements": [{"cluster": "m1", "replicas": 4}], "clusters": [told]},
+        }
+    )
+    away = SimpleNamespace(contact=Contact.AWAY, message="gone", answered=clock.monotonic())
+    context: Any = SimpleNamespace(
+        registry=SimpleNamespace(get=lambda _name: away, names=lambda: ["m1"]),
+        clusters=SimpleNamespace(),
+        clock=clock,
+    )
+    held: Any = SimpleNamespace(holders=lambda _uid: set(), may_hold=lambda *_: True)
+    revisions = Revisions(cast("ApiClient", None), ShareTable())
+    survey = Survey(context, inventory=held, revisions=revisions)
+    await clock.advance(17)
+    (found,) = [each async for each in survey.seen(about, {})]
+    assert found.patience is not None
+    assert clock.now() - found.patience.now == timedelta(seconds=17)
 
 
 @pytest.mark.proves("KD72")
