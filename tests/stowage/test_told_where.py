@@ -42,6 +42,8 @@ WRITES = {
     "rollout resume": "wl/web",
     "rollout abort": "wl/web",
     "rollout retry": "wl/web",
+    "upgrade": "",
+    "uninstall": "--confirm 0123456789ab",
 }
 """Commands and arguments; what tells a command's second line from its first is a blank."""
 READS = {
@@ -56,7 +58,6 @@ READS = {
     "pods",
     "logs",
     "version",
-    "uninstall",
 }
 PROCESSES = {"controller", "propagator", "ui"}
 
