@@ -28,7 +28,7 @@ from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.lanes import LEASE
 from machinery.api.resources import LEASES
-from machinery.api.responses import shaped
+from machinery.api.responses import Unreadable, shaped
 from machinery.api.verbs import OF_NO_OBJECT
 from machinery.clock import Clock
 from machinery.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound
@@ -226,7 +226,10 @@ class HubLease:
             answer = await self._client.get(LEASES, HUB_LEASE, namespace=self._home, errand=LEASE)
         except NotFound:
             return None
-        return shaped(answer, _Lease)
+        found = shaped(answer, _Lease)
+        if not found.metadata.uid or not found.version:  # a renewal could make another Lease
+            raise Unreadable(f"the Lease {self._home}/{HUB_LEASE} there has no uid or version")
+        return found
 
     async def _write(self, on: _Lease | None, ours: HubHolder) -> _Lease:
         """Raises Conflict."""

@@ -16,6 +16,7 @@ from crds.membercluster import ReadyReason
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
+from machinery.api.responses import Unreadable
 from machinery.errors import Conflict, Forbidden, LeaseLost, NotFound
 from machinery.runtime.leader_election import Moment, PastTerm
 from propagator.app import Propagator
@@ -195,6 +196,20 @@ async def test_a_member_without_the_right_is_served_without(member: Member, cloc
     await clock.advance(600)
     assert await leader.lease.check() is None
     assert member.writes == 1
+
+
+@pytest.mark.proves("RB26", "S5")
+@pytest.mark.parametrize("lacks", ["uid", "resourceVersion"])
+async def test_a_lease_that_names_no_object_is_an_answer_that_cannot_be_read(
+    member: Member, clock: FakeClock, lacks: str
+):
+    await Leader(member, clock).lease.check()
+    assert member.lease is not None
+    del member.lease["metadata"][lacks]
+    writes = member.writes
+    with pytest.raises(Unreadable, match="has no uid or version"):
+        await Leader(member, clock).lease.check()
+    assert member.writes == writes
 
 
 @pytest.mark.proves("N11")
