@@ -14,7 +14,7 @@ import pytest
 
 from crds.groups.gate import decision_of
 from crds.names import LABEL_GROUP
-from machinery.api.resources import CRDS, WORKLOAD_GROUPS, WORKLOADS, Resource
+from machinery.api.resources import CRDS, WORKLOAD_GROUPS, WORKLOAD_KINDS, WORKLOADS, Resource
 from machinery.errors import AlreadyExists
 from propagator.groups import gates
 from tests.propagator.stage import (
@@ -453,12 +453,28 @@ async def counts(stage: Stage, name: str, **numbers: int | None) -> None:
     await until(so, what=lambda: share)
 
 
+RUN_KIND: dict[str, Any] = {
+    "apiVersion": WORKLOAD_KINDS.api_version,
+    "kind": WORKLOAD_KINDS.kind,
+    "metadata": {"name": "run.gangs.dev"},
+    "spec": {
+        "group": "gangs.dev",
+        "kind": "Run",
+        "versions": ["v1"],
+        "replicas": {"path": "spec.units"},
+        "ended": {"succeeded": "status.phase == 'Succeeded'", "failed": "status.phase == 'Failed'"},
+    },
+}
+
+
 @pytest.mark.long
 @pytest.mark.proves("G25", "G26")
 async def test_jobs_and_a_custom_kind_are_a_gang_and_tell_how_they_end(stage_on: MakeStage):
     async with stage_on() as stage:
         with suppress(AlreadyExists):
             await stage.members["m1"].create(CRDS, RUN_DEFINITION)
+        with suppress(AlreadyExists):
+            await stage.hub.create(WORKLOAD_KINDS, RUN_KIND)
         await found(stage)
         custom = {"apiVersion": "gangs.dev/v1", "kind": "Run", "metadata": {"name": "run"}}
         for name in ("good", "bad"):
