@@ -209,7 +209,7 @@ async def terminating(stage: Stage) -> None:
         "terminating", targetNamespace=name, targetDeployment=deployment("terminating")
     )
     await stage.place("terminating", m1=1)
-    assert "being terminated" in await stage.refused("terminating", "Rejected")
+    assert "is being deleted there" in await stage.refused("terminating", "Propagating")
 
 
 async def exists(stage: Stage) -> None:
