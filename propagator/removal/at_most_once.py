@@ -117,21 +117,29 @@ class AtMostOnce:
         """Return the first ordinal of the share there; None for the template's own.
 
         An existing object keeps its own. Raises Refused while no range is known for one that is to
-        be made.
+        be made, and for one to be taken over whose ordinals another cluster has.
         """
         main, start = main_of(workload), workload.ranges.get(session.name)
         if not workload.profile.ordered:
             return start
         live = _in_place(session, workload, main)
+        taken_over = live is not None and workload.uid not in owners(live.metadata)
         if live is not None:
-            return live.start
+            if not taken_over or live.start is None:
+                return live.start
+            start = live.start
         if start is None:
             sentence = f"{session.name}: waits for a range of ordinals of its own"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
         if other := self._not_heard(workload, session.name):
             sentence = f"{session.name}: waits until {other} has told which ordinals it has"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
-        if other := overlapping(start, self._starts(workload, main, session.name)):
+        starts = self._starts(workload, main, session.name, taken_over=taken_over)
+        if other := overlapping(start, starts):
+            if taken_over:
+                named = f"{main.kind} {main.namespace}/{main.name}"
+                sentence = f"{session.name}: {named} has the ordinals that {other} runs: delete it"
+                raise Refused(PropagatedReason.ALREADY_EXISTS, sentence)
             sentence = f"{session.name}: waits for another range of ordinals, as {other} has its"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
         return start
@@ -146,14 +154,22 @@ class AtMostOnce:
         telling = (s for s in others if s is not None and s.contact is not Contact.AWAY)
         return next((s.name for s in telling if not self._inventory.asked(s, workload)), "")
 
-    def _starts(self, workload: Workload, main: Main, member: str) -> dict[str, int]:
-        """Return the first ordinals of the objects that other members have."""
+    def _starts(
+        self, workload: Workload, main: Main, member: str, *, taken_over: bool
+    ) -> dict[str, int]:
+        """Return the first ordinals of the objects that other members have.
+
+        Of several that could be taken over the first by name is: it waits for no other of them.
+        """
         found = {}
         for name in self._registry.names():
             session = self._registry.get(name) if name != member else None
             live = _in_place(session, workload, main) if session is not None else None
-            if live is not None and live.start is not None:
-                found[name] = live.start
+            if live is None or live.start is None:
+                continue
+            if taken_over and name > member and workload.uid not in owners(live.metadata):
+                continue
+            found[name] = live.start
         return found
 
     def left(self, workload: Workload, member: str) -> int | None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from crds.workload import PropagatedReason
 from machinery.api.resources import USUAL
 from machinery.types.metadata import Key
 from propagator.errors import Refused
@@ -263,6 +264,40 @@ def test_what_is_not_listed_may_be_there_unless_the_member_has_confirmed_its_end
     assert fleet.once().waiting(moving(new=3, sent=""), "new") is None
 
 
+def stateful(*clusters: str) -> Workload:
+    """A StatefulSet of two replicas on each of those clusters."""
+    template = {**deployment("web"), "kind": "StatefulSet"}
+    status = {
+        "placements": [{"cluster": each, "replicas": 2} for each in clusters],
+        "ordinals": [{"cluster": "new", "start": 0}, {"cluster": "old", "start": 1000}],
+    }
+    meta = {"name": "web", "namespace": "shop", "uid": "u"}
+    return workload_of({"metadata": meta, "spec": {"template": template}, "status": status})
+
+
+@pytest.mark.proves("KD52")
+def test_of_two_objects_with_the_same_ordinals_one_is_taken_over_and_the_other_waits() -> None:
+    """Both are of Workloads of this name that the hub has forgotten."""
+    there = Member(replicas=2, forgotten=True)
+    fleet = Fleet({"new": there, "old": replace(there)})
+    both = stateful("new", "old")
+    refused = "old: StatefulSet shop/web has the ordinals that new runs: delete it"
+    assert fleet.once().first_ordinal(fleet.session("new"), both) == 0
+    with pytest.raises(Refused, match=refused) as raised:
+        fleet.once().first_ordinal(fleet.session("old"), both)
+    assert raised.value.reason is PropagatedReason.ALREADY_EXISTS
+    fleet.members["new"].forgotten = False  # it was taken over
+    with pytest.raises(Refused, match=refused):
+        fleet.once().first_ordinal(fleet.session("old"), both)
+    assert fleet.once().first_ordinal(fleet.session("new"), both) == 0
+    fleet.members["new"].replicas = None  # a person deleted it
+    assert fleet.once().first_ordinal(fleet.session("old"), both) == 0
+    fleet.members["old"].forgotten = False
+    fleet.members["new"] = replace(there, replicas=2, forgotten=True)
+    with pytest.raises(Refused, match="new: StatefulSet shop/web has the ordinals that old runs"):
+        fleet.once().first_ordinal(fleet.session("new"), both)
+
+
 @pytest.mark.proves("KD52")
 @pytest.mark.parametrize(("forgotten", "begun"), [(False, False), (True, False), (True, True)])
 def test_an_object_that_is_taken_over_keeps_ordinals_that_no_other_cluster_gets(
@@ -270,17 +305,7 @@ def test_an_object_that_is_taken_over_keeps_ordinals_that_no_other_cluster_gets(
 ) -> None:
     old = Member(replicas=2, forgotten=forgotten, begun=begun)
     fleet = Fleet({"old": old, "new": Member()})
-    template = {**deployment("web"), "kind": "StatefulSet"}
-
-    def placed(*clusters: str) -> Workload:
-        status = {
-            "placements": [{"cluster": each, "replicas": 2} for each in clusters],
-            "ordinals": [{"cluster": "new", "start": 0}, {"cluster": "old", "start": 1000}],
-        }
-        meta = {"name": "web", "namespace": "shop", "uid": "u"}
-        return workload_of({"metadata": meta, "spec": {"template": template}, "status": status})
-
-    once, both = fleet.once(), placed("new", "old")
+    once, both = fleet.once(), stateful("new", "old")
     assert once.first_ordinal(fleet.session("old"), both) == 0
     with pytest.raises(Refused, match="waits for another range of ordinals, as old has its"):
         once.first_ordinal(fleet.session("new"), both)
@@ -295,7 +320,7 @@ def test_an_object_that_is_taken_over_keeps_ordinals_that_no_other_cluster_gets(
     assert once.first_ordinal(fleet.session("new"), both) == 0, "it may be away for long"
     fleet.members["old"] = replace(fleet.members["old"], replicas=2, serves=True, listed=True)
     if forgotten:  # it is no share of this one, and is swept
-        assert once.first_ordinal(fleet.session("new"), placed("new")) == 0
+        assert once.first_ordinal(fleet.session("new"), stateful("new")) == 0
 
 
 @pytest.mark.proves("KD52", "M51")
