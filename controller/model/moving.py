@@ -79,16 +79,10 @@ class MovingState:
         ready may move the next ones.
         """
         missing = sum(self.lacking(present, self.ready).values())
-        found = 0
-        for name in self.leaving.keys() | self.surplus.keys():
-            stands = self.surplus.get(name, 0)
-            share = self.leaving.get(name)
-            gone = max(share.replicas - stands, 0) if share is not None else 0
-            if name not in self.away:
-                gone = min(gone, missing)
-                missing -= gone
-            found += stands + gone
-        return found
+        gone = dict.fromkeys((True, False), 0)
+        for name, share in self.leaving.items():
+            gone[name in self.away] += max(share.replicas - self.surplus.get(name, 0), 0)
+        return sum(self.surplus.values()) + gone[True] + min(gone[False], missing)
 
     def lacking(self, placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str, int]:
         """Return the successors that are not ready, by cluster.

@@ -277,9 +277,8 @@ class EvacuationController(StatusWriter[MemberCluster]):
         wait = None if said.look is None else max((said.look - now).total_seconds(), 0.0)
         before, reason = condition.get("reason"), said.reason.value
         same = (evacuation, before) == (said.evacuation, reason)
-        woken = not same and _drives(evacuation, condition) != _drives(
-            said.evacuation, {"reason": reason, "message": said.message}
-        )
+        now_said = {"reason": reason, "message": said.message}
+        woken = _drives(evacuation, condition) != _drives(said.evacuation, now_said)
         told = condition.get("message") == said.message
         told |= said.reason is EvacuatingReason.TOLERATING  # it counts seconds
         judged = not unreachable or self._lease.judged
@@ -379,8 +378,8 @@ def _concerns(cluster: MemberCluster) -> bool:
 def _drives(evacuation: Evacuation | None, condition: Mapping[str, Any]) -> tuple[object, ...]:
     """Return what decisions read: what has left already moves nothing more."""
     causes, until = (evacuation.causes, evacuation.dwells_until) if evacuation else ([], "")
-    held = condition.get("message") if condition.get("reason") in HELD else None
-    return causes, until, held
+    reason, message = condition.get("reason"), condition.get("message")
+    return causes, until, (reason, message) if reason in HELD else None
 
 
 def _condition(cluster: MemberCluster) -> dict[str, Any]:

@@ -445,7 +445,9 @@ async def test_more_lost_clusters_than_the_brake_lets_move_nothing() -> None:
         assert stage.says("web", "Moving")[1] == "Braked"
         assert "2 of 3" in stage.says("web", "Moving")[2]
         assert len(stage.hub.events("FailoverBraked")) == 2
-        members.back("m2")
+        members.lose("m3")
+        await stage.until(lambda: "3 of 3" in stage.says("web", "Moving")[2], seconds=30)
+        members.back("m2", "m3")
         await stage.until(lambda: "m1" not in stage.placed("web"), seconds=30)
         assert stage.hub.events("BrakeReleased")
 
