@@ -37,7 +37,7 @@ test: .venv/synced
 else
 test: lint
 	$(RUN) python -m stowage.toolchain.build
-	$(RUN) pytest $(BESIDE)=5 -m "not long and not perf"
+	$(RUN) pytest $(BESIDE)=4 -m "not long and not perf"
 endif
 
 # What waits for real time-outs, repeated kills and long chaos, and each property with twenty times the

@@ -286,6 +286,7 @@ def group(demo: Playground, name: str) -> dict[str, Any]:
     return status
 
 
+@pytest.mark.long
 @pytest.mark.proves("G1", "G2", "G25", "G26")
 def test_a_training_run_starts_with_its_last_member_and_ends(demo: Playground) -> None:
     gang, driver, workers = load(EXAMPLES / "21-workload-group.yaml")
@@ -426,6 +427,7 @@ def test_placement_only(demo: Playground) -> None:
         assert demo.seen(member, NAMESPACE, "placed-only") is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("M6", "M11")
 def test_movement(demo: Playground) -> None:
     apply(demo, "24-movement.yaml")

@@ -121,6 +121,7 @@ def test_a_workload_scales_like_anything_else(playground: Playground, namespace:
     assert playground.hub.exists("-n", namespace, "hpa", "scaled")
 
 
+@pytest.mark.long
 @pytest.mark.proves("C27", "C28")
 def test_connection_secrets_travel_ahead_and_rotate(playground: Playground, namespace: str) -> None:
     for name in ("first", "second"):
@@ -164,6 +165,7 @@ def test_connection_secrets_travel_ahead_and_rotate(playground: Playground, name
     wait("the Secret to go with its last Workload", lambda: not copied())
 
 
+@pytest.mark.long
 @pytest.mark.proves("C30", "C2")
 def test_deleting_a_workload_cleans_its_members(playground: Playground, namespace: str) -> None:
     config = {

@@ -170,6 +170,7 @@ async def rename(world: World, old: str, new: str, **how: Any) -> None:
     await let_go(world.client, old)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N3")
 async def test_what_names_the_old_cluster_names_the_new_one_with_the_same_units(
     world: World,

@@ -46,6 +46,7 @@ def test_a_patch_is_kept_as_it_was_written(tenant):
     assert tenant.get("demo", "WorkloadSpread")["spec"]["subsets"] == body["spec"]["subsets"]
 
 
+@pytest.mark.long
 @pytest.mark.proves("W11")
 def test_a_large_spread_is_judged_within_what_a_rule_may_cost(asking):
     """32 subsets, each with all that it may name: an API server that gives up refuses the lot."""

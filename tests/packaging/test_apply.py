@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import crds
 from crds.definition import KEPT
 from machinery.api.resources import CRDS
 from stowage.playground import flags
@@ -17,6 +18,7 @@ from tests.patience import hold_on
 
 from .rendering import DEPLOY, read
 
+FOLDER = Path(crds.__file__).parent
 NEW = DEPLOY / "install" / "install.yaml"
 OLDER = DEPLOY / "install" / "install-1.30.yaml"
 KINDS = [name for kind, _, name in read(NEW.read_text()) if kind == CRDS.kind]
@@ -46,6 +48,16 @@ def installed(make_cluster: Callable[..., Cluster]) -> Cluster:
 def test_kubectl_installs_all_of_it_at_once(installed: Cluster) -> None:
     found = installed.kubectl("get", "-f", str(NEW), "-o", "name").split()
     assert len(found) == len(read(NEW.read_text()))
+
+
+@pytest.mark.proves("PK22")
+@pytest.mark.parametrize("what", [("crd", "workloads.stowage.dev"), ("-f", str(FOLDER))])
+def test_a_command_that_would_take_the_kinds_is_refused(
+    installed: Cluster, what: tuple[str, ...]
+) -> None:
+    told = 'workloads.stowage.dev: run "stowage uninstall", or annotate the CRD with stowage.dev/'
+    how = ("--dry-run=server", "--ignore-not-found")  # the guard judges each object for itself
+    hold_on(lambda: told in installed.kubectl("delete", *what, *how, check=False))
 
 
 @pytest.mark.proves("PK6")

@@ -36,6 +36,7 @@ async def source(stage: Stage, member: str) -> str | None:
     return annotations.get("from")
 
 
+@pytest.mark.long
 @pytest.mark.proves("KD76")
 async def test_a_new_object_has_the_value_and_what_stands_keeps_its_own(
     stage_on: MakeStage,

@@ -44,6 +44,7 @@ async def decided(stage: Stage, name: str, decision: str, **shares: int) -> Trac
     return TraceIds.of(found["metadata"]["uid"], decision)
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT17")
 async def test_each_apply_and_becoming_ready_join_the_trace_of_the_decision(
     stage_on: MakeStage, kept

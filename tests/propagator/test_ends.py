@@ -152,6 +152,7 @@ async def test_a_job_that_goes_with_its_end_while_it_is_written_is_not_made_agai
         assert await stage.on("m1", "bill", kind=JOBS) is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("A1", "KD29")
 async def test_a_job_that_ends_as_it_leaves_is_not_made_elsewhere(stage_on: MakeStage):
     async with stage_on() as stage:

@@ -260,6 +260,7 @@ async def test_the_object_of_another_workload_is_untouched(stage_on: MakeStage):
         assert (await stage.on("m1"))["spec"]["replicas"] == 9
 
 
+@pytest.mark.long
 @pytest.mark.proves("C29")
 async def test_another_hubs_objects_are_neither_taken_nor_removed(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -823,6 +824,7 @@ async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage
         await stage.gone("other")
 
 
+@pytest.mark.long
 @pytest.mark.proves("K28", "A4", "KD49", "RB12")
 async def test_ordinals_do_not_collide(stage_on: MakeStage):
     async with stage_on() as stage:

@@ -162,6 +162,7 @@ async def test_a_member_gets_the_revision_that_is_said_and_its_replicas_at_once(
         await told(stage, "m2", second)
 
 
+@pytest.mark.long
 @pytest.mark.proves("T11")
 async def test_nothing_is_written_until_the_controller_says_what_is_rolled_out(
     stage_on: MakeStage,

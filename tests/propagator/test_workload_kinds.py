@@ -62,6 +62,7 @@ async def becomes(stage: Stage, name: str, **wanted: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.proves("KD3", "KD4", "KD7")
 async def test_a_kind_is_written_and_judged_by_what_the_hub_says_of_it(stage_on: MakeStage):
     async with stage_on() as stage:

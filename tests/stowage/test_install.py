@@ -181,6 +181,7 @@ def test_a_second_run_changes_nothing(installed, stowage):
     assert versions() == before
 
 
+@pytest.mark.long
 @pytest.mark.proves("V18")
 def test_the_web_page_comes_where_it_is_asked_for(installed, stowage):
     hub = f"--kubeconfig={installed.kubeconfig}"
@@ -301,6 +302,7 @@ async def test_who_may_what(installed):
     assert wrong == []
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT5")
 async def test_argo_may_list_decisions_in_its_own_namespace_and_nothing_else(installed, stowage):
     hub = f"--kubeconfig={installed.kubeconfig}"

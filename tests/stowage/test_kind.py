@@ -224,6 +224,7 @@ def test_down_deletes_what_was_made_here_and_nothing_else(engine, here, tmp_path
     assert not here.exists()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("api")
 def test_down_without_the_engine_can_be_said_again(engine, here):
     _up(here)
@@ -317,6 +318,7 @@ def test_an_engine_that_hangs_is_none(engine, monkeypatch):
     assert engine.calls("kind") == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("api")
 def test_auto_is_kind_where_the_image_can_be_fetched(engine, here):
     (engine.folder / "images").write_text(f"{IMAGE}\n")

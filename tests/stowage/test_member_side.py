@@ -170,6 +170,7 @@ async def test_the_account_that_makes_namespaces_is_not_left_unbounded(bare, mon
     await member_side.remove_all(client, "elsewhere", lambda _: None)
 
 
+@pytest.mark.long
 @pytest.mark.proves("S8")
 async def test_no_account_writes_everywhere_before_its_policy_is_in_force(bare, monkeypatch):
     """A policy without binding is never in force. In a namespace of its own: no other test's is."""
@@ -200,6 +201,7 @@ def _class_of(cluster):
     return json.loads(found) if found.strip() else None
 
 
+@pytest.mark.long
 async def test_the_class_of_placeholders_comes_and_goes_with_the_member(bare):
     client, cluster = bare
     side = member_side.Side(

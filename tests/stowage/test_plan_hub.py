@@ -150,6 +150,7 @@ def spread(name: str, **subsets: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.proves("E30", "C6", "C16", "K26")
 async def test_what_is_planned_is_what_happens(
     world: World, recorder: Recorder, tmp_path: Path

@@ -32,6 +32,7 @@ async def run(world: World, *args: str, namespace: str | None = "shop") -> Resul
     return await asyncio.to_thread(CliRunner().invoke, cli, [args[0], *hub, *args[1:]])
 
 
+@pytest.mark.long
 @pytest.mark.proves("E28", "U1", "U3")
 async def test_whose_room_it_is_is_told_by_every_command(world: World) -> None:
     async with deciding(world) as controller:
@@ -71,6 +72,7 @@ def units(status: Mapping[str, Any]) -> int:
     return sum(each["replicas"] for each in status.get("reservations", []))
 
 
+@pytest.mark.long
 @pytest.mark.proves("N4c")
 async def test_status_names_who_holds_most(world: World) -> None:
     async with deciding(world):

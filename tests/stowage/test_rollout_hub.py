@@ -56,6 +56,7 @@ async def run(kubeconfig: Path, verb: str, *args: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, cli, command)
 
 
+@pytest.mark.long
 @pytest.mark.proves("T5", "T31")
 async def test_an_editor_pauses_and_only_who_has_the_verb_approves(world: World, editor: Path):
     for verb in ("pause", "resume"):

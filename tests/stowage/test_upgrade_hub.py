@@ -164,14 +164,9 @@ def test_a_check_names_each_object_that_the_upgrade_writes_and_writes_nothing(
 STEPS = [each for each in upgrade.Step if each is not upgrade.Step.MEMBERS]
 
 
+@pytest.mark.long
 @pytest.mark.proves("PK16", "PK6")
-@pytest.mark.parametrize(
-    "last",
-    [
-        pytest.param(each, marks=() if each is upgrade.Step.POLICIES else pytest.mark.long)
-        for each in STEPS
-    ],
-)
+@pytest.mark.parametrize("last", STEPS)
 def test_an_upgrade_that_was_killed_after_a_step_goes_on_from_there(
     former: Cluster, stowage: Stowage, monkeypatch: pytest.MonkeyPatch, last: upgrade.Step
 ) -> None:

@@ -181,6 +181,7 @@ def test_the_hosted_page_is_reached_through_the_api_server_alone(
             assert any(b"shop/web" in line for line in iter(answer.readline, b""))
 
 
+@pytest.mark.long
 @pytest.mark.proves("V26")
 @pytest.mark.usefixtures("pod", "reader")
 def test_a_client_certificate_reads_as_a_service_account(followed: Hub) -> None:

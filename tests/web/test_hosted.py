@@ -289,6 +289,7 @@ def everything(reader: Reader) -> dict[str, Answer]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.proves("V13")
 def test_a_tenant_sees_no_name_of_others(page: Page, tenant: str) -> None:
     found = everything(Reader(page, tenant))

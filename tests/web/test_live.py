@@ -71,6 +71,7 @@ def test_a_scaled_workload_changes_its_row_in_the_open_page(
     followed.cluster.kubectl("scale", "-n", "shop", "wl/web", "--replicas=2")
 
 
+@pytest.mark.long
 @pytest.mark.proves("V1")
 def test_a_change_is_shown_while_others_have_the_table_from_before_it(
     followed: Hub, page: Page, window: Callable[..., Window]
@@ -106,6 +107,7 @@ def test_a_hub_says_what_the_commands_say(followed: Hub, page: Page) -> None:
         assert {**shown, "time": ""} == {**told, "time": ""}
 
 
+@pytest.mark.long
 @pytest.mark.proves("V10")
 def test_a_what_if_changes_nothing_on_the_hub(followed: Hub, page: Page) -> None:
     def versions() -> dict[str, str]:

@@ -373,6 +373,7 @@ class TestWideClaims:
         told = [record.getMessage() for record in caplog.records]
         assert not [line for line in told if "too large" in line or "limit is" in line]
 
+    @pytest.mark.long
     async def test_one_that_no_room_is_large_enough_for_goes_alone(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -386,6 +387,7 @@ class TestWideClaims:
             for n in range(3):
                 assert len(await world.placed(f"wide{n}", seconds=40)) == 10
 
+    @pytest.mark.long
     async def test_one_that_the_hub_never_takes_is_told_so_and_the_others_go_on(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:

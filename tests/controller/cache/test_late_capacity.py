@@ -9,11 +9,9 @@ import pytest
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from tests.controller.memory import Stage
 
-MEMBERS = 20
 CORES = 40
 STRANGERS = 20
 """Cores of each that others hold at first."""
-AT_ONCE = 500
 LATE_SECONDS = 4.0
 """Between two reports of one member, as with 200 members."""
 STEP = 0.25
@@ -22,9 +20,9 @@ STEP = 0.25
 class Members:
     """Pods start at once, and their room is reported late; strangers leave one by one."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, count: int) -> None:
         self.stage = stage
-        self.strangers = dict.fromkeys((f"m{number}" for number in range(MEMBERS)), STRANGERS)
+        self.strangers = dict.fromkeys((f"m{number}" for number in range(count)), STRANGERS)
         self.pods: dict[str, str] = {}
         """Workload → its member."""
         self.counted: set[str] = set()
@@ -32,7 +30,7 @@ class Members:
         for number, name in enumerate(self.strangers):
             stage.cluster(name, cpu=str(CORES), pods="1000")
             self.report(name)
-            self.next[name] = number * LATE_SECONDS / MEMBERS
+            self.next[name] = number * LATE_SECONDS / count
 
     def report(self, name: str) -> None:
         """Write the room, and of the pods that it counts from which version on it does."""
@@ -79,15 +77,20 @@ class Members:
 
 
 @pytest.mark.proves("SC24")
-async def test_five_hundred_at_once_find_no_more_than_the_room_that_is_there() -> None:
+@pytest.mark.parametrize(
+    ("count", "at_once"), [(4, 100), pytest.param(20, 500, marks=pytest.mark.long)]
+)
+async def test_many_at_once_find_no_more_than_the_room_that_is_there(
+    count: int, at_once: int
+) -> None:
     stage = Stage()
-    members = Members(stage)
+    members = Members(stage, count)
     async with stage.leading():
-        for number in range(AT_ONCE):
+        for number in range(at_once):
             stage.workload(f"w{number}", replicas=1)
         for _ in range(round(4 * LATE_SECONDS / STEP)):
             members.look()
             stage.hub.bookmark()
             await stage.calm(STEP)
             assert members.excess() == {}
-        assert len(members.placed()) == AT_ONCE, "what is freed is used"
+        assert len(members.placed()) == at_once, "what is freed is used"

@@ -109,6 +109,7 @@ async def diagnosis(controller: Controller, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 async def test_a_pool_keeps_its_seats_makes_partners_wait_and_tells_who_sits_where(
     offices: World,
 ) -> None:

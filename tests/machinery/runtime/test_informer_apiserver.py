@@ -229,6 +229,7 @@ async def test_frozen_it_grows_stale_and_thawed_it_goes_on(apiserver):
             assert informer.staleness() <= time.monotonic() - thawed
 
 
+@pytest.mark.long
 async def test_a_list_of_many_pages(apiserver, direct, namespace):
     names = {f"s{number:03}" for number in range(450)}
     async with asyncio.TaskGroup() as group:

@@ -83,6 +83,7 @@ def scaled(image: str, replicas: int) -> dict[str, Any]:
     return deployment("idle", image=image, replicas=replicas)
 
 
+@pytest.mark.long
 @pytest.mark.proves("KD56", "KD57", "KD69", "KD85")
 async def test_what_others_on_a_member_wrote_stays_and_its_status_is_told(stage_on: MakeStage):
     async with stage_on() as stage:

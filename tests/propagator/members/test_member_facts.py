@@ -276,6 +276,7 @@ ROLLOUTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.proves("KD59", "KD61")
 async def test_a_real_member_says_both(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch

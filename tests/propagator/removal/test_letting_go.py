@@ -94,6 +94,7 @@ def kinds_of(cluster: Cluster) -> list[str]:
     return sorted(each["name"] for each in ours if "deletionTimestamp" not in each)
 
 
+@pytest.mark.long
 @pytest.mark.proves("PK22")
 def test_no_command_that_takes_an_installation_back_takes_the_kinds(
     hub: Cluster, tmp_path: Path
@@ -231,6 +232,7 @@ async def test_what_an_earlier_installation_left_is_not_swept(
         await held(stage, 0, "")
 
 
+@pytest.mark.long
 @pytest.mark.proves("PK27")
 async def test_without_its_home_its_clusters_and_its_rights_nothing_goes(
     hub: Cluster, member: Cluster, tmp_path: Path

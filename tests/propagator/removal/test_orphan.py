@@ -15,6 +15,7 @@ from crds.names import (
     LABEL_WORKLOAD_UID,
     ORPHAN_PREFIX,
     OWNER_PREFIX,
+    SYSTEM_NAMESPACE,
 )
 from machinery.api.resources import SECRETS, WORKLOADS, Resource
 from machinery.api.verbs import Verbs
@@ -53,6 +54,26 @@ async def unmarked(stage: Stage, member: str, name: str = "web", **where: Any) -
     assert found is not None, f"{name} is gone"
     assert not marks(found)
     return found
+
+
+@pytest.mark.proves("PK27")
+async def test_without_its_registration_a_member_keeps_what_it_runs(stage_on: MakeStage) -> None:
+    """As where the namespace of the Secrets is deleted, or all MemberClusters are."""
+    async with stage_on() as stage:
+        await stage.push("web", manifests=[configmap("conf", k="v")])
+        before = [await stage.on("m1"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
+        how: dict[str, Any] = {"namespace": SYSTEM_NAMESPACE}
+        secrets = (await stage.hub.list(SECRETS, **how))["items"]
+        for each in secrets:
+            await stage.hub.delete(SECRETS, each["metadata"]["name"], **how)
+        await until(lambda: not stage.process.term.registry.get("m1").ready)
+        await settled(stage)
+        assert [await stage.on("m1"), await stage.on("m1", "conf", kind=CONFIGMAPS)] == before
+        assert marks(before[0])
+        for each in secrets:
+            meta = {key: each["metadata"][key] for key in ("name", "namespace", "labels")}
+            await stage.hub.create(SECRETS, {**each, "metadata": meta})
+        await stage.ready()
 
 
 @pytest.mark.long

@@ -219,6 +219,7 @@ def test_pods_that_crash_degrade_what_runs_on_and_no_job() -> None:
     assert crashed(DEPLOYMENT, rests) is rests
 
 
+@pytest.mark.long
 @pytest.mark.proves("KD71", "KD72")
 async def test_a_pod_that_crashes_on_a_member_is_told(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch

@@ -53,6 +53,7 @@ async def publishing(world: World, name: str, **spec: Any) -> None:
     await world.client.create(WORKLOADS, body)
 
 
+@pytest.mark.long
 @pytest.mark.proves("CT4", "CT5")
 async def test_argo_reads_what_stands_there_from_the_first_moment_on(argo: World) -> None:
     settings = install.manifests(namespace="stowage-system", crds_only=True, argocd="argocd")

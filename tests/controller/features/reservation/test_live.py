@@ -51,6 +51,7 @@ async def one(world: World) -> World:
     return world
 
 
+@pytest.mark.long
 @pytest.mark.proves("E29")
 async def test_it_expires_and_its_room_comes_back(one: World) -> None:
     async with deciding(one):

@@ -220,6 +220,7 @@ async def test_two_writers_lose_nothing_of_each_other(two: World):
 # --- phases ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.proves("G25")
 async def test_each_phase_is_reached_and_a_group_of_that_name_elsewhere_is_another(two: World):
     elsewhere = await two.space("elsewhere")

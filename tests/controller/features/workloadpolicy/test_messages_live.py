@@ -85,6 +85,7 @@ async def test_no_policy_of_that_name(zones: World) -> None:
         assert (event["type"], event["note"]) == ("Warning", MISSING)
 
 
+@pytest.mark.long
 @pytest.mark.proves("K16", "K29", "D3")
 async def test_the_policy_is_deleted_while_it_binds(zones: World) -> None:
     await policy(zones, member=1, host=3)

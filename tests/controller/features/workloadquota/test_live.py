@@ -69,6 +69,7 @@ class Tenant:
         )
 
 
+@pytest.mark.long
 @pytest.mark.proves("N4", "N10b")
 async def test_one_tenant_cannot_hold_all_room(world: World, tmp_path: Path) -> None:
     for name in ("a", "b"):
