@@ -70,13 +70,18 @@ def workload(
     [
         ("StatefulSet", "Drained", True),
         ("StatefulSet", "Placed", False),
+        ("StatefulSet", "", True),
         ("Deployment", "Drained", False),
+        ("Deployment", "", False),
     ],
 )
 def test_only_what_runs_at_most_once_and_moves_may_be_nowhere(
     kind: str, cause: str, first: bool
 ) -> None:
-    found = workload({"member-1": 1}, kind=kind, history=[{"cause": cause}])
+    """Another scheduler's decisions have no history."""
+    found = workload({"member-1": 1}, kind=kind, history=[{"cause": cause}] if cause else [])
+    if not cause:
+        found["spec"]["schedulerName"] = wishes.SCHEDULER
     assert judgement.gives_first(found) is first
 
 
@@ -424,6 +429,10 @@ def job(uid: str, *, mode: str = "Single", end: str = "", completions: int = 8) 
     }
 
 
+NOTED: dict[str, Any] = {}
+"""The hub has heard of the end."""
+
+
 def in_turn(*states: tuple[str, dict[str, Any] | None], forgot: float = -math.inf) -> list[str]:
     """Return what is found of states of Jobs of one run; None where their member is given up."""
     book = JobBook()
@@ -431,6 +440,9 @@ def in_turn(*states: tuple[str, dict[str, Any] | None], forgot: float = -math.in
     for member, each in states:
         if each is None:
             book.given_up([member])
+        elif each is NOTED:
+            shares = [{"name": member, "ended": {"result": "Complete"}}]
+            book.noted({"metadata": {"uid": "u1"}, "status": {"clusters": shares}})
         else:
             found += book.seen(("u1", "w1-1-0"), member, each, now=1.0, forgot=forgot)
     return found
@@ -443,7 +455,9 @@ def test_a_job_that_runs_again_after_its_end_is_found(member: str, end: str) -> 
     assert not in_turn(*ended, *ended)
     assert in_turn(*ended, (member, job("j2")))
     assert not in_turn(*ended, (member, job("j2")), forgot=2.0), "the hub was set back"
-    assert in_turn(*ended, ("member-1", None), (member, job("j2"))), "given up after its end"
+    given_up = (("member-1", None), (member, job("j2")))
+    assert in_turn(*ended, ("member-1", NOTED), *given_up)
+    assert not in_turn(*ended, *given_up), "the hub has not heard of the end"
 
 
 def test_a_job_that_is_made_elsewhere_before_its_end_runs_once() -> None:

@@ -160,10 +160,22 @@ def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[st
             yield f"{name}: moved from {cluster}, which never went: {old} became {new}"
 
 
+def ended(workload: Body) -> Iterator[str]:
+    """Yield the members whose share has ended, by the Workload's status."""
+    for share in workload.get("status", {}).get("clusters", []):
+        if share.get("ended"):
+            yield member_of(share["name"])
+
+
 def gives_first(workload: Body) -> bool:
-    """Return whether a copy may go before its successor comes: its units run at most once."""
+    """Return whether a copy may go before its successor comes: its units run at most once.
+
+    Another scheduler moves without a word, and its decisions have no history.
+    """
     if template_of(workload).get("kind") != "StatefulSet":
         return False
+    if wishes.mode_of(workload) == "Placed":
+        return True
     history = workload.get("status", {}).get("history", [])
     return any(change["cause"] in MOVES for change in history)
 

@@ -36,6 +36,8 @@ class _Made:
     member: str
     end: str = ""
     done: int = 0
+    noted: bool = False
+    """Whether the hub has said that its share has ended."""
 
 
 @dataclass
@@ -73,6 +75,8 @@ class JobBook:
             for before in known.jobs.values():
                 if excused or not before.end or (mode == "Divided" and before.end == "Complete"):
                     continue
+                if known.excused and not before.noted:
+                    continue
                 if before.member == member or (mode == "Single" and not known.excused):
                     yield f"{member}: Job {run[1]} is made again; it has ended on {before.member}"
             made = known.jobs[uid] = _Made(member)
@@ -95,11 +99,22 @@ class JobBook:
             return 0
         return max(wishes.COMPLETIONS - known.done, 0)
 
+    def noted(self, workload: Body) -> None:
+        """Note the ends of which the status of a Workload tells."""
+        if not (ended := set(judgement.ended(workload))):
+            return
+        for (uid, _), known in self._runs.items():
+            for each in known.jobs.values() if uid == workload["metadata"]["uid"] else ():
+                each.noted |= bool(each.end) and each.member in ended
+
     def given_up(self, members: Iterable[str]) -> None:
-        """Excuse the runs that go on on these members: a person has given them up there."""
+        """Excuse the runs on these members of whose end the hub has not heard.
+
+        A person has given them up there, and the hub learns no more of that cluster.
+        """
         away = {*members}
         for known in self._runs.values():
-            if any(each.member in away and not each.end for each in known.jobs.values()):
+            if any(each.member in away and not each.noted for each in known.jobs.values()):
                 known.excused = True
 
 

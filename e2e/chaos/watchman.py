@@ -160,6 +160,7 @@ class Watchman:
         self.states += 1
         body = new.body()
         self.findings += judgement.disagreements(body)
+        self.once.book.noted(body)
         if old is not None:
             away = self._away(_AWAY_SECONDS)
             self.findings += judgement.moved(old.body(), body, excused=away)
