@@ -322,8 +322,8 @@ def _word(seen: ObservedShare, before: Mapping[str, Any], said: int) -> Word:
         return Word.AWAY
     connecting = seen.contact is Contact.CONNECTING
     state = before.get("state")
-    # What was told before it was to leave does not tell what of it is gone.
-    old = seen.leaving and state is not None and state != ShareState.LEAVING.value
+    # What was told before it was to leave, or of what leaves, does not tell what of it is gone.
+    old = seen.leaving and state is not None
     if connecting and (old or state == ShareState.UNREACHABLE.value):
         return Word.STANDS
     if seen.leaving or (not connecting and seen.outcome is not None):

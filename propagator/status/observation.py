@@ -16,6 +16,7 @@ from crds.fields.shares import MOST_END_WORDS, MOST_KEPT, ShareState
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.clock import timestamp
+from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.hub.revisions import Revisions, revision_of_spec
@@ -74,10 +75,13 @@ class Survey:
         # Completions stay until the controller has counted them.
         works = {share.cluster for share in workload.status.leaving if share.completions}
         works |= workload.ends.keys() if workload.ends_whole else set()
-        async for name in in_slices(sorted({*workload.placements, *holders, *sent, *works})):
+        told = self._told(workload)
+        names = {*workload.placements, *holders, *sent, *works, *told}
+        async for name in in_slices(sorted(names)):
             if name not in works and self._only_kept(workload, name):
                 continue
-            spoken_of = name in workload.placements or name in holders or name in works
+            known = name in workload.placements or name in holders
+            spoken_of = known or name in works or name in told
             may_have = spoken_of or self._inventory.may_hold(workload, name)
             if not (may_have or pods_of(self._registry.get(name), main)):
                 continue
@@ -87,6 +91,18 @@ class Survey:
                 yield self._observe(workload, name, outcomes.get(name))
         for name, trouble in _strangers(strangers):
             yield self._away(workload, name, trouble)
+
+    def _told(self, workload: Workload) -> set[str]:
+        """Return the clusters of the last report that are about to show what they have.
+
+        After a restart a hub that was set back may not tell that one was sent something.
+        """
+        found = set()
+        for name in (each["name"] for each in workload.status.clusters):
+            session = self._registry.get(name)
+            if session is not None and _connects(session, workload):
+                found.add(name)
+        return found
 
     async def delivered_by_others(self, workload: Workload) -> AsyncIterator[OthersShare]:
         """Yield every cluster of the decision, by name."""
@@ -295,11 +311,25 @@ def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:
 
 def _listed(session: MemberSession, workload: Workload, api_version: str, kind: str) -> bool:
     """Whether the informers show all objects of that kind which the Workload may have."""
-    if session.link is None:
-        return False
-    namespaces = workload.namespaces()
-    informers = session.link.watches.concerning(api_version, kind, namespaces=namespaces)
+    informers = _informers(session, workload, api_version, kind)
     return bool(informers) and all(informer.trusted for informer in informers)
+
+
+def _connects(session: MemberSession, workload: Workload) -> bool:
+    """Whether the member will soon show its main object, if there is one."""
+    if session.contact is not Contact.SERVING:
+        return session.contact is Contact.CONNECTING
+    informers = _informers(session, workload, *workload.outline.pair)
+    return not all(informer.trusted for informer in informers)
+
+
+def _informers(
+    session: MemberSession, workload: Workload, api_version: str, kind: str
+) -> Sequence[Informer[Any]]:
+    if session.link is None:
+        return ()
+    namespaces = workload.namespaces()
+    return session.link.watches.concerning(api_version, kind, namespaces=namespaces)
 
 
 def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:

@@ -416,12 +416,20 @@ def test_a_new_trouble_is_told_though_something_else_stands():
     assert propagated(status)["message"] == "m2: another thing"
 
 
-def ground_of(contact: Contact | None) -> ControllerContext:
-    """Every cluster has a session in that contact, or there are neither sessions nor clusters."""
+def ground_of(contact: Contact | None, *, lists: bool = False) -> ControllerContext:
+    """Every cluster has a session in that contact, or there are neither sessions nor clusters.
+
+    `lists`: the list of its objects is still under way.
+    """
     session = None
     if contact is not None:
+        informer = SimpleNamespace(trusted=not lists)
+        watches = SimpleNamespace(concerning=lambda *_, **__: [informer])
         session = SimpleNamespace(
-            contact=contact, link=None, message="away", pod_counts=lambda uid: None
+            contact=contact,
+            link=SimpleNamespace(watches=watches) if lists else None,
+            message="away",
+            pod_counts=lambda uid: None,
         )
     registry = SimpleNamespace(get=lambda name: session, names=list)
     clusters = SimpleNamespace(synced=True, get=lambda key: None)
@@ -493,6 +501,36 @@ async def test_a_cluster_that_only_kept_something_is_told_when_the_workload_ends
     assert [each.name async for each in survey.seen(moved, {})] == told
 
 
+@pytest.mark.proves("R5", "M51")
+@pytest.mark.parametrize(
+    ("contact", "lists", "told"),
+    [
+        (Contact.CONNECTING, False, ["m1", "m2"]),
+        (Contact.SERVING, True, ["m1", "m2"]),
+        (Contact.SERVING, False, ["m2"]),
+        (Contact.AWAY, False, ["m2"]),
+    ],
+)
+async def test_what_leaves_is_told_after_a_restart_though_nothing_says_that_it_was_sent(
+    contact: Contact, *, lists: bool, told: list[str]
+):
+    """As on a hub that was set back; a moment later the member shows whether something is there."""
+    ground = ground_of(contact, lists=lists)
+    survey = Survey(ground, inventory=nothing_held(known=False), revisions=NO_ROLLOUT)
+    words = "kept until the other clusters are ready"
+    left = {"name": "m1", "state": "Leaving", "replicas": 0, "current": 1, "message": words}
+    moved = workload(
+        placements=[{"cluster": "m2", "replicas": 1}],
+        clusters=[left, {"name": "m2", "state": "Running", "replicas": 1}],
+        footprint={"clusters": "m2"},
+    )
+    found = {each.name: each async for each in survey.seen(moved, {})}
+    assert sorted(found) == told
+    for each in [found["m1"]] if "m1" in found else []:
+        entry = share_of(each, moved.profile, left, said=0).entry
+        assert {name: entry[name] for name in left} == left
+
+
 @pytest.mark.proves("KD19")
 @pytest.mark.parametrize("contact", Contact)
 async def test_a_cluster_that_only_kept_something_is_told_while_it_is_open_what_it_has_done(
@@ -510,7 +548,7 @@ async def test_a_cluster_that_only_kept_something_is_told_while_it_is_open_what_
 
 
 @pytest.mark.proves("G24", "R5")
-@pytest.mark.parametrize("contact", Contact)
+@pytest.mark.parametrize("contact", [Contact.SERVING, Contact.AWAY])
 async def test_a_cluster_that_has_shown_its_end_is_no_longer_spoken_of(contact: Contact):
     """Though nobody knows what more it may hold, as not all kinds are listed there."""
     survey = Survey(ground_of(contact), inventory=nothing_held(known=False), revisions=NO_ROLLOUT)

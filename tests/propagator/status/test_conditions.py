@@ -175,6 +175,7 @@ async def test_no_condition_is_true_of_a_generation_that_is_not_on_the_members(
         await until(ready)
 
 
+@pytest.mark.long
 @pytest.mark.proves("R8")
 async def test_a_field_that_the_member_does_not_know_is_its_refusal(stage_on: MakeStage):
     async with stage_on() as stage:
