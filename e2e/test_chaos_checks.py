@@ -460,6 +460,13 @@ def test_a_job_that_runs_again_after_its_end_is_found(member: str, end: str) -> 
     assert not in_turn(*ended, *given_up), "the hub has not heard of the end"
 
 
+def test_a_copy_of_a_job_that_runs_again_on_its_cluster_is_found() -> None:
+    copies = [("member-1", job(uid, mode="Duplicated", end="Complete")) for uid in ("j1", "j2")]
+    noted = [copies[0], ("member-1", NOTED)]
+    assert in_turn(*noted, copies[1])
+    assert not in_turn(*noted, ("member-1", None), copies[1]), "by another name it is another one"
+
+
 def test_a_job_that_is_made_elsewhere_before_its_end_runs_once() -> None:
     moved = [
         ("member-1", job("j1")),

@@ -36,8 +36,15 @@ class _Made:
     member: str
     end: str = ""
     done: int = 0
+    copy: bool = False
+    """Whether it is one of a duplicated Workload."""
     noted: bool = False
     """Whether the hub has said that its share has ended."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether its end counts wherever its cluster goes."""
+        return self.noted and not self.copy
 
 
 @dataclass
@@ -75,11 +82,11 @@ class JobBook:
             for before in known.jobs.values():
                 if excused or not before.end or (mode == "Divided" and before.end == "Complete"):
                     continue
-                if known.excused and not before.noted:
+                if known.excused and not before.settled:
                     continue
                 if before.member == member or (mode == "Single" and not known.excused):
                     yield f"{member}: Job {run[1]} is made again; it has ended on {before.member}"
-            made = known.jobs[uid] = _Made(member)
+            made = known.jobs[uid] = _Made(member, copy=mode == "Duplicated")
         if made.end:
             return
         made.end, before = _end(job), made.done
@@ -108,13 +115,14 @@ class JobBook:
                 each.noted |= bool(each.end) and each.member in ended
 
     def given_up(self, members: Iterable[str]) -> None:
-        """Excuse the runs on these members of whose end the hub has not heard.
+        """Excuse the runs on these members of whose end the hub has not heard, and copies.
 
-        A person has given them up there, and the hub learns no more of that cluster.
+        A person has given them up there, and the hub learns no more of that cluster. It may come
+        back by another name, and is a cluster that has had no copy of a duplicated Job then.
         """
         away = {*members}
         for known in self._runs.values():
-            if any(each.member in away and not each.noted for each in known.jobs.values()):
+            if any(each.member in away and not each.settled for each in known.jobs.values()):
                 known.excused = True
 
 
