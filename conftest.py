@@ -33,7 +33,7 @@ settings.load_profile(SHORT)  # before --hypothesis-profile is looked at
 
 SHARED = {
     "playground": ("e2e", 1),
-    "m1": ("tests", 2),
+    "m1": ("tests", 1),
     "controller_hub": ("tests", 1),
     "hub": ("tests", 1),
     "engine": ("tests/stowage", 1),

@@ -89,6 +89,7 @@ def working(world: World, **settings: Any) -> Any:
     return deciding(world, features=[*catalogue.features(), Berths()], **settings)
 
 
+@pytest.mark.long
 @pytest.mark.proves("E25")
 async def test_it_takes_room_from_workloads_until_it_goes(harbour: Harbour) -> None:
     world = harbour.world

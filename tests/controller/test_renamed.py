@@ -202,6 +202,7 @@ async def test_what_names_the_old_cluster_names_the_new_one_with_the_same_units(
             await becomes(world, name, shares)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N3")
 async def test_reserved_room_goes_along_with_those_inside(world: World) -> None:
     await world.cluster("a", cpu="8")
@@ -232,6 +233,7 @@ def _now(cluster: str) -> str:
     return "new" if cluster == "a" else cluster
 
 
+@pytest.mark.long
 @pytest.mark.proves("N3")
 async def test_a_gang_that_runs_is_released_anew_under_the_new_name(world: World) -> None:
     await world.cluster("a", cpu="30")
@@ -256,6 +258,7 @@ async def test_a_gang_that_runs_is_released_anew_under_the_new_name(world: World
         await says(world, anew)
 
 
+@pytest.mark.long
 @pytest.mark.proves("N3")
 async def test_a_controller_that_begins_in_the_middle_moves_nothing(world: World) -> None:
     await world.cluster("a")

@@ -26,6 +26,7 @@ MANY, FEW = 120, 20
 KILLS = 30
 
 
+@pytest.mark.long
 @pytest.mark.proves("E31", "E19")
 async def test_each_profile_places_its_own_by_its_own_plugins(world: World, tmp_path: Path) -> None:
     await world.cluster("cheap", cpu="4", annotations={"stowage.dev/cost": "1"})

@@ -17,6 +17,7 @@ async def ready(stage: Any) -> tuple[str, str]:
     return said.get("status", ""), said.get("message", "")
 
 
+@pytest.mark.long
 @pytest.mark.proves("KD80")
 async def test_manifests_alone_are_a_copy_on_each_cluster_and_ready_by_their_objects(
     stage_on: MakeStage,

@@ -107,6 +107,7 @@ async def test_a_job_runs_once_and_is_forgotten_once_its_end_is_stored(stage_on:
         await until(runs)
 
 
+@pytest.mark.long
 @pytest.mark.proves("A1", "KD29")
 @pytest.mark.parametrize("after", ["the look at it", "the look for its end"])
 async def test_a_job_that_goes_with_its_end_while_it_is_written_is_not_made_again(
@@ -171,6 +172,7 @@ async def test_a_job_that_ends_as_it_leaves_is_not_made_elsewhere(stage_on: Make
         assert await stage.on("m2", "bill", kind=JOBS) is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("KD19")
 async def test_a_job_that_leaves_goes_once_the_hub_knows_what_it_has_done(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,7 @@ async def test_a_workload_costs_one_post_and_two_status_writes_until_it_runs(
         assert spent == {("POST", ""): 5, ("PATCH", "status"): 10}
 
 
+@pytest.mark.long
 @pytest.mark.proves("C22")
 async def test_of_a_workload_that_is_placed_nowhere_nothing_is_written(stage_on: MakeStage):
     async with stage_on() as stage:

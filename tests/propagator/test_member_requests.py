@@ -28,6 +28,7 @@ def is_about_objects(verb: str, resource: str) -> bool:
     return verb not in ("GET", "LIST") or resource in ("configmaps", "deployments")
 
 
+@pytest.mark.long
 @pytest.mark.proves("C22")
 async def test_a_new_workload_costs_one_write_for_each_object_and_nothing_else(
     stage_on: MakeStage,
@@ -50,6 +51,7 @@ async def test_a_new_workload_costs_one_write_for_each_object_and_nothing_else(
         raise AssertionError(f"more than {wanted} each time: {more}")
 
 
+@pytest.mark.long
 @pytest.mark.proves("D2")
 async def test_a_kind_is_watched_on_a_member_from_the_first_object_of_ours_on(stage_on: MakeStage):
     def watched(member: str) -> set[str]:

@@ -138,6 +138,7 @@ async def test_a_drain_is_one_write_and_shows_its_end_and_the_undo_takes_it_back
         await world.until("web", lambda status: placements({"status": status}).get("m1") == 2)
 
 
+@pytest.mark.long
 @pytest.mark.proves("Q21")
 async def test_a_copy_that_goes_nowhere_else_is_not_told_as_settled(world: World) -> None:
     await world.workload("each", replicas=2, distribution="Duplicated")

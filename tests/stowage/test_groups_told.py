@@ -36,6 +36,7 @@ async def run(world: World, *args: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, cli, [args[0], *hub, *args[1:]])
 
 
+@pytest.mark.long
 @pytest.mark.proves("G4", "G13", "U3", "U4")
 async def test_one_that_lacks_room_is_told_alike_by_every_command(
     world: World, tmp_path: Path

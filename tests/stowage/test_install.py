@@ -288,6 +288,7 @@ MAY = [
 """Who, verb, what, the namespace or none for all, and whether they may."""
 
 
+@pytest.mark.long
 @pytest.mark.proves("C1", "N15", "S12", "S13")
 async def test_who_may_what(installed):
     wrong = []

@@ -129,6 +129,7 @@ def test_a_hub_before_1_36_gets_the_policies_that_it_serves(installed):
     assert "workload" in found
 
 
+@pytest.mark.long
 @pytest.mark.proves("C1", "C3", "C31", "CT19", "DP2", "N15", "S12", "S13")
 async def test_both_do_their_work_with_these_rights_and_use_them_all(
     hub, full_cluster, stowage, tmp_path, log

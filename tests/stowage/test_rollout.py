@@ -192,6 +192,7 @@ async def test_a_hub_whose_pods_may_not_be_made(hub, stowage):
     assert "exceeded quota: none" in outcome.err
 
 
+@pytest.mark.long
 async def test_a_hub_that_runs_no_deployments_says_so(propagated_hub, stowage):
     outcome = stowage(*_install(propagated_hub, "idle", "--timeout=1"))
     assert outcome.code == 1

@@ -115,6 +115,7 @@ def upgraded(stowage: Stowage, hub: Cluster, *more: str) -> tuple[int, str]:
     return done.code, done.out + done.err
 
 
+@pytest.mark.long
 def test_a_hub_without_stowage_is_told(hub: Cluster, stowage: Stowage) -> None:
     """The first test: nothing has been installed yet."""
     code, said = upgraded(stowage, hub, "--check")

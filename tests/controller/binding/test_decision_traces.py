@@ -247,3 +247,27 @@ async def test_histograms_name_a_trace_that_is_kept(kept) -> None:
     told = [line for line in text.decode().splitlines() if f'trace_id="{trace:032x}"' in line]
     found = {line.partition("_bucket")[0] for line in told}
     assert found == {"stowage_decision_seconds", "stowage_decision_write_seconds"}
+
+
+@pytest.mark.proves("CT19")
+async def test_the_status_patch_of_each_change_has_its_id_in_the_user_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage, agents = Stage(), set[str]()
+    asked = stage.hub.request
+
+    async def noting(method: str, path: str, **how: Any) -> bytes:
+        if method == "PATCH" and path.endswith("/web/status"):
+            agents.add(how.get("agent", ""))
+        return await asked(method, path, **how)
+
+    monkeypatch.setattr(stage.hub, "request", noting)
+    stage.cluster("a")
+    async with stage.leading():
+        stage.workload("web", replicas=2)
+        await stage.until(lambda: stage.placed("web") == {"a": 2})
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 3}})
+        await stage.until(lambda: stage.placed("web") == {"a": 3})
+    history = stage.hub.read(WORKLOADS, "web")["status"]["history"]
+    assert len(history) == 2
+    assert {f"decision/{each['id']}" for each in history} <= agents

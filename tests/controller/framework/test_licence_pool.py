@@ -154,6 +154,7 @@ async def test_a_pool_keeps_its_seats_makes_partners_wait_and_tells_who_sits_whe
         assert (await told(offices, 5))["taken"] == 5
 
 
+@pytest.mark.long
 @pytest.mark.proves("E1", "E13")
 async def test_what_it_tells_of_a_workload_stands_there_and_is_explained(offices: World) -> None:
     async with deciding(offices, features=features()) as controller:
@@ -195,6 +196,7 @@ async def test_without_the_feature_nobody_asks_for_seats(offices: World) -> None
     assert await books(offices) == {}
 
 
+@pytest.mark.long
 async def test_the_books_are_kept_by_the_next_leader(offices: World) -> None:
     await pool(offices, 3)
     async with deciding(offices, features=features()):

@@ -545,3 +545,20 @@ async def test_a_change_that_waited_in_line_is_not_sent_after_the_lease_was_lost
             ended = await asyncio.gather(*writes, return_exceptions=True)
     assert seen["PATCH"] == 1
     assert [type(each) for each in ended[1:]] == [LeaseLost] * 7
+
+
+@pytest.mark.proves("CT19")
+async def test_what_a_request_is_about_ends_its_user_agent() -> None:
+    agents: list[str] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        agents.append(request.headers["User-Agent"])
+        return web.json_response({})
+
+    async with (
+        serving(handler) as server,
+        ApiClient(Connection(server=server), user_agent="stowage-controller/1") as client,
+    ):
+        await client.request("GET", "/version", agent="decision/abc")
+        await client.request("GET", "/version")
+    assert agents == ["stowage-controller/1 decision/abc", "stowage-controller/1"]

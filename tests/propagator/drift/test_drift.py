@@ -317,6 +317,7 @@ async def test_a_number_that_is_left_to_others_stays_at_0_and_until_it_is_edited
         await all_have(4, 4)
 
 
+@pytest.mark.long
 @pytest.mark.proves("X3")
 async def test_what_others_add_is_neither_told_nor_written_over(stage_on: MakeStage):
     async with stage_on() as stage:
@@ -400,6 +401,7 @@ async def test_a_deleted_object_is_made_again_and_is_no_drift(stage_on: MakeStag
         assert await drift(stage) == []
 
 
+@pytest.mark.long
 @pytest.mark.proves("RB8")
 async def test_a_field_that_the_members_version_does_not_keep_is_told(stage_on: MakeStage):
     """It is behind a gate there: the apply answers 200, and managedFields name it."""

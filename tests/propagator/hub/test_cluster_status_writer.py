@@ -81,6 +81,7 @@ async def test_a_lost_race_loses_neither_readiness_nor_what_the_controller_wrote
         assert status["evacuation"]["causes"][0]["name"] == "last"
 
 
+@pytest.mark.long
 @pytest.mark.proves("Q20")
 async def test_kubectl_shows_a_cordon_and_a_drain_as_it_does_of_nodes(
     rig_on: Callable[..., Any], hub: Cluster, m1: Cluster

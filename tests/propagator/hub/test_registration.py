@@ -106,6 +106,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_kubeconfig_that_asks_for_more_is_refused_and_nothing_is_sent(
     rig_on: Rigs, m1: Cluster
@@ -386,6 +387,7 @@ async def test_another_token_interrupts_nothing_and_another_credential_reconnect
         assert (await rig.ready("m1"))[1] == "Connected"
 
 
+@pytest.mark.long
 @pytest.mark.proves("D1")
 async def test_a_deleted_membercluster_stays_deleted_until_its_secret_changes(
     rig_on: Rigs, m1: Cluster

@@ -86,6 +86,7 @@ def session_of(process: Propagator) -> Any:
     return process.term.registry.get("m1") if process.term else None
 
 
+@pytest.mark.long
 @pytest.mark.proves("S8")
 async def test_a_token_is_renewed_and_nothing_is_interrupted(hub: Cluster, renewable: Any):
     async with ApiClient(hub.connection()) as client, propagating(client, ALWAYS) as process:

@@ -42,6 +42,7 @@ async def older(rig: Rig, name: str) -> None:
     await until(lambda: datetime.now(UTC) >= made + timedelta(seconds=1))
 
 
+@pytest.mark.long
 @pytest.mark.proves("N3b")
 async def test_a_member_is_served_through_one_registration(rig_on: Rigs, m1: Cluster):
     async with rig_on() as rig:

@@ -404,6 +404,7 @@ async def test_rights_that_are_missing_are_told_and_the_member_is_ready(rig_on: 
     m1.kubectl("delete", "serviceaccount", "narrow", "-n", "default")
 
 
+@pytest.mark.long
 async def test_a_narrow_secret_has_writes_made_as_the_namespaces_own_account(
     rig_on: Rigs, m1: Cluster
 ):

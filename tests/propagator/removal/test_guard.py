@@ -327,6 +327,7 @@ async def test_a_share_that_shrinks_waits_for_each_replica_elsewhere(stage_on: M
         await stage.propagated("demo")
 
 
+@pytest.mark.long
 @pytest.mark.proves("B2")
 async def test_a_share_that_was_lowered_gets_its_replicas_back_where_drift_is_reported(
     stage_on: MakeStage,

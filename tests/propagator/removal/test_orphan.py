@@ -384,6 +384,7 @@ async def test_a_shared_secret_stays_for_the_pods_that_were_left(stage_on: MakeS
         assert await stage.on("m1", "third") is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("A22")
 async def test_what_runs_stays_where_the_kind_itself_is_deleted(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch

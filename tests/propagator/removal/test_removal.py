@@ -196,6 +196,7 @@ async def test_what_was_left_of_a_kind_that_nobody_uses_is_found_by_the_next_pro
         await stage.goes("m1", "demo")
 
 
+@pytest.mark.long
 @pytest.mark.proves("C30")
 async def test_a_process_that_ends_between_removal_and_release_is_made_up_for(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch

@@ -168,6 +168,7 @@ async def test_who_waits_is_looked_at_when_a_reservation_comes(world: World) -> 
         await within(world, "demo", a=1)
 
 
+@pytest.mark.long
 @pytest.mark.proves("E26")
 async def test_a_cluster_that_goes_takes_it_elsewhere_or_ends_it(world: World) -> None:
     for name in "ab":

@@ -71,6 +71,7 @@ async def test_the_worked_example_with_the_policy_after_the_workload(zones: Worl
         assert condition(told, "Ready")["status"] == "True"
 
 
+@pytest.mark.long
 @pytest.mark.proves("K12", "K22", "K26")
 async def test_one_event_names_the_domains_that_are_full(
     zones: World, caplog: pytest.LogCaptureFixture
@@ -113,6 +114,7 @@ async def test_an_edited_policy_moves_nothing_and_shrinking_begins_there(zones: 
         assert placements(found) == {"h1": 1, "m1": 1}
 
 
+@pytest.mark.long
 @pytest.mark.proves("K14")
 async def test_without_its_label_it_is_bound_no_longer_and_stays(zones: World) -> None:
     await policy(zones, member=1, host=3)

@@ -60,6 +60,7 @@ async def relabelled(world: World, name: str, app: str) -> None:
     await world.edit(name, {"spec": {"targetDeployment": template}})
 
 
+@pytest.mark.long
 @pytest.mark.proves("K21")
 async def test_units_that_the_policy_does_not_mean_are_told_by_an_event(zones: World) -> None:
     await policy(zones, {"matchLabels": {"app": "else"}}, member=1, host=3)
@@ -75,6 +76,7 @@ async def test_units_that_the_policy_does_not_mean_are_told_by_an_event(zones: W
         assert await zones.placed("unmeant") == {"m1": 3, "h1": 3}
 
 
+@pytest.mark.long
 @pytest.mark.proves("K16")
 async def test_no_policy_of_that_name(zones: World) -> None:
     async with deciding(zones):
@@ -104,6 +106,7 @@ async def test_the_policy_is_deleted_while_it_binds(zones: World) -> None:
         assert await zones.placed("short") == {"m1": 1, "h1": 6}
 
 
+@pytest.mark.long
 @pytest.mark.proves("K8")
 async def test_no_cluster_has_the_key_until_one_gets_it(world: World) -> None:
     await world.cluster("h1")

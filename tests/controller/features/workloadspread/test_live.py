@@ -108,6 +108,7 @@ async def told(world: World, reason: str) -> list[str]:
     return [each["note"] for each in about if each["reason"] == reason]
 
 
+@pytest.mark.long
 @pytest.mark.proves("W3", "W6", "W10", "W14")
 async def test_a_hundred_and_elastic_scaled_by_the_scale_subresource(pools: World) -> None:
     await apply(pools, subset("normal", 100), subset("elastic"))
@@ -126,6 +127,7 @@ async def test_a_hundred_and_elastic_scaled_by_the_scale_subresource(pools: Worl
         assert scaled["status"]["selector"] == "app=demo"
 
 
+@pytest.mark.long
 @pytest.mark.proves("W11")
 async def test_a_patch_is_stored_whole_also_where_it_takes_away(pools: World) -> None:
     patch = {"metadata": {"labels": {"arch": "arm"}}}
@@ -140,6 +142,7 @@ async def test_a_patch_is_stored_whole_also_where_it_takes_away(pools: World) ->
         assert entries["elastic"]["patch"] == text
 
 
+@pytest.mark.long
 @pytest.mark.proves("W36")
 async def test_a_dry_run_takes_nothing(pools: World) -> None:
     await apply(pools, subset("normal", 2), subset("elastic"))
