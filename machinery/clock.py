@@ -16,6 +16,8 @@ _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 stopwatch = time.perf_counter
 """Seconds by the machine's finest counter, for the process's own work; tests do not replace it."""
+worktime = time.thread_time
+"""Seconds of processor time of this thread: what its work costs, whatever else runs."""
 
 
 class Clock(Protocol):

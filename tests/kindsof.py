@@ -78,6 +78,7 @@ GADGET = Profile(
         when=(
             "status.conditions.exists(c, c.type == 'Up' && c.status == 'True')",
             "spec.size >= status.?least.orValue(0)",
+            "!status.?names.orValue([]).exists(n, status.text.contains(n))",
         ),
     ),
     degraded="status.conditions.exists(c, c.type == 'Down')",
@@ -98,6 +99,12 @@ def hostile_objects() -> dict[str, Any]:
         "50,000 conditions": _gadget(up=[], conditions=conditions),
         "2,500 conditions": _gadget(up=[], conditions=conditions[:2500]),
         "64 levels": _gadget(up=[], conditions=[], deep=wide),
+        "200 KB and 1,000 names": _gadget(
+            up=[1],
+            conditions=[{"type": "Up", "status": "True"}],
+            text="a" * 200_000,
+            names=["a" * 30 + "b"] * 1000,
+        ),
     }
 
 

@@ -2,19 +2,22 @@
 
 Names are read in Python, and so is the comparison of one with a literal: most kinds need no more.
 Anything else is compiled once. A missing field is no value, not a fault. An expression may be asked
-about any object that a member sends, so its text, its work and the objects are bounded here. This
-module alone knows the library. Pure.
+about any object that a member sends, so its text, its work and the objects are bounded here. The
+library bounds the iterations of macros, and not what one costs: each asks for the time that the
+object has left (`_bounded`). This module alone knows the library. Pure but for that.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from machinery.clock import worktime
 from machinery.kinds.paths import steps
 from machinery.types.bounds import MESSAGE, clean
 
@@ -23,12 +26,25 @@ LONGEST: Final = 1024
 """Characters of an expression. The library bounds its depth (32) and its iterations (10,000)."""
 LARGEST: Final = 256 * 1024
 """Bytes, as JSON, of an object that an expression is asked about."""
+MOST_VALUES: Final = 16 * 1024
+"""Values in it: a comparison of two objects looks at each."""
+MOST_SUMS: Final = 16
+"""Additions of an expression: each may double what the next one copies."""
+WORK_SECONDS: Final = 0.05
+"""Processor time for all expressions about one object. The last iteration may exceed it."""
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PATH = rf"{_NAME}(?:\.{_NAME}|\[\"[^\"\\\]]+\"\])*"
 _IS_PATH = re.compile(_PATH)
 _IS_COMPARISON = re.compile(rf"({_PATH}) == ('[^'\\]*'|true|false|[0-9]{{1,18}})")
-_LITERALS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_LITERALS = re.compile(
+    r"\b[bB]?[rR][bB]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"[^\"]*\"|'[^']*')"
+    r"|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''"
+    r"|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'",
+    re.DOTALL,
+)
+_LOOP = re.compile(rf"\.\s*(?:all|exists|exists_one|existsOne|filter)\s*\(\s*{_NAME}\s*,")
+_WITHIN = "stowageWithin"
 _MENTIONED = re.compile(rf"(?<![\w.])({'|'.join(VARIABLES)})\b")
 _MAPPING = re.compile(r"\.\s*map\s*\(")
 _MISSING_KEY = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
@@ -48,35 +64,85 @@ class EvaluationError(ValueError):
     """An expression fails on one object; the message says how."""
 
 
-class TooLarge(EvaluationError):
-    """An object is too large to ask an expression about."""
+class TooCostly(EvaluationError):
+    """An object is too large to ask an expression about, or the answer takes too long."""
 
 
 class Missing(EvaluationError):
     """A field that an expression reads is missing."""
 
 
+class _Work(threading.local):
+    """What the expression that is asked about an object may still cost."""
+
+    until = 0.0
+    over = False
+
+    def within(self) -> bool:
+        """Raises ValueError once its time is over."""
+        self.over = worktime() > self.until
+        if self.over:
+            raise ValueError("takes too long")
+        return True
+
+
+_WORK = _Work()
+
+
 class Scope:
-    """One object with the variables of its expressions, and whether it is small enough for them."""
+    """One object with the variables of its expressions, and what these may cost."""
 
-    __slots__ = ("_fits", "values")
+    __slots__ = ("_inside", "misfit", "spent", "values")
 
-    def __init__(self, body: Mapping[str, Any], **more: Any) -> None:
+    def __init__(
+        self, body: Mapping[str, Any], *, inside: Scope | None = None, **more: Any
+    ) -> None:
         self.values: Mapping[str, Any] = {**body, **more}
-        self._fits: bool | None = None
+        self._inside = inside
+        self.misfit: str | None = None
+        """Why the object is not asked about; empty if it is, None while that is unknown."""
+        self.spent = 0.0
+        """Seconds of processor time."""
 
     def within(self, item: Any, key: Any) -> Scope:
         """Return the scope of one element of a list or map."""
-        inner = Scope(self.values, item=item, key=key)
-        inner._fits = self.fits
-        return inner
+        return Scope(self.values, inside=self, item=item, key=key)
 
-    @property
-    def fits(self) -> bool:
-        if self._fits is None:
-            known = {name: self.values[name] for name in VARIABLES if name in self.values}
-            self._fits = len(msgspec.json.encode(known)) <= LARGEST
-        return self._fits
+    def check(self) -> None:
+        """Raises TooCostly."""
+        whole = self._inside or self
+        if whole.misfit is None:
+            known = {name: whole.values[name] for name in VARIABLES if name in whole.values}
+            whole.misfit = _misfit(msgspec.json.encode(known))
+        if whole.misfit:
+            raise TooCostly(whole.misfit)
+        if whole.spent > WORK_SECONDS:
+            raise TooCostly(_TOO_LONG)
+
+    def ask(self, compiled: Any, asked: Mapping[str, Any]) -> Any:
+        """Return the library's answer. Raises TooCostly."""
+        self.check()
+        whole, began = self._inside or self, worktime()
+        _WORK.until, _WORK.over = began + WORK_SECONDS - whole.spent, False
+        try:
+            return compiled.eval(data=asked)
+        finally:
+            whole.spent += worktime() - began
+            if _WORK.over:
+                raise TooCostly(_TOO_LONG)
+
+
+_TOO_LONG = (
+    f"the expressions of its kind take more than {WORK_SECONDS * 1000:.0f} ms for the object"
+)
+
+
+def _misfit(encoded: bytes) -> str:
+    """Return why an object is not asked about. A comma in a text counts as one between values."""
+    if len(encoded) > LARGEST:
+        return f"the object has more than {LARGEST // 1024} KiB"
+    more = encoded.count(b",") >= MOST_VALUES
+    return f"the object has more than {MOST_VALUES} values" if more else ""
 
 
 class Path(msgspec.Struct, frozen=True, eq=False):
@@ -111,12 +177,12 @@ class Program(msgspec.Struct, frozen=True, eq=False):
 
     def read(self, scope: Scope) -> Any:
         """Return the value in the types of JSON. Raises EvaluationError."""
-        if not scope.fits:
-            raise TooLarge(f"the object has more than {LARGEST // 1024} KiB")
         asked = {name: self._value(scope, name) for name in self.mentioned}
         try:
-            found = self.compiled.eval(data=asked)
+            found = scope.ask(self.compiled, asked)
             kind, value = found.type(), found.plain_value()
+        except TooCostly:
+            raise
         except Exception as e:  # the library's faults have no type of their own
             raise EvaluationError(clean(f"{self.text}: {e}", MESSAGE)) from e
         if kind != self.fault:
@@ -153,15 +219,50 @@ def value(text: str) -> Value:
         return Path(_names(text))
     if found := _IS_COMPARISON.fullmatch(text):
         return Comparison(text, _names(found[1]), _literal(found[2]))
-    bare = _LITERALS.sub("''", text)
+    bare = _LITERALS.sub(lambda each: "'" * len(each[0]), text)
     if _MAPPING.search(bare):
         raise InvalidExpression("the macro map is not allowed")
+    if bare.count("+") > MOST_SUMS:
+        raise InvalidExpression(f"has more than {MOST_SUMS} additions")
     environment, fault = _environment()
     try:
         compiled = environment.compile(text)
     except (RuntimeError, TypeError) as e:
         raise InvalidExpression(_words(str(e))) from e
+    if (bounded := _bounded(text, bare)) != text:
+        try:
+            compiled = environment.compile(bounded)
+        except (RuntimeError, TypeError) as e:
+            raise InvalidExpression("a macro in it is not understood: leave comments out") from e
     return Program(text, compiled, fault, tuple(dict.fromkeys(_MENTIONED.findall(bare))))
+
+
+def _bounded(text: str, bare: str) -> str:
+    """Return an expression of which each iteration of a macro ends with the time.
+
+    `bare` is the text without what its literals say. An error in the condition of `?:` is the
+    result, where beside `&&` it could be overruled.
+    """
+    parts: dict[int, str] = {}
+    for loop in _LOOP.finditer(bare):
+        end = _closing(bare, loop.end())
+        parts[loop.end()] = f" {_WITHIN}() ? ("
+        parts[end] = ") : false" + parts.get(end, "")
+    at, found = 0, ""
+    for where in sorted(parts):
+        found += text[at:where] + parts[where]
+        at = where
+    return found + text[at:]
+
+
+def _closing(bare: str, at: int) -> int:
+    """Return where the parenthesis ends that is open there."""
+    depth = 0
+    for where in range(at, len(bare)):
+        depth += (bare[where] == "(") - (bare[where] == ")")
+        if depth < 0:
+            return where
+    return len(bare)
 
 
 def read(text: str, scope: Scope) -> Any:
@@ -173,10 +274,10 @@ def read(text: str, scope: Scope) -> Any:
 
 
 def why_not(text: str, scope: Scope) -> str:
-    """Return why a condition does not hold; empty if it does. Raises TooLarge."""
+    """Return why a condition does not hold; empty if it does. Raises TooCostly."""
     try:
         found = value(text).read(scope)
-    except TooLarge:
+    except TooCostly:
         raise
     except EvaluationError as e:
         return str(e)
@@ -187,7 +288,7 @@ def holds(text: str, body: Mapping[str, Any]) -> bool:
     """Whether a condition holds for an object; an empty one does not."""
     try:
         return bool(text) and not why_not(text, Scope(body))
-    except TooLarge:
+    except TooCostly:
         return False
 
 
@@ -211,10 +312,14 @@ def _environment() -> tuple[Any, Any]:
         parameters=[cel.Type.STRING],
         impl=java_memory,
     )
+    within = cel.Overload(_WITHIN, return_type=cel.Type.BOOL, parameters=[], impl=_WORK.within)
     environment = cel.NewEnv(
         variables=dict.fromkeys(VARIABLES, cel.Type.DYN),
         extensions=[ext_math.ExtMath(), ext_optional.ExtOptional()],
-        functions=[cel.FunctionDecl("javaMemory", [amount])],
+        functions=[
+            cel.FunctionDecl("javaMemory", [amount]),
+            cel.FunctionDecl(_WITHIN, [within]),
+        ],
     )
     return environment, cel.Type.ERROR
 

@@ -23,7 +23,6 @@ from machinery.kinds.expressions import (
     EvaluationError,
     Path,
     Scope,
-    TooLarge,
     read,
     value,
     why_not,
@@ -232,7 +231,7 @@ class _Asked:
         self.body, self.held, self.scope = body, held, scope
 
     def why_not(self, test: _Test) -> str:
-        """Return why a condition does not hold; empty if it does. Raises TooLarge."""
+        """Return why a condition does not hold; empty if it does. Raises TooCostly."""
         if test.kind:
             found = self.held.get(test.kind)
             if found is None:
@@ -287,13 +286,13 @@ def judge(
 
 
 def _scope(plan: _Plan, body: Body, generation: int) -> Scope:
-    """Raises TooLarge."""
+    """Raises TooCostly."""
     status = body.get("status")
     listed = status.get("conditions") if type(status) is dict else None
     scope = Scope({"metadata": {}, **body})
-    if plan.sizes and not scope.fits:
-        raise TooLarge("the object is too large to be judged by expressions")
-    return Scope(scope.values, conditions=_statuses(listed, generation))
+    if plan.sizes:
+        scope.check()
+    return Scope(scope.values, inside=scope, conditions=_statuses(listed, generation))
 
 
 def _statuses(listed: Any, generation: int) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import Any
 
 import pytest
 
+from machinery.kinds import expressions
 from machinery.kinds.expressions import (
     Comparison,
     EvaluationError,
@@ -15,7 +17,7 @@ from machinery.kinds.expressions import (
     Path,
     Program,
     Scope,
-    TooLarge,
+    TooCostly,
     holds,
     java_memory,
     read,
@@ -85,7 +87,7 @@ def test_a_condition_says_why_it_does_not_hold(text: str, status: Any, why: str)
         ("status.a >", "1:11: Syntax error"),
         ("other.a > 1", "undeclared reference to 'other"),
         ("spec.l.map(x, x)", "the macro map is not allowed"),
-        ("+".join(["1"] * 100), "recursion depth"),
+        ("+".join(["1"] * 100), "more than 16 additions"),
         ("[" * 200 + "]" * 200, "recursion limit"),
         ("x" * 1025, "more than 1024 characters"),
         ("spec.a + '\ud800'", ""),
@@ -106,9 +108,55 @@ def test_a_word_in_quotes_is_no_macro() -> None:
 @pytest.mark.proves("KD8")
 def test_an_object_that_is_too_large_is_asked_nothing() -> None:
     large = {"a": "x" * 256 * 1024, "n": 1}
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooCostly):
         read("spec.n + 1", scope(spec=large))
     assert read("spec.n", scope(spec=large)) == 1
+    with pytest.raises(TooCostly, match="more than 16384 values"):
+        read("spec.n + 1", scope(spec={"l": [0] * 16384, "n": 1}))
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the processor's time is a millisecond later."""
+    looks = itertools.count()
+    monkeypatch.setattr(expressions, "worktime", lambda: next(looks) / 1000)
+
+
+@pytest.mark.proves("KD8")
+@pytest.mark.usefixtures("work")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spec.l.all(x, !spec.s.contains('b'))",
+        "spec.l.exists(x, x.n == 2 && x.n == 3)",
+        "spec.l.exists_one(x, spec.l.exists( y , y.n == x.n && y.n == 2))",
+        "spec.l.filter(x, spec.l == spec.l).size() >= 0",
+        r"r'\d'.size() == 2 && spec.l.all(x, '''it's (,''' != spec.s)",
+    ],
+)
+def test_a_macro_ends_with_the_time_for_its_object(text: str) -> None:
+    about = scope(spec={"l": [{"n": 1}] * 60, "s": "a"})
+    with pytest.raises(TooCostly, match="more than 50 ms"):
+        why_not(text, about)
+    with pytest.raises(TooCostly, match="more than 50 ms"):
+        read("spec.n + 1", about)
+    few = scope(spec={"l": [{"n": 1}] * 3, "s": "a"})
+    assert read(text, few) is not None, "the next object has its own time"
+
+
+@pytest.mark.usefixtures("work")
+def test_elements_of_a_list_share_the_time_of_their_object() -> None:
+    about = scope(spec={"l": [0] * 30})
+    assert read("spec.l.all(x, x == item)", about.within(0, 0)) is True
+    with pytest.raises(TooCostly):
+        read("spec.l.all(x, x == item)", about.within(0, 1))
+
+
+def test_what_looks_like_a_macro_in_quotes_or_comments_is_none() -> None:
+    assert read("spec.a + '.all(x, ('", scope(spec={"a": "b"})) == "b.all(x, ("
+    assert read("spec.l.all(x, x != '.all(y, )' )", scope(spec={"l": ["a"]})) is True
+    with pytest.raises(InvalidExpression, match="leave comments out"):
+        value("spec.l.all(x, // )\n x)")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +173,7 @@ def test_an_object_that_is_too_large_is_asked_nothing() -> None:
 def test_a_fault_on_one_object_is_told_as_such(text: str, body: Any) -> None:
     with pytest.raises(EvaluationError) as fault:
         read(text, scope(spec=body))
-    assert not isinstance(fault.value, Missing | TooLarge)
+    assert not isinstance(fault.value, Missing | TooCostly)
 
 
 def test_one_program_is_asked_by_many_threads() -> None:

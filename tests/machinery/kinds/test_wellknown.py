@@ -360,7 +360,7 @@ def test_a_hostile_object_is_never_ready_and_its_neighbours_are_judged(name: str
     found = judge(GADGET, hostile_objects()[name], generation=1)
     assert counts_of(found, 1).ready == 0
     assert found.message
-    if name in ("4 MiB", "50,000 conditions"):
+    if name in ("4 MiB", "50,000 conditions", "200 KB and 1,000 names"):
         assert found.health is ShareHealth.UNKNOWN
     up = [{"type": "Up", "status": "True"}]
     good = {"metadata": {}, "spec": {"size": 1}, "status": {"up": [1], "conditions": up}}
