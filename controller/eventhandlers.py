@@ -535,7 +535,7 @@ def _as_decided(
 
 def _reported(info: WorkloadInfo) -> tuple[object, ...]:
     """Return what its clusters report that may make another decision."""
-    return info.shown, info.waits, info.moving.kept, info.moving.unhealthy
+    return info.shown, info.waits, info.holding, info.moving.kept, info.moving.unhealthy
 
 
 def _is_assumed(held: AssumedPlacement, new: Workload) -> bool:

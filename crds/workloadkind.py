@@ -167,6 +167,15 @@ class DataOfKind(Model):
     """Whether it has data wherever it is."""
 
 
+class HoldOfKind(Model):
+    """On which condition an object stays where it is, as a new one would lack what it knows."""
+
+    when: Value
+    """The condition."""
+    text: Annotated[str, Field(min_length=1, max_length=LONGEST_WORDS)]
+    """What comes of a new one, in words for Moving."""
+
+
 class NamesOfKind(Model):
     """The names of objects."""
 
@@ -255,6 +264,8 @@ class WorkloadKindSpec(Model):
     """Whether a replica never runs on two clusters; by default where it ends or has data."""
     data: DataOfKind | None = None
     """Without it replicas may leave a cluster without asking their author."""
+    holds: HoldOfKind | None = None
+    """While it holds for an object, its replicas stay as those with data do."""
     adopts: Flag = False
     """Whether its controller takes up the pods that an object of its name left."""
     orphan: Annotated[str, Field(min_length=1, max_length=LONGEST_WORDS)] | None = None

@@ -11,6 +11,7 @@ from controller.cache.renames import renamed, with_names
 from controller.model.moving import ready_by_cluster
 from controller.model.objects import Workload
 from controller.model.placed import is_workload
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.decision import Decision
 from controller.scheduling.moving import Moves, due
 from crds.fields.movement import MovedData, MovingReason
@@ -243,18 +244,25 @@ def _data_cause(decision: Decision) -> str:
 
 
 def holds_data(decision: Decision) -> str:
-    moves, always = decision.moving, decision.workload.profile.data.always
+    moves, info = decision.moving, decision.workload
     named = [
-        f"{cluster}: {decision.workload.name} holds data"
-        if always
-        else f"{_count(n, 'replica')} {'holds' if n == 1 else 'hold'} "
-        f"{_count(n * moves.claims, 'claim')} on {cluster}"
-        for cluster, n in sorted(moves.data.items())[:NAMED]
+        _held(info, cluster, replicas, moves.claims)
+        for cluster, replicas in sorted(moves.data.items())[:NAMED]
     ]
     more = len(moves.data) - len(named)
     text = ", ".join(named) + (f" and {more} more clusters" if more > 0 else "")
-    leave = "lets it go without" if always else "lets them go without"
+    one = info.profile.data.always or not moves.claims
+    leave = "lets it go without" if one else "lets them go without"
     return f"{text}; spec.movement.data: {MovedData.LEAVE} {leave}"
+
+
+def _held(info: WorkloadInfo, cluster: str, replicas: int, claims: int) -> str:
+    if not claims:
+        return f"{cluster}: {info.name} stays, as {info.holding[cluster]}"
+    if info.profile.data.always:
+        return f"{cluster}: {info.name} holds data"
+    hold = "holds" if replicas == 1 else "hold"
+    return f"{_count(replicas, 'replica')} {hold} {_count(replicas * claims, 'claim')} on {cluster}"
 
 
 def _count(number: int, word_: str) -> str:

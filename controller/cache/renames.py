@@ -67,6 +67,7 @@ class Renames:
             *info.limits,
             *info.shown,
             *info.waits,
+            *info.holding,
             *shares,
             *moves,
         }
@@ -80,6 +81,7 @@ class Renames:
             limits=self._named(info.limits),
             shown=self._named(info.shown),
             waits=self._named(info.waits),
+            holding=self._named(info.holding),
             moving=self._moving(moving),
             reservations=tuple(
                 msgspec.structs.replace(each, cluster=named(each.cluster, each.cluster))

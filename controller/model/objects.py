@@ -283,6 +283,8 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     start: int | None = None
     """The first ordinal of the object there; None of a kind without ordinals."""
     health: str = ""
+    holds: str = ""
+    """Why its replicas stay: what a new object would lack."""
     failover: ShareFailover | None = None
     fields: dict[str, str] = {}
     """The values of spec.statusFields there."""

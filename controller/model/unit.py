@@ -203,6 +203,8 @@ class WorkloadInfo:
     """The claims that each replica has where it is, and does not go without; 0 for none. Of a kind
     that always has data it is 1.
     """
+    holding: Mapping[str, str] = field(default_factory=dict)
+    """Why the replicas of a share stay where they are, beside claims, by cluster."""
     rollout: RolloutState | None = None
     """How its template goes from cluster to cluster; None where all get it at once."""
     left: Left | None = None
@@ -292,6 +294,10 @@ class WorkloadInfo:
     def stays(self) -> bool:
         """Whether nothing moves it, as its kind is not known, and its author says no budget."""
         return not self.profile.known and self.moving.spec.max_surge is None
+
+    def holds(self, cluster: str) -> bool:
+        """Whether its replicas there stay with what they have."""
+        return bool(self.claims) or cluster in self.holding
 
     def with_present(self, present: Mapping[str, int]) -> WorkloadInfo:
         if self.ended:
@@ -490,12 +496,19 @@ def _of_status(
         limits=from_status(status) if limited and decided[-1] == shape else _NOTHING,
         shown=shown(workload) or _NOTHING if counted else _NOTHING,
         waits=waiting(workload) or _NOTHING if counted else _NOTHING,
+        holding=_holding(workload) or _NOTHING,
         version=workload.metadata.resource_version,
         reservations=reserved_shares(status.reservations),
         deleting=workload.metadata.deleting,
         runs=any(c.current or c.ready or c.scheduled for c in status.clusters),
         rollout=rollout_state(workload.spec.rollout, status.rollout, status.revisions),
     )
+
+
+def _holding(workload: Workload) -> dict[str, str]:
+    if workload.spec.movement.data == MovedData.LEAVE:
+        return {}
+    return {share.name: share.holds for share in workload.status.clusters if share.holds}
 
 
 def _ended(

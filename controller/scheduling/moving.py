@@ -285,7 +285,7 @@ def departures(
     excess = 0 if info.everywhere else max(sum(info.present.values()) - wanted, 0)
     found, held, data = [], 0, dict[str, int]()
     for row, cluster, present, eviction in sorted(shares, key=_order):
-        if info.claims and stays_with_data(eviction, now):
+        if info.holds(cluster) and stays_with_data(eviction, now):
             data[cluster] = present
             continue
         cut = min(present, excess)
@@ -441,9 +441,11 @@ def onward(
         name for name in back if all_[found.snapshot.row[name]] <= present[found.snapshot.row[name]]
     }
     given = {int(row): int(shares[row]) for row in np.flatnonzero(shares)}
-    if info.claims:
-        stay = {name: n - int(all_[found.snapshot.row[name]]) for name, n in info.present.items()}
-        data = {name: n for name, n in stay.items() if n > 0}
+    if data := {
+        name: goes
+        for name, n in info.present.items()
+        if info.holds(name) and (goes := n - int(all_[found.snapshot.row[name]])) > 0
+    }:
         return Onward(None, cause.value, {}, frozenset(dropped), 0, "", data)
 
     def why(row: int) -> tuple[Reason, ...]:
@@ -472,12 +474,18 @@ def refused(
     """Return the moves of a refused Workload: evicted replicas stay."""
     if said is NOTHING_LEAVES:
         return NO_MOVES
-    leaves = stays_with_data if info.claims else due
-    leave = {name for name, each in said.evictions.items() if leaves(each, now)}
-    stuck = {name: n for name, n in placements.items() if n and name in leave}
-    if info.claims:
-        return Moves(evictions=said.evictions, data=stuck, claims=info.claims)
-    return Moves(evictions=said.evictions, stuck=stuck, lacks=message)
+    stuck, data = dict[str, int](), dict[str, int]()
+    for name, each in said.evictions.items():
+        held, replicas = info.holds(name), placements.get(name, 0)
+        if replicas and (stays_with_data if held else due)(each, now):
+            (data if held else stuck)[name] = replicas
+    return Moves(
+        evictions=said.evictions,
+        stuck=stuck,
+        lacks=message if stuck or not data else "",
+        data=data,
+        claims=info.claims,
+    )
 
 
 def towards(

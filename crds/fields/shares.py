@@ -241,6 +241,8 @@ class ClusterShare(Model):
     """How it ended; unset while it runs. It stays while the share is one of placements."""
     blocked: ShareBlocked | None = None
     """Why replicas stay that should have left."""
+    holds: Annotated[str, Field(max_length=256)] | None = None
+    """What a new object would lack that the one there knows, so that it stays; unset without."""
     start: Count | None = None
     """The first ordinal of the object there; unset of a kind that counts no pods."""
     load_balancer: dict[str, Any] | None = None

@@ -104,6 +104,14 @@ class End(Part, frozen=True, eq=False, kw_only=True):
     """What failed would run again by itself: it is deleted once its end is stored."""
 
 
+class Hold(Part, frozen=True, eq=False):
+    """On which condition an object stays where it is, as a new one would lack what it knows."""
+
+    when: str
+    text: str
+    """What comes of a new one."""
+
+
 class Data(Part, frozen=True, eq=False):
     """What holds the data of replicas, so that they stay where it is."""
 
@@ -168,6 +176,7 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
     orphan: str = ""
     """What becomes of the pods of an object that was let go and made again."""
     data: Data = Data()
+    holds: Hold | None = None
     service: str = ""
     """The path of the name of the Service that governs its pods."""
     immutable: tuple[str, ...] = ()
@@ -252,6 +261,8 @@ def conditions_of(profile: Profile) -> Iterator[tuple[str, str]]:
         yield f"ready.when[{at}]", each
     yield "degraded", profile.degraded
     yield "suspended", profile.suspended
+    if profile.holds is not None:
+        yield "holds.when", profile.holds.when
     if profile.ended is not None:
         yield "ended.succeeded", profile.ended.succeeded
         yield "ended.failed", profile.ended.failed

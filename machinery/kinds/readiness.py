@@ -76,6 +76,8 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     result: Result | None = None
     given_up: bool = False
     """Whether its own controller has given up replacing outdated pods."""
+    holds: str = ""
+    """Why it stays where it is."""
 
 
 class Readiness(msgspec.Struct, frozen=True, gc=False):
@@ -129,6 +131,7 @@ class _Plan(msgspec.Struct, frozen=True, eq=False, gc=False):
     when: tuple[_Test, ...]
     succeeded: _Test
     failed: _Test
+    holds: _Test
     by_condition: bool
     """Whether only the condition Ready tells its readiness."""
     says: Mapping[str, frozenset[str]]
@@ -183,11 +186,12 @@ def _plan_of(profile: Profile) -> _Plan:
         when=tuple(each for field, each in tests.items() if field.startswith("ready.when")),
         succeeded=tests.get("ended.succeeded", _NEVER),
         failed=tests.get("ended.failed", _NEVER),
+        holds=tests.get("holds.when", _NEVER),
         by_condition=by_condition,
         says={kind: frozenset(statuses) for kind, statuses in says.items()},
         computed=computed,
         asks=by_condition or any(each.text for each in tests.values()),
-        scoped=bool(computed or programs),
+        scoped=bool(computed or programs or profile.holds),
         sizes=bool(computed)
         or any(not isinstance(value(each), Path | Comparison) for each in programs),
     )
@@ -280,9 +284,12 @@ def judge(
     try:
         scope = _scope(plan, body, generation)
         body = {**body, _COMPUTED: {name: read(name, scope) for name in plan.computed}}
-        return _judged(profile, plan, body, held, scope, generation, deleting)
+        found = _judged(profile, plan, body, held, scope, generation, deleting)
+        stays = _Asked(body, held, scope).holds(plan.holds)
     except EvaluationError as e:
         return Judged(_UNKNOWN, message=str(e), ready=0 if plan.ready else None)
+    holds = profile.holds.text if profile.holds is not None and stays else ""
+    return msgspec.structs.replace(found, holds=holds) if holds else found
 
 
 def _scope(plan: _Plan, body: Body, generation: int) -> Scope:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from crds.names import Edits, TtlWhen
-from machinery.kinds.profile import Data, End, Pods, Profile, Ready, Replicas, Warned
+from machinery.kinds.profile import Data, End, Hold, Pods, Profile, Ready, Replicas, Warned
 
 _UNTOLD = ""
 """No generation is observed, or not of every edit."""
@@ -28,6 +28,10 @@ ROLLOUT: Final = Profile(
     ),
     degraded="status.phase == 'Degraded'",
     adopts=True,
+    holds=Hold(
+        "status.abort == true",
+        "its abort stands in its status alone: made anew it runs the revision that was aborted",
+    ),
 )
 
 CLONE_SET: Final = Profile(

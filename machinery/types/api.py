@@ -603,6 +603,7 @@ class ClusterShare(Part, frozen=True):
     failover: ShareFailover | None = None
     ended: ShareEnd | None = None
     blocked: ShareBlocked | None = None
+    holds: str = ""
     start: int | None = None
     load_balancer: dict[str, Any] | None = None
     fields: dict[str, str] | None = None

@@ -65,6 +65,7 @@ _FACTS = (
     "updated",
     "outdated",
     "health",
+    "holds",
     "start",
     "observedGeneration",
     "revision",
@@ -342,6 +343,7 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     facts: dict[str, Any] = {"ready": readiness.ready, "updated": readiness.updated}
     facts["outdated"] = readiness.outdated or None
     facts["health"] = readiness.health.value if seen.main is not None else None
+    facts["holds"] = (seen.main is not None and seen.main.judged.holds) or None
     facts["finished"] = readiness.finished
     # Unset instead of 0: most kinds never end, and a status has thousands of shares.
     facts["succeeded"] = readiness.succeeded or None

@@ -75,6 +75,16 @@ def test_a_rollout_observes_its_generation_as_text() -> None:
     assert not judged(body, 2, generation=6, **said)[1].observed
 
 
+@pytest.mark.proves("KD82")
+def test_an_aborted_rollout_stays_where_it_is_whatever_its_health() -> None:
+    body = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "spec": {"replicas": 2}}
+    for phase in ("Degraded", "Healthy", "Paused"):
+        found, _ = judged(body, 2, observedGeneration="1", phase=phase, abort=True)
+        assert found.holds.startswith("its abort stands in its status alone")
+    for said in ({}, {"abort": False}, {"abort": "true"}):
+        assert not judged(body, 2, observedGeneration="1", **said)[0].holds
+
+
 @pytest.mark.proves("KD37")
 def test_a_postgres_cluster_that_lost_its_instances_is_not_ready_whatever_its_condition() -> None:
     body = {"apiVersion": "postgresql.cnpg.io/v1", "kind": "Cluster", "spec": {"instances": 3}}

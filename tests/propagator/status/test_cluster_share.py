@@ -17,6 +17,7 @@ from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS, Resource
 from machinery.kinds.builtin import DEPLOYMENT
+from machinery.kinds.readiness import Judged
 from machinery.kinds.table import profile_of
 from machinery.types.conditions import RECONCILING, STALLED, find
 from machinery.types.metadata import Meta
@@ -98,6 +99,19 @@ def refusing(**condition: Any) -> ManagedObject:
     body = {"metadata": {"name": "web", "generation": 7}, "status": status}
     status["conditions"] = cast("Any", [7, {"type": "Available"}, REFUSES | condition])
     return managed(DEPLOYMENTS, body)
+
+
+@pytest.mark.proves("KD82")
+def test_why_a_share_stays_is_told_until_its_object_says_otherwise() -> None:
+    aborted = ManagedObject(metadata=Meta(name="web"), judged=Judged(holds="it knows more"))
+    share, _ = told(seen(main=aborted), {})
+    assert share.entry["holds"] == "it knows more"
+    ClusterShare.model_validate(share.entry)
+    away, _ = told(seen(Contact.AWAY), dict(share.entry))
+    assert away.entry["holds"] == "it knows more", "a lost cluster says nothing else"
+    for main in (ManagedObject(metadata=Meta(name="web")), None):
+        again, _ = told(seen(main=main), dict(share.entry))
+        assert "holds" not in again.entry
 
 
 @pytest.mark.proves("KD62")

@@ -57,7 +57,7 @@ class Members:
     """The members of a stage.
 
     `stuck` are those on which nothing becomes ready, `sick` those on which nothing stays so.
-    `fields` are the values that each tells.
+    `fields` are the values that each tells, `holds` why what runs there stays.
     """
 
     stage: Stage
@@ -67,6 +67,7 @@ class Members:
     stuck: set[str] = field(default_factory=set)
     sick: set[str] = field(default_factory=set)
     fields: dict[str, dict[str, str]] = field(default_factory=dict)
+    holds: dict[str, str] = field(default_factory=dict)
     renewing: bool = True
     term: int = 1
     _began: int = 0
@@ -267,6 +268,7 @@ class Members:
                         "capacityVersion": 1,
                         "state": "Running" if cluster in placed else "Leaving",
                         **({"fields": self.fields[cluster]} if cluster in self.fields else {}),
+                        **({"holds": self.holds[cluster]} if cluster in self.holds else {}),
                         **self._failover(patience, stored, share, placed.get(cluster)),
                     }
                 )

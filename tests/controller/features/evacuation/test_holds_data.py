@@ -183,3 +183,60 @@ async def test_a_cluster_with_claims_keeps_its_object_when_others_have_all_that_
         stage.hub.edit(WORKLOADS, "web", {"spec": rule})
         await stage.calm(5)
         assert stage.placed("web") == dict.fromkeys(EVENLY, 0)
+
+
+ROLLOUT: dict[str, Any] = {
+    **claims(),
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "Rollout",
+}
+ABORTED = "its abort stands in its status alone"
+STAYS = f"m1: web stays, as {ABORTED}; spec.movement.data: Leave lets it go without"
+
+
+@pytest.mark.proves("KD82")
+@pytest.mark.parametrize("cause", ["drain", "loss", "edit"])
+async def test_what_its_object_alone_knows_keeps_it_where_it_is(cause: str) -> None:
+    async with fleet() as (stage, members):
+        members.holds["m1"] = ABORTED
+        await web(stage, members, targetDeployment=None, template=ROLLOUT)
+        if cause == "drain":
+            members.taint("m1", TAINT_DRAIN)
+        elif cause == "loss":
+            members.lose("m1")
+        else:
+            rule = {"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": ["m1"]}
+            required = {"clusterSelectorTerms": [{"matchExpressions": [rule]}]}
+            affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+            stage.hub.edit(WORKLOADS, "web", {"spec": {"clusterAffinity": affinity}})
+        await held(stage, STAYS, placed=EVENLY)
+        members.taint("m2", TAINT_DRAIN)  # where nothing is held
+        await stage.until(lambda: "m2" not in stage.placed("web"))
+        assert stage.placed("web")["m1"] == 2
+
+
+@pytest.mark.proves("KD82")
+@pytest.mark.parametrize("end", ["is over", "left"])
+async def test_it_moves_once_its_object_knows_no_more_or_its_author_says_so(end: str) -> None:
+    async with fleet() as (stage, members):
+        members.holds["m1"] = ABORTED
+        await web(stage, members, targetDeployment=None, template=ROLLOUT)
+        members.taint("m1", TAINT_DRAIN)
+        await held(stage, STAYS, placed=EVENLY)
+        if end == "left":
+            stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"data": "Leave"}}})
+        else:
+            del members.holds["m1"]
+        await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3})
+
+
+@pytest.mark.proves("KD82")
+async def test_a_rebalance_takes_nothing_from_where_it_stays() -> None:
+    async with fleet() as (stage, members):
+        members.holds = dict.fromkeys(EVENLY, ABORTED)
+        await web(stage, members, targetDeployment=None, template=ROLLOUT)
+        stage.cluster("m4", cpu="1000")
+        members.names = (*members.names, "m4")
+        moment = timestamp(stage.clock.now())
+        stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"rebalanceAfter": moment}}})
+        await held(stage, "web stays, as", placed=EVENLY)
