@@ -37,7 +37,6 @@ from controller.model.rollout import RolloutState, rollout_state
 from controller.model.work import Work, work_of
 from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room
-from crds.admission.policies import INDEXED_TEXT
 from crds.fields.movement import MovedData
 from crds.fields.placing import Distribution
 from crds.fields.publishing import Delivery
@@ -334,7 +333,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         refuse_scaler(
             f"spec.manifests[{at}]", {"spec": each.spec}, template.kind or DEPLOYMENT.kind, name
         )
-    body = {"spec": template.spec}
+    body = {"metadata": _marks(template), "spec": template.spec}
     indivisible = is_whole(profile, body) or (profile.whole and profile.counted)
     _refuse_dividing(spec, profile, indivisible=indivisible)
     pods = pod_template(profile, body)
@@ -530,6 +529,11 @@ def _left(asked: int, ended: Mapping[str, int]) -> int:
     return max(asked - sum(ended.values()), 0) if ended else asked
 
 
+def _marks(template: Template) -> Mapping[str, Any]:
+    meta = template.metadata
+    return {} if meta is None else {"labels": meta.labels, "annotations": meta.annotations}
+
+
 def _run(spec: WorkloadSpec, meta: Meta, template: Template) -> str:
     name = podtemplate.name_of(template) or meta.name
     return run_of(template.kind, spec.target_namespace or meta.namespace, name)
@@ -692,8 +696,11 @@ def _profile(spec: WorkloadSpec) -> Profile:
 def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool) -> None:
     """Raise ValueError where a kind is to be divided of which nothing says how."""
     if indivisible and spec.distribution == Distribution.DIVIDED:
-        whole = f"a {profile.kind} runs whole: set distribution to Single or Duplicated"
-        raise ValueError(f"spec.distribution: {whole if profile.whole else INDEXED_TEXT}")
+        where = profile.replicas
+        why = f"a {profile.kind} runs whole: set distribution to Single or Duplicated"
+        if where is not None:
+            why = f"{where.why or f'{where.whole} holds'}: set distribution to Single"
+        raise ValueError(f"spec.distribution: {why}")
     if profile.whole and not profile.known and spec.distribution == Distribution.DIVIDED:
         raise ValueError(
             f"spec.distribution: a {profile.kind} runs whole, as neither a WorkloadKind nor "

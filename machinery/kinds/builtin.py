@@ -18,6 +18,8 @@ from machinery.kinds.profile import (
 )
 
 _REPLICAS = "spec.replicas"
+_QUEUE = "metadata.labels[\"kueue.x-k8s.io/queue-name\"] != ''"
+_QUEUED_IN_PART = "metadata.annotations[\"kueue.x-k8s.io/job-min-parallelism\"] != ''"
 _TEMPLATE = (Pods(template="spec.template"),)
 _READY, _UPDATED, _PRESENT = "status.readyReplicas", "status.updatedReplicas", "status.replicas"
 
@@ -45,7 +47,12 @@ STATEFUL_SET: Final = Profile(
     kind="StatefulSet",
     versions=("v1",),
     adopts=True,
-    replicas=Replicas(_REPLICAS, ordinals="spec.ordinals.start"),
+    replicas=Replicas(
+        _REPLICAS,
+        ordinals="spec.ordinals.start",
+        whole=_QUEUE,
+        why="its queue takes another number only from and to 0",
+    ),
     pods=_TEMPLATE,
     made_by=Maker("apps", "StatefulSet"),
     ready=Ready(replicas=_READY, updated=_UPDATED, present=_PRESENT),
@@ -89,6 +96,7 @@ JOB: Final = Profile(
         "spec.parallelism",
         total="spec.completions",
         whole="spec.completionMode == 'Indexed'",
+        why="an Indexed Job counts from 0 on each cluster",
     ),
     pods=_TEMPLATE,
     made_by=Maker("batch", "Job"),
@@ -110,6 +118,9 @@ JOB: Final = Profile(
         "spec.backoffLimitPerIndex",
         "spec.managedBy",
     ),
+    # A queue that admits a part of a Job has written its number, and refuses each other one.
+    settled=("spec.parallelism",),
+    settled_when=_QUEUED_IN_PART,
     names=Names(LONGEST_NAMES["batch/v1", "Job"]),
 )
 

@@ -36,7 +36,7 @@ WORK_SECONDS: Final = 0.05
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PATH = rf"{_NAME}(?:\.{_NAME}|\[\"[^\"\\\]]+\"\])*"
 _IS_PATH = re.compile(_PATH)
-_IS_COMPARISON = re.compile(rf"({_PATH}) == ('[^'\\]*'|true|false|[0-9]{{1,18}})")
+_IS_COMPARISON = re.compile(rf"({_PATH}) (==|!=) ('[^'\\]*'|true|false|[0-9]{{1,18}})")
 _LITERALS = re.compile(
     r"\b[bB]?[rR][bB]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"[^\"]*\"|'[^']*')"
     r"|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''"
@@ -154,18 +154,20 @@ class Path(msgspec.Struct, frozen=True, eq=False):
 
 
 class Comparison(msgspec.Struct, frozen=True, eq=False):
-    """A path and a literal. As in CEL a missing value equals nothing, and 1 is not true."""
+    """A path and a literal. As in CEL a missing value makes it false, and 1 is not true."""
 
     text: str
     names: tuple[str, ...]
     literal: str | int | bool
+    equal: bool = True
 
     def read(self, scope: Scope) -> bool:
         """Raises Missing."""
         found = _at(scope.values, self.names)
         if found is None:
-            raise Missing(f"{self.text.partition(' == ')[0]} is missing")
-        return type(found) is type(self.literal) and bool(found == self.literal)
+            raise Missing(f"{self.text.split(' ', 1)[0]} is missing")
+        same = type(found) is type(self.literal) and bool(found == self.literal)
+        return same is self.equal
 
 
 class Program(msgspec.Struct, frozen=True, eq=False):
@@ -218,7 +220,7 @@ def value(text: str) -> Value:
     if is_path(text) and text not in ("true", "false", "null"):
         return Path(_names(text))
     if found := _IS_COMPARISON.fullmatch(text):
-        return Comparison(text, _names(found[1]), _literal(found[2]))
+        return Comparison(text, _names(found[1]), _literal(found[3]), found[2] == "==")
     bare = _LITERALS.sub(lambda each: "'" * len(each[0]), text)
     if _MAPPING.search(bare):
         raise InvalidExpression("the macro map is not allowed")

@@ -31,6 +31,8 @@ class Replicas(Part, frozen=True, eq=False):
     """The path of the first ordinal, of a kind that numbers its pods and removes the last first."""
     whole: str = ""
     """The condition on which the replicas are not divided."""
+    why: str = ""
+    """Why they are not divided then."""
 
 
 class Pods(Part, frozen=True, eq=False):
@@ -180,6 +182,9 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
     service: str = ""
     """The path of the name of the Service that governs its pods."""
     immutable: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()
+    """Fields that an object keeps as its own cluster has them, on the condition `settled_when`."""
+    settled_when: str = ""
     edits: Edits = Edits.ROLLED
     warns: tuple[Warned, ...] = ()
     ignore_fields: tuple[str, ...] = ()

@@ -214,7 +214,12 @@ def fields_of(profile: Profile, body: Body) -> dict[str, str]:
 
 def _test(text: str) -> _Test:
     found = value(text) if text else None
-    if isinstance(found, Comparison) and found.names[0] == "conditions" and len(found.names) == 2:
+    if (
+        isinstance(found, Comparison)
+        and found.equal
+        and found.names[0] == "conditions"
+        and len(found.names) == 2
+    ):
         return _Test(text, found.names[1], str(found.literal))
     return _Test(text)
 

@@ -31,6 +31,7 @@ from crds.names import (
     Edits,
     TtlWhen,
 )
+from machinery.kinds.expressions import holds
 from machinery.kinds.fieldpaths import Steps, fields_at, placed
 from machinery.kinds.paths import InvalidTemplate, set_at, steps, stripped, value_at, without
 from machinery.kinds.profile import Profile
@@ -494,7 +495,7 @@ def _piece(
         shared=shared,
         main=main,
         template_digest=template_digest,
-        fixed=profile.immutable if made else (),
+        fixed=_fixed(body, profile, made),
         joined=profile.joined,
         ignored=ignored,
     )
@@ -512,9 +513,15 @@ def _ignored(workload: Workload, body: Mapping[str, Any], *, main: bool) -> tupl
 
 def _changeable(body: Mapping[str, Any], profile: Profile, made: str) -> Mapping[str, Any]:
     """Return the part that an update may change. The digest covers it."""
-    for path in profile.immutable if made else ():
+    for path in _fixed(body, profile, made):
         body = without(body, steps(path))
     return {"made": made, **body} if made else body
+
+
+def _fixed(body: Mapping[str, Any], profile: Profile, made: str) -> tuple[str, ...]:
+    """Return the fields that an existing object keeps."""
+    settled = profile.settled if holds(profile.settled_when, body) else ()
+    return (*profile.immutable, *settled) if made else settled
 
 
 def as_made(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piece:

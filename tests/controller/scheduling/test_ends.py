@@ -273,6 +273,25 @@ async def test_an_indexed_job_is_not_divided() -> None:
         assert set(parts(stage).values()) == {None}
 
 
+@pytest.mark.proves("KD83")
+async def test_what_a_queue_of_a_member_holds_is_not_divided() -> None:
+    stage = Stage()
+    labels = {"stowage.dev/workload-policy": "even", "app": "db"}
+    for name in ("m1", "m2"):
+        stage.cluster(name, zone=name)
+    pods = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "m"}]}}
+    body: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+    body |= {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": {"template": pods}}
+    stage.workload("bill", replicas=4, labels=labels, template=body, targetDeployment=None)
+    async with stage.leading():
+        await stage.until(lambda: list(stage.placed("bill").values()) == [4])
+        change(stage, distribution="Divided")
+        await stage.until(lambda: stage.says("bill")[1] == "InvalidWorkload")
+        assert "only from and to 0: set distribution to Single" in stage.says("bill")[2]
+        change(stage, template={**body, "metadata": {"labels": None}})
+        await stage.until(lambda: stage.says("bill")[1] != "InvalidWorkload")
+
+
 @pytest.mark.proves("KD23")
 async def test_of_a_work_queue_what_has_not_begun_goes_once_a_share_is_complete() -> None:
     stage = Stage()

@@ -26,7 +26,11 @@ def piece(
     main = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "bill", "labels": spec.pop("labels", {})},
+        "metadata": {
+            "name": "bill",
+            "labels": spec.pop("labels", {}),
+            "annotations": spec.pop("annotations", {}),
+        },
         "spec": {"template": {"spec": pods}, "ttlSecondsAfterFinished": 5, **spec},
     }
     override = {
@@ -55,6 +59,16 @@ def test_a_member_may_forget_it_once_its_end_is_stored() -> None:
     there = again(piece(ended=True, images=[("a.io", "b.io")]), before)
     assert there.body["spec"]["template"] == before.body["spec"]["template"]
     assert there.body["spec"]["ttlSecondsAfterFinished"] == 5
+
+
+@pytest.mark.proves("KD83")
+def test_the_number_of_a_job_that_a_queue_admitted_in_part_is_the_queues() -> None:
+    queued = {"kueue.x-k8s.io/job-min-parallelism": "2"}
+    first = piece(annotations=queued, parallelism=9)
+    assert first.body["spec"]["parallelism"] == 1, "as it is made it has its share"
+    admitted = again(piece(annotations=queued), first, spec={"parallelism": 3})
+    assert admitted.body["spec"]["parallelism"] == 3
+    assert again(piece(), first, spec={"parallelism": 3}).body["spec"]["parallelism"] == 1
 
 
 @pytest.mark.proves("A19", "KD25")
