@@ -13,6 +13,7 @@ import random
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,15 +60,13 @@ from machinery.discovery import enforcement
 from machinery.discovery.schema import Schema
 from machinery.errors import NotFound
 from machinery.http_server import HttpServer
-from machinery.kinds.profile import kind_name
-from machinery.kinds.workloadkinds import Follower, WorkloadKind
+from machinery.kinds.workloadkinds import Follower, Rereading, WorkloadKind
 from machinery.release import release, user_agent
 from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector
 from machinery.runtime.workqueue import work
-from machinery.tasks import Gradually
 from machinery.tracing import TraceSettings
 from machinery.types.metadata import Key
 
@@ -201,8 +200,8 @@ class Controller:
             MEMBER_CLUSTERS: self.clusters,
         }
         self.profiles = profiles = self._informer(WORKLOAD_KINDS, WorkloadKind)
-        profiles.add_handler(Follower(profiles.values, self._profile_changed).kind_changed)
-        self._to_read: Gradually[Key] = Gradually(self._read_anew)
+        self._rereading = Rereading(self.workloads.values, self._read_anew)
+        profiles.add_handler(Follower(profiles.values, self._rereading.changed).kind_changed)
         for each in self._features:
             each.attach(self._handle)
             for watch in each.watches:
@@ -241,7 +240,7 @@ class Controller:
                 return f"{plural} are not listed yet"
             if silence > (TROUBLE_SECONDS if informer.last_error else STALENESS_SECONDS):
                 return f"nothing heard of {plural} for {silence:.0f} s"
-        if self._to_read.waiting:
+        if self._rereading.due:
             return "Workloads are read anew, as a WorkloadKind has changed"
         if not self.cache.renames_read:
             return "the shares of a cluster that was renamed are not read yet"
@@ -268,7 +267,7 @@ class Controller:
         LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._to_read.run())
+                group.create_task(self._rereading.run())
                 group.create_task(self.profiles.run())
                 for informer in self._kinds.values():
                     if informer is not self.profiles:
@@ -414,16 +413,13 @@ class Controller:
         if self._reviewer is not None:
             self._reviewer.changed(old, new)
 
-    def _profile_changed(self, group: str, kind: str) -> None:
-        of = ((each.metadata.key, each.info) for each in self.workloads.values())
-        keys = [k for k, i in of if i.kind == kind and group_of(i.api_version) == group]
-        self._to_read.add(kind_name(group, kind), keys)
-
-    def _read_anew(self, key: Key) -> None:
-        if (held := self.workloads.get(key)) is not None:
-            self.workloads.renew(now := read_anew(held))
-            if self.cache.needs_decision(now):
-                self.cache.activate([key])
+    def _read_anew(self, key: Key, changed: AbstractSet[tuple[str, str]]) -> None:
+        held = self.workloads.get(key)
+        if held is None or (group_of(held.info.api_version), held.info.kind) not in changed:
+            return
+        self.workloads.renew(now := read_anew(held))
+        if self.cache.needs_decision(now):
+            self.cache.activate([key])
 
     def _rules_changed(self) -> None:
         # The policy may be gone: review what the hub has admitted.

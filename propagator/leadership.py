@@ -117,8 +117,11 @@ class Manager:
         return ""
 
     def hub_fresh(self) -> bool:
-        """Whether an object that the informers lack may be considered deleted."""
-        return not self.stale()
+        """Whether an object that the informers lack may be considered deleted.
+
+        And whether all Workloads are read by the present profiles of their kinds.
+        """
+        return not self.stale() and not self.workloads.kinds.rereading.due
 
     async def lead(self, *, alone: bool) -> None:
         """`alone`: no other instance has led since the last term of this one."""

@@ -110,6 +110,7 @@ class WorkloadController:
             finalizer=finalizer,
             drift=drift,
             dependencies=self._dependencies,
+            rereading=self.kinds.rereading,
         )
         once = AtMostOnce(context, workloads=self._workloads, inventory=self._inventory)
         self._guard = Guard(context, table, once=once)

@@ -7,7 +7,9 @@ then has a fault, so that nothing is written, and what runs stays.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any
 
@@ -18,9 +20,11 @@ from crds.workloadkind import WorkloadKindValidReason
 from machinery.kinds import table
 from machinery.kinds.expressions import InvalidExpression, InvalidPath, value
 from machinery.kinds.profile import Profile, kind_name, values_of
+from machinery.kinds.table import GroupKind
+from machinery.tasks import in_slices
 from machinery.types.api import WorkloadKindStatus
 from machinery.types.bounds import MESSAGE, clean
-from machinery.types.metadata import Object
+from machinery.types.metadata import Key, Object
 
 KIND = "WorkloadKind"
 _REASON = WorkloadKindValidReason
@@ -76,7 +80,7 @@ def _unusable(group: str, kind: str, reason: WorkloadKindValidReason, fault: str
     return Reading(Profile(group=group, kind=kind, known=False, fault=fault), reason, fault)
 
 
-def use(objects: Iterable[WorkloadKind]) -> None:
+def use_stored(objects: Iterable[WorkloadKind]) -> None:
     """Have the table follow these WorkloadKinds, and no others."""
     profiles = (reading_of(each).profile for each in objects)
     table.use(each for each in profiles if each is not None)
@@ -99,8 +103,49 @@ class Follower:
         before, after = (reading_of(each) if each else None for each in (old, new))
         if before is after:
             return
-        use(self._stored())
+        use_stored(self._stored())
         for each in (before, after):
             if each is not None and each.profile is not None:
                 self._changed(each.profile.group, each.profile.kind)
                 return
+
+
+class Rereading:
+    """Has Workloads read anew, in slices, after the profile of a kind has changed.
+
+    `read(key, kinds)` is called for each of them with the (group, kind) pairs that changed. Until
+    it was called for all (`due`), one may still be read by an old profile. A walk that is cancelled
+    begins again.
+    """
+
+    def __init__(
+        self,
+        stored: Callable[[], Iterable[Object]],
+        read: Callable[[Key, AbstractSet[GroupKind]], object],
+    ) -> None:
+        self._stored = stored
+        self._read = read
+        self._changed: set[GroupKind] = set()
+        self._again: set[GroupKind] = set()
+        """Those that changed since the walk began."""
+        self._due = asyncio.Event()
+
+    @property
+    def due(self) -> bool:
+        return self._due.is_set()
+
+    def changed(self, group: str, kind: str) -> None:
+        self._changed.add((group, kind))
+        self._again.add((group, kind))
+        self._due.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._due.wait()
+            self._again.clear()
+            kinds = frozenset(self._changed)
+            async for each in in_slices(self._stored()):
+                self._read(each.metadata.key, kinds)
+            self._changed = set(self._again)
+            if not self._changed:
+                self._due.clear()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from machinery.api.resources import WORKLOAD_KINDS, group_of
 from machinery.kinds.profile import kind_name
-from machinery.kinds.workloadkinds import Follower, WorkloadKind
+from machinery.kinds.table import GroupKind
+from machinery.kinds.workloadkinds import Follower, Rereading, WorkloadKind
 from machinery.runtime.informer import Informer
 from machinery.tasks import Gradually
 from machinery.types.metadata import Key
@@ -40,24 +42,18 @@ class HubKinds:
         follower = Follower(self.informer.values, self._profile_changed)
         self.informer.add_handler(follower.kind_changed)
         self._members: Gradually[tuple[str, str, str]] = Gradually(self._judge_anew)
-        self._keys: Gradually[Key] = Gradually(self._read_anew)
+        self.rereading = Rereading(self._workloads.values, self._read_anew)
+        """While it is due, nothing is written: a Workload may still have its old profile."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._members.run())
-            tasks.create_task(self._keys.run())
+            tasks.create_task(self.rereading.run())
 
     def _profile_changed(self, group: str, kind: str) -> None:
-        about = kind_name(group, kind)
-        self._members.add(about, [(name, group, kind) for name in self._registry.names()])
-        self._keys.add(
-            about,
-            [
-                each.metadata.key
-                for each in self._workloads.values()
-                if any(k == kind and group_of(version) == group for version, k in each.kinds())
-            ],
-        )
+        names = self._registry.names()
+        self._members.add(kind_name(group, kind), [(name, group, kind) for name in names])
+        self.rereading.changed(group, kind)
 
     def _judge_anew(self, at: tuple[str, str, str]) -> None:
         name, group, kind = at
@@ -65,9 +61,10 @@ class HubKinds:
         if session is not None and session.link is not None:
             session.link.watches.judge_anew(group, kind)
 
-    def _read_anew(self, key: Key) -> None:
+    def _read_anew(self, key: Key, changed: AbstractSet[GroupKind]) -> None:
         held = self._workloads.get(key)
-        if held is not None:
-            now = read_anew(held)
-            self._workloads.renew(now)
-            self._wake(now)
+        if held is None or all((group_of(v), kind) not in changed for v, kind in held.kinds()):
+            return
+        now = read_anew(held)
+        self._workloads.renew(now)
+        self._wake(now)

@@ -24,6 +24,7 @@ from crds.workload import (
 from machinery import logs, metrics
 from machinery.clock import Clock
 from machinery.errors import Conflict, TransportError
+from machinery.kinds.workloadkinds import Rereading
 from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue, work
@@ -138,6 +139,7 @@ class Reporter:
         finalizer: Finalizer,
         drift: DriftRecords,
         dependencies: Follower,
+        rereading: Rereading,
     ) -> None:
         self._clock = context.clock
         self._recorder = context.recorder
@@ -146,6 +148,7 @@ class Reporter:
         self._finalizer = finalizer
         self._drift = drift
         self._dependencies = dependencies
+        self._rereading = rereading
         self._fresh = context.fresh
         self._backoff = shares.backoff(
             tuple[str, str], clock=context.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
@@ -196,6 +199,8 @@ class Reporter:
         if workload is None:
             return None
         about = workload.uid, ""
+        if self._rereading.due:
+            return STALE_SECONDS  # what its objects show may be judged by an old profile
         if self._backoff.remaining(about):
             return self._backoff.remaining(about)
         try:

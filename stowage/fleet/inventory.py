@@ -24,7 +24,7 @@ from crds.names import API_VERSION, GROUP
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_KINDS, WORKLOADS, Resource
 from machinery.clock import microtime
 from machinery.errors import ConfigurationError, Forbidden, NotFound
-from machinery.kinds.workloadkinds import WorkloadKind, reading_of, use
+from machinery.kinds.workloadkinds import WorkloadKind, reading_of, use_stored
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key, Object
 from stowage.fleet import admission, cluster_files
@@ -93,7 +93,7 @@ def of_hub(api: ObjectReader) -> PlanInputs:
 
 def _use_kinds(found: PlanInputs) -> None:
     """Have the table of kinds follow the WorkloadKinds, and read the Workloads by it."""
-    use(each for each in found.objects.values() if isinstance(each, WorkloadKind))
+    use_stored(each for each in found.objects.values() if isinstance(each, WorkloadKind))
     for key, each in found.workloads.items():
         found.workloads[key] = read_anew(each)
 
@@ -132,7 +132,7 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> PlanInputs:
     """
     found, once, others = PlanInputs(), _Once(), []
     kinds = admission.Kinds(catalogue.features())
-    use(kinds_of(documents))
+    use_stored(kinds_of(documents))
     for document in documents:
         if document.of(GROUP, "Workload"):
             body = admission.admitted(document, namespace=namespace)

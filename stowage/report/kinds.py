@@ -17,7 +17,7 @@ from machinery.kinds.paths import InvalidTemplate
 from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import counts_of, judge
 from machinery.kinds.templates import check, replicas_in
-from machinery.kinds.workloadkinds import WorkloadKind, use
+from machinery.kinds.workloadkinds import WorkloadKind, use_stored
 from machinery.types import hostports, quantities
 from machinery.types.bounds import clean
 from stowage.console import output
@@ -47,7 +47,7 @@ def show(hub: Connection, namespace: str | None, form: str) -> bool:
 def listed(api: ObjectReader, namespace: str | None) -> list[Row]:
     """Return a row for each kind: those with Workloads first, and the unknown ones last."""
     with suppress(NotFound):  # an older hub
-        use(api.each(WORKLOAD_KINDS, WorkloadKind))
+        use_stored(api.each(WORKLOAD_KINDS, WorkloadKind))
     counts: Counter[Profile] = Counter()
     versions: dict[Profile, str] = {}
     for each in api.each(WORKLOADS, dict[str, Any], namespace=namespace):
@@ -97,7 +97,7 @@ def try_(files: Sequence[str]) -> bool:
     Raises ConfigurationError.
     """
     documents = manifests.read(files)
-    use(kinds_of(documents))
+    use_stored(kinds_of(documents))
     objects = [each for each in documents if each.kind != WORKLOAD_KINDS.kind]
     if not objects:
         raise ConfigurationError(f"{', '.join(files)}: no object in these files")

@@ -158,8 +158,9 @@ async def test_a_status_that_the_hub_did_not_take_waits_for_no_further_news(monk
     monkeypatch.setattr(Reporter, "_status", _status)
     clock, hub = StillClock(), Hub(known, times=2)
     context: Any = SimpleNamespace(clock=clock, recorder=None, fresh=lambda: True)
+    quiet = SimpleNamespace(due=False)
     others: Any = SimpleNamespace(
-        workloads=hub, survey=None, finalizer=None, drift=None, dependencies=None
+        workloads=hub, survey=None, finalizer=None, drift=None, dependencies=None, rereading=quiet
     )
     reporter = Reporter(context, ShareTable(), **vars(others))
     begun = clock.at

@@ -89,6 +89,7 @@ class Burst:
             finalizer=cast("Any", None),
             drift=cast("Any", SimpleNamespace(told=lambda _: [], soonest=lambda _: None)),
             dependencies=cast("Any", following),
+            rereading=cast("Any", SimpleNamespace(due=False)),
         )
 
     async def _seen(

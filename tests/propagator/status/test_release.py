@@ -55,6 +55,7 @@ async def test_a_release_that_a_hub_lost_is_repeated_until_the_workload_is_gone(
         ShareTable(),
         workloads=cast("Any", hub),
         finalizer=cast("Any", finalizer),
+        rereading=cast("Any", SimpleNamespace(due=False)),
         **nothing,
     )
     reporter.queue.add(ending.metadata.key)
