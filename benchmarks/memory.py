@@ -33,7 +33,8 @@ from machinery.clock import SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.types import conditions
 from propagator.hub.workloads import HubWorkloads
-from propagator.types.workload import Workload, kept
+from propagator.types.kept import kept
+from propagator.types.workload import Workload
 
 ROLES = ("controller", "propagator")
 CREATORS = 16

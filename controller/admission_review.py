@@ -20,8 +20,8 @@ from machinery.clock import Clock
 from machinery.errors import NotFound
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
-from machinery.types.api import ReviewVerdict
 from machinery.types.metadata import Key
+from machinery.types.workload_api import ReviewVerdict
 
 LOG = logs.get(__name__)
 RIGHTS_SECONDS = 30.0

@@ -20,7 +20,6 @@ from crds import structs
 from crds.admission import policies
 from crds.definition import KINDS, definition
 
-STRUCTS = "../machinery/types/api.py"
 GUARD = "zz-guard.yaml"
 """The last file of the folder: `kubectl delete -f crds/` deletes the kinds before it."""
 HEADER = "# Generated from the models beside it; `make crds` writes it.\n"
@@ -36,7 +35,8 @@ def documents() -> dict[str, list[dict[str, Any]]]:
 def rendered() -> dict[str, str]:
     """Return the text of each file, by its path from this folder."""
     manifests = {name: HEADER + _dump(items) for name, items in documents().items()}
-    return {**manifests, STRUCTS: structs.module()}
+    read = {f"../{name.replace('.', '/')}.py": text for name, text in structs.modules().items()}
+    return {**manifests, **read}
 
 
 def differences(folder: Path) -> str:

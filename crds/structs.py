@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 
 from crds.base import Condition, Kind, Model
 from crds.definition import KINDS
+from crds.workload import Workload
 
 WRITTEN = {
     "ClusterSelector": "machinery.types.selectors",
@@ -43,33 +44,60 @@ _EMPTY = {"LabelSelector": "LabelSelector()", "ClusterSelector": "{}"}
 """Selectors without which all is selected, though they are required."""
 _SCALARS = frozenset({"str", "int", "bool", "None"})
 
+PARTS = "machinery.types.api"
+WORKLOAD_PARTS = "machinery.types.workload_api"
 HEADER = '''# Generated from the models in `crds`; `make crds` writes it.
-"""The parts of all kinds as they are stored."""
+"""The parts of {about} as they are stored."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
-
-import msgspec
-
 '''
 BASE = """class Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    pass
-"""
+    pass"""
 _WIDTH = 100
 
 
-def module() -> str:
-    """Return the text of the module: each struct below those that it consists of."""
-    models = dict.fromkeys(part for kind in KINDS for part in _parts(kind))
-    names = {model.__name__ for model in models}
-    imports = "".join(
-        f"from {source} import {', '.join(sorted(n for n in names if WRITTEN.get(n) == source))}\n"
-        for source in sorted({WRITTEN[name] for name in names & WRITTEN.keys()})
-    )
-    own = (_struct(model) for model in models if model.__name__ not in WRITTEN)
-    return f"{HEADER}{imports}\n\n{BASE}\n\n" + "\n\n\n".join(own) + "\n"
+def modules() -> dict[str, str]:
+    """Return the text of each module, by its name: each struct below those that it consists of."""
+    shared = dict.fromkeys(m for kind in KINDS if kind is not Workload for m in _parts(kind))
+    own = dict.fromkeys(model for model in _parts(Workload) if model not in shared)
+    where = dict.fromkeys((each.__name__ for each in shared), PARTS) | WRITTEN
+    return {
+        PARTS: _module(shared, "all kinds, without those of a Workload alone", where),
+        WORKLOAD_PARTS: _module(own, "a Workload alone", where),
+    }
+
+
+def _module(models: Collection[type[Model]], about: str, where: Mapping[str, str]) -> str:
+    generated = [model for model in models if _generated(model)]
+    declared = {model.__name__: _struct(model) for model in generated}
+    base = [] if PARTS in {where.get(name) for name in declared} else ["Part"]
+    used = {part.__name__ for model in generated for part in _consists_of(model)}
+    named = {*base, *(used & where.keys() - declared.keys())}
+    where = {"Part": PARTS, **where}
+    body = "\n\n\n".join([*([] if base else [BASE]), *declared.values()])
+    library = [
+        *(["from datetime import datetime"] if "datetime" in body else []),
+        *(["from typing import Any"] if "Any" in body else []),
+    ]
+    vendor = ["import msgspec"] if "msgspec." in body else []
+    ours = [
+        _import(source, sorted(name for name in named if where[name] == source))
+        for source in sorted({where[name] for name in named})
+    ]
+    imports = "\n\n".join("\n".join(block) for block in (library, vendor, ours) if block)
+    return f"{HEADER.format(about=about)}{imports}\n\n\n{body}\n"
+
+
+def _import(source: str, names: list[str]) -> str:
+    line = f"from {source} import {', '.join(names)}"
+    if len(line) <= _WIDTH:
+        return line
+    return f"from {source} import (\n" + "".join(f"    {name},\n" for name in names) + ")"
+
+
+def _generated(model: type[Model]) -> bool:
+    return model.__name__ not in WRITTEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +131,7 @@ def _parts(model: type[Model]) -> Iterator[type[Model]]:
     """Yield the models that have a struct: those that one consists of, and then itself."""
     if model.__name__ == _READ_AS_PROFILES:
         return
-    if model.__name__ not in WRITTEN:
+    if _generated(model):
         for part in _consists_of(model):
             yield from _parts(part)
     if model is not Condition and not issubclass(model, Kind) and not _open(model):

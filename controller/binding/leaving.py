@@ -21,7 +21,7 @@ from controller.model.unit import WorkloadInfo
 from controller.scheduling.moving import Moves
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.shares import ShareState
-from machinery.types.api import LeavingShare
+from machinery.types.workload_api import LeavingShare
 
 MOST_LEAVING = 1000
 """Shares that a status lists, at about 110 bytes each in addition to the placements."""

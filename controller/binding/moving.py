@@ -20,7 +20,7 @@ from crds.workload import EventReason, WorkloadCondition
 from machinery import metrics
 from machinery.clock import stored_time, timestamp
 from machinery.types import conditions
-from machinery.types.api import DisplacedShare, LeavingShare
+from machinery.types.workload_api import DisplacedShare, LeavingShare
 
 MOST_DISPLACED = 64
 NOT_READY_SECONDS = 10.0

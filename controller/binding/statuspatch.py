@@ -38,9 +38,9 @@ from crds.workload import ScheduledReason, WorkloadCondition, WorkloadState
 from machinery import logs
 from machinery.clock import timestamp
 from machinery.types import conditions
-from machinery.types.api import LeavingShare, OrdinalRange
 from machinery.types.bounds import MOST_UNITS
 from machinery.types.merge_patch import merging
+from machinery.types.workload_api import LeavingShare, OrdinalRange
 from machinery.types.written_clusters import MemberRecord
 
 LOG = logs.get(__name__)

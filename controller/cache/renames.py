@@ -16,8 +16,8 @@ import msgspec
 from controller.model.moving import MovingState
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
-from machinery.types.api import DisplacedShare, LeavingShare
 from machinery.types.bounds import MOST_UNITS
+from machinery.types.workload_api import DisplacedShare, LeavingShare
 
 V = TypeVar("V")
 

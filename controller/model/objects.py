@@ -26,30 +26,17 @@ from machinery.overrides.variables import ClusterFacts
 from machinery.types.api import (
     Capacity,
     ClusterAffinity,
-    ClusterLimit,
-    DisplacedShare,
     DistributionWeight,
     Evacuation,
     ImageRule,
-    LeavingShare,
     MemberNamespaces,
-    Movement,
     NamespaceRule,
     NodeGroup,
-    OrdinalRange,
     Placement,
-    Publish,
     QuotaLeft,
     Reliability,
-    ReservedShare,
-    ReviewVerdict,
-    Rollout,
     SecretReference,
-    ShareBlocked,
-    ShareEnd,
-    ShareFailover,
     SpreadConstraint,
-    Suspension,
     TargetCluster,
     WorkloadAffinity,
 )
@@ -57,6 +44,21 @@ from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key, Object
 from machinery.types.selectors import ClusterSelector
 from machinery.types.taints import Taint, Toleration
+from machinery.types.workload_api import (
+    ClusterLimit,
+    DisplacedShare,
+    LeavingShare,
+    Movement,
+    OrdinalRange,
+    Publish,
+    ReservedShare,
+    ReviewVerdict,
+    Rollout,
+    ShareBlocked,
+    ShareEnd,
+    ShareFailover,
+    Suspension,
+)
 
 AWAY = "Away"
 """The reason of Ready of a cluster that only shares name; never stored."""

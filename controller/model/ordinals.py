@@ -15,7 +15,7 @@ from controller.model.objects import Workload
 from crds.fields.shares import ShareState
 from crds.names import ANNOTATION_ORDINALS
 from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
-from machinery.types.api import OrdinalRange
+from machinery.types.workload_api import OrdinalRange
 
 
 def known_in(workload: Workload, first: int) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from machinery.types.api import RevisionException, Rollout, RolloutStatus
+from machinery.types.workload_api import RevisionException, Rollout, RolloutStatus
 
 
 @dataclass(frozen=True)

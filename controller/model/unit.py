@@ -61,8 +61,6 @@ from machinery.kinds.templates import (
 from machinery.types.api import (
     ClusterAffinity,
     DistributionWeight,
-    Movement,
-    ReservedShare,
     SpreadConstraint,
     TargetCluster,
     WorkloadAffinity,
@@ -71,6 +69,7 @@ from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.metadata import Key, Meta
 from machinery.types.selectors import LabelSelector, SelectorPart, flattened, label_selector
 from machinery.types.taints import Toleration
+from machinery.types.workload_api import Movement, ReservedShare
 
 _PLACED_BY = (
     "affinity",

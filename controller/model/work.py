@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.model.objects import Workload
 from crds.fields.shares import ShareResult
-from machinery.types.api import LeavingShare
+from machinery.types.workload_api import LeavingShare
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ from propagator.members.context import ControllerContext
 from propagator.members.kinds import USUAL_KINDS
 from propagator.members.noted_kinds import without_kinds
 from propagator.members.objects import version_number
-from propagator.types.workload import Workload, departing, kept, workload_of
+from propagator.types.kept import kept
+from propagator.types.workload import Workload, departing, workload_of
 
 JSON_PATCH = "application/json-patch+json"
 CLUSTER_INDEX = "cluster"

@@ -29,8 +29,8 @@ from controller.scheduling.sets import Batch, Others
 from controller.scheduling.steps import at_once
 from machinery import logs
 from machinery.api.resources import WORKLOADS
-from machinery.types.api import ReservedShare
 from machinery.types.metadata import Key, Object
+from machinery.types.workload_api import ReservedShare
 
 LOG = logs.get(__name__)
 

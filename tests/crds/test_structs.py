@@ -10,7 +10,7 @@ import pytest
 
 from crds import structs
 from crds.fields import labels
-from machinery.types import api
+from machinery.types import api, workload_api
 from machinery.types.taints import Taint
 
 
@@ -23,7 +23,8 @@ def test_a_struct_with_methods_has_the_fields_of_its_model(name: str) -> None:
 
 
 def test_no_two_models_share_the_name_of_a_struct() -> None:
-    declared = [line for line in structs.module().splitlines() if line.startswith("class ")]
+    lines = "".join(structs.modules().values()).splitlines()
+    declared = [line for line in lines if line.startswith("class ")]
     assert len({line.partition("(")[0] for line in declared}) == len(declared)
 
 
@@ -52,5 +53,5 @@ def test_names_are_those_of_the_stored_object() -> None:
 
 def test_a_time_that_is_computed_with_is_one() -> None:
     stored = {"cluster": "m1", "startTime": "2026-01-02T03:04:05Z"}
-    found = msgspec.convert(stored, api.ClusterUpdate)
-    assert found == api.ClusterUpdate("m1", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    found = msgspec.convert(stored, workload_api.ClusterUpdate)
+    assert found == workload_api.ClusterUpdate("m1", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from propagator.types.workload import Workload, kept
+from propagator.types.kept import kept
+from propagator.types.workload import Workload
 
 BODY = {
     "apiVersion": "stowage.dev/v1alpha1",

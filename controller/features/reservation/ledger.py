@@ -26,8 +26,8 @@ from controller.features.reservation.split import Amounts
 from controller.model.load import Load, Loads
 from controller.model.unit import WorkloadInfo
 from machinery.api.resources import RESERVATIONS
-from machinery.types.api import ReservedShare
 from machinery.types.metadata import Key
+from machinery.types.workload_api import ReservedShare
 
 MOST_USED = 64
 """Reservations that one Workload may use: the first ones in order."""

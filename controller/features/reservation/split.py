@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from controller.model.load import Load
 from crds.fields.shares import MOST_RESERVED_SHARES
-from machinery.types.api import ReservedShare
 from machinery.types.bounds import MOST_UNITS
+from machinery.types.workload_api import ReservedShare
 
 Amounts: TypeAlias = Mapping[str, int]
 _PODS = "pods"

@@ -18,8 +18,8 @@ from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot
 from machinery.kinds.profile import Profile
-from machinery.types.api import Rollout, RolloutStatus
 from machinery.types.selectors import label_selector
+from machinery.types.workload_api import Rollout, RolloutStatus
 
 
 def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutView | None:

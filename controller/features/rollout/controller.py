@@ -34,8 +34,8 @@ from machinery.api.resources import WORKLOADS
 from machinery.errors import Forbidden
 from machinery.kinds.revisions import revision_name
 from machinery.types import conditions
-from machinery.types.api import Rollout
 from machinery.types.metadata import Key
+from machinery.types.workload_api import Rollout
 
 LOG = logs.get(__name__)
 AGAIN_SECONDS = 30.0

@@ -21,8 +21,14 @@ from controller.framework.statuswriter import StatusEvent
 from crds.fields.rollout import BACK, MOST_NAMES, REST, RolloutFailure, RolloutPhase
 from crds.names import short_revision
 from crds.workload import EventReason
-from machinery.types.api import ClusterUpdate, Rollout, RolloutStatus, RolloutWave, WaveStatus
 from machinery.types.budget import amount
+from machinery.types.workload_api import (
+    ClusterUpdate,
+    Rollout,
+    RolloutStatus,
+    RolloutWave,
+    WaveStatus,
+)
 
 
 @dataclass(frozen=True, slots=True)

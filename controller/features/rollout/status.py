@@ -14,7 +14,7 @@ from controller.model.rollout import RolloutState
 from crds.fields.rollout import MOST_NAMES, MOST_WAVES, RolledOutReason, RolloutPhase
 from crds.names import short_revision
 from machinery.clock import timestamp
-from machinery.types.api import RevisionException, Rollout, RolloutStatus, RolloutWave
+from machinery.types.workload_api import RevisionException, Rollout, RolloutStatus, RolloutWave
 
 _REASONS = {
     RolloutPhase.FAILED: RolledOutReason.HEALTH_CHECK_FAILED,

@@ -18,7 +18,7 @@ from controller.model.unit import workload_info
 from controller.scheduling.moving import NO_MOVES, Moves
 from controller.snapshot.snapshot import Snapshot
 from machinery.api.resources import WORKLOADS
-from machinery.types.api import LeavingShare
+from machinery.types.workload_api import LeavingShare
 from tests.controller import make
 from tests.controller.memory import Stage
 

@@ -28,7 +28,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS, Resource
 from machinery.api.verbs import MERGE_PATCH
 from machinery.errors import AlreadyExists, ApiError, Conflict, Unreachable
-from machinery.types.api import LeavingShare
+from machinery.types.workload_api import LeavingShare
 from tests.controller import make
 from tests.controller.live import (
     SINCE,

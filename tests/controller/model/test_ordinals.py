@@ -11,7 +11,7 @@ import pytest
 from controller.model.objects import ClusterShare, Workload
 from controller.model.ordinals import ordinals_of
 from controller.model.unit import workload_info
-from machinery.types.api import OrdinalRange
+from machinery.types.workload_api import OrdinalRange
 from tests.controller import make
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from controller.model.work import Work
 from machinery.kinds.readiness import Judged, done_of
-from machinery.types.api import LeavingShare
+from machinery.types.workload_api import LeavingShare
 
 SHARES = {"m1": 2, "m2": 1, "m3": 1}
 

@@ -31,8 +31,8 @@ from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
 from controller.scheduling.steps import at_once
 from crds.names import ANNOTATION_COST, LABEL_POLICY
-from machinery.types.api import ClusterLimit
 from machinery.types.metadata import Key
+from machinery.types.workload_api import ClusterLimit
 from tests.controller import make
 from tests.controller.make import NOW, REQUIRED, ZONE, flush
 from tests.examples import examples

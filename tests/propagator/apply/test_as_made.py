@@ -12,7 +12,8 @@ from machinery.api.resources import Resource
 from machinery.types.merge_patch import merged
 from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, render
 from propagator.members.objects import managed
-from propagator.types.workload import Workload, kept, workload_of
+from propagator.types.kept import kept
+from propagator.types.workload import Workload, workload_of
 from tests.propagator.apply.memberfacts import member_facts
 
 JOBS = Resource("batch", "v1", "jobs", "Job")

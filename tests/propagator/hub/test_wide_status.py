@@ -15,7 +15,8 @@ from machinery.errors import Unreachable
 from propagator.hub.workload_metadata import WIDE, entries_patch
 from propagator.shares import ShareTable
 from propagator.status.controller import GATHER_SECONDS, SPACING_SECONDS, Reporter
-from propagator.types.workload import kept, workload_of
+from propagator.types.kept import kept
+from propagator.types.workload import workload_of
 
 
 def entry(number: int, *, ready: int = 0, **more: Any) -> dict[str, Any]:

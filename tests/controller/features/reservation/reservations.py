@@ -19,8 +19,8 @@ from controller.model.placed import placed_key
 from controller.model.unit import WorkloadInfo
 from controller.plugins.prioritysort import PrioritySort
 from controller.snapshot.amounts import ResourceAmounts, amounts_of
-from machinery.types.api import ReservedShare
 from machinery.types.metadata import OwnerReference
+from machinery.types.workload_api import ReservedShare
 from tests.controller import make
 
 CREATED = "2026-01-02T03:04:05Z"

@@ -13,7 +13,7 @@ from controller.features.reservation.ledger import MOST_PLACES, MOST_USED, Reser
 from controller.features.reservation.owners import matches
 from controller.features.reservation.split import fitting, pieces, using_up
 from crds.fields.shares import MOST_RESERVED_SHARES
-from machinery.types.api import ReservedShare
+from machinery.types.workload_api import ReservedShare
 from tests.controller.features.reservation.reservations import (
     CREATED,
     NS,

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from controller.features.reservation.ledger import ReservationLedger
 from controller.model.objects import Workload
-from machinery.types.api import ReservedShare
+from machinery.types.workload_api import ReservedShare
 from tests.controller.features.reservation.reservations import NS, Hall, owner, reservation
 from tests.examples import examples
 

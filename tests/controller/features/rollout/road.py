@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from controller.features.rollout.machine import Machine, RolloutCluster, RolloutStep, RolloutView
-from machinery.types.api import Rollout, RolloutStatus, RolloutWave
+from machinery.types.workload_api import Rollout, RolloutStatus, RolloutWave
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW, NEWER = "a" * 16, "b" * 16, "c" * 16

@@ -11,7 +11,7 @@ import pytest
 from controller.features.rollout.machine import RolloutCluster, RolloutView
 from controller.features.rollout.status import condition_of, revisions_of
 from crds.fields.rollout import MOST_WAVES
-from machinery.types.api import RolloutApproval, RolloutStatus, RolloutWave
+from machinery.types.workload_api import RolloutApproval, RolloutStatus, RolloutWave
 from tests.controller.features.rollout.road import BEGINNING, NEW, NEWER, OLD, Road
 
 

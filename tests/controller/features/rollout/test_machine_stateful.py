@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from controller.features.rollout.machine import RolloutStep
 from crds.fields.rollout import BACK
-from machinery.types.api import Rollout, RolloutApproval, RolloutStatus, RolloutWave
 from machinery.types.budget import amount
+from machinery.types.workload_api import Rollout, RolloutApproval, RolloutStatus, RolloutWave
 from tests.controller.features.rollout.road import BEGINNING, OLD, Road
 from tests.examples import examples
 
