@@ -13,6 +13,7 @@ from stowage.commands.options import (
     PLUGINS,
     SYSTEM,
     HubOptions,
+    files_option,
     fleet_options,
     looking,
     named,
@@ -24,15 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="Workloads: a file, a folder, or - for standard input; may be given again.",
-)
+@files_option("Workloads: a file, a folder, or - for standard input")
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.option(
     "--diff",
@@ -84,14 +77,7 @@ def plan(
 
 @click.command()
 @click.argument("reference", nargs=-1, required=True, metavar="wl/NAME")
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="Explain what a plan of these Workloads would decide.",
-)
+@files_option("Explain what a plan of these Workloads would decide", required=False)
 @click.option(
     "--controller",
     "url",
@@ -272,15 +258,7 @@ def plugins_(config_file: Path | None, plugins: tuple[str, ...], output: str) ->
 
 
 @click.command("import")
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="Objects to import: a file, a folder, or - for standard input; may be given again.",
-)
+@files_option("Objects to import: a file, a folder, or - for standard input")
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.option("-n", "--namespace", default="", help="Of objects that name none.")
 @click.option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from stowage.commands.options import OUTPUT, Commands, HubOptions, object_options
+from stowage.commands.options import OUTPUT, Commands, HubOptions, files_option, object_options
 
 
 @click.group(cls=Commands, invoke_without_command=True)
@@ -24,15 +24,7 @@ def kinds(command: click.Context, hub: HubOptions, output: str) -> None:
 
 
 @kinds.command(name="try")
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="Objects, and WorkloadKinds to read them by; may be given again.",
-)
+@files_option("Objects, and WorkloadKinds to read them by")
 @click.pass_context
 def try_(command: click.Context, files: tuple[str, ...]) -> None:
     """Show what a kind makes of an object: replicas, pods, and whether it is ready.

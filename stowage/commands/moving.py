@@ -11,6 +11,7 @@ from stowage.commands.options import (
     PLUGINS,
     TIMEOUT,
     HubOptions,
+    files_option,
     fleet_options,
     hub_options,
     object_options,
@@ -152,9 +153,7 @@ def rebalance(
     metavar="NAMESPACE/WORKLOAD=REPLICAS",
     help="Other numbers of replicas.",
 )
-@click.option(
-    "-f", "--filename", "files", multiple=True, metavar="FILE", help="Files that are applied."
-)
+@files_option("Files that are applied", required=False)
 @click.option(
     "--each",
     is_flag=False,

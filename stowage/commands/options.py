@@ -59,12 +59,25 @@ _HUB = (
 SYSTEM = click.option(
     "--system-namespace", default=_STOWAGE, show_default=True, help="Where Stowage lives."
 )
-_FLEET = click.option(
+FLEET = click.option(
     "--fleet",
     multiple=True,
     metavar="FILE",
     help="MemberClusters, and Workloads that are there, in files: no hub is asked.",
 )
+
+
+def files_option(help_text: str, *, required: bool = True) -> Decorator:
+    """Add `-f`, given as `files`."""
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        required=required,
+        metavar="FILE",
+        help=f"{help_text}; may be given again.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +157,7 @@ def object_options(namespace: str) -> Decorator:
 fleet_options = _handed_over(
     *_HUB,
     click.option("-n", "--namespace", help="Of Workloads that name none; the context's."),
-    _FLEET,
+    FLEET,
     CONFIG,
     PLUGINS,
     OUTPUT,

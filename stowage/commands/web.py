@@ -8,9 +8,11 @@ import click
 
 from stowage.commands.options import (
     CONFIG,
+    FLEET,
     PLUGINS,
     SYSTEM,
     HubOptions,
+    files_option,
     hub_options,
     member_files,
 )
@@ -26,20 +28,8 @@ from stowage.commands.processes import serve
     multiple=True,
     help="Where to look, if Workloads of all namespaces may not be listed; may be given again.",
 )
-@click.option(
-    "--fleet",
-    multiple=True,
-    metavar="FILE",
-    help="MemberClusters, and Workloads that are there, in files: no hub is asked.",
-)
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="With --fleet: Workloads that are shown as they would be placed.",
-)
+@FLEET
+@files_option("With --fleet: Workloads that are shown as they would be placed", required=False)
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @SYSTEM
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 chooses a free one.")
