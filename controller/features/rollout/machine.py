@@ -99,6 +99,8 @@ class RolloutStep:
     updating: Sequence[RolloutCluster] = ()
     lost: str = ""
     """Why a due rollback is impossible, or empty."""
+    away: Sequence[RolloutCluster] = ()
+    """The clusters that do not answer, and get the revision when they do."""
 
 
 @dataclass(slots=True)
@@ -253,7 +255,8 @@ class Machine:
     def _complete(self) -> None:
         self.stable, self.phase = self.revision, RolloutPhase.COMPLETE
         self.updates, self._times = {}, {}
-        text = f"{_have(len(self._held()))} {short_revision(self.revision)}"
+        have = len(self._held()) - len(self._away())
+        text = f"{_have(have)} {short_revision(self.revision)}"
         self._tell(EventReason.ROLLOUT_COMPLETE, text)
 
     # Rollback.
@@ -517,7 +520,11 @@ class Machine:
             self._failed(),
             updating,
             self._lost,
+            self._away(),
         )
+
+    def _away(self) -> list[RolloutCluster]:
+        return [c for c in self._held() if not (c.reachable or self.healthy(c.name))]
 
     def _wait(self) -> float | None:
         due = [] if self._soaked is None else [self._soaked]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from controller.features.rollout.machine import RolloutStep, failure
+from controller.features.rollout.machine import RolloutCluster, RolloutStep, failure
 from controller.framework.statuswriter import MESSAGE_LIMIT
 from controller.model.rollout import RolloutState
 from crds.fields.rollout import MOST_NAMES, MOST_WAVES, RolledOutReason, RolloutPhase
@@ -42,7 +42,7 @@ def message_of(step: RolloutStep, spec: Rollout) -> str:
     new, old = short_revision(status.revision), short_revision(status.stable)
     match status.phase:
         case RolloutPhase.COMPLETE:
-            return f"{new} is the revision of all clusters"
+            return f"{new} is the revision of all clusters{_but(step.away)}"
         case RolloutPhase.PROGRESSING:
             return _progress(step)
         case RolloutPhase.SOAKING:
@@ -60,6 +60,15 @@ def message_of(step: RolloutStep, spec: Rollout) -> str:
             return f"all clusters have {old} until the Workload is edited{_because(step, spec)}"
         case _:
             return _failure(step, spec)
+
+
+def _but(away: Sequence[RolloutCluster]) -> str:
+    if not away:
+        return ""
+    names = ", ".join(each.name for each in away[:MOST_NAMES])
+    more = f" and {len(away) - MOST_NAMES} more" if len(away) > MOST_NAMES else ""
+    get = "gets it once it answers" if len(away) == 1 else "get it once they answer"
+    return f" that answer; {names}{more} {get}"
 
 
 def _progress(step: RolloutStep) -> str:

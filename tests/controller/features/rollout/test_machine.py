@@ -389,13 +389,23 @@ def test_complete_without_what_is_away_and_that_comes_in_turn() -> None:
         road.see(name, reachable=False)
     road.edit(NEW)
     road.obey()
-    assert road.look().status.phase == "Complete"
+    step = road.look()
+    assert step.status.phase == "Complete"
+    assert condition_of(step, road.spec).message == (
+        "bbbb is the revision of all clusters that answer; m1, m2, m3 get it once they answer"
+    )
+    assert [each.note for each in step.events][-1] == "1 cluster has bbbb"
     assert road.given(OLD) == {"m1", "m2", "m3"}
     road.pace(waves=[canary(max_concurrent=1)])
     for name in ("m1", "m2", "m3"):
         road.see(name, reachable=True)
     road.look()
     assert road.given(OLD) == {"m2", "m3"}
+    road.see("m3", reachable=False)
+    assert condition_of(road.look(), road.spec).message == (
+        "bbbb is the revision of all clusters that answer; m3 gets it once it answers"
+    )
+    road.see("m3", reachable=True)
     road.after(10_000)
     assert (road.phase, road.given(OLD)) == ("Complete", {"m3"}), "outside a rollout nothing fails"
 
