@@ -57,13 +57,15 @@ class PlanInputs:
 class PlanRequest:
     """The objects of the files: Workloads by key, and the keys of all placed ones, in order.
 
-    `bodies` are the Workloads as JSON, `beside` the kinds and keys of the other objects.
+    `bodies` are the Workloads as JSON, `beside` the kinds and keys of our other objects, `others`
+    the objects of other kinds by kind and key.
     """
 
     workloads: dict[Key, Workload] = field(default_factory=dict)
     bodies: dict[Key, Json] = field(default_factory=dict)
     keys: list[Key] = field(default_factory=list)
     beside: list[tuple[str, Key]] = field(default_factory=list)
+    others: dict[tuple[str, Key], Json] = field(default_factory=dict)
 
 
 def of_hub(api: ObjectReader) -> PlanInputs:
@@ -195,6 +197,7 @@ def to_apply(
     if documents and not (found.keys or found.beside):
         raise _nothing(documents)
     present.notes += ignored(others)
+    found.others = {(d.kind, admission.key_of(d, namespace)): d.body for d in others if d.name}
     return found
 
 

@@ -7,8 +7,11 @@ objects it has, as far as the user may read them. No value is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
+
+import msgspec
 
 from controller.model.objects import MemberCluster
 from crds.fields.dependencies import MOST_DEPENDENCIES
@@ -16,6 +19,7 @@ from machinery.errors import Forbidden, NotFound
 from machinery.kinds.paths import InvalidTemplate
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides, matching
 from machinery.types.bounds import clean
+from machinery.types.metadata import Key
 from machinery.types.pod_references import Reference, once, pull_secrets
 from propagator.apply.render import MemberFacts, PatchMisfit, render
 from propagator.dependencies.copies import FOLLOWED, refusal, refusal_of_name
@@ -25,7 +29,9 @@ from propagator.types.workload import Workload, workload_of
 from stowage.console import output
 from stowage.hub import Reader
 
-FOUND, MISSING = "found", "missing on the hub"
+FOUND, GIVEN, MISSING = "found", "in these files", "missing on the hub"
+Given: TypeAlias = Mapping[tuple[str, Key], Mapping[str, Any]]
+"""Objects of files, by kind and key."""
 NAMED = 10
 """Clusters that a line names."""
 
@@ -54,21 +60,22 @@ def line(found: Iterable[Along], *, on: Sequence[str] = ()) -> str:
 
 
 def of_plan(
-    body: Mapping[str, Any], clusters: Iterable[MemberCluster], api: Reader | None
+    body: Mapping[str, Any],
+    clusters: Iterable[MemberCluster],
+    api: Reader | None,
+    given: Given,
 ) -> list[Along]:
     """Return what a Workload brings to these clusters, with what the hub says of each object.
 
-    `body` is the Workload as JSON, with status.overrides as its placements would have them. Without
-    `api` no state is known. Raises TransportError.
+    `body` is the Workload as JSON, with status.overrides as its placements would have them; `given`
+    are the objects of the plan's files. Without `api` they alone are known. Raises TransportError.
     """
     workload = _workload(body)
     if not workload.follows:
         return []
     named = once(each for _, found in _named(workload, clusters) for each in found)
     namespace = workload.metadata.namespace
-    if api is None:
-        return [Along(each.kind, each.name) for each in named[:MOST_DEPENDENCIES]]
-    return [*_looked_up(api, namespace, named, workload)][:MOST_DEPENDENCIES]
+    return [*_looked_up(api, given, namespace, named, workload)][:MOST_DEPENDENCIES]
 
 
 def recorded(body: Mapping[str, Any], clusters: Iterable[MemberCluster]) -> list[str]:
@@ -136,7 +143,11 @@ def _names(workload: Workload, cluster: MemberCluster) -> list[Reference]:
 
 
 def _looked_up(
-    api: Reader, namespace: str, named: Sequence[Reference], workload: Workload
+    api: Reader | None,
+    given: Given,
+    namespace: str,
+    named: Sequence[Reference],
+    workload: Workload,
 ) -> Iterable[Along]:
     asked, rest = set[tuple[str, str]](), [*named]
     own = {("Secret", name) for name in workload.secrets}
@@ -145,16 +156,25 @@ def _looked_up(
         if each[:2] in asked or each[:2] in own:
             continue
         asked.add(each[:2])
-        found, state = _state(api, namespace, each)
+        found, state = _state(api, given, namespace, each)
         yield Along(each.kind, each.name, state)
-        if isinstance(found, HubServiceAccount) and state == FOUND:
+        if isinstance(found, HubServiceAccount) and state in (FOUND, GIVEN):
             rest = [*pull_secrets({"imagePullSecrets": found.image_pull_secrets}), *rest]
 
 
-def _state(api: Reader, namespace: str, each: Reference) -> tuple[HubObject | None, str]:
+def _state(
+    api: Reader | None, given: Given, namespace: str, each: Reference
+) -> tuple[HubObject | None, str]:
     if why := refusal_of_name(each, namespace):
         return None, why
     resource, type_ = FOLLOWED[each.kind]
+    if (body := given.get((each.kind, (namespace, each.name)))) is not None:
+        with suppress(msgspec.ValidationError):  # the hub will say what is wrong with it
+            there: HubObject = msgspec.convert(body, type_)
+            return there, refusal(there) or GIVEN
+        return None, GIVEN
+    if api is None:
+        return None, ""
     try:
         found: HubObject = api.read(resource, each.name, namespace, type_)
     except NotFound:

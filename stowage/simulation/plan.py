@@ -303,7 +303,7 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     planned = [made[key] for key in asked.keys if key in made]
     planned += [made[key] for key in sorted(made.keys() - set(asked.keys)) if made[key].changed]
     bodies = {**present.stored, **asked.bodies}
-    planned = _with_dependencies(planned, bodies, present, where)
+    planned = _with_dependencies(planned, bodies, asked.others, present, where)
     planned = [_with_rollout(each, bodies, present.clusters) for each in planned]
     planned = [_with_notes(each, asked.bodies, present.stored) for each in planned]
     theirs = [
@@ -342,6 +342,7 @@ def _misfits(planned: Planned) -> Iterator[str]:
 def _with_dependencies(
     planned: Sequence[Planned],
     bodies: Mapping[Key, Mapping[str, Any]],
+    given: Mapping[tuple[str, Key], Mapping[str, Any]],
     present: PlanInputs,
     where: Where,
 ) -> list[Planned]:
@@ -353,7 +354,9 @@ def _with_dependencies(
         return [*planned]
     with nullcontext() if where.hub is None else reader(where.hub) as api:
         return [
-            replace(each, along=_along(each, bodies, present, api)) if follows(each) else each
+            replace(each, along=_along(each, bodies, given, present, api))
+            if follows(each)
+            else each
             for each in planned
         ]
 
@@ -380,6 +383,7 @@ def _with_rollout(
 def _along(
     each: Planned,
     bodies: Mapping[Key, Mapping[str, Any]],
+    given: Mapping[tuple[str, Key], Mapping[str, Any]],
     present: PlanInputs,
     api: Reader | None,
 ) -> list[Along]:
@@ -389,7 +393,7 @@ def _along(
     status = {"overrides": decision.fields.get("overrides") or []}
     body = {**bodies[decision.workload.key], "status": status}
     placed = [c for c in present.clusters if c.metadata.name in decision.placements]
-    return dependencies.of_plan(body, placed, api)
+    return dependencies.of_plan(body, placed, api, given)
 
 
 def _line(along: Sequence[Along]) -> str:

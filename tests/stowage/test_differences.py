@@ -168,6 +168,22 @@ def test_a_plan_names_what_goes_along_below_its_workload(write: Write) -> None:
     assert [each["name"] for each in by_name["web"]] == ["runner", "pull", "settings"]
 
 
+@pytest.mark.proves("DP1")
+def test_a_plan_says_what_of_it_the_files_bring(write: Write) -> None:
+    pods = mounting("settings", serviceAccountName="runner")
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "imagePullSecrets": [{"name": "pull"}]}
+    bodies = [
+        following("web", pods),
+        {**account, "metadata": {"name": "runner", "namespace": "shop"}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}},
+    ]
+    files = ("-f", write("w.yaml", *bodies), "--fleet", write("f.yaml", cluster("a")))
+    along = "ServiceAccount runner (in these files), Secret pull, ConfigMap settings"
+    assert f"  brings along: {along}\n" in run("plan", *files).stdout
+    along += " (in these files)"
+    assert f"  brings along: {along}\n" in run("plan", *files, "-n", "shop").stdout
+
+
 @pytest.mark.proves("DP8", "DP17")
 def test_what_is_named_is_that_of_the_clusters_that_are_used(write: Write) -> None:
     override = {
