@@ -334,7 +334,10 @@ def rolling() -> dict[str, Any]:
 def test_a_rollout_is_shown_as_waves_with_what_they_wait_for(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "fleet.json"
     clusters = [fleets.cluster(f"m{n}", zone=f"zone-{n}") for n in (1, 2, 3)]
-    file.write_text(json.dumps([*clusters, rolling(), fleets.workload("plain", {"m1": 1})]))
+    plain = fleets.workload("plain", {"m1": 1})
+    along = {"kind": "ConfigMap", "name": "settings", "state": "Synced"}
+    plain["status"]["dependencies"] = [along, {**along, "kind": "Secret", "state": "Missing"}]
+    file.write_text(json.dumps([*clusters, rolling(), plain]))
     page = serve(fleet=(str(file),))
     text = page.ask("/workloads/shop/web").text
     waves = re.findall(
@@ -353,7 +356,10 @@ def test_a_rollout_is_shown_as_waves_with_what_they_wait_for(serve: Serve, tmp_p
     ]
     assert "Progressing, wave 2 of 3" in text
     assert "m2: 1 of 2 replicas are Ready" in text
-    assert 'class="waves"' not in page.ask("/workloads/shop/plain").text
+    assert "Along with its pods" not in text
+    told = page.ask("/workloads/shop/plain").text
+    assert 'class="waves"' not in told
+    assert "Along with its pods: ConfigMap settings (Synced), Secret settings (Missing)<" in told
     objects = text.partition("Its objects on each cluster")[2].partition("</table>")[0]
     assert '<td data-of="Kind">Deployment</td><th scope="row">web</th>' in objects
     assert "stowage pods wl/web -n shop" in page.ask("/workloads/shop/web?pods=yes").text
