@@ -21,7 +21,6 @@ exception.
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any, TypeVar
 
 E = TypeVar("E", bound=BaseException)
@@ -114,7 +113,7 @@ class ApiError(TransportError):
         retry_after: float | None = None,
     ) -> ApiError:
         kind = _BY_REASON.get(reason) or _BY_CODE.get(code)
-        if code == HTTPStatus.INTERNAL_SERVER_ERROR and any(s in message for s in _LARGE_SIGNS):
+        if code == 500 and any(s in message for s in _LARGE_SIGNS):
             kind = TooLarge
         if kind is None:
             kind = ServerError if code >= 500 else ApiError

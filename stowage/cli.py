@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
@@ -42,7 +41,7 @@ def main() -> None:
 
     known: list[BaseException] = []
     try:
-        cli(prog_name=Path(sys.argv[0]).name.replace("__main__.py", "stowage"))
+        cli(prog_name=sys.argv[0].rpartition("/")[2].replace("__main__.py", "stowage"))
     except* (StowageError, OSError) as faults:
         known += _flat(faults)
     for fault in known:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +9,7 @@ import click
 from stowage.commands.options import (
     CLUSTER,
     OUTPUT,
+    PATH,
     PLUGINS,
     SYSTEM,
     HubOptions,
@@ -21,6 +21,8 @@ from stowage.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from machinery.config.kubeconfig import Connection
 
 
@@ -86,7 +88,7 @@ def plan(
 )
 @click.option(
     "--token-file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="The bearer token for a controller that asks for one.",
 )
 @click.option("--all", "everything", is_flag=True, help="Print every cluster.")
@@ -241,7 +243,7 @@ def status(
 @click.option(
     "--config",
     "config_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="A SchedulerConfiguration; without it, what runs without one.",
 )
 @PLUGINS

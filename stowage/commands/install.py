@@ -13,7 +13,6 @@ from stowage.commands.options import (
     timeout_option,
     with_hub,
 )
-from stowage.console.output import manifests
 from stowage.console.terminal import say
 
 
@@ -69,6 +68,7 @@ def install(
     yes: bool,
 ) -> None:
     """Install kinds, admission, RBAC and both processes on the hub."""
+    from stowage.console import output
     from stowage.console.progress import Lines
     from stowage.setup import install as parts
     from stowage.setup import tenants
@@ -86,7 +86,7 @@ def install(
     if ui:
         objects += parts.page_manifests(namespace=hub.system_namespace, image=image)
     if dry_run:
-        manifests(objects)
+        output.manifests(objects)
         if not crds_only:
             _foretell(hub, image)
         return

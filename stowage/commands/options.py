@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import wraps
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,6 +14,8 @@ import click
 from stowage.console.terminal import say
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from machinery.config.kubeconfig import Connection
     from stowage.kinds import Reference
     from stowage.simulation.plan import Where
@@ -26,6 +27,17 @@ _STOWAGE = "stowage-system"
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,3})?"
 
+
+class _Path(click.Path):
+    """A path, given as a `Path`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from pathlib import Path
+
+        return Path(super().convert(value, param, ctx))
+
+
+PATH = _Path()
 OUTPUT = click.option(
     "-o",
     "--output",
@@ -49,9 +61,7 @@ PLUGINS = click.option(
     metavar="MODULE:FACTORY",
     help="A plugin that no installed package offers; may be given again.",
 )
-CONFIG = click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
-)
+CONFIG = click.option("--config", "config_file", type=PATH, help="A SchedulerConfiguration.")
 _HUB = (
     click.option("--kubeconfig", type=click.Path(), help="The hub's kubeconfig file."),
     click.option("--context", help="The context in it."),

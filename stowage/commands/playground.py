@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from stowage.commands.options import OUTPUT, Commands
+from stowage.commands.options import OUTPUT, PATH, Commands
 from stowage.console.terminal import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.group(cls=Commands)
@@ -18,8 +21,8 @@ def playground() -> None:
 DIRECTORY = click.option(
     "--dir",
     "directory",
-    type=click.Path(path_type=Path),
-    default=Path(".playground"),
+    type=PATH,
+    default=".playground",
     show_default=True,
     help="Where kubeconfigs, logs and data lie.",
 )

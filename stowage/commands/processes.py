@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -123,6 +122,7 @@ def serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:
     """Run a process until SIGTERM or SIGINT; a second signal ends it at once."""
     import asyncio
     import logging
+    import signal
 
     from machinery import garbage, logs
 
@@ -145,6 +145,8 @@ def serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:
 
 
 def _end(task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop) -> None:
+    import signal
+
     task.cancel()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.remove_signal_handler(number)

@@ -12,7 +12,6 @@ from stowage.commands.options import (
     home_options,
     with_hub,
 )
-from stowage.console.output import manifests
 from stowage.console.terminal import say
 
 
@@ -31,6 +30,7 @@ def add(
     dry_run: bool,
 ) -> None:
     """Let Workloads there bring Secrets along, and Reservations hold: Member."""
+    from stowage.console import output
     from stowage.setup import tenants
 
     if dry_run:
@@ -41,7 +41,7 @@ def add(
             for each in namespaces
             for made in tenants.bindings(each, home=hub.system_namespace)
         ]
-        manifests(made)
+        output.manifests(made)
         return
     with_hub(
         hub.written(),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stowage.commands.options import (
     CONFIG,
     FLEET,
+    PATH,
     PLUGINS,
     SYSTEM,
     HubOptions,
@@ -17,6 +18,9 @@ from stowage.commands.options import (
     member_files,
 )
 from stowage.commands.processes import serve
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command()
@@ -49,12 +53,12 @@ from stowage.commands.processes import serve
 @click.option(
     "--http-port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="As above."
 )
-@click.option("--tls-cert", type=click.Path(path_type=Path), help="With --serve: a PEM file.")
-@click.option("--tls-key", type=click.Path(path_type=Path), help="Its key.")
+@click.option("--tls-cert", type=PATH, help="With --serve: a PEM file.")
+@click.option("--tls-key", type=PATH, help="Its key.")
 @click.option("--behind-tls", is_flag=True, help="With --serve: a proxy ahead of it has TLS.")
 @click.option(
     "--session-keys",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="With --serve: a folder with the keys `current` and `previous`, which seal cookies; "
     "without it they end with the process.",
 )

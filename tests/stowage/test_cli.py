@@ -357,6 +357,29 @@ def test_a_command_loads_only_what_it_needs(args: str, kubeconfig: Path) -> None
     assert loaded <= ({"click"} if args == "--help" else READING)
 
 
+HELP = """
+import sys
+import click
+click.Group("other", commands=[click.Command("one")]).main(["--help"], standalone_mode=False)
+before = {*sys.modules}
+from stowage.cli import cli
+cli(["--help"], standalone_mode=False)
+print(*sorted({*sys.modules} - before), file=sys.stderr)
+"""
+OF_PYTHON = {"copy", "dataclasses", "gc"}
+"""What the help loads beside click and modules of ours. Any other costs a millisecond and more."""
+
+
+@pytest.mark.proves("U2")
+def test_help_loads_little_beside_click() -> None:
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    loaded = done.stderr.strip().splitlines()[-1].split()
+    ours = [name for name in loaded if name.partition(".")[0] in ("machinery", "stowage")]
+    assert "stowage.commands.asking" in ours
+    assert len(ours) < 30, "the options of the commands, and what prints"
+    assert {*loaded} - {*ours} - OF_PYTHON == set()
+
+
 @pytest.mark.perf
 @pytest.mark.proves("U2")
 def test_help_costs_at_most_150_ms_of_a_processor() -> None:
