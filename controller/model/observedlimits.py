@@ -1,31 +1,26 @@
 """Limits learnt from the replicas that clusters run, believed for a while and forgotten.
 
-A cluster may report replicas that found no node there, or that it refuses, though its room said
+A cluster may report replicas that found no node, or that it refuses, though its room said
 otherwise: quotas that may not be read, taints on nodes, volumes. The replicas that it did run are
 then its learnt limit, a bound for the planner like any other. A limit is believed until it expires,
-then doubled and tried again: a cluster that still cannot run more is believed for twice as long as
-before, so trying costs less and less; a cluster that can has its limit doubled each time, until
-there is none. A cluster whose limit was 0 is tried with a single replica.
+then doubted and tried again: a cluster that still cannot run more is believed for twice as long as
+before; one that can has its limit doubled each time, until there is none. A cluster whose limit was
+0 is tried with a single replica.
 
-Why the loop of planning, watching and learning ends, and never swings. Let clusters hold what they
-truly can (c), unknown to us, and let no limit expire. In one round the planner gives the shares s,
-cluster i runs r(i) = min(s(i), c(i)), and `learn` turns every s(i) > c(i) into the limit c(i).
+The loop of planning, watching and learning ends. Let clusters hold c(i), and let no limit expire.
+The planner gives the shares s, cluster i runs r(i) = min(s(i), c(i)), and `learn` turns every
+s(i) > c(i) into the limit c(i).
 
-- The planner gives no cluster more than its limit: replicas above it are not held
-  (`Problem.settled`) and not handed out. So a cluster that was overcharged once never is again.
-- Hence each round that is not the last overcharges at least one cluster for the first time: after
-  at most n + 1 rounds for n clusters no cluster is overcharged, and nothing is learnt any more. A
-  plan that was followed is its own plan, so the shares stand still from there.
-- From the second round on, the replicas that run are kept: there are at most as many as wanted, so
-  the planner grows from them. r(i) never falls, therefore no replica goes back and forth.
+- The planner gives no cluster more than its limit (`Problem.settled`), so each round but the last
+  overcharges a cluster for the first time: after at most n + 1 rounds nothing is learnt any more,
+  and the shares stand still, as a plan that was followed is its own plan.
+- From the second round on the planner grows from the replicas that run, so r(i) never falls and no
+  replica goes back and forth. Nor does an expiry move one: only pending replicas go where a limit
+  was lifted.
 
-An expiry moves no replica that runs either: only pending replicas can go where a limit was lifted,
-and if they find no node there they were not running before. Pure; integers and datetimes in and
-out.
-
-Limits are written in the status together with the decision that keeps to them, so that the next
-process, plan and explain know what this process has seen. A cluster's report about another number
-of replicas than the decided one is outdated, and says nothing.
+Pure. Limits are written in the status with the decision that keeps to them, so the next process,
+plan and explain know them. A report about another number of replicas than the decided one says
+nothing.
 """
 
 from __future__ import annotations

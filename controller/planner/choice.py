@@ -8,8 +8,7 @@ have too little room, or cannot keep to a later count, all counts are looked at 
 - Room is the number of replicas that a cluster can take within all other bounds; 0 where its
   weight is 0. Of clusters that share a quota, or the cap of a subset, the roomiest are assumed to
   take it. A cluster that can take no replica, and holds none, is not counted in its domain.
-- A cluster that holds replicas keeps them and may take more, also beyond `most` domains: a
-  tightened rule moves nothing that runs.
+- A cluster that holds replicas keeps them and may take more, also beyond `most` domains.
 - Where there are fewer domains than `least`, or no choice keeps to all counts, nothing new is
   placed. Where there are fewer replicas than `least`, each has a domain of its own.
 - A cluster without a domain keeps its replicas and gets no more.

@@ -1,14 +1,13 @@
 """Which domains to use, where their number is bounded on one level or on several at once.
 
 A level sorts the clusters into domains (regions, zones, single clusters) and says how many to use
-at the least and at the most. Clusters stand best first. A domain in use is always kept, even beyond
-the most.
+at the least and at the most. Clusters stand best first. A domain in use is always kept.
 
 - `in_turn` takes the best domains level by level. It is fast, but may miss a choice.
 - `largest_capacity` looks at all levels together. For one level, and for two that nest, its answer
   has the most of the needed room, and None means that no choice keeps to the bounds. Of other
   levels promising choices are tried, and the best is improved level by level. Where another choice
-  might have more room, or the steps run out, `Effort.short` is set; the answer keeps to the bounds.
+  might have more room, or the steps run out, `Effort.short` is set.
 
 The best domain is kept if any choice with it has the room that is needed, then the next one, and so
 on, for `LOOKS` domains or until the effort is spent. The rest is taken by room. Where no choice has

@@ -5,13 +5,11 @@ of every kind are parts of one `Problem`, in any combination. For every input:
 
 - sum(shares) + pending == total, and no cluster gets more than its bounds, its room, the bounds of
   its groups and the quota of its domain allow, except for the replicas that it holds already.
-- Without an order of domains, all replicas are placed where a placement within all upper bounds
-  exists; otherwise as many as can be. Where one exists that meets all lower bounds too, it meets
-  them. (Quotas that cross bounds on groups, and subsets that share clusters or cross either, are
-  served in order, which may waste some.)
-- Placed replicas do not move: growing starts from the present shares, shrinking takes only from
-  them. Among the same clusters, one more replica never takes one away, and one fewer never adds
-  one.
+- Without an order of domains, as many replicas as possible are placed within all upper bounds, and
+  all lower bounds are met where a placement can. (Quotas that cross bounds on groups, and subsets
+  that share clusters or cross either, are served in order, which may waste some.)
+- Placed replicas do not move. Among the same clusters, one more replica never takes one away, and
+  one fewer never adds one.
 - Above the lower bounds, domains take replicas in their order, and within a domain they follow the
   weights, the rank or the packing (`controller.planner.indomain`). Replicas over a bound leave
   first, whatever their weight, then replicas of weight 0.
@@ -21,9 +19,9 @@ of every kind are parts of one `Problem`, in any combination. For every input:
   replicas that were free to go stay where they wait, unless as many found a place elsewhere.
 - Equal inputs give equal shares: the injected order breaks ties.
 
-A lower bound is a wish with precedence, as far as total and upper bounds allow: first a replica for
-each domain that must be used, then the bounds of clusters, then those of groups, the inner before
-the outer. Pure, integers only.
+Lower bounds have precedence as far as total and upper bounds allow: first a replica for each domain
+that must be used, then the bounds of clusters, then those of groups, the inner before the outer.
+Pure, integers only.
 """
 
 from __future__ import annotations

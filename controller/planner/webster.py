@@ -2,15 +2,13 @@
 
 The rule is Webster's: a cluster of weight `w` that holds `a` replicas has the priority `w/(2a+1)`,
 the highest takes the next replica, and equals go by an injected order. Domains of a policy beyond
-their numbers go by Adams' rule, `w/a`. Bounds only ever take a cluster out of the line, so one more
-replica never takes one away elsewhere; because the bounds are nested, giving greedily wastes
-nothing.
+their numbers go by Adams' rule, `w/a`. Bounds are nested and only ever take a cluster out of the
+line, so giving greedily wastes nothing.
 
 `divide` reaches the result of that loop in two steps that are each exact:
 
-- A cap on a group lets through the first replicas of the group's own line. How far each cluster
-  gets until the group is full depends on no cluster outside, so a bound on each cluster replaces
-  the cap, from the innermost nest outwards.
+- A cap on a group lets through the first replicas of the group's own line, so a bound on each
+  cluster replaces the cap, from the innermost nest outwards.
 - Within a block of clusters that draw on one number of replicas, the divisor is searched at which
   they run out (`_around`): replicas clearly before it are taken at once, and only the few replicas
   around it are sorted.

@@ -1,9 +1,9 @@
 """This hub's Lease on a member: of a hub and its copy, only one serves the member.
 
-The API server address cannot identify a hub, because a restored copy often has the same one. The
-Lease history can: the Lease on each member holds the term and last renewal of the hub's own Lease.
-A hub that finds a later moment there than it has seen is a copy, or an old leader. It does not
-serve the member until it has seen the Lease unchanged for `HELD_SECONDS`, by its own clock.
+A restored copy often has the API server address of its original, but not its Lease history: the
+Lease on each member holds the term and last renewal of the hub's own Lease. A hub that finds a
+later moment there than it has seen is a copy, or an old leader. It does not serve the member until
+it has seen the Lease unchanged for `HELD_SECONDS`, by its own clock.
 
 A process that takes the Lease of a later moment marks it, until what the member holds of forgotten
 Workloads is judged: if it ends before, the next one learns from the mark that the hub was set back.

@@ -1,15 +1,14 @@
 """The brake on the sweep: many objects at once, or any after the hub was set back, wait.
 
-Objects without a Workload are swept (`orphans`), and a hub that was restored from a backup knows no
-Workload that was made since. So before anything is removed, the brake counts all that would go from
-that member, and what went recently. More than a tenth of the member's Workloads, and more than ten,
-is held; so it is by the numbers of all members together. Objects with data are held whatever their
+A hub that was restored from a backup knows no Workload that was made since, and `orphans` would
+sweep their objects. So before anything is removed, the brake counts all that would go from that
+member, and what went recently. More than a tenth of the member's Workloads, and more than ten, is
+held; so it is by the numbers of all members together. Objects with data are held whatever their
 number. All are held if the hub's resourceVersion is older than one that this process, or an object
-on the member, has seen: its store was set back. So are all if one is older than the hub's kind
-Workload: an earlier installation had its Workload, and nobody deleted that. MemberCluster.status
-reports what is held, which survives a restart. An operator ends it by naming the very Workloads
-that may go (the annotation `stowage.dev/sweep`, which `stowage sweep` sets). Later ones are not
-covered.
+on the member, has seen, or if one is older than the hub's kind Workload: an earlier installation
+had its Workload, and nobody deleted that. MemberCluster.status reports what is held, over restarts.
+An operator ends it by naming the very Workloads that may go (the annotation `stowage.dev/sweep`,
+which `stowage sweep` sets). Later ones are not covered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Which gang goes first if several want the same room, so that none starves.
 
 Holds. A gang that misses only a little holds the room that it found (`judge` says WAIT). Two gangs
-may each hold what the other lacks, and an earlier one may be refused for room that a later one
-merely holds. So
+may each hold what the other lacks. So
 
 - no gang begins to hold room while an earlier one that holds may still find what it lacks there;
 - a gang without a quorum asks later holders back, the latest first, no more than it needs by
@@ -10,11 +9,9 @@ merely holds. So
 - a gang that gave way holds nothing until the other one was decided again. If that found no quorum
   even so, it does not ask the same holder again while that holds, or they would ask for ever.
 
-Turns. A gang that has waited for longer than the patience, and would fit if the gangs on its
-clusters gave back their room, has its turn: later gangs (by priority, then wait, then name) are not
-started on its clusters. docs/decisions/0004-turns-of-gangs.md has the rule, its bounds and its
-cost. A gang waits since its group was there and its Workloads were complete, by their creation
-times.
+Turns. docs/decisions/0004-turns-of-gangs.md has the rule, its bounds and its cost. Later gangs are
+those of lower priority, then shorter wait, then by name. A gang waits since its group was there and
+its Workloads were complete, by their creation times.
 """
 
 from __future__ import annotations

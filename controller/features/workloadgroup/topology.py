@@ -3,15 +3,15 @@
 A domain is the clusters that share the value of a label (`spec.topology.topologyKey`); a cluster
 without the label is in none. Required keeps a gang inside one domain; Preferred tries one after the
 other, then the roomiest together, one more each time, then all clusters. Domains where the quorum
-can have no room by columns, an upper bound, are left out. Two of these are tried anyway, because a
-plugin may know of room that no column shows, and because an attempt has to report what is missing.
+can have no room by columns, an upper bound, are left out, but for two: a plugin may know of room
+that no column shows, and an attempt has to report what is missing.
 
 A gang takes at most `MOST_PASSES` passes, but four ways to place it are always tried, and never
 more than `MOST_WAYS`. In each domain the members go in the order given; if that misses the quorum,
 the smaller ones go first.
 
-A running replica is never moved, also if labels change later. A member that comes after the quorum
-is bound to the domains where its siblings have replicas.
+A running replica is never moved. A member that comes after the quorum is bound to the domains where
+its siblings have replicas.
 """
 
 from __future__ import annotations

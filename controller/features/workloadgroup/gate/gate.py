@@ -2,17 +2,17 @@
 
 The propagator pushes only placements that the group's status releases; one compare-and-swap opens
 the gate for all, and one closes it (docs/decisions/0003-the-gate.md). The gate follows from stored
-objects alone: the next leader goes on from there, whatever write the last one died after.
+objects alone, so the next leader goes on from there.
 
 The gate opens once replicas of at least minMember have a cluster, and closes when one of them fails
 before so many have run, or when so many find no node that too few are left. An open gate releases
 nothing more while fewer than minMember are left. Once so many have run, nothing closes it. It is
 removed when all have lost their placements, so that the next try starts over.
 
-A gate that closes takes back the placements that it has released, and nothing else. Without a gate
-nothing of the group is pushed: so the pods that its clusters report in that moment ran before. The
-write that releases their Workload records them until the quorum has run, and the released decisions
-too: else replicas that a closed gate has left on a lost cluster would pass for earlier ones.
+A gate that closes takes back the placements that it has released, and nothing else. The pods that
+clusters report in the write that releases their Workload ran before: that write records them until
+the quorum has run, and the released decisions too, or replicas that a closed gate has left on a
+lost cluster would pass for earlier ones.
 """
 
 from __future__ import annotations
