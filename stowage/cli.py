@@ -29,6 +29,7 @@ from stowage.commands import (
     tenants,
     upgrade,
     web,
+    wrapping,
 )
 from stowage.commands.options import Commands
 from stowage.console.terminal import say
@@ -95,6 +96,7 @@ for _command in (
     asking.status,
     asking.plugins_,
     asking.import_,
+    wrapping.wrap,
     web.ui,
     playground.playground,
     itself.version,

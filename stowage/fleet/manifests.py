@@ -88,16 +88,21 @@ def read(names: Sequence[str]) -> list[Document]:
 
 def _of(name: str) -> Iterator[Document]:
     path = Path(name)
-    if name == STANDARD_INPUT:
-        yield from parse("standard input", _decoded("standard input", sys.stdin.buffer))
-    elif path.is_dir():
+    if name != STANDARD_INPUT and path.is_dir():
         files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
         if not files:
             raise ConfigurationError(f"{name}: no {', '.join(SUFFIXES)} file in this folder")
         for file in files:
             yield from parse(str(file), _text(file))
     else:
-        yield from parse(name, _text(path))
+        yield from parse(*text_of(name))
+
+
+def text_of(name: str) -> tuple[str, str]:
+    """Return what a file or `-` is called, and its text. Raises ConfigurationError."""
+    if name == STANDARD_INPUT:
+        return "standard input", _decoded("standard input", sys.stdin.buffer)
+    return name, _text(Path(name))
 
 
 def _text(path: Path) -> str:
@@ -121,17 +126,27 @@ def _decoded(source: str, file: IO[bytes]) -> str:
 
 def parse(source: str, text: str) -> Iterator[Document]:
     """Yield the objects of one text. Raises ConfigurationError."""
-    try:
-        found = [each for value in _loaded(text) for each in _elements(*value)]
-    except yaml.YAMLError as e:
-        raise ConfigurationError(f"{source}: not YAML: {' '.join(str(e).split())}") from e
-    except (ValueError, RecursionError) as e:  # a number or a nesting that Python does not take
-        raise ConfigurationError(f"{source}: not YAML that can be read: {e}") from e
+    found = [each for value in _values(source, text) for each in _elements(*value)]
     for number, (body, line) in enumerate(found, start=1):
         document = Document(source, number, body if isinstance(body, dict) else {}, line)
         if document.body is not body:
             raise document.error(f"an object is expected here, found {type(body).__name__}")
         yield document
+
+
+def values(source: str, text: str) -> list[Any]:
+    """Return what each document of a text holds, lists as they are. Raises ConfigurationError."""
+    return [value for value, _ in _values(source, text) if value is not None]
+
+
+def _values(source: str, text: str) -> list[tuple[Any, Any]]:
+    """Return the value of each document with its node. Raises ConfigurationError."""
+    try:
+        return list(_loaded(text))
+    except yaml.YAMLError as e:
+        raise ConfigurationError(f"{source}: not YAML: {' '.join(str(e).split())}") from e
+    except (ValueError, RecursionError) as e:  # a number or a nesting that Python does not take
+        raise ConfigurationError(f"{source}: not YAML that can be read: {e}") from e
 
 
 def _loaded(text: str) -> Iterator[tuple[Any, Any]]:

@@ -89,12 +89,13 @@ def read(files: Sequence[str], namespace: str) -> Bundle:
     if len(documents) > MOST_DOCUMENTS:
         raise ConfigurationError(f"more than {MOST_DOCUMENTS} objects: import them in parts")
     for each in documents:
-        _bounded(each)
-        _formed(each)
+        bounded(each)
+        formed(each)
     return Bundle(documents, namespace)
 
 
-def _formed(document: Document) -> None:
+def formed(document: Document) -> None:
+    """Raise ConfigurationError for a document without apiVersion, kind or name."""
     body = document.body
     for field in ("apiVersion", "kind"):
         if not isinstance(body.get(field), str) or not body[field]:
@@ -106,7 +107,7 @@ def _formed(document: Document) -> None:
         raise document.error("metadata.namespace: must be a text")
 
 
-def _bounded(document: Document) -> None:
+def bounded(document: Document) -> None:
     """Raise ConfigurationError for a document that is too deep, too large unfolded, or no JSON."""
     values = characters = 0
     rest: list[tuple[Any, int]] = [(document.body, 1)]
