@@ -16,7 +16,7 @@ RUNS ?= 1
 # Tests that use servers wait half of the time: more workers than cores.
 BESIDE := --dist=loadgroup --no-loadscope-reorder --numprocesses
 CHECKS := mypy 'python -m crds.generate --check' 'python -m website.monitoring --check' \
-  'python -m website.reference --check' 'python -m stowage.packaging --check' 'ruff check' 'ruff format --check' lint-imports 'deptry .'
+  'python -m website.reference --check' 'python -m website.man --check' 'python -m stowage.packaging --check' 'ruff check' 'ruff format --check' lint-imports 'deptry .'
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -93,9 +93,10 @@ crds: .venv/synced
 screenshots: .venv/synced
 	WRITE_PICTURES=1 $(RUN) pytest tests/web/test_pictures.py
 
-# docs/reference/, from the CRDs, commands, models, metrics, enums and roles.
+# docs/reference/, from the CRDs, commands, models, metrics, enums and roles; deploy/man/ from the commands.
 reference: .venv/synced
 	$(RUN) python -m website.reference
+	$(RUN) python -m website.man
 
 # The documentation site in build/site: open build/site/index.html, no server is needed.
 docs: .venv/synced

@@ -60,6 +60,20 @@ def _flat(faults: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
             yield fault
 
 
+def complete() -> None:
+    """Print what `kubectl stowage …` completes: it runs kubectl_complete-stowage with the words.
+
+    The last one is not complete. The line after the names is a sum of flags of kubectl: 4 for no
+    names of files.
+    """
+    from click.shell_completion import ShellComplete  # noqa: PLC0415 - this alone needs it
+
+    *words, incomplete = sys.argv[1:] or [""]
+    for each in ShellComplete(cli, {}, "stowage", "").get_completions(words, incomplete):
+        say(str(each.value))
+    say(":4")
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="stowage", prog_name="stowage", message="%(prog)s %(version)s")
 def cli() -> None:

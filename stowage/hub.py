@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from machinery.api.client import ApiClient
 
 JSON = "application/json"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PAGE = 500
 LONGEST_LINE = 1 << 20
 """Bytes of one line of a log that are printed at once."""
@@ -154,6 +155,12 @@ def at_server(fault: BaseException | None, at: Connection) -> ConfigurationError
 class ObjectReader(Protocol):
     """Objects of a hub: read from it one by one, or from a snapshot."""
 
+    def names(self, res: Resource, namespace: str | None = None) -> list[str]:
+        """Return the names of one page of a list. Raises TransportError."""
+        where = f"{self._prefix}{res.path(namespace)}?limit={PAGE}"
+        page = decode(self._once(where, METADATA_LIST), msgspec.json.Decoder(_Named))
+        return [each.metadata.name for each in page.items]
+
     def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
         """Return one object as a struct of type `as_`. Raises TransportError, such as NotFound."""
         ...
@@ -176,6 +183,18 @@ class _Https(http.client.HTTPSConnection):
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)
         self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+
+
+class _Meta(msgspec.Struct):
+    name: str
+
+
+class _NamedObject(msgspec.Struct):
+    metadata: _Meta
+
+
+class _Named(msgspec.Struct):
+    items: list[_NamedObject] = []
 
 
 class Reader:
@@ -228,9 +247,9 @@ class Reader:
                 self._sleep(e.retry_after)
         return self._once(where)
 
-    def _once(self, where: str) -> bytes:
+    def _once(self, where: str, accept: str = JSON) -> bytes:
         with self._reached():
-            answer = self._answer(where)
+            answer = self._answer(where, accept)
             body = answer.read(bounds.PAGE_BYTES + 1)
         if len(body) > bounds.PAGE_BYTES:
             self._http.close()
@@ -239,8 +258,8 @@ class Reader:
             raise refusal(answer.status, dict(answer.getheaders()), body)
         return body
 
-    def _answer(self, where: str) -> http.client.HTTPResponse:
-        self._http.request("GET", where, headers={**self._headers, "Accept": JSON})
+    def _answer(self, where: str, accept: str = JSON) -> http.client.HTTPResponse:
+        self._http.request("GET", where, headers={**self._headers, "Accept": accept})
         return self._http.getresponse()
 
     @contextmanager
@@ -274,6 +293,12 @@ class Reader:
             if not line:
                 return
             yield line.decode(errors="replace").rstrip("\n")
+
+    def names(self, res: Resource, namespace: str | None = None) -> list[str]:
+        """Return the names of one page of a list. Raises TransportError."""
+        where = f"{self._prefix}{res.path(namespace)}?limit={PAGE}"
+        page = decode(self._once(where, METADATA_LIST), msgspec.json.Decoder(_Named))
+        return [each.metadata.name for each in page.items]
 
     def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
         """Return one object as a struct of type `as_`. Raises as `get` does."""

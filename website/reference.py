@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -34,13 +34,28 @@ def rendered() -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
     """Write the pages, or with `--check` name those that differ; 1 when one does."""
-    parser = argparse.ArgumentParser(prog="python -m website.reference", description=__doc__)
+    return written(rendered(), folder, arguments, about="python -m website.reference", text=__doc__)
+
+
+def written(
+    pages: Mapping[str, str],
+    folder: Path,
+    arguments: Sequence[str] | None,
+    *,
+    about: str,
+    text: str | None,
+    suffix: str = ".md",
+) -> int:
+    """Write generated pages, or with `--check` name those that differ; 1 when one does.
+
+    What else lies in the folder with that suffix is none of them, and goes.
+    """
+    parser = argparse.ArgumentParser(prog=about, description=text)
     parser.add_argument(
         "--check", action="store_true", help="write nothing, exit 1 on a difference"
     )
     check = parser.parse_args(arguments).check
-    pages = rendered()
-    there = {str(each.relative_to(folder)): each for each in folder.rglob("*.md")}
+    there = {str(each.relative_to(folder)): each for each in folder.rglob(f"*{suffix}")}
     changed = {
         name
         for name, text in pages.items()

@@ -11,6 +11,7 @@ from stowage.commands.options import (
     OUTPUT,
     PATH,
     PLUGINS,
+    REFERENCE,
     SYSTEM,
     HubOptions,
     files_option,
@@ -78,7 +79,7 @@ def plan(
 
 
 @click.command()
-@click.argument("reference", nargs=-1, required=True, metavar="wl/NAME")
+@click.argument("reference", nargs=-1, required=True, type=REFERENCE, metavar="wl/NAME")
 @files_option("Explain what a plan of these Workloads would decide", required=False)
 @click.option(
     "--controller",
@@ -158,7 +159,7 @@ def _controller(url: str, token_file: Path | None) -> Connection:
 
 
 @click.command()
-@click.argument("reference", nargs=-1, required=True, metavar="wl/NAME")
+@click.argument("reference", nargs=-1, required=True, type=REFERENCE, metavar="wl/NAME")
 @object_options("Of the Workload; the context's.")
 @OUTPUT
 def history(
@@ -178,7 +179,7 @@ def history(
 
 
 @click.command()
-@click.argument("reference", nargs=-1, metavar="[wl/NAME]")
+@click.argument("reference", nargs=-1, type=REFERENCE, metavar="[wl/NAME]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of all Workloads of the hub.")
 @object_options("Of the Workloads; the context's.")
 @OUTPUT

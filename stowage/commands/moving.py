@@ -9,6 +9,7 @@ from stowage.commands.options import (
     CONFIG,
     OUTPUT,
     PLUGINS,
+    REFERENCE,
     TIMEOUT,
     HubOptions,
     files_option,
@@ -93,7 +94,7 @@ def taint(cluster: str, taints: tuple[str, ...], hub: HubOptions) -> None:
 
 
 @click.command()
-@click.argument("references", nargs=-1, metavar="[wl/NAME]...")
+@click.argument("references", nargs=-1, type=REFERENCE, metavar="[wl/NAME]...")
 @click.option("--all", "everything", is_flag=True, help="All Workloads of the namespace.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="All Workloads of the hub.")
 @object_options("Of the Workloads; the context's.")

@@ -10,7 +10,9 @@ from functools import wraps
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
+from stowage.commands import completing
 from stowage.console.terminal import say
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
+Completing = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 Found = TypeVar("Found")
 _STOWAGE = "stowage-system"
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -64,7 +67,7 @@ PLUGINS = click.option(
 CONFIG = click.option("--config", "config_file", type=PATH, help="A SchedulerConfiguration.")
 _HUB = (
     click.option("--kubeconfig", type=click.Path(), help="The hub's kubeconfig file."),
-    click.option("--context", help="The context in it."),
+    click.option("--context", help="The context in it.", shell_complete=completing.contexts),
 )
 SYSTEM = click.option(
     "--system-namespace", default=_STOWAGE, show_default=True, help="Where Stowage lives."
@@ -159,14 +162,18 @@ hub_options = _handed_over(*_HUB)
 home_options = _handed_over(*_HUB, SYSTEM)
 
 
+def _namespace(text: str) -> Decorator:
+    return click.option("-n", "--namespace", help=text, shell_complete=completing.namespaces)
+
+
 def object_options(namespace: str) -> Decorator:
     """Add the options of the hub, and a namespace of objects with that help text."""
-    return _handed_over(*_HUB, click.option("-n", "--namespace", help=namespace))
+    return _handed_over(*_HUB, _namespace(namespace))
 
 
 fleet_options = _handed_over(
     *_HUB,
-    click.option("-n", "--namespace", help="Of Workloads that name none; the context's."),
+    _namespace("Of Workloads that name none; the context's."),
     FLEET,
     CONFIG,
     PLUGINS,
@@ -246,8 +253,14 @@ class _Name(click.ParamType[str]):
 
     name = "text"
 
-    def __init__(self, *kinds: str) -> None:
+    def __init__(self, *kinds: str, names: Completing) -> None:
         self._kinds = kinds
+        self._names = names
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return self._names(ctx, param, incomplete)
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         kind, slash, name = value.rpartition("/")
@@ -267,8 +280,10 @@ class Commands(click.Group):
             )
 
 
-CLUSTER = _Name("mc", "memberclusters", "membercluster")
-NAMESPACE = _Name("ns", "namespaces", "namespace")
+CLUSTER = _Name("mc", "memberclusters", "membercluster", names=completing.clusters)
+NAMESPACE = _Name("ns", "namespaces", "namespace", names=completing.namespaces)
+REFERENCE = completing.ObjectName()
+"""`wl/NAME`, or `rsv/NAME` and others where the command takes them."""
 
 
 def named(given: tuple[str, ...]) -> Reference:

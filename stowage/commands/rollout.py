@@ -8,6 +8,7 @@ import click
 
 from stowage.commands.options import (
     OUTPUT,
+    REFERENCE,
     TIMEOUT,
     Command,
     Commands,
@@ -32,7 +33,7 @@ def _arguments(command: Command) -> Command:
         TIMEOUT,
         _WAIT,
         object_options("Of the Workload; the context's."),
-        click.argument("reference", nargs=-1, required=True, metavar="wl/NAME"),
+        click.argument("reference", nargs=-1, required=True, type=REFERENCE, metavar="wl/NAME"),
     ):
         command = option(command)
     return command

@@ -9,6 +9,7 @@ import click
 from stowage.commands.options import (
     CLUSTER,
     OBJECTS,
+    REFERENCE,
     Command,
     HubOptions,
     member_files,
@@ -29,14 +30,14 @@ def _of_members(command: Command) -> Command:
         member_files("files"),
         click.option("--cluster", type=CLUSTER, default="", metavar="NAME", help="That one alone."),
         object_options("Of the Workload; the context's."),
-        click.argument("reference", nargs=-1, required=True, metavar="wl/NAME"),
+        click.argument("reference", nargs=-1, required=True, type=REFERENCE, metavar="wl/NAME"),
     ):
         command = option(command)
     return command
 
 
 @click.command()
-@click.argument("reference", nargs=-1, required=True, metavar="wl/NAME")
+@click.argument("reference", nargs=-1, required=True, type=REFERENCE, metavar="wl/NAME")
 @object_options("Of the Workload; the context's.")
 def restart(reference: tuple[str, ...], hub: HubOptions) -> None:
     """Have the pods of a Workload replaced by new ones, as kubectl rollout restart has it.

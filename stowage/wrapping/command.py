@@ -125,9 +125,7 @@ def _layer(text: str) -> Layer:
     fields = found[0]
     for each in _MADE:
         if each in fields:
-            raise ConfigurationError(
-                f"{file}: {each}: wrap makes it of the objects: remove it"
-            )
+            raise ConfigurationError(f"{file}: {each}: wrap makes it of the objects: remove it")
     return Layer(file, name, fields)
 
 

@@ -85,7 +85,8 @@ def test_the_wheel_has_each_package_and_the_data_of_the_commands() -> None:
     for part in re.findall(r'"([\w/-]+\.yaml)"', parts):
         assert (DEPLOY / part).exists()
         assert not [each for each in excluded if f"deploy/{part}".startswith(each)]
-    assert set(SETTINGS["project"]["scripts"].values()) == {"stowage.cli:main"}
+    scripts = SETTINGS["project"]["scripts"]
+    assert set(scripts.values()) == {"stowage.cli:main", "stowage.cli:complete"}
 
 
 # --- built ----------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def test_the_readme_says_how_to_get_the_command():
     assert block.startswith("uv tool install . ")
     assert "pipx install .\n" in block
     scripts = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts.keys() == {"stowage", "kubectl-stowage"}
+    assert scripts.keys() == {"stowage", "kubectl-stowage", "kubectl_complete-stowage"}
 
 
 @pytest.mark.proves("Y1")
