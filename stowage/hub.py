@@ -155,12 +155,6 @@ def at_server(fault: BaseException | None, at: Connection) -> ConfigurationError
 class ObjectReader(Protocol):
     """Objects of a hub: read from it one by one, or from a snapshot."""
 
-    def names(self, res: Resource, namespace: str | None = None) -> list[str]:
-        """Return the names of one page of a list. Raises TransportError."""
-        where = f"{self._prefix}{res.path(namespace)}?limit={PAGE}"
-        page = decode(self._once(where, METADATA_LIST), msgspec.json.Decoder(_Named))
-        return [each.metadata.name for each in page.items]
-
     def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
         """Return one object as a struct of type `as_`. Raises TransportError, such as NotFound."""
         ...

@@ -40,10 +40,11 @@ def _page(path: Sequence[str], command: click.Command) -> str:
     first, *more = [
         " ".join(part.split()) for part in (command.help or "").replace("\b", "").split("\n\n")
     ]
+    usage = " ".join(command.collect_usage_pieces(context))
     parts = [
         f'{_HEADER}.TH "{"-".join(path).upper()}" "1" "" "Stowage {release()}" "Stowage"',
         f".SH NAME\n{_text('-'.join(path))} \\- {_text(first.rstrip('.'))}",
-        f".SH SYNOPSIS\n.B {_text(' '.join(path))}\n{_text(' '.join(command.collect_usage_pieces(context)))}",
+        f".SH SYNOPSIS\n.B {_text(' '.join(path))}\n{_text(usage)}",
         ".SH DESCRIPTION\n" + "\n.PP\n".join(_text(each) for each in (first, *more)),
         ".SH OPTIONS\n" + "\n".join(_options(command, context)),
     ]
@@ -61,7 +62,8 @@ def _page(path: Sequence[str], command: click.Command) -> str:
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
     for each in command.get_params(context):
-        record = each.get_help_record(context)
+        # an argument stands in the synopsis
+        record = each.get_help_record(context) if isinstance(each, click.Option) else None
         if record:
             yield _item(*record)
 
@@ -71,8 +73,8 @@ def _item(term: str, text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text for roff: no word of it is a request, and a hyphen is one that can be copied."""
-    made = text.replace("\\", "\\e").replace("-", "\\-")
+    """Return a text for roff: no word of it is a request, and hyphens can be copied."""
+    made = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
     return f"\\&{made}" if made.startswith((".", "'")) else made
 
 

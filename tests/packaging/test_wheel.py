@@ -28,7 +28,7 @@ from tests import lock
 from tests.patience import hold_on
 
 from .rendering import DEPLOY, Helm
-from .test_apply import NEW
+from .test_apply import KINDS, NEW
 
 ROOT = forms.ROOT
 CLIENT = f"client   {metadata.version('stowage')}\n"
@@ -141,6 +141,14 @@ def test_two_builds_are_equal(built: list[Path], wheel: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.proves("PK35")
+def test_the_wheel_has_the_man_pages(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        pages = {Path(each).name: archive.read(each) for each in archive.namelist() if "/share/man/man1/" in each}  # fmt: skip
+    assert pages == {each.name: each.read_bytes() for each in (DEPLOY / "man").iterdir()}
+
+
+@pytest.mark.long
 @pytest.mark.proves("PK12")
 def test_two_charts_are_equal(helm: Helm, tmp_path: Path) -> None:
     """By Helm 4, which `make dist` takes; Helm 3 writes the time of the day into the archive."""
@@ -179,7 +187,7 @@ def test_the_wheel_runs_alone(environment: Path, tmp_path: Path) -> None:
     assert "site-packages/stowage/deploy" in inside
     assert run(stowage, "version", "--client") == CLIENT
     printed = run(stowage, "install", "--dry-run", "--kubeconfig=/none")
-    assert printed.count("kind: CustomResourceDefinition") == 8
+    assert printed.count("kind: CustomResourceDefinition") == len(KINDS)
     examples = ROOT / "examples"
     planned = run(stowage, "plan", "-f", examples / "12-divided-by-weight.yaml", "--fleet", examples / "fleet/three-zones.yaml")  # fmt: skip
     assert "demo/weighted" in planned

@@ -6,16 +6,19 @@ its entry point alone. The versions of everything else are those of the lock, wh
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +138,7 @@ def test_the_list_of_plugins_names_the_package_and_its_arguments(env: Environmen
 
 
 @pytest.mark.long
-@pytest.mark.proves("E1")
+@pytest.mark.proves("E1", "PK11")
 def test_a_plan_of_files_goes_by_it(env: Environment) -> None:
     about = (f"-f{EXAMPLE / 'workload.yaml'}", f"--fleet={EXAMPLE / 'fleet.yaml'}")
     found = json.loads(env("stowage", "plan", *about, CONFIG, "-o", "json"))["workloads"][0]
@@ -144,6 +147,55 @@ def test_a_plan_of_files_goes_by_it(env: Environment) -> None:
     assert reasons["berlin"] == "more than 200 g CO2/kWh"
     without = json.loads(env("stowage", "plan", *about, "-o", "json"))["workloads"][0]
     assert not any("CO2" in each["reason"] for each in without["clusters"])
+
+
+@pytest.mark.long
+@pytest.mark.proves("PK11")
+def test_beside_a_checkout_it_is_found_as_beside_the_wheel(env: Environment) -> None:
+    beside = env("stowage", "plugins", CONFIG)
+    _uv("venv", f"--python={sys.executable}", str(env.folder / "beside"))
+    python = env.folder / "beside" / "bin" / "python"
+    locked = f"--constraints={env.folder / 'locked.txt'}"
+    _uv("pip", "install", f"--python={python}", locked, "--editable", str(ROOT), str(env.carbon))
+    where = "import controller, stowage_carbon as s; print(controller.__file__, s.__file__)"
+    ours, theirs = subprocess.check_output([python, "-c", where], text=True, cwd="/").split()
+    assert ours == str(ROOT / "controller" / "__init__.py")
+    assert str(env.folder / "beside") in theirs
+    told = [python.with_name("stowage"), "plugins", CONFIG]
+    assert subprocess.check_output(told, text=True, cwd="/") == beside
+
+
+@pytest.mark.proves("PK11")
+def test_its_source_is_found_by_its_entry_point_and_imports_what_the_wheel_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packages of a checkout are those of the wheel, so one source works beside both."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    (entry,) = project["entry-points"]["stowage.plugins"].items()
+    about = tmp_path / "stowage_carbon-0.1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: stowage-carbon\nVersion: 0.1.0\n")
+    (about / "entry_points.txt").write_text(f"[stowage.plugins]\n{' = '.join(entry)}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    found = {each.name: each for each in metadata.entry_points(group="stowage.plugins")}
+    assert found["Carbon"].load().__module__ == "stowage_carbon.plugin"
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]  # fmt: skip
+    needed = {each.partition(">")[0] for each in project["dependencies"]} - {"stowage"}
+    roots = {
+        name.split(".")[0]
+        for file in (EXAMPLE / "stowage_carbon").glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in (
+            [each.name for each in node.names]
+            if isinstance(node, ast.Import)
+            else [str(node.module)]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert "controller" in roots
+    assert roots - sys.stdlib_module_names - needed - {"stowage_carbon"} <= {*wheel["only-include"]}
 
 
 @pytest.fixture(scope="module")
