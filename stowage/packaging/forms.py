@@ -13,7 +13,7 @@ from typing import Any
 
 from crds.names import SYSTEM_NAMESPACE
 from machinery.errors import ConfigurationError
-from stowage.packaging import chart
+from stowage.packaging import chart, krew
 from stowage.packaging.template import dump
 from stowage.setup import install
 from stowage.setup.images import Image
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 """The checkout."""
 SBOM = "stowage.cdx.json"
 _HEADER = "# Generated; `python -m stowage.packaging` writes it.\n"
-_OWN = ("charts/stowage", "install", "kustomize/base")
+_OWN = ("charts/stowage", "install", "krew", "kustomize/base")
 """Folders in which nothing else may lie."""
 _EXPORT = (
     "export", "--frozen", "--quiet", "--no-default-groups", "--all-extras", "--format=cyclonedx1.5",
@@ -55,6 +55,7 @@ def printed(image: str | None = None) -> dict[str, str]:
             install.page_manifests(namespace=SYSTEM_NAMESPACE, image=image)
         ),
         **{f"charts/stowage/{name}": text for name, text in files.items()},
+        "krew/stowage.yaml": _HEADER + krew.manifest(version, krew.archive(version)),
         SBOM: bill_of_materials(),
     }
 

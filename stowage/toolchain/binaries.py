@@ -43,6 +43,12 @@ HELM = {
     for major in ("helm3", "helm4")
 }
 """Both are tried with the chart; nothing else runs them."""
+KREW = GoModule(
+    _HERE / "krew",
+    "krew",
+    {"validate-krew-manifest": "sigs.k8s.io/krew/cmd/validate-krew-manifest"},
+)
+"""Judges the manifest of the plugin of kubectl, in tests."""
 # what the local provider needs; kind is built on demand
 LOCAL = ("etcd", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
