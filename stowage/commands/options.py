@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ class _Path(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         from pathlib import Path
 
-        return Path(super().convert(value, param, ctx))
+        return Path(os.fsdecode(super().convert(value, param, ctx)))
 
 
 PATH = _Path()
