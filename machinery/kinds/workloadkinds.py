@@ -8,6 +8,7 @@ then has a fault, so that nothing is written, and what runs stays.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
@@ -25,6 +26,8 @@ from machinery.tasks import in_slices
 from machinery.types.api import WorkloadKindStatus
 from machinery.types.bounds import MESSAGE, clean
 from machinery.types.metadata import Key, Object
+
+log = logging.getLogger(__name__)
 
 KIND = "WorkloadKind"
 _REASON = WorkloadKindValidReason
@@ -145,7 +148,11 @@ class Rereading:
             self._again.clear()
             kinds = frozenset(self._changed)
             async for each in in_slices(self._stored()):
-                self._read(each.metadata.key, kinds)
+                try:
+                    self._read(each.metadata.key, kinds)
+                except Exception:  # of one Workload: the others are read all the same
+                    key = "/".join(each.metadata.key)
+                    log.exception("it could not be read anew", extra={"object": key})
             self._changed = set(self._again)
             if not self._changed:
                 self._due.clear()

@@ -54,6 +54,21 @@ async def test_all_are_read_in_slices_once_for_all_kinds_that_changed() -> None:
     assert {kinds for _, kinds in reading.read} == {frozenset({GADGET, WIDGET})}
 
 
+async def test_a_fault_of_one_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    reading = Reading(3)
+
+    def faulty(key: Any, kinds: Any) -> None:
+        if key[1] == "w1":
+            raise KeyError("spec")
+        reading._read(key, kinds)
+
+    reading.rereading = Rereading(lambda: reading.stored, faulty)
+    reading.rereading.changed(*GADGET)
+    await reading.slices()
+    assert [name for name, _ in reading.read] == ["w0", "w2"]
+    assert [each.object for each in caplog.records] == ["shop/w1"]
+
+
 async def test_a_kind_that_changes_meanwhile_is_read_once_more() -> None:
     reading = Reading(2 * SLICE)
     reading.rereading.changed(*GADGET)
