@@ -58,7 +58,7 @@ class PlanRequest:
     """The objects of the files: Workloads by key, and the keys of all placed ones, in order.
 
     `bodies` are the Workloads as JSON, `beside` the kinds and keys of our other objects, `others`
-    the objects of other kinds by kind and key.
+    those of Kubernetes' core group by kind and key.
     """
 
     workloads: dict[Key, Workload] = field(default_factory=dict)
@@ -197,7 +197,11 @@ def to_apply(
     if documents and not (found.keys or found.beside):
         raise _nothing(documents)
     present.notes += ignored(others)
-    found.others = {(d.kind, admission.key_of(d, namespace)): d.body for d in others if d.name}
+    found.others = {
+        (each.kind, admission.key_of(each, namespace)): each.body
+        for each in others
+        if each.body.get("apiVersion") == "v1"
+    }
     return found
 
 
