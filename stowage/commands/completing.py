@@ -13,9 +13,10 @@ from contextlib import redirect_stderr, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from machinery.api.resources import Resource
     from machinery.config.kubeconfig import Connection
 
@@ -82,6 +83,8 @@ def names(ctx: click.Context, resource: Resource) -> list[str]:
 
 
 def _items(before: str, found: Sequence[str], incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
     whole = (f"{before}{each}" for each in sorted(found))
     return [CompletionItem(each) for each in whole if each.startswith(incomplete)]
 

@@ -11,7 +11,6 @@ from functools import wraps
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from stowage.commands import completing
 from stowage.console.terminal import say
@@ -19,13 +18,15 @@ from stowage.console.terminal import say
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from click.shell_completion import CompletionItem
+
     from machinery.config.kubeconfig import Connection
     from stowage.kinds import Reference
     from stowage.simulation.plan import Where
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
-Completing = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 Found = TypeVar("Found")
 _STOWAGE = "stowage-system"
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}

@@ -55,7 +55,7 @@ def test_there_is_one_way_to_a_terminal() -> None:
         for path in home.rglob("*.py")
         if "click.echo" in (text := path.read_text()) or " print(" in text
     }
-    data = {"console/output.py", "importing/command.py"}
+    data = {"console/output.py", "importing/command.py", "wrapping/command.py"}
     assert printing <= {"console/terminal.py", *data}, "the others: YAML and JSON"
 
 
