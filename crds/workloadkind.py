@@ -163,6 +163,9 @@ class DataOfKind(Model):
 
     claims: Path | None = None
     """The templates of the claims of each replica."""
+    go_with_replicas: Flag = False
+    """Whether its controller deletes the claims of a replica that a lower number removes: a scale
+    to 0 is refused then, unless spec.movement.data is Leave."""
     always: Flag = False
     """Whether it has data wherever it is."""
 

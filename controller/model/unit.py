@@ -356,6 +356,12 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     total = completions_in(profile, body)
     groups = groups_named(meta.labels, podtemplate.labels_of(template), labels)
     leaves_data = spec.movement.data == MovedData.LEAVE
+    claims = max(len(claims_in(profile, body)), profile.data.always)
+    if not (replicas or leaves_data) and claims and profile.data.go_with_replicas:
+        raise ValueError(
+            f"spec.replicas: at 0 a {profile.kind} deletes its claims and their data; "
+            f"spec.movement.data: {MovedData.LEAVE} lets them go"
+        )
     return WorkloadInfo(
         namespace=meta.namespace,
         name=meta.name,
@@ -402,7 +408,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         groups=groups,
         suspended=label_selector(spec.suspend.cluster_selector) if spec.suspend else None,
         delivered=spec.delivery != Delivery.NONE,
-        claims=0 if leaves_data else max(len(claims_in(profile, body)), profile.data.always),
+        claims=0 if leaves_data else claims,
         **_of_status(
             workload,
             shape,

@@ -119,6 +119,8 @@ class Data(Part, frozen=True, eq=False):
 
     claims: str = ""
     """The templates of the claims of each replica."""
+    go_with_replicas: bool = False
+    """Whether its controller deletes the claims of a replica that a lower number removes."""
     always: bool = False
 
 

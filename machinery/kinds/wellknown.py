@@ -42,7 +42,7 @@ CLONE_SET: Final = Profile(
     pods=(Pods(template="spec.template"),),
     # `updatedReplicas` counts pods that are not ready.
     ready=Ready(replicas="status.readyReplicas", updated="status.updatedReadyReplicas"),
-    data=Data("spec.volumeClaimTemplates"),
+    data=Data("spec.volumeClaimTemplates", go_with_replicas=True),
     orphan="the new one makes other pods and claims, and the old ones run on",
     warns=(Warned("spec.template", "under ReCreate, the default, the claims of a pod go with it"),),
 )

@@ -65,6 +65,19 @@ def ordinals(ranges: Iterable[Mapping[str, Any]]) -> str:
     return f"ordinals: {text}" if text else ""
 
 
+def pods(profile: Mapping[str, Any]) -> str:
+    """Return `runs whole: head 1 x cpu 2 · tpu 8 x cpu 8`; empty where a replica is one pod."""
+    sorts = profile.get("pods") or ()
+    if sum(each["count"] for each in sorts) < 2:
+        return ""
+    told = []
+    for each in sorts:
+        amounts = ", ".join(f"{name} {amount}" for name, amount in each["requests"].items())
+        told.append(f"{each['name']} {each['count']}" + (f" x {amounts}" if amounts else ""))
+    head = "runs whole" if profile["whole"] else "a replica"
+    return f"{head}: {_cut(told, ' · ')}"
+
+
 def transition(stable: str, revision: str) -> str:
     """Return `91ab → 6f2c`, or `6f2c` without another stable revision."""
     new = short_revision(revision)

@@ -88,6 +88,8 @@ class Explanation:
         if rooms := words.inside(record.get("reservations", ()), record["namespace"]):
             parts[0] += f"\n{rooms}"
         parts[0] += "".join(f"\ndoes not fit: {clean(t)}" for t in record.get("doesNotFit", ()))
+        if pods := words.pods(record.get("profile", {})):
+            parts[0] += f"\n{pods}"
         if ranges := words.ordinals(record.get("ordinals", ())):
             parts[0] += f"\n{ranges}"
         if changed := words.hooks(record.get("hooks", ())):

@@ -10,7 +10,7 @@ from crds.workload import Adoption, OnDelete
 from machinery.kinds.paths import InvalidTemplate, value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.table import profile_of_main
-from machinery.kinds.templates import pods_in
+from machinery.kinds.templates import claims_in, pods_in, replicas_in
 
 _EDITS: Mapping[Edits, str] = {
     Edits.NEW_PODS: "the edited template is not rolled out: pods that run keep the one of before",
@@ -29,11 +29,22 @@ def notes(spec: Spec, before: Spec | None) -> Iterator[str]:
     if before is None or profile_of_main(before) is not profile:
         return
     now, then = (each.get("template") or {} for each in (spec, before))
+    if profile.data.go_with_replicas and claims_in(profile, now):
+        wanted, had = _replicas(profile, spec), _replicas(profile, before)
+        if wanted is not None and had is not None and wanted < had:
+            yield f"data: a {profile.kind} deletes the claims of the {had - wanted} that go"
     if _pods(profile, now) != _pods(profile, then) and (words := _EDITS.get(profile.edits)):
         yield f"edits: {words}"
     for each in profile.warns:
         if value_at(now, each.path) != value_at(then, each.path):
             yield f"edits: {each.text}"
+
+
+def _replicas(profile: Profile, spec: Spec) -> int | None:
+    try:
+        return replicas_in(profile, spec.get("template") or {}, spec.get("replicas"))
+    except InvalidTemplate:
+        return None
 
 
 def _pods(profile: Profile, template: Spec) -> list[tuple[str, Any]]:

@@ -109,6 +109,9 @@ OF_BUILT_IN = {
     "ready.at_rest",
     "ready.gives_up",
     "ended.done",
+    "replicas.why",
+    "settled",
+    "settled_when",
 }
 """Fields that the profiles of `machinery.kinds.builtin` alone have."""
 

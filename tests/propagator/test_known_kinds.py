@@ -12,6 +12,7 @@ from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.client import ApiClient
 from machinery.api.resources import CRDS, PODS, Resource
 from machinery.errors import Forbidden, Invalid
+from machinery.kinds.paths import value_at
 
 from .stage import MakeStage, Stage, settled
 from .waits import until
@@ -19,6 +20,14 @@ from .waits import until
 TRAINS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
 SPARKS = Resource("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication")
 RAYS = Resource("ray.io", "v1", "rayjobs", "RayJob")
+RAY_CLUSTERS = Resource("ray.io", "v1", "rayclusters", "RayCluster")
+JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
+TORCHES = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
+MPIS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
+VOLCANOS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
+WORKFLOWS = Resource("argoproj.io", "v1alpha1", "workflows", "Workflow")
+FLINKS = Resource("flink.apache.org", "v1beta1", "flinkdeployments", "FlinkDeployment")
+DATABASES = Resource("postgresql.cnpg.io", "v1", "clusters", "Cluster")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 WHEN = "2026-01-01T00:00:00Z"
 
@@ -72,14 +81,194 @@ async def placed(stage: Stage, name: str, template: dict[str, Any]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves("KD33", "KD43", "KD57")
-async def test_how_kinds_of_others_end_and_leave(stage_on: MakeStage):
+@pytest.mark.proves("KD33")
+async def test_what_ends_in_its_own_way(stage_on: MakeStage):
+    async with stage_on() as stage, serving(stage.members["m1"], kinds=[TRAINS, SPARKS]):
+        await _failed_again(stage)
+        await _written_no_more(stage)
+
+
+PODS_OF: dict[str, Any] = {"template": {"spec": {"containers": [{"name": "w"}]}}}
+DONE = [{"type": "Succeeded", "status": "True"}]
+ENDS: list[tuple[Resource, dict[str, Any], str, dict[str, Any], str]] = [
+    (
+        RAYS,
+        {"rayClusterSpec": {"headGroupSpec": PODS_OF}},
+        "",
+        {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"},
+        "Complete",
+    ),
+    (
+        JOB_SETS,
+        {"ttlSecondsAfterFinished": 60, "replicatedJobs": []},
+        "ttlSecondsAfterFinished",
+        {"conditions": [{"type": "Completed", "status": "True"}]},
+        "Complete",
+    ),
+    (
+        TORCHES,
+        {"runPolicy": {"ttlSecondsAfterFinished": 60}, "pytorchReplicaSpecs": {"Master": PODS_OF}},
+        "runPolicy.ttlSecondsAfterFinished",
+        {"conditions": DONE},
+        "Complete",
+    ),
+    (
+        MPIS,
+        {"runPolicy": {"ttlSecondsAfterFinished": 60}, "mpiReplicaSpecs": {"Worker": PODS_OF}},
+        "runPolicy.ttlSecondsAfterFinished",
+        {"conditions": [{"type": "Failed", "status": "True"}]},
+        "Failed",
+    ),
+    (
+        VOLCANOS,
+        {"ttlSecondsAfterFinished": 60, "tasks": [{"name": "t", **PODS_OF}]},
+        "ttlSecondsAfterFinished",
+        {"state": {"phase": "Completed"}},
+        "Complete",
+    ),
+    (
+        WORKFLOWS,
+        {"ttlStrategy": {"secondsAfterCompletion": 60}, "entrypoint": "main"},
+        "ttlStrategy",
+        {"phase": "Error"},
+        "Failed",
+    ),
+    (
+        FLINKS,
+        {"job": {"jarURI": "local:///j"}},
+        "",
+        {"jobStatus": {"state": "FINISHED"}},
+        "Complete",
+    ),
+]
+"""A kind, its spec, the path of its TTL, what its controller says at its end, and what comes of it."""
+
+
+@pytest.mark.long
+@pytest.mark.proves("KD33")
+async def test_what_has_ended_is_made_no_more_and_its_ttl_comes_with_its_end(stage_on: MakeStage):
+    async with stage_on() as stage:
+        m1 = stage.members["m1"]
+        async with serving(m1, kinds=[each[0] for each in ENDS]):
+            for of, spec, ttl, end, state in ENDS:
+                name = of.kind.lower()
+                await placed(stage, name, main(of, name, **spec))
+                made = await stage.appears("m1", name, kind=of)
+                assert not ttl or value_at(made["spec"], ttl) is None, f"{of.kind}: too early"
+                await says(stage, of, name, **end)
+                await stage.fares(name, "m1", state)
+                ended = (await stage.share(name, "m1"))["ended"]
+                assert ended["object"] == f"{of.kind} {stage.namespace}/{name}"
+                if ttl:
+                    await _stands(stage, of, name, f"spec.{ttl}")
+                found = await stage.appears("m1", name, kind=of)
+                assert found["metadata"]["uid"] == made["metadata"]["uid"]
+                await m1.delete(of, name, namespace=stage.namespace)
+            await settled(stage)
+            await stage.restart()
+            await stage.ready()
+            await settled(stage)
+            for of, spec, _, _, state in ENDS:
+                name = of.kind.lower()
+                assert await stage.on("m1", name, kind=of) is None, f"{of.kind} runs again"
+                edited = main(of, name, **spec, edited=True)
+                await stage.patch(name, {"spec": {"template": edited}})
+                await stage.fares(name, "m1", state)
+            await settled(stage)
+            for of, *_ in ENDS:
+                assert await stage.on("m1", of.kind.lower(), kind=of) is None
+
+
+async def _stands(stage: Stage, of: Resource, name: str, path: str) -> None:
+    async def there() -> bool:
+        return value_at(await stage.on("m1", name, kind=of) or {}, path) is not None
+
+    await until(there)
+
+
+@pytest.mark.long
+@pytest.mark.proves("KD33")
+async def test_what_stands_still_or_runs_on_is_no_end(stage_on: MakeStage):
+    """An aborted Volcano Job, and a RayJob whose submission is invalid: their pods may stay."""
+    async with (
+        stage_on() as stage,
+        serving(stage.members["m1"], kinds=[VOLCANOS, RAYS, JOB_SETS]),
+    ):
+        await placed(stage, "v", main(VOLCANOS, "v", tasks=[{"name": "t", **PODS_OF}]))
+        await says(stage, VOLCANOS, "v", state={"phase": "Aborted"})
+        await placed(stage, "r", main(RAYS, "r", rayClusterSpec={"headGroupSpec": PODS_OF}))
+        await says(stage, RAYS, "r", jobDeploymentStatus="ValidationFailed")
+        inner = {"template": {"spec": {"ttlSecondsAfterFinished": 5, "completions": 1}}}
+        await placed(stage, "j", main(JOB_SETS, "j", replicatedJobs=[{"name": "a", **inner}]))
+        job = (await stage.appears("m1", "j", kind=JOB_SETS))["spec"]["replicatedJobs"][0]
+        assert job["template"]["spec"] == {"completions": 1}, "with it a finished one runs again"
+
+        async def told() -> bool:
+            shares = [await stage.share(name, "m1") for name in ("v", "r")]
+            health = [each.get("health") for each in shares]
+            return health == ["Suspended", "Degraded"] and not any("ended" in s for s in shares)
+
+        await until(told)
+
+
+RAY_JOB = main(RAYS, "ray", rayClusterSpec={"headGroupSpec": PODS_OF})
+ONCE: list[tuple[Resource, dict[str, Any], str]] = [
+    (RAYS, RAY_JOB, "spec.rayClusterSpec.headGroupSpec.template.metadata.labels"),
+    (
+        TORCHES,
+        main(TORCHES, "torch", pytorchReplicaSpecs={"Master": PODS_OF}),
+        "spec.pytorchReplicaSpecs.Master.template.metadata.labels",
+    ),
+    (DATABASES, main(DATABASES, "db", instances=1), "spec.inheritedMetadata.labels"),
+]
+"""What runs at most once, and where the labels of its pods are."""
+
+
+@pytest.mark.long
+@pytest.mark.proves("KD43", "KD57")
+async def test_what_runs_once_goes_before_it_comes_and_by_its_pods(stage_on: MakeStage):
     async with stage_on() as stage:
         m1, m2 = stage.members["m1"], stage.members["m2"]
-        async with serving(m1, kinds=[TRAINS, SPARKS]), serving(m1, m2, kinds=[RAYS]):
-            await _failed_again(stage)
-            await _written_no_more(stage)
-            await _once(stage)
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        await m1.create(ACCOUNTS, account, namespace=stage.namespace)
+        async with serving(m1, m2, kinds=[of for of, *_ in ONCE]):
+            for of, template, labels in ONCE:
+                await _once(stage, of, template, labels)
+
+
+@pytest.mark.long
+@pytest.mark.proves("KD57")
+async def test_an_autoscaler_of_ray_keeps_its_number_while_an_image_arrives(stage_on: MakeStage):
+    async with stage_on() as stage:
+        m1 = stage.members["m1"]
+        async with serving(m1, kinds=[RAY_CLUSTERS]):
+            await placed(stage, "ray", _ray("a"))
+            written = _ray("a", replicas=4)["spec"]["workerGroupSpecs"]
+            stood = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
+            marks = stood["spec"]["workerGroupSpecs"][0]["template"]["metadata"]
+            written[0]["template"]["metadata"] = marks
+            by: Any = {"namespace": stage.namespace, "field_manager": "ray-autoscaler"}
+            change = {"spec": {"workerGroupSpecs": written}}
+            await m1.merge_patch(RAY_CLUSTERS, "ray", change, **by)
+            await settled(stage)
+            await stage.patch("ray", {"spec": {"template": _ray("b")}})
+
+            async def arrived() -> bool:
+                found = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
+                group = found["spec"]["workerGroupSpecs"][0]
+                image = group["template"]["spec"]["containers"][0]["image"]
+                return (image, group["replicas"]) == ("b", 4)
+
+            await until(arrived)
+            await stage.propagated("ray")
+            assert not (await stage.status("ray")).get("drift")
+
+
+def _ray(image: str, replicas: int = 1) -> dict[str, Any]:
+    pods = {"spec": {"containers": [{"name": "w", "image": image}]}}
+    group = {"groupName": "cpu", "replicas": replicas, "template": pods}
+    head = {"headGroupSpec": {"template": pods}}
+    return main(RAY_CLUSTERS, "ray", **head, workerGroupSpecs=[group])
 
 
 async def _failed_again(stage: Stage) -> None:
@@ -111,50 +300,52 @@ async def _written_no_more(stage: Stage) -> None:
     assert found["spec"] == made["spec"]
 
 
-async def _once(stage: Stage) -> None:
+async def _once(stage: Stage, of: Resource, template: dict[str, Any], labels: str) -> None:
     """Its object is gone at once, and its pod is not: that is what the next cluster waits for."""
-    workers: dict[str, Any] = {"template": {"spec": {"containers": [{"name": "w"}]}}}
-    template = main(RAYS, "ray", rayClusterSpec={"headGroupSpec": workers})
-    await placed(stage, "ray", template)
-    made = await stage.appears("m1", "ray", kind=RAYS)
-    labels = made["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["metadata"]["labels"]
+    m1, name = stage.members["m1"], template["metadata"]["name"]
+    await stage.create(name, template=template, movement={"data": "Leave"})
+    await stage.place(name, m1=1)
+    await stage.propagated(name)
+    marks = value_at(await stage.appears("m1", name, kind=of), labels)
+    assert marks[LABEL_WORKLOAD_UID]
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "ray-head", "namespace": stage.namespace, "labels": labels},
+        "metadata": {"name": f"{name}-0", "namespace": stage.namespace, "labels": marks},
         "spec": {
             "containers": [{"name": "w", "image": "w"}],
             "automountServiceAccountToken": False,
         },
     }
-    assert labels[LABEL_WORKLOAD_UID]
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    await stage.members["m1"].create(ACCOUNTS, account, namespace=stage.namespace)
-    await stage.members["m1"].create(PODS, pod)
+    await m1.create(PODS, pod)
 
     async def seen() -> bool:
-        return bool((await stage.share("ray", "m1")).get("current"))
+        return bool((await stage.share(name, "m1")).get("current"))
 
     await until(seen)
-
-    # An edit arrives in the object, and its pods keep the template of before.
-    other = {"template": {"spec": {"containers": [{"name": "w", "image": "w:2"}]}}}
-    edited = main(RAYS, "ray", rayClusterSpec={"headGroupSpec": other})
-    await stage.patch("ray", {"spec": {"template": edited}})
-
-    async def told() -> bool:
-        message = (await stage.condition("ray", "Ready")).get("message", "")
-        return "m1: RayJob ray: template not rolled out, 1 pod keeps that of before" in message
-
-    await until(told)
+    if of is RAYS:
+        await _kept(stage, name)
     leaving = {"cluster": "m1", "replicas": 1, "since": WHEN, "cause": "Drained"}
     moved = {"placements": [{"cluster": "m2", "replicas": 1}], "leaving": [leaving]}
-    await stage.patch("ray", {"status": moved}, subresource="status")
-    await stage.goes("m1", "ray", kind=RAYS)
+    await stage.patch(name, {"status": moved}, subresource="status")
+    await stage.goes("m1", name, kind=of)
     await settled(stage)
-    assert await stage.on("m2", "ray", kind=RAYS) is None
-    await stage.members["m1"].delete(PODS, "ray-head", namespace=stage.namespace)
-    await stage.appears("m2", "ray", kind=RAYS)
+    assert await stage.on("m2", name, kind=of) is None
+    await m1.delete(PODS, f"{name}-0", namespace=stage.namespace)
+    await stage.appears("m2", name, kind=of)
+
+
+async def _kept(stage: Stage, name: str) -> None:
+    """An edit arrives in the object, and its pods keep the template of before."""
+    other = {"template": {"spec": {"containers": [{"name": "w", "image": "w:2"}]}}}
+    edited = main(RAYS, name, rayClusterSpec={"headGroupSpec": other})
+    await stage.patch(name, {"spec": {"template": edited}})
+
+    async def told() -> bool:
+        message = (await stage.condition(name, "Ready")).get("message", "")
+        return f"m1: RayJob {name}: template not rolled out, 1 pod keeps that of before" in message
+
+    await until(told)
 
 
 QUEUE = "a StatefulSet in a queue takes another number only from and to 0"

@@ -141,7 +141,7 @@ def test_a_kind_that_cannot_be_used_is_refused_with_its_file(write: Files) -> No
     )
 
 
-@pytest.mark.proves("KD12")
+@pytest.mark.proves("KD12", "KD14")
 @pytest.mark.parametrize(
     ("template", "profile"),
     [
@@ -211,9 +211,16 @@ def test_explain_tells_the_pods_of_a_replica(write: Files, template: Any, profil
     told = run("explain", "wl/w", "-f", made, "--fleet", fleet, "-o", "json")
     found = json.loads(told.stdout)
     order = lambda each: each["name"]  # noqa: E731 - as short as a key
-    assert sorted(found["profile"].pop("pods"), key=order) == sorted(profile.pop("pods"), key=order)
-    assert found["profile"] == profile
+    pods = sorted(profile["pods"], key=order)
+    assert sorted(found["profile"].pop("pods"), key=order) == pods
+    assert found["profile"] == {"replicas": profile["replicas"], "whole": profile["whole"]}
     assert found["assigned"] == profile["replicas"]
+    text = run("explain", "wl/w", "-f", made, "--fleet", fleet).stdout
+    head = "runs whole: " if profile["whole"] else "a replica: "
+    (line,) = (each for each in text.splitlines() if each.startswith(head))
+    assert all(
+        f"{each['name']} {each['count']} x cpu {each['requests']['cpu']}" in line for each in pods
+    )
 
 
 @pytest.mark.proves("KD4")

@@ -68,3 +68,28 @@ def test_plan_says_what_an_edited_template_does(write: Write) -> None:
     faster = copy.deepcopy(SPARK)
     faster["spec"]["driver"]["cores"] = 2
     assert "anew" in notes(write, faster, SPARK)[0]
+
+
+CLONES: dict[str, Any] = {
+    "apiVersion": "apps.kruise.io/v1alpha1",
+    "kind": "CloneSet",
+    "metadata": {"name": "db"},
+    "spec": {
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
+        "template": {"spec": {"containers": [{"name": "c", "image": "a"}]}},
+    },
+}
+
+
+@pytest.mark.proves("KD48")
+def test_plan_says_what_a_lower_number_deletes(write: Write) -> None:
+    def planned(replicas: int, **spec: Any) -> dict[str, Any]:
+        fleet = write("fleet.yaml", cluster("a", cpu=500), placing(CLONES, replicas=3))
+        return plan(write("w.yaml", placing(CLONES, replicas=replicas, **spec)), fleet)["it"]
+
+    assert planned(1)["notes"] == ["data: a CloneSet deletes the claims of the 2 that go"]
+    assert "notes" not in planned(4)
+    assert planned(0, movement={"data": "Leave"})["desired"] == 0
+    none = write("none.yaml", placing(CLONES, replicas=0))
+    refused = run("plan", "-f", none, "--fleet", write("fleet.yaml", cluster("a")))
+    assert "at 0 a CloneSet deletes its claims" in str(refused.exception)
