@@ -210,7 +210,7 @@ class WorkloadInfo:
     deleting: bool = False
     """Its deletion was asked for."""
     source: WorkloadSpec | None = None
-    """Its whole spec, of a kind whose profile may change; None of a built-in kind."""
+    """Its whole spec, of a kind whose profile may change, or with several sorts of pods."""
     suspended: LabelSelector | None = None
     """The clusters whose shares stay as they are, and that take none; None for no cluster."""
     delivered: bool = True
@@ -409,6 +409,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         suspended=label_selector(spec.suspend.cluster_selector) if spec.suspend else None,
         delivered=spec.delivery != Delivery.NONE,
         claims=0 if leaves_data else claims,
+        source=spec if profile.pods and not profile.pod_path else None,
         **_of_status(
             workload,
             shape,

@@ -191,6 +191,13 @@ def label_places(profile: Profile, body: Body) -> list[Place]:
     return [*dict.fromkeys(found)]
 
 
+def template_places(profile: Profile, body: Body) -> list[Place]:
+    """Return where the pod templates are, each once; empty if some of its pods have none."""
+    if not profile.known or any(each.requests is not None for each in profile.pods):
+        return []
+    return [place[: -len(_LABELS)] for place in label_places(profile, body)]
+
+
 def _label_places(sort: Pods, body: Body) -> Iterator[Place]:
     if sort.labels and not sort.each:
         yield steps(sort.labels)
@@ -225,6 +232,11 @@ def at_place(body: Any, place: Place) -> Any:
         else:
             body = body.get(step) if isinstance(body, Mapping) else None
     return body
+
+
+def put(body: Any, place: Place, value: Any) -> None:
+    """Set the value there, in place; all above it must exist."""
+    at_place(body, place[:-1])[place[-1]] = value
 
 
 def runs_once(profile: Profile, template: Body) -> bool:

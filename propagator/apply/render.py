@@ -38,7 +38,15 @@ from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.stripped import unbind
 from machinery.kinds.table import profile_in
-from machinery.kinds.templates import Place, at_place, check, label_places, made_of
+from machinery.kinds.templates import (
+    Place,
+    at_place,
+    check,
+    label_places,
+    made_of,
+    put,
+    template_places,
+)
 from machinery.kinds.templates import first_ordinal as start_in
 from machinery.overrides.override import (
     ClusterOverride,
@@ -302,24 +310,18 @@ def _main(
 
 
 def _patch_pods(body: dict[str, Any], profile: Profile, override: Override) -> None:
-    kind, path = profile.kind, steps(profile.pod_path)
-    if not path:
-        raise PatchMisfit(f"a {kind} has no pod template that is known")
-    holder = _inner(body, path[:-1])
-    template = holder.get(path[-1]) if isinstance(holder, dict) else None
-    if not isinstance(holder, dict) or not isinstance(template, dict):
-        raise PatchMisfit(f"{profile.pod_path} of the {kind} is missing")
+    places = template_places(profile, body)
+    if not places:
+        if path := profile.pod_path:
+            raise PatchMisfit(f"{path} of the {profile.kind} is missing")
+        raise PatchMisfit(f"a {profile.kind} has no pod template that is known")
     try:
-        holder[path[-1]] = merge(template, override.merge_patch())
-        check_selector(holder, path[-1:])
+        for place in places:
+            put(body, place, merge(at_place(body, place), override.merge_patch()))
+        if profile.pod_path:
+            check_selector(at_place(body, places[0][:-1]), tuple(map(str, places[0][-1:])))
     except ValueError as e:
         raise PatchMisfit(str(e)) from e
-
-
-def _inner(body: Any, path: Sequence[str]) -> Any:
-    for part in path:
-        body = body.get(part) if isinstance(body, dict) else None
-    return body
 
 
 def _mark_pods(body: dict[str, Any], profile: Profile, uid: str) -> None:

@@ -20,12 +20,14 @@ from controller.features.workloadspread.compiled import CompiledSpread, Compiled
 from controller.features.workloadspread.subsets import kept, replicas_of, subsets_of
 from controller.framework.variants import Variant
 from controller.model import podtemplate
-from controller.model.place import HARD, Place
-from controller.model.requests import request_of
+from controller.model.place import HARD, Place, together
+from controller.model.requests import parts_of, request_of
 from controller.model.unit import WorkloadInfo
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
+from machinery.kinds.profile import Profile
+from machinery.kinds.templates import at_place, put, template_places
 from machinery.types import strategic_merge
 from machinery.types.taints import Toleration
 
@@ -33,6 +35,7 @@ _KEPT = 1024
 """Patched pods that are remembered: every pass asks for the same few."""
 
 
+_NO_TEMPLATE = "a {} has no pod template that it could be laid over"
 _Pod: TypeAlias = tuple[Mapping[str, int], Place]
 """The request of a pod, and the nodes that it may lie on."""
 
@@ -63,8 +66,9 @@ def _both(
 
 
 def _overlaid(info: WorkloadInfo, variant: Variant) -> WorkloadInfo:
+    # Of several sorts of pods the overridden ones are not kept: such a patch then fits none.
     pod = variant.pod or info.pod
-    return replace(info, pod=pod, request=variant.request, place=variant.place)
+    return replace(info, pod=pod, source=None, request=variant.request, place=variant.place)
 
 
 def _varied(spread: CompiledSpread, info: WorkloadInfo) -> Iterator[Variant]:
@@ -89,9 +93,13 @@ def patched(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> _Pod:
     """
     if patch is None:
         return info.request, info.place
-    if not info.pod:
-        raise ValueError(f"a {info.kind} has no pod template that it could be laid over")
-    return _merged(info.pod, msgspec.json.encode(patch, order="deterministic"))
+    encoded = msgspec.json.encode(patch, order="deterministic")
+    if info.pod:
+        return _merged(info.pod, encoded)
+    if info.source is not None and info.source.template is not None:
+        body = {"spec": info.source.template.spec}
+        return _each_merged(msgspec.json.encode(body), info.profile, encoded)
+    raise ValueError(_NO_TEMPLATE.format(info.kind))
 
 
 def _among(
@@ -146,6 +154,20 @@ def _merged(pod: bytes, patch: bytes) -> _Pod:
     except ValueError as e:
         raise ValueError(str(e).removeprefix("spec.template.")) from e
     return request, Place.of(spec)
+
+
+@lru_cache(maxsize=_KEPT)
+def _each_merged(body: bytes, profile: Profile, patch: bytes) -> _Pod:
+    """Lay a patch over each template of a kind of several sorts of pods."""
+    patched_body, said = msgspec.json.decode(body), msgspec.json.decode(patch)
+    places = template_places(profile, patched_body)
+    if not places:
+        raise ValueError(_NO_TEMPLATE.format(profile.kind))
+    for place in places:
+        merged = strategic_merge.merge(at_place(patched_body, place), said)
+        podtemplate.check_pods(merged)
+        put(patched_body, place, merged)
+    return together(parts_of(profile, patched_body))
 
 
 def overrides_of(

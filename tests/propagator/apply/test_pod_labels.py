@@ -12,8 +12,9 @@ from crds.names import LABEL_WORKLOAD_UID as LABEL
 from machinery.api.resources import Resource
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import at_place, label_places
-from propagator.apply.render import Piece, beside, render
+from propagator.apply.render import PatchMisfit, Piece, beside, render
 from propagator.members.objects import managed
+from propagator.types.overrides import Override
 from propagator.types.workload import workload_of
 from tests.kindsof import FLINK, LEADER_WORKERS, RAY, SPARK, pods
 from tests.propagator.apply.memberfacts import member_facts
@@ -135,3 +136,23 @@ def test_what_a_member_shows_in_place_of_labels_is_none(spec: Any) -> None:
     assert found.pods_uid == ""
     assert found.pods_each >= 1
     beside(piece, found)
+
+
+@pytest.mark.proves("KD13")
+def test_the_patch_of_a_spread_is_laid_over_each_sort_of_pods() -> None:
+    body = copy.deepcopy(LEADER_WORKERS)
+    for each in ("leaderTemplate", "workerTemplate"):
+        body["spec"]["leaderWorkerTemplate"][each]["spec"]["containers"][0]["image"] = "x"
+    meta = {"namespace": "shop", "name": "it", "uid": "u1"}
+    workload = workload_of({"metadata": meta, "spec": {"template": body}})
+    about: dict[str, Any] = {"replicas": 2, "first_ordinal": None, "secrets": []}
+    about["member"] = member_facts()
+    override = Override("big", b'{"spec":{"nodeSelector":{"pool":"big"}}}')
+    sorts = render(workload, override=override, **about)[-1].body["spec"]["leaderWorkerTemplate"]
+    for each in ("leaderTemplate", "workerTemplate"):
+        assert sorts[each]["spec"]["nodeSelector"] == {"pool": "big"}
+        assert sorts[each]["metadata"]["labels"][LABEL] == "u1"
+    assert "nodeSelector" not in body["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]
+    flink = workload_of({"metadata": meta, "spec": {"template": copy.deepcopy(FLINK)}})
+    with pytest.raises(PatchMisfit, match="a FlinkDeployment has no pod template"):
+        render(flink, override=override, **about)

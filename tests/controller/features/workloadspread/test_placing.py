@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from controller.explain.pending import obstacles
 from controller.explain.remedies import remedies
+from controller.features.workloadspread import patches
+from controller.features.workloadspread.compiled import compile_spread
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
 from tests.controller.features.workloadpolicy.test_plugin import policy
@@ -25,6 +28,7 @@ from tests.controller.features.workloadspread.spreads import (
     world,
 )
 from tests.controller.make import ZONE, cluster
+from tests.kindsof import LEADER_WORKERS
 
 NORMAL, ELASTIC = roomy("normal1"), roomy("elastic1")
 BURST = spread(subset("normal", 100), subset("elastic"))
@@ -479,6 +483,25 @@ def test_a_custom_kind_is_divided_by_its_path_and_takes_no_patch():
     assert shares(decided(info(**about), rules, *members)) == {"a1": 2, "b1": 3}
     patched = spread(subset("a", patch=PATCH), subset("b"))
     assert "a CloneSet has no pod template" in decided(info(**about), patched, *members).message
+
+
+@pytest.mark.proves("W1", "KD13")
+def test_a_patch_is_laid_over_each_sort_of_pods():
+    """A replica is a leader and three workers."""
+    body = copy.deepcopy(LEADER_WORKERS)
+    for pods in ("leaderTemplate", "workerTemplate"):
+        body["spec"]["leaderWorkerTemplate"][pods]["spec"]["containers"][0]["image"] = "x"
+    made = info(template=body, replicas=5)
+    pool = {"spec": {"nodeSelector": {"pool": "big"}}}
+    assert patches.fault_of(compile_spread(spread(subset("a", patch=pool))), made) == ""
+    request, place = patches.patched(made, pool)
+    assert request == made.request
+    assert {(each.name, each.count) for each in place.parts} == {("leader", 1), ("worker", 3)}
+    assert all(each.place.labels == (("pool", "big"),) for each in place.parts)
+    other = {"spec": {"containers": [{"name": "none"}]}}
+    wrong = compile_spread(spread(subset("a", patch=other)))
+    assert "image" in patches.fault_of(wrong, made)
+    assert "no pod template" in patches.fault_of(wrong, replace(made, source=None))
 
 
 @pytest.mark.proves("W1")
