@@ -52,7 +52,7 @@ from propagator.members.session import MemberSession
 from propagator.members.watches import Found
 from propagator.outcome import DesiredShare, Outcome, outcome_of
 from propagator.removal.at_most_once import AtMostOnce, Waiting
-from propagator.removal.deletions import HELD, DeletionBrake
+from propagator.removal.deletions import DeletionBrake
 from propagator.removal.finalizer import Finalizer
 from propagator.removal.formers import Formers
 from propagator.removal.guard import Guard, Kept
@@ -256,9 +256,10 @@ class ShareWriter:
         """
         desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
         try:
-            if self._deletions.holds(workload) and not await self._ends_with_kind(workload):
-                self._end(session, workload, Outcome(desired, PropagatedReason.DELETION_HELD, HELD))
-                return self._backoff.failed(share, HELD)
+            why = self._deletions.why(workload)
+            if why and not await self._ends_with_kind(workload):
+                self._end(session, workload, Outcome(desired, PropagatedReason.DELETION_HELD, why))
+                return self._backoff.failed(share, why)
             obstacle, stays = await self._remove_all(session, workload)
         except Conflict:
             raise

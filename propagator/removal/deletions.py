@@ -5,13 +5,15 @@ something, more than ten, and more than a tenth of all, are held. The condition 
 which outlives this process, until an operator lets them go (the annotation `stowage.dev/deletion`)
 or leaves what runs (`onDelete: Orphan`); `stowage sweep` does both. Ended Workloads, and those made
 a short while before their deletion, as by tests and batches, count for nothing.
+
+One that is let go waits for the same approval if nothing takes up later what it leaves.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from crds.workload import PropagatedReason, WorkloadCondition
+from crds.workload import OnDelete, PropagatedReason, WorkloadCondition
 from machinery.clock import Clock, parse_timestamp
 from machinery.types import conditions
 from propagator.hub.workloads import HubWorkloads
@@ -38,6 +40,10 @@ class DeletionBrake:
         self._begun: set[str] = set()
         """Those whose removal has begun: it continues to its end."""
         workloads.informer.add_handler(self._changed)
+
+    def why(self, workload: Workload) -> str:
+        """Return why the objects of a deleted Workload wait for a person; empty if they do not."""
+        return HELD if self.holds(workload) else _unsaid(workload)
 
     def holds(self, workload: Workload) -> bool:
         """Whether the objects of a deleted Workload stay until an operator's approval."""
@@ -72,6 +78,20 @@ class DeletionBrake:
 def _takes(workload: Workload) -> bool:
     """Whether its deletion removes what runs, and no operator has approved it."""
     return workload.metadata.deleting and not (workload.orphans or workload.deletion_confirmed)
+
+
+def _unsaid(workload: Workload) -> str:
+    """Return what comes of leaving its main object behind, which its author may not know."""
+    spec = workload.spec
+    leaves = spec.on_delete == OnDelete.ORPHAN and workload.delivered and workload.metadata.deleting
+    if not leaves or workload.deletion_confirmed or not workload.placements:
+        return ""
+    words = workload.profile.lets_go
+    return words and (
+        f"onDelete is Orphan, and a {workload.profile.kind} of its name that is made anew does not "
+        f"go on with what this one leaves: {words}. `stowage sweep --confirm` lets it go, and "
+        "onDelete: Delete removes it"
+    )
 
 
 def _said(workload: Workload) -> bool:

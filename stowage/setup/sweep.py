@@ -117,17 +117,17 @@ async def decide_deleted(hub: ApiClient, shown: str, *, orphan: bool) -> None:
         )
     for each in held:
         # The UID makes the patch fail on another Workload of that name.
-        metadata: dict[str, Any] = {"uid": each["uid"]}
+        metadata = {"uid": each["uid"], "annotations": {ANNOTATION_DELETION: CONFIRMED}}
+        patch: dict[str, Any] = {"metadata": metadata}
         if orphan:
-            patch = {"metadata": metadata, "spec": {"onDelete": OnDelete.ORPHAN.value}}
-        else:
-            patch = {"metadata": {**metadata, "annotations": {ANNOTATION_DELETION: CONFIRMED}}}
+            patch["spec"] = {"onDelete": OnDelete.ORPHAN.value}
         try:
             await hub.merge_patch(WORKLOADS, each["name"], patch, namespace=each["namespace"])
         except (NotFound, Conflict):
             say(f"{each['namespace']}/{each['name']}: gone already")
     if held:
-        what = "leaves what they run on the members" if orphan else "removes what they run"
+        what = "removes what they run, and leaves what onDelete: Orphan says"
+        what = "leaves what they run on the members" if orphan else what
         say(f"the propagator {what}")
 
 
@@ -137,8 +137,7 @@ async def _deleted(hub: ApiClient) -> list[dict[str, Any]]:
         meta, status = each["metadata"], each.get("status") or {}
         said = conditions.find(status, WorkloadCondition.PROPAGATED)
         confirmed = (meta.get("annotations") or {}).get(ANNOTATION_DELETION) == CONFIRMED
-        left = each["spec"].get("onDelete") == OnDelete.ORPHAN
-        if said.get("reason") != PropagatedReason.DELETION_HELD or confirmed or left:
+        if said.get("reason") != PropagatedReason.DELETION_HELD or confirmed:
             continue
         placements = status.get("placements") or []
         found.append(

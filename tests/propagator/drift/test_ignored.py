@@ -161,6 +161,19 @@ async def test_what_others_on_a_member_wrote_stays_and_its_status_is_told(stage_
         await write(stage, DEPLOYMENTS, "idle", {"replicas": 0}, subresource="scale")
         await settled(stage)
         await stands("c", 4, 7, 0)
+
+        # What drifts beside it is mended, and wakes nothing.
+        drifted = deployment("idle", image="other")["spec"]["template"]
+        await write(stage, DEPLOYMENTS, "idle", {"template": drifted})
+        wanted = scaled("c", 3)["spec"]["template"]["spec"]["containers"][0]["image"]
+
+        async def mended() -> bool:
+            found = await stage.on("m1", "idle")
+            assert found is not None
+            return bool(found["spec"]["template"]["spec"]["containers"][0]["image"] == wanted)
+
+        await until(mended)
+        await stands("c", 4, 7, 0)
         await stage.delete("ray")
         await stage.gone("ray")
         definitions = await m1.resource("apiextensions.k8s.io/v1", "CustomResourceDefinition")

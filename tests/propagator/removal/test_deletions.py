@@ -69,6 +69,28 @@ class Hub:
         return [n for n in numbers if self.brake.holds(self.stored[f"uid-{n}"])]
 
 
+@pytest.mark.proves("KD82")
+def test_what_is_not_taken_up_again_is_let_go_by_a_person() -> None:
+    def why(kind: str, version: str, **parts: Any) -> str:
+        template = {"apiVersion": version, "kind": kind, "metadata": {"name": "it"}, "spec": {}}
+        spec = {"template": template, "onDelete": "Orphan", **parts.pop("spec", {})}
+        return Hub(FakeClock()).brake.why(workload(1, spec=spec, **parts))
+
+    told = why("RayCluster", "ray.io/v1")
+    assert "the new one says that it is ready and owns nothing" in told
+    assert "`stowage sweep --confirm` lets it go" in told
+    for other in (
+        why("RayCluster", "ray.io/v1", annotations={ANNOTATION_DELETION: CONFIRMED}),
+        why("RayCluster", "ray.io/v1", spec={"onDelete": "Delete"}),
+        why("RayCluster", "ray.io/v1", deleted=False),
+        why("RayCluster", "ray.io/v1", status={"placements": []}),
+        why("Rollout", "argoproj.io/v1alpha1"),
+        why("Deployment", "apps/v1"),
+        why("Widget", "example.com/v1"),
+    ):
+        assert other == ""
+
+
 @pytest.fixture
 def fleet() -> Hub:
     """Fifty Workloads that run."""
