@@ -161,8 +161,8 @@ class DataOfKind(Model):
         ),
     )
 
-    claims: Path | None = None
-    """The templates of the claims of each replica."""
+    claims: Stripped | None = None
+    """The templates of the claims of each replica; `[*]` is each element of a list."""
     go_with_replicas: Flag = False
     """Whether its controller deletes the claims of a replica that a lower number removes: a scale
     to 0 is refused then, unless spec.movement.data is Leave."""

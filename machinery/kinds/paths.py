@@ -54,6 +54,17 @@ def value_at(body: Any, path: str) -> Any:
     return body if names else None
 
 
+def values_at(body: Any, path: str) -> list[Any]:
+    """Return the values at a path that may lead through lists by EACH."""
+    found = [body]
+    for name in steps(path):
+        if name == EACH:
+            found = [each for listed in found if isinstance(listed, list) for each in listed]
+        else:
+            found = [each[name] for each in found if isinstance(each, Mapping) and name in each]
+    return found if path else []
+
+
 def set_at(body: dict[str, Any], path: str, value: Any, *, field: str = "spec.template") -> None:
     """Set the value at a path, and create missing mappings above it.
 

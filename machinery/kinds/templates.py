@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from machinery.kinds.expressions import EvaluationError, Scope, holds, read
-from machinery.kinds.paths import InvalidTemplate, steps, value_at
+from machinery.kinds.paths import InvalidTemplate, steps, value_at, values_at
 from machinery.kinds.profile import Pods, Profile, kind_name
 from machinery.types.bounds import MOST_UNITS, NAME, clean, quoted
 
@@ -245,9 +245,9 @@ def runs_once(profile: Profile, template: Body) -> bool:
 
 def claims_in(profile: Profile, template: Body) -> tuple[str, ...]:
     """Return the names of the claims that each replica has, and that hold its data."""
-    found = value_at(template, profile.data.claims)
-    listed = found if isinstance(found, list) else ()
-    return tuple(str(value_at(each, "metadata.name") or "") for each in listed)
+    lists = values_at(template, profile.data.claims)
+    claims = (each for listed in lists if isinstance(listed, list) for each in listed)
+    return tuple(str(value_at(each, "metadata.name") or "") for each in claims)
 
 
 def first_ordinal(profile: Profile, template: Body) -> int:

@@ -113,6 +113,7 @@ JOB_SET: Final = Profile(
         ttl="spec.ttlSecondsAfterFinished",
     ),
     suspended="spec.suspend",
+    data=Data("spec.volumeClaimPolicies[*].templates"),
     immutable=("spec.replicatedJobs",),
     # With it a finished job of the set runs again.
     strip=("spec.replicatedJobs[*].template.spec.ttlSecondsAfterFinished",),
@@ -356,6 +357,7 @@ POSTGRES_CLUSTER: Final = Profile(
     ),
     suspended="metadata.?annotations[?'cnpg.io/hibernation'].orValue('off') == 'on'",
     data=Data(always=True),
+    warns=(Warned("spec.instances", "an instance that a lower number removes loses its claim"),),
     orphan="the new one keeps its claims, and ends every pod at once",
 )
 

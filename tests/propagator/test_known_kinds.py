@@ -245,7 +245,7 @@ async def test_an_autoscaler_of_ray_keeps_its_number_while_an_image_arrives(stag
             stood = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
             marks = stood["spec"]["workerGroupSpecs"][0]["template"]["metadata"]
             written[0]["template"]["metadata"] = marks
-            by: Any = {"namespace": stage.namespace, "field_manager": "ray-autoscaler"}
+            by: Any = {"namespace": stage.namespace}
             change = {"spec": {"workerGroupSpecs": written}}
             await m1.merge_patch(RAY_CLUSTERS, "ray", change, **by)
             await settled(stage)

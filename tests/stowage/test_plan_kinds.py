@@ -90,6 +90,10 @@ def test_plan_says_what_a_lower_number_deletes(write: Write) -> None:
     assert planned(1)["notes"] == ["data: a CloneSet deletes the claims of the 2 that go"]
     assert "notes" not in planned(4)
     assert planned(0, movement={"data": "Leave"})["desired"] == 0
+    postgres = {"apiVersion": "postgresql.cnpg.io/v1", "kind": "Cluster"}
+    postgres |= {"metadata": {"name": "pg"}, "spec": {"instances": 3}}
+    (said,) = notes(write, {**postgres, "spec": {"instances": 2}}, postgres)
+    assert said == "edits: an instance that a lower number removes loses its claim"
     none = write("none.yaml", placing(CLONES, replicas=0))
     refused = run("plan", "-f", none, "--fleet", write("fleet.yaml", cluster("a")))
     assert "at 0 a CloneSet deletes its claims" in str(refused.exception)

@@ -13,6 +13,7 @@ from machinery.kinds.expressions import value
 from machinery.kinds.profile import values_of
 from machinery.kinds.readiness import Result, counts_of, judge
 from machinery.kinds.table import profile_of
+from machinery.kinds.templates import claims_in
 from machinery.kinds.wellknown import WELL_KNOWN
 from tests.kindsof import FLINK, GADGET, LEADER_WORKERS, RAY, SPARK, hostile_objects
 from tests.kindsof import pods as one_pod
@@ -94,6 +95,18 @@ def test_a_postgres_cluster_that_lost_its_instances_is_not_ready_whatever_its_co
     assert (counts.ready, counts.lasting) == (1, 1)
     slept = {**body, "metadata": {"annotations": {"cnpg.io/hibernation": "on"}}}
     assert judged(slept, conditions=conditions(Ready="True"))[0].health is ShareHealth.SUSPENDED
+
+
+@pytest.mark.proves("KD46")
+def test_a_job_set_holds_the_claims_of_its_policies() -> None:
+    def policy(*names: str) -> dict[str, Any]:
+        return {"templates": [{"metadata": {"name": each}} for each in names]}
+
+    policies = [policy("a", "b"), policy("c"), {"templates": "none"}, 7]
+    body = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    spec = {"replicatedJobs": [], "volumeClaimPolicies": policies}
+    assert claims_in(profile(body), {**body, "spec": spec}) == ("a", "b", "c")
+    assert claims_in(profile(body), {**body, "spec": {"volumeClaimPolicies": {}}}) == ()
 
 
 def test_what_ends_or_has_data_runs_once() -> None:
