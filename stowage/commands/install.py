@@ -53,6 +53,11 @@ from stowage.console.terminal import say
 @timeout_option("5m")
 @click.option("--ui", is_flag=True, help="The web page as well, for many readers.")
 @click.option(
+    "--adopt-helm",
+    metavar="RELEASE",
+    help="Install nothing: what is there becomes that release of Helm, which then takes the chart.",
+)
+@click.option(
     "--yes", is_flag=True, help="Also where it changes what becomes of what runs, as is listed."
 )
 def install(
@@ -65,6 +70,7 @@ def install(
     wait: bool,
     timeout: float,
     ui: bool,
+    adopt_helm: str | None,
     yes: bool,
 ) -> None:
     """Install kinds, admission, RBAC and both processes on the hub."""
@@ -73,18 +79,22 @@ def install(
     from stowage.setup import install as parts
     from stowage.setup import tenants
 
+    if adopt_helm:
+        _adopt(hub, adopt_helm, dry_run, crds_only, image, ui, argocd, all_namespaces)
+        return
     if ui and crds_only:
         raise click.UsageError("--ui is a process, and --crds-only installs none")
     image = image or parts.default_image()
-    objects = parts.manifests(
-        namespace=hub.system_namespace,
-        image=image,
-        crds_only=crds_only,
-        all_namespaces=bool(all_namespaces),
-        argocd=argocd,
-    )
-    if ui:
-        objects += parts.page_manifests(namespace=hub.system_namespace, image=image)
+    objects = [
+        *parts.manifests(
+            namespace=hub.system_namespace,
+            image=image,
+            crds_only=crds_only,
+            all_namespaces=bool(all_namespaces),
+            argocd=argocd,
+        ),
+        *(parts.page_manifests(namespace=hub.system_namespace, image=image) if ui else ()),
+    ]
     if dry_run:
         output.manifests(objects)
         if not crds_only:
@@ -160,6 +170,26 @@ def uninstall(
         await parts.uninstall(client, plan, confirm, unled=unled, say=say)
 
     with_hub(hub.written(), whole, interrupted=told)
+
+
+def _adopt(hub: HubOptions, name: str, *beside: object) -> None:
+    """Make what is there the release of that name. `beside` are other options, which may not be."""
+    if any(each not in (None, False) for each in beside) or beside[-1] is not None:
+        raise click.UsageError("--adopt-helm changes nothing but whose it is: it goes alone")
+    from machinery.release import release
+    from stowage.setup import helm_release, upgrade
+
+    home = hub.system_namespace
+
+    async def whole(client: Any) -> None:
+        ours = release()
+        # the image is that of the objects that are there, which stay as they are
+        found = await upgrade.wanted(client, home=home, image="present", ours=ours, running=())
+        await helm_release.adopt(client, found, helm_release.Release(name, home), say)
+
+    told = "what is marked already stays; the same command goes on from there"
+    with_hub(hub.written(), whole, interrupted=told)
+    say(f"Next: helm install {name} CHART -n {home}, with the values of this installation")
 
 
 def _refuse_unless(hub: HubOptions, image: str, *, yes: bool) -> None:

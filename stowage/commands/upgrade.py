@@ -33,6 +33,7 @@ def upgrade(
     from machinery.release import release
     from stowage.console import output
     from stowage.console.progress import Lines
+    from stowage.setup import helm_release
     from stowage.setup import upgrade as steps
 
     at = hub.quick() if check else hub.written()
@@ -49,8 +50,16 @@ def upgrade(
         if rows:
             table = [{"step": r.step, "object": r.object, "change": r.change} for r in rows]
             say(output.table(table, ("step", "object", "change")))
+        helm = await helm_release.of_hub(client, home)
+        if helm:
+            say(
+                f"note: this is the release {helm} of Helm: `helm upgrade` keeps its values",
+                err=True,
+            )
         if not check:
-            await steps.run(client, objects, say=say, progress=Lines(), seconds=timeout)
+            await steps.run(
+                client, objects, say=say, progress=Lines(), seconds=timeout, release=helm
+            )
         return rows
 
     told = "each step that was carried out stays; the same command goes on from there"

@@ -28,7 +28,7 @@ from machinery.api.resources import (
 from machinery.errors import ConfigurationError, NotFound, StowageError
 from stowage.console import output
 from stowage.console.progress import Progress
-from stowage.setup import install, lacking_rights, tenants
+from stowage.setup import helm_release, install, lacking_rights, tenants
 from stowage.setup.images import Image
 from stowage.setup.told_changes import told
 
@@ -302,6 +302,7 @@ async def run(
     say: Say,
     progress: Progress,
     seconds: float,
+    release: helm_release.Release | None = None,
 ) -> None:
     """Carry all steps out. Raises StowageError where a step fails; run again, it goes on."""
     for step in Step:
@@ -309,6 +310,9 @@ async def run(
         changed = [each async for each, _ in changes(hub, of_step)]
         if changed:
             await install.apply(hub, changed, say=say)
+        if release is not None:
+            # Also what an interrupted run has applied: Helm would not take it, nor remove it.
+            await helm_release.adopt(hub, of_step, release, lambda _: None)
         if step is Step.PROCESSES:
             await install.until_running(hub, of_step, progress=progress, seconds=seconds)
         if step is Step.STORAGE:
