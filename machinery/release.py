@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import metadata
 
@@ -18,3 +19,21 @@ def release() -> str:
 def user_agent(process: str) -> str:
     """Return `stowage-controller/0.1.0`, the User-Agent of that process in audit logs."""
     return f"{process}/{release()}" if release() else process
+
+
+def parsed(text: str) -> tuple[int, ...]:
+    """Return major, minor and patch; () for anything else. A build of a release counts as it."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", text)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def neighbours(one: str, other: str) -> bool:
+    """Return whether both may run beside each other: at most one minor version apart.
+
+    The first release of a major version follows any of the one before. A text that is no release is
+    not judged.
+    """
+    older, newer = sorted((parsed(one), parsed(other)))
+    if not older or older[0] == newer[0]:
+        return not older or newer[1] - older[1] <= 1
+    return newer[:2] == (older[0] + 1, 0)

@@ -62,6 +62,8 @@ class Report(msgspec.Struct, rename="camel"):
     """The findings and counts of one read of the hub."""
 
     processes: list[ProcessSummary] = []
+    releases_apart: str = ""
+    """The processes whose releases are not made to run beside each other; empty for none."""
     offered: dict[str, int] = {}
     """Sums over all clusters, in the smallest units."""
     holds_most: str = ""
@@ -103,7 +105,8 @@ class Report(msgspec.Struct, rename="camel"):
             *self.findings.values(),
         )
         listed = sum(each.urgent for some in lists for each in some)
-        return listed + sum(not p.leads for p in self.processes)
+        silent = sum(not p.leads for p in self.processes)
+        return listed + silent + bool(self.releases_apart)
 
     def to_dict(self) -> dict[str, Any]:
         told = msgspec.to_builtins(self)

@@ -15,6 +15,7 @@ from controller.model.objects import Condition, MemberCluster
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
 from machinery.api.resources import LEASES
 from machinery.errors import TransportError
+from machinery.release import neighbours, parsed
 from machinery.types import quantities
 from machinery.types.api import Capacity, Placement
 from machinery.types.metadata import Meta
@@ -110,6 +111,19 @@ def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
     others = sorted(n for n in known if n.startswith(f"{PROCESSES[0]}-"))
     names = [n for n in PROCESSES if n in known or not (others and n == PROCESSES[0])]
     report.processes = [_process(name, known.get(name), now) for name in (*names, *others)]
+    report.releases_apart = _apart(report.processes)
+
+
+def _apart(processes: Iterable[ProcessSummary]) -> str:
+    """Name the oldest and the newest release where more than a minor version is between them."""
+    known = sorted((p for p in processes if parsed(p.release)), key=lambda p: parsed(p.release))
+    if not known or neighbours(known[0].release, known[-1].release):
+        return ""
+    older, newer = (f"{p.name.removeprefix('stowage-')} {p.release}" for p in (known[0], known[-1]))
+    return (
+        f"{older} and {newer} are more than one minor version apart, and not tried together: run "
+        "`stowage upgrade`"
+    )
 
 
 async def unled(hub: ApiClient, now: datetime) -> dict[str, str]:

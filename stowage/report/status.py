@@ -119,7 +119,8 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
     most = None if everything else SHOWN
     parts = [headline(report), _counts(report)]
     if report.processes:
-        parts.insert(1, _processes(report.processes))
+        apart = f"\n{report.releases_apart}" if report.releases_apart else ""
+        parts.insert(1, _processes(report.processes) + apart)
     parts += [f"{title}:\n{_table(each, now, most)}" for title, each in lists(report)]
     if report.not_shown:
         parts.append(f"Not shown, as you may not read them: {', '.join(report.not_shown)}")

@@ -8,7 +8,6 @@ Each looks anew, so an upgrade that was interrupted is run again, and goes on.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from machinery.api.resources import (
     Resource,
 )
 from machinery.errors import ConfigurationError, NotFound, StowageError
+from machinery.release import parsed
 from stowage.console import output
 from stowage.console.progress import Progress
 from stowage.setup import helm_release, install, lacking_rights, tenants
@@ -95,9 +95,9 @@ def refuse(ours: str, running: Iterable[str]) -> None:
 
     A release that is not `X.Y.Z` is not judged.
     """
-    mine = _parsed(ours)
-    for theirs in sorted({each for each in running if _parsed(each)}, key=_parsed):
-        other = _parsed(theirs)
+    mine = parsed(ours)
+    for theirs in sorted({each for each in running if parsed(each)}, key=parsed):
+        other = parsed(theirs)
         if not mine or other > mine:
             raise StowageError(
                 f"the hub was written by {theirs}, and this is {ours or 'no release'}"
@@ -113,12 +113,6 @@ def refuse(ours: str, running: Iterable[str]) -> None:
             raise StowageError(
                 f"{ours} is ahead of {theirs}, which runs: upgrade to {other[0] + 1}.0.0 first"
             )
-
-
-def _parsed(release: str) -> tuple[int, ...]:
-    """Return major, minor and patch; () for anything else. A build of a release counts as it."""
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", release)
-    return tuple(map(int, found.groups())) if found else ()
 
 
 # --- what is wanted -------------------------------------------------------------------------------

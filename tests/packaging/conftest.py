@@ -8,6 +8,7 @@ import pytest
 
 from stowage.console.progress import Lines
 from stowage.toolchain import binaries, build
+from tests.stowage.conftest import Stowage
 
 from .rendering import Helm
 
@@ -31,3 +32,8 @@ def kubectl(pytestconfig: pytest.Config) -> Path:
     with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         build.ensure(("kubectl",), progress=Lines())
     return binaries.path("kubectl")
+
+
+@pytest.fixture
+def stowage() -> Stowage:
+    return Stowage()

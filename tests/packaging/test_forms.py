@@ -312,3 +312,19 @@ def test_without_uv_it_is_said(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> 
     monkeypatch.setenv("UV", shutil.which("false", path="/bin:/usr/bin") or "/bin/false")
     assert main(["--check"]) == 1
     assert "uv export failed" in capsys.readouterr().err
+
+
+@pytest.mark.proves("PK7")
+def test_the_pods_keep_to_the_standard_restricted() -> None:
+    """Those of the page as well. That a server takes them is a test of its own (e2e)."""
+    listed_ = [*dry_run().values(), *install.page_manifests(namespace=HOME, image="x")]
+    found = [each["spec"]["template"]["spec"] for each in listed_ if each["kind"] == "Deployment"]
+    assert len(found) == 3
+    for pod in found:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        assert not [each for each in pod.get("volumes", ()) if "hostPath" in each]
+        for container in pod["containers"]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}

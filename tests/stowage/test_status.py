@@ -116,6 +116,28 @@ def test_a_good_fleet_takes_five_lines(hub: tuple[Hub, Path]) -> None:
     ]
 
 
+@pytest.mark.proves("PK20")
+@pytest.mark.parametrize(
+    ("propagator", "apart"),
+    [("0.3.0", False), ("0.2.7", False), ("0.4.1.dev3", False), ("0.1.9", True), ("0.5.0", True), ("", False)],
+)  # fmt: skip
+def test_releases_that_are_too_far_apart_are_both_named(
+    hub: tuple[Hub, Path], propagator: str, apart: bool
+) -> None:
+    there, file = hub
+    for each, release in zip(there.leases, ("0.3.0", propagator), strict=True):
+        each["metadata"]["annotations"]["stowage.dev/release"] = release
+    result = run(file)
+    assert result.exit_code == int(apart)
+    told = [line for line in result.output.splitlines() if "minor version apart" in line]
+    assert bool(told) is apart
+    for line in told:
+        assert "controller 0.3.0" in line
+        assert f"propagator {propagator}" in line
+        assert "`stowage upgrade`" in line
+    assert bool(json.loads(run(file, "-o", "json").output)["releasesApart"]) is apart
+
+
 def test_the_bound_of_detection_is_told_where_the_fleet_delays_it(hub: tuple[Hub, Path]) -> None:
     there, file = hub
     there.clusters = [cluster(f"c{n}") for n in range(250)]
