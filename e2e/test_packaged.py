@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.harness import ROOT, Kubectl, Playground, wait
+from e2e.harness import ROOT, Failed, Kubectl, Playground, wait
 from e2e.stage import Stage
 from stowage.console.progress import Lines
 from stowage.toolchain import binaries, build
@@ -61,7 +61,9 @@ def test_a_server_takes_its_pods_where_only_restricted_ones_are(
             "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
         },
     }
-    hub.apply(json.dumps(namespace))
+    account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    named = {"metadata": {"name": "default", "namespace": "restricted"}}
+    hub.apply(namespace, account | named)
     templates = {
         each["metadata"]["name"]: each["spec"]["template"]
         for each in yaml.safe_load_all(rendered)
@@ -75,7 +77,7 @@ def test_a_server_takes_its_pods_where_only_restricted_ones_are(
         dry = ("create", "--dry-run=server", "-n", "restricted", "-f", "-")
         assert name in hub(*dry, stdin=json.dumps(pod))
         root = {**pod, "spec": {**spec, "securityContext": {"runAsUser": 0}}}
-        with pytest.raises(Exception, match="violates PodSecurity"):
+        with pytest.raises(Failed, match="violates PodSecurity"):
             hub(*dry, stdin=json.dumps(root))
 
 
@@ -151,7 +153,7 @@ def test_processes_one_minor_apart_place_and_scale(
     body["metadata"]["namespace"] = space
     body["spec"] = {"future": "kept", "targetDeployment": body["spec"]["targetDeployment"]}
     name = body["metadata"]["name"]
-    running.hub.apply(json.dumps(body))
+    running.hub.apply(body)
     running.until_running(space, name)
     status = ("patch", "wl", name, "-n", space, "--subresource=status", "--type=merge")
     running.hub(*status, "-p", json.dumps({"status": {"future": "kept"}}))

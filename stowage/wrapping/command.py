@@ -65,6 +65,12 @@ def run(asked: Wrapping) -> None:
         results.append(_result(item, text))
 
     items = [Item(each) for each in documents]
+    for each in items:
+        if each.named_later:
+            raise each.document.error(
+                "kustomize changes names, and what refers to them, after its functions: pipe "
+                "`kustomize build` into `stowage wrap` instead"
+            )
     made = wrap(items, namespace=asked.namespace, rest_with=asked.rest_with, say=told)
     check_unique(made.workloads)
     _lay(layers, made.workloads)

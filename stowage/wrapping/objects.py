@@ -19,7 +19,15 @@ from stowage.fleet.manifests import Document
 
 HELM_FILE = "postrenderer.helm.sh/postrender-filename"
 """By which Helm 4 puts an object back into its file."""
-_PASSING = (HELM_FILE, "config.kubernetes.io/", "config.k8s.io/", "internal.config.kubernetes.io/")
+_PASSING = (
+    HELM_FILE,
+    "config.kubernetes.io/",
+    "config.k8s.io/",
+    "internal.config.kubernetes.io/",
+    "kustomize.config.k8s.io/",
+)
+_FORMER_NAMES = "internal.config.kubernetes.io/previousNames"
+_HASHED = "internal.config.kubernetes.io/needsHashSuffix"
 _DELIVERING = ("helm.sh/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/")
 """Annotations by which a tool delivers an object: it sees the Workload instead."""
 _HOOKS = ("helm.sh/hook", "argocd.argoproj.io/hook")
@@ -98,6 +106,12 @@ class Item:
     def hook(self) -> str:
         """When a tool runs it, such as `pre-install`; empty for no hook."""
         return next((self.annotations[each] for each in _HOOKS if each in self.annotations), "")
+
+    @property
+    def named_later(self) -> bool:
+        """Whether kustomize is still to change its name, or what names it, after its functions."""
+        former = self.annotations.get(_FORMER_NAMES, self.name)
+        return _HASHED in self.annotations or any(each != self.name for each in former.split(","))
 
     @property
     def ours(self) -> bool:

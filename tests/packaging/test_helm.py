@@ -99,7 +99,7 @@ def wrapping(helm: Helm, tmp_path: Path) -> tuple[str, ...]:
     helm._env["PATH"] = f"{script.parent}:{os.environ['PATH']}"
     if not fourth(helm):
         return ("--post-renderer=stowage", "--post-renderer-args=wrap")
-    helm._env["HELM_PLUGINS"] = str(tmp_path / "plugins")
+    helm._env["HELM_DATA_HOME"] = str(tmp_path / "data")
     code, said = helm.run("plugin", "install", DEPLOY / "helm-plugin")
     assert code == 0, said
     return ("--post-renderer=stowage-wrap",)
@@ -156,4 +156,7 @@ def test_a_wrapped_release_applies_and_is_upgraded(
     assert found["spec"]["replicas"] == (2 if fourth(helm) else 5)
     code, said = helm.run("uninstall", "shop", *where)
     assert code == 0, said
-    assert hub.kubectl("get", "wl", "-n", "shop", "-o", "name") == ""
+    # No propagator runs here, which would let them go.
+    left = json.loads(hub.kubectl("get", "wl", "-n", "shop", "-o", "json"))["items"]
+    assert len(left) == 4
+    assert all("deletionTimestamp" in each["metadata"] for each in left)

@@ -429,6 +429,23 @@ def test_a_resource_list_goes_in_and_comes_out() -> None:
 
 
 @pytest.mark.proves("IM17")
+@pytest.mark.parametrize(
+    "mark", [{"previousNames": "web,web-1"}, {"previousNames": "x"}, {"needsHashSuffix": "enabled"}]
+)
+def test_names_that_kustomize_changes_later_are_refused(mark: dict[str, str]) -> None:
+    def marked(**given: str) -> dict[str, Any]:
+        annotations = {f"internal.config.kubernetes.io/{key}": text for key, text in given.items()}
+        annotations["kustomize.config.k8s.io/id"] = "kind: Deployment"
+        return {**WEB, "metadata": {**WEB["metadata"], "annotations": annotations}}
+
+    result = wrapped([marked(**mark)])
+    assert result.exit_code == 1
+    assert "pipe `kustomize build` into `stowage wrap` instead" in str(result.exception)
+    (kept,) = workloads(wrapped([marked(previousNames="web")])).values()
+    assert kept["spec"]["targetDeployment"]["metadata"] == WEB["metadata"]
+
+
+@pytest.mark.proves("IM17")
 def test_the_plugin_for_helm_4_runs_this_command() -> None:
     plugin = yaml.safe_load(PLUGIN.read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
