@@ -167,5 +167,4 @@ def test_processes_one_minor_apart_place_and_scale(
         capture_output=True, text=True, check=False, cwd=ROOT,
     )  # fmt: skip
     assert "minor version apart" not in code.stdout
-    running.processes[role].kill()
-    del running.processes[role]
+    running.processes[role].kill()  # the next test starts it as it is
