@@ -222,6 +222,7 @@ class _Wrapping:
         workload = self._of[found[0]]
         body = copy.deepcopy(item.body)
         body["spec"]["scaleTargetRef"] = {
+            **body["spec"]["scaleTargetRef"],
             "apiVersion": API_VERSION,
             "kind": "Workload",
             "name": workload.name,

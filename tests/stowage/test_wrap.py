@@ -187,6 +187,10 @@ def test_an_autoscaler_scales_the_workload() -> None:
     kept = listed(wrapped([runs("Deployment", "web", replicas=4), other], "--rest-with", "web"))
     assert "HorizontalPodAutoscaler/web" in set(held(kept["Workload/web"]))
     assert kept["Workload/web"]["spec"]["replicas"] == 4
+    keda = thing("keda.sh/v1alpha1", "ScaledObject", "web", spec={"minReplicaCount": 3, "scaleTargetRef": {"name": "web", "envSourceContainerName": "main"}})  # fmt: skip
+    scaled = listed(wrapped([WEB, keda]))
+    assert scaled["ScaledObject/web"]["spec"]["scaleTargetRef"] == {**target, "envSourceContainerName": "main"}  # fmt: skip
+    assert scaled["Workload/web"]["spec"]["replicas"] == 3
     own = runs("Deployment", "web", replicas=4)
     assert listed(wrapped([own, HPA]))["Workload/web"]["spec"]["replicas"] == 4
 
