@@ -226,7 +226,9 @@ class Reader:
         if (fault := at_server(e, self._connection)) is not None:
             raise fault from e
 
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
+    def get(
+        self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
         """Return the body of a 2xx answer. Raises TransportError, among them TooMuch.
 
         A busy server that says when to come back is asked again then.
@@ -234,12 +236,12 @@ class Reader:
         where = f"{self._prefix}{path}" + (f"?{urlencode(params)}" if params else "")
         for _ in range(ATTEMPTS - 1):
             try:
-                return self._once(where)
+                return self._once(where, accept)
             except (TooManyRequests, ServerError) as e:
                 if e.retry_after is None or e.retry_after > LONGEST_WAIT_SECONDS:
                     raise
                 self._sleep(e.retry_after)
-        return self._once(where)
+        return self._once(where, accept)
 
     def _once(self, where: str, accept: str = JSON) -> bytes:
         with self._reached():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -261,19 +261,63 @@ def plugins_(config_file: Path | None, plugins: tuple[str, ...], output: str) ->
 
 
 @click.command("import")
-@files_option("Objects to import: a file, a folder, or - for standard input")
+@files_option("Objects to import: a file, a folder, or - for standard input", required=False)
 @click.argument("more", nargs=-1, metavar="[FILE]...")
-@click.option("-n", "--namespace", default="", help="Of objects that name none.")
+@click.option(
+    "--from",
+    "system",
+    type=click.Choice(["karmada", "ocm", "kubefleet", "kubefed", "argocd"]),
+    help="Read the objects of this system from its hub instead, by get and list alone.",
+)
+@click.option("--kubeconfig", type=click.Path(), help="The kubeconfig file of that hub.")
+@click.option("--context", help="The context in it.")
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    help="Of objects in files that name none; of the objects that are read from a hub.",
+)
+@click.option("-A", "--all-namespaces", is_flag=True, help="Read all namespaces of the hub.")
+@click.option(
+    "-l", "--selector", default="", help="Only objects with these labels; rules are read anyhow."
+)
 @click.option(
     "--lossy", is_flag=True, help="Print also where something that was asked for is lost."
 )
-def import_(files: tuple[str, ...], more: tuple[str, ...], namespace: str, lossy: bool) -> None:
+@click.option(
+    "--report",
+    default="",
+    metavar="FILE",
+    help="Write the fate of each field into this file, as JSON.",
+)
+def import_(
+    files: tuple[str, ...],
+    more: tuple[str, ...],
+    system: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    all_namespaces: bool,
+    **asked: Any,
+) -> None:
     """Turn objects of other systems that place workloads into Stowage's; touch nothing.
 
-    They are OpenKruise, Kosmos, Koordinator and scheduler-plugins. The YAML goes to standard
-    output. Notes on standard error say of each field that changed what became of it. Where
-    something cannot be kept true, nothing is printed and the exit code is 1.
+    They are Karmada, OCM, KubeFleet, KubeFed, Argo CD, OpenKruise, Kosmos, Koordinator and
+    scheduler-plugins. The YAML goes to standard output. Notes on standard error say of each field
+    that changed what became of it. Where something cannot be kept true, nothing is printed and the
+    exit code is 1.
     """
     from stowage.importing import command
 
-    command.run((*files, *more), namespace, lossy=lossy)
+    if bool(files or more) == bool(system):
+        raise click.UsageError("give files by -f, or a hub by --from, and one of the two")
+    if not system and (kubeconfig or context or all_namespaces):
+        raise click.UsageError("--kubeconfig, --context and -A are for --from")
+    if not system:
+        command.run(command.Asked((*files, *more), **asked))
+        return
+    from stowage.hub import connection
+    from stowage.importing import live
+
+    hub = connection(kubeconfig, context)
+    space = "" if all_namespaces else asked.pop("namespace") or hub.namespace
+    command.run(command.Asked(documents=live.read(system, hub, space), **asked))

@@ -91,14 +91,9 @@ def _service(into: Conversion, source: Source, known: _Owners) -> None:
     if not owners:
         _alone(into, source)
         return
-    body, made = _carried(into, source), owners[0]
-    if made.spec.get("targetService") is None:
-        made.spec["targetService"] = body
-        said = "spec.targetService"
-    else:
-        made.spec.setdefault("manifests", []).append(body)
-        said = "spec.manifests"
-    into.notes.note(source.document, "", f"goes along in {said} of the Workload {_named(owners)}")
+    owners[0].spec.setdefault("manifests", []).append(_carried(into, source))
+    text = f"goes along in spec.manifests of the Workload {_named(owners)}"
+    into.notes.note(source.document, "", text)
 
 
 def _asked_for(into: Conversion, source: Source, known: _Owners) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, TypeVar, cast
 
 from machinery.types.bounds import clean
@@ -121,11 +122,11 @@ class DocumentPart:
         return cast("T", value)
 
 
-Fate = Callable[[DocumentPart, str, dict[str, Any]], None]
+FieldConverter = Callable[[DocumentPart, str, dict[str, Any]], None]
 """Converts a field: (the part that holds it, its name, the mapping that is being made)."""
 
 
-def walk(part: DocumentPart, table: Mapping[str, Fate]) -> dict[str, Any]:
+def walk(part: DocumentPart, table: Mapping[str, FieldConverter]) -> dict[str, Any]:
     """Return what the table makes of a part; a field that it lacks is left for `account`."""
     made: dict[str, Any] = {}
     for key in part:
@@ -134,7 +135,7 @@ def walk(part: DocumentPart, table: Mapping[str, Fate]) -> dict[str, Any]:
     return made
 
 
-def keep(kind: type[Any], note: str = "") -> Fate:
+def keep(kind: type[Any], note: str = "") -> FieldConverter:
     """Return a fate that keeps the field, with a note if it means something else now."""
 
     def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
@@ -149,7 +150,7 @@ def keep_any(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     made[key] = part.any(key)
 
 
-def inside(table: Mapping[str, Fate]) -> Fate:
+def inside(table: Mapping[str, FieldConverter]) -> FieldConverter:
     """Return a fate for an object with a table of its own."""
 
     def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
@@ -159,7 +160,7 @@ def inside(table: Mapping[str, Fate]) -> Fate:
     return fate
 
 
-def gone(note: str) -> Fate:
+def gone(note: str) -> FieldConverter:
     """Return a fate that drops the field with a note; no behaviour is missing."""
 
     def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
@@ -170,7 +171,7 @@ def gone(note: str) -> Fate:
     return fate
 
 
-def lost(text: str) -> Fate:
+def lost(text: str) -> FieldConverter:
     """Return a fate for a field without a counterpart; an empty value (0, false) is no loss."""
 
     def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
@@ -199,6 +200,14 @@ def one_line(text: str) -> str:
     return clean(text, max(len(text), 1))
 
 
+class Fate(StrEnum):
+    """What becomes of a field."""
+
+    CARRIED = "carried"
+    NOTED = "noted"
+    LOST = "lost"
+
+
 @dataclass(frozen=True, slots=True)
 class ImportNote:
     """One sentence about one field; an empty field stands for the whole object."""
@@ -206,14 +215,21 @@ class ImportNote:
     document: Document
     field: str
     text: str
-    loss: bool = False
+    fate: Fate = Fate.CARRIED
+    becomes: str = ""
+    quiet: bool = False
+    leaves: bool = False
+    """Of a whole object: its fields have a fate each."""
 
     def __str__(self) -> str:
         """Return `lost: web.yaml: CloneSet web: spec.lifecycle: why`."""
         what = " ".join(filter(None, (self.document.kind, self.document.name)))
         place = self.document.source if self.document.name else self.document.place
         said = ": ".join(filter(None, (place, what, self.field, self.text)))
-        return one_line(f"{'lost' if self.loss else 'note'}: {said}")
+        return one_line(f"{'lost' if self.fate is Fate.LOST else 'note'}: {said}")
+
+
+_WEIGHT = {Fate.CARRIED: 0, Fate.NOTED: 1, Fate.LOST: 2}
 
 
 @dataclass(slots=True)
@@ -221,27 +237,60 @@ class Notes:
     """All notes of one import, each once."""
 
     each: list[ImportNote] = field(default_factory=list)
-    _said: set[tuple[int, str, str, bool]] = field(default_factory=set)
+    _known: set[tuple[int, str, str, Fate]] = field(default_factory=set)
+    _said: dict[int, dict[str, ImportNote]] = field(default_factory=dict)
 
-    def note(self, document: Document, where: str, text: str) -> None:
-        """Note what became of a field that lost nothing."""
-        self._add(ImportNote(document, where, text))
+    def note(
+        self,
+        document: Document,
+        where: str,
+        text: str,
+        *,
+        becomes: str = "",
+        quiet: bool = False,
+    ) -> None:
+        """Note what became of a field that lost nothing; a quiet one is for the report alone."""
+        self._add(ImportNote(document, where, text, Fate.NOTED, becomes, quiet))
 
     def lost(self, document: Document, where: str, text: str) -> None:
         """Note that a field cannot be kept true."""
-        self._add(ImportNote(document, where, text, loss=True))
+        self._add(ImportNote(document, where, text, Fate.LOST))
+
+    def carry(self, document: Document, where: str, becomes: str) -> None:
+        """Note where a field, or with an empty one a whole object, is in the output."""
+        self._add(ImportNote(document, where, "", Fate.CARRIED, becomes, quiet=True, leaves=True))
+
+    def unused(self, document: Document, text: str) -> None:
+        """Note that nothing was made of an object, so that none of its fields is carried."""
+        self._add(ImportNote(document, "", text, Fate.NOTED, leaves=True))
+
+    def said(self, document: Document) -> Mapping[str, ImportNote]:
+        """Return the gravest note on each field of a document."""
+        return self._said.get(id(document), {})
 
     def _add(self, note: ImportNote) -> None:
-        words = (id(note.document), note.field, note.text, note.loss)
-        if words not in self._said:  # an object may be converted for several others
-            self._said.add(words)
+        words = (id(note.document), note.field, note.text, note.fate)
+        if words in self._known:  # an object may be converted for several others
+            return
+        self._known.add(words)
+        if not note.quiet:
             self.each.append(note)
+        said = self._said.setdefault(id(note.document), {})
+        before = said.get(note.field)
+        if before is None:
+            said[note.field] = note
+        else:
+            graver = max(before, note, key=lambda each: _WEIGHT[each.fate])
+            leaves, becomes = before.leaves or note.leaves, before.becomes or note.becomes
+            said[note.field] = replace(graver, leaves=leaves, becomes=becomes)
 
     def in_order(self) -> list[ImportNote]:
         """Return losses last, the notes on one object together, in the order of the files."""
-        first = {note.document.place: at for at, note in reversed([*enumerate(self.each)])}
-        return sorted(self.each, key=lambda note: (note.loss, first[note.document.place]))
+        first: dict[str, int] = {}
+        for n, note in enumerate(self.each):
+            first.setdefault(note.document.place, n)
+        return sorted(self.each, key=lambda n: (n.fate is Fate.LOST, first[n.document.place]))
 
     @property
     def losses(self) -> int:
-        return sum(note.loss for note in self.each)
+        return sum(note.fate is Fate.LOST for note in self.each)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stowage.importing.fields import DocumentPart, Fate, gone, inside, lost, walk
+from stowage.importing.fields import DocumentPart, FieldConverter, gone, inside, lost, walk
 
 HOSTNAME = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -22,13 +22,13 @@ _ALONE = "sees only the pods of its own member now, and no longer those of the o
 
 PARTITION = lost("counts ordinals, and each cluster has a range of ordinals of its own")
 _EACH = "counts in each cluster for itself now"
-_ANYWHERE: Mapping[str, Mapping[str, Fate]] = {
+_ANYWHERE: Mapping[str, Mapping[str, FieldConverter]] = {
     "StatefulSet": {
         "volumeClaimTemplates": gone("is filled anew in each cluster: no volume is copied there"),
     },
 }
 """Fields of a built-in kind's spec that a move to another cluster changes."""
-_COUNTS: Mapping[str, Mapping[str, Fate]] = {
+_COUNTS: Mapping[str, Mapping[str, FieldConverter]] = {
     "Deployment": {"strategy": gone(_EACH)},
     "StatefulSet": {
         "updateStrategy": inside({"rollingUpdate": inside({"partition": PARTITION})}),

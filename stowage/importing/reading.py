@@ -7,12 +7,14 @@ JSON does not have. This module refuses these, so its callers need no such check
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from crds.names import GROUP
 from machinery.errors import ConfigurationError
-from stowage.fleet import manifests
+from machinery.types.selectors import LabelSelector, parse_label_selector
 from stowage.fleet.manifests import Document
 
 MOST_DEPTH = 64
@@ -45,18 +47,25 @@ class Source:
     def name(self) -> str:
         return self.document.name
 
+    @property
+    def cluster_scoped(self) -> bool:
+        """Whether its kind has no namespace, as far as that is known."""
+        return _cluster_scoped(self.group, self.kind)
+
     def of(self, group: str, *kinds: str) -> bool:
         return self.group == group and self.kind in kinds
 
 
 class Bundle:
-    """All objects of the input, in their order.
+    """All objects of the input, by kind, namespace and name, in whatever order they came.
 
     Raises ConfigurationError for an object that the input holds twice.
     """
 
     def __init__(self, documents: Sequence[Document], namespace: str) -> None:
-        self.sources = [Source(each, _namespace(each, namespace)) for each in documents]
+        self.namespace = namespace
+        found = [Source(each, _namespace(each, namespace)) for each in documents]
+        self.sources = sorted(found, key=_key)
         self._by_name: dict[tuple[str, str, str, str], Source] = {}
         for each in self.sources:
             before = self._by_name.setdefault(_key(each), each)
@@ -74,6 +83,32 @@ class Bundle:
         return (each for each in self.sources if not each.taken)
 
 
+_SET = re.compile(r"\s*([^\s!=,()]+)\s+(in|notin)\s*\(([^()]*)\)\s*(?:,|$)")
+_PLAIN = re.compile(r"\s*(!?)\s*([^\s!=,()]+)\s*(?:(==|=|!=)\s*([^\s!=,()]*))?\s*(?:,|$)")
+_SET_OPERATORS = {"in": "In", "notin": "NotIn"}
+
+
+def text_selector(text: str) -> LabelSelector:
+    """Return a label selector as kubectl takes it: `a=b,c!=d,e in (f,g),h,!i`. Raises ValueError."""
+    rules, rest = [], text
+    while rest:
+        if found := _SET.match(rest):
+            values = [each.strip() for each in found[3].split(",")]
+            rules.append({"key": found[1], "operator": _SET_OPERATORS[found[2]], "values": values})
+        elif (found := _PLAIN.match(rest)) and not (found[1] and found[3]):
+            rules.append(_plain(*found.groups()))
+        else:
+            raise ValueError(f"{rest!r:.60} is no label selector such as a=b,c in (d,e)")
+        rest = rest[found.end() :]
+    return parse_label_selector({"matchExpressions": rules})
+
+
+def _plain(absent: str, key: str, sign: str | None, value: str | None) -> dict[str, Any]:
+    if sign is None:
+        return {"key": key, "operator": "DoesNotExist" if absent else "Exists"}
+    return {"key": key, "operator": "NotIn" if sign == "!=" else "In", "values": [value or ""]}
+
+
 def dig(value: Any, *path: str) -> Any:
     """Return the value at a path of nested objects; None where the path leads nowhere."""
     for key in path:
@@ -81,11 +116,10 @@ def dig(value: Any, *path: str) -> Any:
     return value
 
 
-def read(files: Sequence[str], namespace: str) -> Bundle:
-    """Return the objects of files, folders and standard input. Raises ConfigurationError."""
-    documents = manifests.read(files)
+def bundled(documents: Sequence[Document], namespace: str) -> Bundle:
+    """Return the objects. Raises ConfigurationError for one that is too large, or has no form."""
     if not documents:
-        raise ConfigurationError("there is no object in these files")
+        raise ConfigurationError("there is no object in the input")
     if len(documents) > MOST_DOCUMENTS:
         raise ConfigurationError(f"more than {MOST_DOCUMENTS} objects: import them in parts")
     for each in documents:
@@ -142,7 +176,68 @@ def _json(value: Any) -> bool:
 
 
 def _namespace(document: Document, default: str) -> str:
+    group, slash, _ = str(document.body["apiVersion"]).partition("/")
+    if _cluster_scoped(group if slash else "", document.kind):
+        return ""
     return str(document.body["metadata"].get("namespace") or default)
+
+
+_CLUSTER_SCOPED = frozenset(
+    {
+        "APIService",
+        "CSIDriver",
+        "CSINode",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "DeviceClass",
+        "FlowSchema",
+        "IngressClass",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "MutatingWebhookConfiguration",
+        "Namespace",
+        "Node",
+        "PersistentVolume",
+        "PriorityClass",
+        "PriorityLevelConfiguration",
+        "RuntimeClass",
+        "StorageClass",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+        "VolumeAttachment",
+    }
+)
+"""Kinds of Kubernetes that have no namespace."""
+_OF_PEERS = {
+    "cluster.karmada.io": ("Cluster",),
+    "config.karmada.io": (
+        "ResourceInterpreterCustomization",
+        "ResourceInterpreterWebhookConfiguration",
+    ),
+    "policy.karmada.io": (
+        "ClusterPropagationPolicy",
+        "ClusterOverridePolicy",
+        "ClusterTaintPolicy",
+    ),
+    "cluster.open-cluster-management.io": ("ManagedCluster", "ManagedClusterSet"),
+    "cluster.kubernetes-fleet.io": ("MemberCluster",),
+    "placement.kubernetes-fleet.io": (
+        "ClusterResourcePlacement",
+        "ClusterResourceOverride",
+        "ClusterResourceEnvelope",
+        "ClusterStagedUpdateStrategy",
+        "ClusterStagedUpdateRun",
+    ),
+    GROUP: ("MemberCluster", "WorkloadKind"),
+}
+"""Kinds without a namespace that rules or clusters of the systems that can be imported are."""
+
+
+def _cluster_scoped(group: str, kind: str) -> bool:
+    builtin = "." not in group or group.endswith(".k8s.io")
+    return (builtin and kind in _CLUSTER_SCOPED) or kind in _OF_PEERS.get(group, ())
 
 
 def _key(source: Source) -> tuple[str, str, str, str]:

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crds.names import API_VERSION, BINDING_LABELS, DEFAULT_SCHEDULER
+from stowage.importing.fates import Table, lost, whole
 from stowage.importing.fields import DocumentPart, Notes, keep, walk
 from stowage.importing.reading import Bundle, Source, dig
+from stowage.importing.shapes import shapes
 
 Template = Callable[[DocumentPart], dict[str, Any]]
 """Makes the spec of a built-in kind from the spec of the input."""
@@ -287,11 +289,32 @@ class System:
     name: str
     groups: tuple[str, ...]
     versions: tuple[str, ...]
-    """The versions of its kinds that the module knows."""
+    """The versions of its kinds that the module knows; none where it takes what it finds."""
     convert: Callable[[Conversion], None]
     """Makes our objects of the system's own, and marks these as taken."""
     forms: Mapping[tuple[str, str], Form] = field(default_factory=dict)
     """The forms in a Workload of its kinds that run pods, by group and kind."""
+    tables: Mapping[tuple[str, str], Table] = field(default_factory=dict)
+    """What becomes of the fields of its kinds, by group and kind: of a system that places objects.
+
+    Its other kinds are lost as a whole. Without tables its module walks each object itself.
+    """
+    shapes: str = ""
+    """The name of the data that has the shapes of its kinds."""
+    instead: str = ""
+    """What to do with a kind that has no counterpart."""
+
+    def table(self, source: Source) -> Table | None:
+        """Return the table of an object's kind; None where the module itself walks over it."""
+        found = self.tables.get((source.group, source.kind))
+        if found is None and (self.tables or self.instead) and source.group in self.groups:
+            said = f"{self.name}'s {source.kind} has no counterpart here; it is left out"
+            return whole(lost("; ".join(filter(None, (said, self.instead)))))
+        return found
+
+    def shape(self, source: Source) -> Any:
+        """Return the shape of an object's kind; None where it is not known."""
+        return shapes(self.shapes).get(f"{source.group}/{source.kind}")
 
 
 def conversion(bundle: Bundle, systems: tuple[System, ...]) -> Conversion:
@@ -302,7 +325,9 @@ def conversion(bundle: Bundle, systems: tuple[System, ...]) -> Conversion:
     for system in systems:
         for source in bundle.sources:
             version = str(source.document.body["apiVersion"]).rpartition("/")[2]
-            if source.group in system.groups and version not in system.versions:
+            if source.group not in system.groups or not system.versions:
+                continue
+            if version not in system.versions:
                 known = ", ".join(system.versions)
                 raise source.document.error(f"apiVersion: of {system.name}, {known} are known")
     notes, forms = Notes(), dict(BUILT_IN)

@@ -8,10 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 from click.testing import CliRunner, Result
 
+from crds.admission.validation import object_violations
+from crds.names import LABEL_CLUSTER
+from machinery.overrides.override import ClusterOverride, matching, overridden
+from machinery.overrides.variables import ClusterFacts
 from stowage.cli import cli
+from stowage.console.yamltext import dump
+from stowage.fleet.manifests import Document
+from stowage.importing import command
 
 KRUISE = "apps.kruise.io/v1alpha1"
 POD_GROUPS = "scheduling.x-k8s.io"
@@ -223,3 +231,77 @@ def ganged(label: str = POD_GROUP_LABEL, **parts: Any) -> dict[str, Any]:
     """A Deployment of six that names it, for the scheduler of scheduler-plugins."""
     parts = {"replicas": 6, "schedulerName": "scheduler-plugins-scheduler", **parts}
     return deployment(labels={label: "batch"}, **parts)
+
+
+# --- without files --------------------------------------------------------------------------------
+
+
+def documents(*bodies: Any) -> list[Document]:
+    return [Document("in.yaml", n, copy.deepcopy(body)) for n, body in enumerate(bodies, start=1)]
+
+
+class Made:
+    """What objects become, without a command: the output by kind and name, report and losses."""
+
+    def __init__(
+        self, *bodies: Any, namespace: str = "", selector: str = "", checked: bool = True
+    ) -> None:
+        asked = command.Asked(documents=documents(*bodies), namespace=namespace, selector=selector)
+        self.made = command.converted(asked)
+        self.bodies = [body for _, body in command.objects(self.made)]
+        for body in self.bodies if checked else ():
+            if body["apiVersion"].startswith("stowage.dev/"):
+                assert object_violations(body["kind"], {"metadata": {}, **body}) == [], body
+
+    @property
+    def text(self) -> str:
+        return dump(self.bodies)
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        """The spec of `Kind/name`."""
+        found = {f"{each['kind']}/{each['metadata']['name']}": each for each in self.bodies}
+        spec: dict[str, Any] = found[name]["spec"]
+        return spec
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{each['kind']}/{each['metadata']['name']}" for each in self.bodies]
+
+    @property
+    def report(self) -> list[dict[str, Any]]:
+        return command.report(self.made)
+
+    def said(self, fate: str) -> dict[str, str]:
+        """The sentences of that fate that are printed, by `<name>: <field>`."""
+        return {
+            f"{note.document.name}: {note.field}": note.text
+            for note in self.made.notes.each
+            if str(note.fate) == fate
+        }
+
+    @property
+    def lost(self) -> dict[str, str]:
+        return self.said("lost")
+
+    @property
+    def noted(self) -> dict[str, str]:
+        return self.said("noted")
+
+    def rendered(
+        self, name: str, clusters: Mapping[str, Mapping[str, str]], *, kind: str = ""
+    ) -> dict[str, dict[str, Any]]:
+        """What each cluster gets of a Workload's main object, or of one of its manifests."""
+        spec = self[name]
+        body = spec.get("targetDeployment") or spec.get("template")
+        if kind:
+            [body] = [each for each in spec["manifests"] if each["kind"] == kind]
+        listed = msgspec.convert(spec.get("overrides", []), list[ClusterOverride])
+        mine = [each for each in listed if (each.target.kind if each.target else "") == kind]
+        return {
+            cluster: overridden(
+                body,
+                matching(mine, {**labels, LABEL_CLUSTER: cluster}),
+                ClusterFacts(cluster, labels),
+            )
+            for cluster, labels in clusters.items()
+        }

@@ -281,15 +281,16 @@ def test_services_and_what_pods_ask_for_go_along(files: Files) -> None:
     made = files.imported(*given)
     assert list(made) == ["Workload/web", "WorkloadSpread/web-spread"]
     spec = made["Workload/web"]["spec"]
-    assert spec["targetService"] == {
+    settings, one, two, account = spec["manifests"]
+    assert one == {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "one"},
         "spec": {"selector": {"app": "web"}, "ports": ports},
     }
-    names = [(each["kind"], each["metadata"]["name"]) for each in spec["manifests"]]
-    assert names == [("Service", "two"), ("ConfigMap", "conf"), ("ServiceAccount", "web")]
-    assert spec["manifests"][0]["spec"]["clusterIP"] == "None"
+    assert settings["metadata"]["name"] == "conf"
+    assert two["spec"]["clusterIP"] == "None"
+    assert account["kind"] == "ServiceAccount"
     assert spec["resources"] == [{"name": "pull"}]
     result = files.result(*given)
     assert "hidden" not in result.stdout

@@ -456,7 +456,7 @@ def test_what_is_wrong_is_an_error_with_its_place(files: Files, given: Any, said
 
 def test_two_spreads_of_one_target_are_refused(files: Files) -> None:
     other = spread(subset("a")) | {"metadata": {"name": "other", "namespace": "shop"}}
-    assert "document 1 has this one" in files.refusal(spread(subset("a")), other, deployment())
+    assert "document 2 has this one" in files.refusal(spread(subset("a")), other, deployment())
 
 
 def test_other_kinds_of_openkruise_are_a_loss(files: Files) -> None:

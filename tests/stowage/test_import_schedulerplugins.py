@@ -236,7 +236,7 @@ def test_labels_that_select_pods_stay(files: Files) -> None:
         "spec": {"selector": {POD_GROUP_LABEL: "batch"}},
     }
     by_service = files.imported(pod_group(), ganged(), service)["Workload/web"]["spec"]
-    assert by_service["targetService"]["metadata"]["name"] == "web"
+    assert by_service["manifests"][0]["metadata"]["name"] == "web"
     own = ganged()
     own["spec"]["selector"] = {"matchLabels": {POD_GROUP_LABEL: "batch"}}
     by_selector = files.imported(pod_group(), own)["Workload/web"]["spec"]
@@ -361,8 +361,7 @@ def test_what_runs_no_pods_is_no_member(files: Files) -> None:
     found = files.imported(pod_group(), job, *beside)
     assert list(found) == ["WorkloadGroup/batch", "Workload/web"]
     spec = found["Workload/web"]["spec"]
-    assert spec["targetService"]["kind"] == "Service"
-    assert [each["kind"] for each in spec["manifests"]] == ["ConfigMap"]
+    assert [each["kind"] for each in spec["manifests"]] == ["ConfigMap", "Service"]
     assert spec["resources"] == [{"name": "x"}]
     assert any("let its scaleTargetRef name the Workload" in n for n in files.notes(job, *beside))
 

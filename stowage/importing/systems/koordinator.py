@@ -19,7 +19,7 @@ import msgspec
 from crds.names import DEFAULT_SCHEDULER
 from machinery.types.selectors import LabelSelector
 from stowage.importing import pods, workloads
-from stowage.importing.fields import DocumentPart, Fate, keep, lost, nothing, walk
+from stowage.importing.fields import DocumentPart, FieldConverter, keep, lost, nothing, walk
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Conversion, Made, System, drop_status, metadata_of, ours
 
@@ -170,7 +170,7 @@ def _policy(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         raise part.document.error(f"{part.at(key)}: {name} is none of Aligned, Restricted")
 
 
-_FIELDS: dict[str, Fate] = {
+_FIELDS: dict[str, FieldConverter] = {
     "ttl": _ttl,
     "expires": keep(str),
     "allocateOnce": keep(bool),

@@ -18,7 +18,7 @@ from crds.names import API_VERSION
 from machinery.types import strategic_merge
 from stowage.importing.fields import (
     DocumentPart,
-    Fate,
+    FieldConverter,
     gone,
     inside,
     keep,
@@ -412,7 +412,7 @@ def _gates(spec: DocumentPart, made: dict[str, Any]) -> None:
         inner.note("readinessGates", f"{' and '.join(_GATES)} are opened by OpenKruise; taken off")
 
 
-_TEMPLATE: dict[str, Fate] = {
+_TEMPLATE: dict[str, FieldConverter] = {
     "replicas": keep(int),
     "selector": keep(dict),
     "template": keep(dict),
@@ -420,7 +420,7 @@ _TEMPLATE: dict[str, Fate] = {
 }
 _LIFECYCLE = lost("no hook holds back a pod of a Deployment or StatefulSet of apps/v1")
 
-_CLONE_UPDATE: dict[str, Fate] = {
+_CLONE_UPDATE: dict[str, FieldConverter] = {
     "type": _update_type,
     "maxUnavailable": keep_any,
     "maxSurge": keep_any,
@@ -430,7 +430,7 @@ _CLONE_UPDATE: dict[str, Fate] = {
     "scatterStrategy": lost(_ORDER),
     "inPlaceUpdateStrategy": gone(_RECREATED),
 }
-_CLONE_SET: dict[str, Fate] = {
+_CLONE_SET: dict[str, FieldConverter] = {
     **_TEMPLATE,
     "minReadySeconds": keep(int),
     "updateStrategy": _clone_update,
@@ -445,7 +445,7 @@ _CLONE_SET: dict[str, Fate] = {
     "lifecycle": _LIFECYCLE,
 }
 
-_ROLLING: dict[str, Fate] = {
+_ROLLING: dict[str, FieldConverter] = {
     "partition": PARTITION,
     "maxUnavailable": keep_any,
     "podUpdatePolicy": _update_type,
@@ -465,7 +465,7 @@ def _stateful_update(part: DocumentPart, key: str, made: dict[str, Any]) -> None
         rolling.note("minReadySeconds", "is spec.minReadySeconds of the StatefulSet now")
 
 
-_STATEFUL_SET: dict[str, Fate] = {
+_STATEFUL_SET: dict[str, FieldConverter] = {
     **_TEMPLATE,
     "serviceName": keep(str),
     "podManagementPolicy": keep(str),

@@ -14,7 +14,7 @@ from typing import Any
 from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
 from crds.names import GROUP, GROUP_ALIASES, LABEL_CLUSTER, LABEL_GROUP
 from stowage.importing import pods, workloads
-from stowage.importing.fields import DocumentPart, Fate, keep, lost, walk
+from stowage.importing.fields import DocumentPart, FieldConverter, keep, lost, walk
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Conversion, Made, System, drop_status, metadata_of, ours
 
@@ -100,7 +100,7 @@ def _seconds(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         part.note(key, f"{seconds} gave up at once; it is 1 now")
 
 
-_FIELDS: dict[str, Fate] = {
+_FIELDS: dict[str, FieldConverter] = {
     "minResources": keep(dict),
     "scheduleTimeoutSeconds": _seconds,
     "queue": lost("there are no queues: a WorkloadPolicy bounds what Workloads may take"),

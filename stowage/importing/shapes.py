@@ -1,0 +1,100 @@
+"""The shapes of other systems' kinds: which fields they have, and of which type.
+
+`stowage/importing/peers/` holds them as data, with the module and the version that they are of. A
+document of a known kind is checked by its shape before anything is made of it, so that converters
+may rely on types. A field that the shape lacks is no fault here: it is lost, and named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from stowage.fleet.manifests import Document
+from stowage.importing.fates import at
+
+FOLDER = Path(__file__).with_name("peers")
+Shape = Any
+"""An object for an object, a list of one for a list, `*` for any key, a type for a leaf."""
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "int-or-string": (int, str),
+    "object": (dict,),
+}
+_WORDS = {"object": "an object", "integer": "a whole number", "int-or-string": "a number or a text"}
+
+
+_METADATA = {"name": "string", "namespace": "string", "labels": {"*": "string"}}
+
+
+@cache
+def shapes(system: str) -> dict[str, Shape]:
+    """Return the shapes of a system's kinds by `<group>/<kind>`; none of a system without data."""
+    file = FOLDER / f"{system}.json"
+    return dict(json.loads(file.read_text())["kinds"]) if file.exists() else {}
+
+
+def origin(system: str) -> str:
+    """Return the Go module and version that the shapes are of."""
+    found = json.loads((FOLDER / f"{system}.json").read_text())
+    return f"{found['module']} {found['version']}"
+
+
+def check(document: Document, shape: Shape) -> None:
+    """Raise ConfigurationError for a value of another type, and for a template of a chart."""
+    for field, text in _faults(document.body, {**shape, "metadata": _METADATA}):
+        raise document.error(f"{field}: {text}")
+
+
+def _faults(body: Any, shape: Shape) -> Iterator[tuple[str, str]]:
+    todo: list[tuple[Any, Shape, str]] = [(body, shape, "")]
+    while todo:
+        value, known, path = todo.pop()
+        if isinstance(value, str) and "{{" in value and isinstance(known, str) and known in _TYPES:
+            yield path, "is a template of a chart: render it first, as by `helm template`"
+        if value is None or known is None:
+            continue
+        if text := _mistyped(value, known):
+            yield path, text
+        if isinstance(value, dict):
+            inner = known if isinstance(known, dict) else {}
+            todo += [(v, inner.get(k, inner.get("*")), at(path, k)) for k, v in value.items()]
+        elif isinstance(value, list):
+            inner = known[0] if isinstance(known, list) else None
+            todo += [(v, inner, f"{path}[{n}]") for n, v in enumerate(value)]
+
+
+def _mistyped(value: Any, known: Shape) -> str:
+    if isinstance(known, dict):
+        return "" if isinstance(value, dict) else _told("an object", value)
+    if isinstance(known, list):
+        hint = "; write one `- name` a line" if isinstance(value, str) else ""
+        return "" if isinstance(value, list) else _told("a list", value) + hint
+    types = _TYPES.get(known)
+    flag = isinstance(value, bool)
+    fits = types is None or (isinstance(value, types) and flag is (bool in types))
+    return "" if fits else _told(_WORDS.get(known, f"a {known}"), value)
+
+
+_FOUND = {dict: "an object", list: "a list", str: "a text", bool: "a flag", int: "a number"}
+
+
+def _told(expected: str, value: Any) -> str:
+    return f"{expected}, not {_FOUND.get(type(value), type(value).__name__)}"
+
+
+def leaves(shape: Shape, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each leaf of a shape with its type, as `spec.taints[].key`."""
+    if isinstance(shape, dict):
+        for key, inner in shape.items():
+            yield from leaves(inner, f"{path}.{key}" if path else key)
+    elif isinstance(shape, list):
+        yield from leaves(shape[0], f"{path}[]")
+    else:
+        yield path, shape
