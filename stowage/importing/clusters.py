@@ -115,7 +115,7 @@ def _chunks(names: Sequence[str]) -> list[Sequence[str]]:
 
 
 def affinity(terms: Sequence[Clusters]) -> dict[str, Any]:
-    """Return a required clusterAffinity of ORed terms, as part of a spec; none for every cluster."""
+    """Return a required clusterAffinity of ORed terms, as part of a spec; none for every one."""
     if not terms or any(each.every for each in terms):
         return {}
     made = [selector for each in terms for selector in each.selectors()]

@@ -70,7 +70,7 @@ class Asked:
 
 
 def run(asked: Asked) -> None:
-    """Print the objects that the input becomes. Raises ConfigurationError for one that cannot be."""
+    """Print the objects that the input becomes. Raises ConfigurationError."""
     try:
         _run(asked)
     except ConfigurationError as fault:

@@ -170,7 +170,7 @@ class Placer:
         if (piece.group, piece.kind) in (*self.paths, *_FORCED_PATHS):
             return True
         profile = self._profile(piece)
-        return profile.known and bool(profile.pods or profile.replicas)
+        return profile.known and bool(profile.pods or profile.replicas or profile.ended)
 
     def _profile(self, piece: Piece) -> Profile:
         return profile_of(piece.body.get("apiVersion"), piece.kind, self._path(piece))

@@ -89,7 +89,7 @@ _SET_OPERATORS = {"in": "In", "notin": "NotIn"}
 
 
 def text_selector(text: str) -> LabelSelector:
-    """Return a label selector as kubectl takes it: `a=b,c!=d,e in (f,g),h,!i`. Raises ValueError."""
+    """Return a label selector as kubectl takes it: `a=b,c!=d,e in (f,g),!h`. Raises ValueError."""
     rules, rest = [], text
     while rest:
         if found := _SET.match(rest):

@@ -62,6 +62,8 @@ def _faults(body: Any, shape: Shape) -> Iterator[tuple[str, str]]:
             continue
         if text := _mistyped(value, known):
             yield path, text
+        elif isinstance(value, str) and len(value.split()) > 1 and _named(path):
+            yield path, f"{value!r:.60} has a blank: write one name a line, with a dash before it"
         if isinstance(value, dict):
             inner = known if isinstance(known, dict) else {}
             todo += [(v, inner.get(k, inner.get("*")), at(path, k)) for k, v in value.items()]
@@ -70,11 +72,19 @@ def _faults(body: Any, shape: Shape) -> Iterator[tuple[str, str]]:
             todo += [(v, inner, f"{path}[{n}]") for n, v in enumerate(value)]
 
 
+_NAMES = ("name", "clusterName", "clusterNames", "exclude", "clusterSets", "namespace")
+
+
+def _named(path: str) -> bool:
+    """Whether a field holds names of objects."""
+    return path.rpartition(".")[2].partition("[")[0] in _NAMES
+
+
 def _mistyped(value: Any, known: Shape) -> str:
     if isinstance(known, dict):
         return "" if isinstance(value, dict) else _told("an object", value)
     if isinstance(known, list):
-        hint = "; write one `- name` a line" if isinstance(value, str) else ""
+        hint = "; write one `- value` a line" if isinstance(value, str) else ""
         return "" if isinstance(value, list) else _told("a list", value) + hint
     types = _TYPES.get(known)
     flag = isinstance(value, bool)

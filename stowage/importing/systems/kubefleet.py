@@ -143,7 +143,8 @@ TABLES: Mapping[tuple[str, str], Table] = {
     },
     **{(GROUP, kind): {**METADATA, "data": carried("the Workloads that are made")}
        for kind in ENVELOPES},
-    **{(GROUP, kind): _STRATEGY for kind in ("ClusterStagedUpdateStrategy", "StagedUpdateStrategy")},
+    (GROUP, "ClusterStagedUpdateStrategy"): _STRATEGY,
+    (GROUP, "StagedUpdateStrategy"): _STRATEGY,
     **{(GROUP, kind): _RUN for kind in ("ClusterStagedUpdateRun", "StagedUpdateRun")},
     **{(GROUP, kind): _RECORD for kind in (
         "AppliedWork", "ClusterResourceBinding", "ResourceBinding", "ClusterResourceSnapshot",
@@ -349,7 +350,11 @@ class _Rules:
         if tolerations := list(self._tolerations(policy)):
             made["tolerations"] = tolerations
         made |= self._applied(source, spec)
-        return made | self._rollout(source, spec)
+        rollout = self._rollout(source, spec)
+        if rollout and made.get("delivery") == "None":
+            self.lost(source, "spec.strategy.type", "nothing is rolled out with delivery: None")
+            return made
+        return made | rollout
 
     def _preferred(self, source: Source, policy: Json) -> Iterator[dict[str, Any]]:
         rule = "preferredDuringSchedulingIgnoredDuringExecution"

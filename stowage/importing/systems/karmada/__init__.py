@@ -51,7 +51,7 @@ def convert(into: Conversion) -> None:
         placement = Placement(
             policy,
             policy.name,
-            policy.namespace,
+            policy.namespace or into.bundle.namespace,
             reader.rules(),
             reader.terms(),
             chosen.get(id(policy), []),
@@ -108,8 +108,6 @@ def _told(into: Conversion, policy: Source, placement: Placement) -> None:
     for n, each in enumerate(listed):
         path = f"spec.resourceSelectors[{n}]"
         name = each.get("name")
-        if isinstance(name, str) and len(name.split()) != 1:
-            raise policy.document.error(f"{path}.name: {name!r} has a blank: write one name")
         if not any(priority(piece.source, [each]) for piece in placement.pieces):
             what = " ".join(filter(None, (each.get("kind"), name)))
             text = f"takes no object of the input: {what or 'it names no kind'}"

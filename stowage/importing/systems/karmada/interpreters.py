@@ -21,8 +21,8 @@ _HEAD = re.compile(
     re.DOTALL,
 )
 _STATEMENT = re.compile(
-    rf"(?:local\s+)?([A-Za-z_][\w.]*)\s*=\s*(?:({_PATH}|[A-Za-z_]\w*)"
-    rf"|kube\.accuratePodRequirements\(\s*({_PATH})\s*\))\s*"
+    rf"(?:local\s+)?([A-Za-z_][\w.]*)\s*=\s*"
+    rf"(?:kube\.accuratePodRequirements\(\s*({_PATH})\s*\)|({_PATH}|[A-Za-z_]\w*))\s*"
 )
 _RETURN = re.compile(rf"return\s+((?:{_PATH}|[A-Za-z_]\w*)(?:\s*,\s*(?:{_PATH}|[A-Za-z_]\w*))*)\s*")
 _COMMENT = re.compile(r"--[^\n]*")
@@ -58,10 +58,10 @@ def read(text: str) -> Script | None:
         if (said := _RETURN.match(rest)) is not None:
             script.returned = [each.strip() for each in said[1].split(",")]
         elif (said := _STATEMENT.match(rest)) is not None and said[1] != "return":
-            if said[3]:
-                script.required[said[1]] = said[3]
+            if said[2]:
+                script.required[said[1]] = said[2]
             else:
-                script.assigned[said[1]] = said[2]
+                script.assigned[said[1]] = said[3]
         else:
             return None
         rest = rest[said.end() :]
