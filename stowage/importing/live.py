@@ -47,6 +47,8 @@ _NEVER = frozenset(
     }
 )
 """Kinds that a hub's own controllers make, and that no rule means by a whole namespace."""
+_OF_THE_HUB = ("KubeFedCluster", "FederatedTypeConfig")
+"""Kinds with a namespace whose objects count for all namespaces."""
 _OF_A_NAMESPACE = ("kube-root-ca.crt", "default")
 """The ConfigMap and the ServiceAccount that every namespace has."""
 
@@ -99,7 +101,7 @@ def documents(name: str, hub: Reading, namespace: str, server: str) -> list[Docu
         body
         for kind in lister.of_groups({group for group, _ in system.tables} | {*system.groups})
         if _says(system, kind)
-        for body in lister.objects(kind)
+        for body in lister.objects(kind, own=True)
     ]
     if name == "argocd":
         own += lister.objects(Kind("", "v1", "secrets", "Secret", True),
@@ -160,13 +162,23 @@ class _Lister:
         self._of_version: dict[str, list[Kind]] = {}
 
     def of_groups(self, groups: Iterable[str]) -> Iterator[Kind]:
-        """Yield the kinds of some groups, each in the version that the server prefers."""
+        """Yield the kinds of some groups, each in the first version that has it."""
         for group in sorted(filter(None, groups)):
             try:
                 found = json.loads(self._hub.get(f"/apis/{group}"))
             except NotFound:
                 continue
-            yield from self._kinds(f"{group}/{found['preferredVersion']['version']}")
+            yield from self._first(found)
+
+    def _first(self, group: Mapping[str, Any]) -> Iterator[Kind]:
+        """Yield the kinds of a group, each in the preferred version or else the next that has it."""
+        versions = [group["preferredVersion"], *(group.get("versions") or ())]
+        seen: set[str] = set()
+        for version in dict.fromkeys(str(each["groupVersion"]) for each in versions):
+            for kind in self._kinds(version):
+                if kind.kind not in seen:
+                    seen.add(kind.kind)
+                    yield kind
 
     def _kinds(self, api_version: str) -> list[Kind]:
         """Return the kinds of a version that can be listed; none of one that is not served."""
@@ -196,17 +208,20 @@ class _Lister:
         if self._namespace not in ("", namespace or self._namespace):
             return
         groups = json.loads(self._hub.get("/apis")).get("groups") or ()
-        versions = ["v1", *(each["preferredVersion"]["groupVersion"] for each in groups)]
-        for version in versions:
-            for kind in self._kinds(version):
-                if kind.namespaced and kind.kind not in _NEVER and not _of_a_peer(kind):
-                    yield from self.objects(kind, namespace=namespace)
+        kinds = [*self._kinds("v1"), *(kind for each in groups for kind in self._first(each))]
+        for kind in kinds:
+            if kind.namespaced and kind.kind not in _NEVER and not _of_a_peer(kind):
+                yield from self.objects(kind, namespace=namespace)
 
     def objects(
-        self, kind: Kind, *, namespace: str = "", selector: str = ""
+        self, kind: Kind, *, namespace: str = "", selector: str = "", own: bool = False
     ) -> Iterator[dict[str, Any]]:
-        """Yield the objects of a kind in the namespace that is asked for."""
-        space = (namespace or self._namespace) if kind.namespaced else ""
+        """Yield the objects of a kind in the namespace that is asked for; `own` are the system's.
+
+        Its clusters are in a namespace of their own, and are read wherever they are.
+        """
+        anywhere = kind.kind in _OF_THE_HUB
+        space = (namespace or self._namespace) if kind.namespaced and not anywhere else ""
         path = (
             f"{kind.root}/namespaces/{space}/{kind.plural}"
             if space
@@ -218,7 +233,7 @@ class _Lister:
             metadata = body.get("metadata") or {}
             in_space = str(metadata.get("namespace") or "")
             made = metadata.get("ownerReferences") and kind.group in ("", "apps", "batch")
-            if not forbidden_namespace(in_space) and not made and not _everywhere(kind, metadata):
+            if own or not (forbidden_namespace(in_space) or made or _everywhere(kind, metadata)):
                 yield body
 
     def _pages(

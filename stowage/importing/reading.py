@@ -182,7 +182,7 @@ def _namespace(document: Document, default: str) -> str:
     return str(document.body["metadata"].get("namespace") or default)
 
 
-_CLUSTER_SCOPED = frozenset(
+CLUSTER_SCOPED = frozenset(
     {
         "APIService",
         "CSIDriver",
@@ -237,7 +237,7 @@ _OF_PEERS = {
 
 def _cluster_scoped(group: str, kind: str) -> bool:
     builtin = "." not in group or group.endswith(".k8s.io")
-    return (builtin and kind in _CLUSTER_SCOPED) or kind in _OF_PEERS.get(group, ())
+    return (builtin and kind in CLUSTER_SCOPED) or kind in _OF_PEERS.get(group, ())
 
 
 def _key(source: Source) -> tuple[str, str, str, str]:

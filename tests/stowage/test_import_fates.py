@@ -82,6 +82,7 @@ def test_each_leaf_of_a_kind_has_an_entry() -> None:
     assert {kind: fields for kind, fields in found.items() if fields} == {}
 
 
+@pytest.mark.long
 @pytest.mark.proves("IM2")
 def test_each_leaf_alone_has_an_entry() -> None:
     for kind, shape in all_kinds():
