@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from website import knownkinds, processes, reasons, schemas
+from website import importfields, knownkinds, processes, reasons, schemas
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -28,6 +28,7 @@ def rendered() -> dict[str, str]:
         "metrics.md": processes.metrics(),
         "reasons.md": reasons.reasons(),
         "known-kinds.md": knownkinds.known_kinds(),
+        "import-fields.md": importfields.import_fields(),
         "rights.md": processes.rights(),
     }
 

@@ -19,7 +19,7 @@ import jsonpatch
 from crds.fields.overrides import KEPT, MOST_OPERATIONS, MOST_OVERRIDES
 from crds.names import GROUP
 from stowage.fleet.manifests import Document
-from stowage.importing.clusters import EVERY, Clusters
+from stowage.importing.clusters import EVERY, Clusters, Fleet
 from stowage.importing.fields import Notes
 from stowage.importing.reading import dig
 
@@ -66,22 +66,43 @@ class Differences:
 
 
 def differences(
-    base: Body, changes: Sequence[Change], notes: Notes, *, replicas_path: str, target: Any = None
+    base: Body,
+    changes: Sequence[Change],
+    notes: Notes,
+    fleet: Fleet,
+    *,
+    replicas_path: str,
+    target: Any = None,
 ) -> Differences:
-    """Return the overrides that the changes come to, and the numbers of replicas that they set."""
+    """Return the overrides that the changes come to, and the numbers of replicas that they set.
+
+    Where these are too many, the sets of selectors that clusters of the input match count alone.
+    """
+    if not changes:
+        return Differences()
+    path = tuple(replicas_path.split(".")) if replicas_path else ()
+    work = _Work(base, changes, notes, path)
+    sets = _sets(changes)
+    found = _laid(work, sets, target) if sets is not None else None
+    if found is None or len(found.overrides) > MOST_OVERRIDES:
+        found = _laid(work, _sets_of(changes, fleet), target)
+        text = "are many on one object: they count on clusters like those of the input"
+        for each in changes if fleet.labels else ():
+            notes.note(each.document, each.path, text, becomes="overrides")
+    if len(found.overrides) > MOST_OVERRIDES or (sets is None and not fleet.labels):
+        _too_many(notes, changes, f"{MOST_OVERRIDES} overrides")
+        found.overrides = []
+    return found
+
+
+def _laid(work: _Work, sets: Sequence[tuple[frozenset[int], Clusters]], target: Any) -> Differences:
     found = Differences()
-    sets = _sets(changes) if changes else []
-    if sets is None:
-        _too_many(notes, changes, f"{MOST_SETS} sets of clusters that differ")
-    if not sets:
-        return found
-    work = _Work(base, changes, notes, tuple(replicas_path.split(".")) if replicas_path else ())
     laid: list[tuple[frozenset[int], list[dict[str, Any]]]] = []
     for chosen, clusters in sets:
         wanted, number = work.state(chosen)
         if number is not None:
             found.numbers.append((clusters, number))
-        now = copy.deepcopy(base)
+        now = copy.deepcopy(work.base)
         for before, operations in laid:
             if before <= chosen:
                 now = operated(now, operations)
@@ -90,9 +111,6 @@ def differences(
             laid.append((chosen, operations))
             found.overrides += _override(work, chosen, clusters, operations, target)
     found.numbered_by = work.numbered_by
-    if len(found.overrides) > MOST_OVERRIDES:
-        _too_many(notes, changes, f"{MOST_OVERRIDES} overrides")
-        found.overrides = []
     return found
 
 
@@ -197,6 +215,20 @@ def _sets(changes: Sequence[Change]) -> list[tuple[frozenset[int], Clusters]] | 
         if len(found) > MOST_SETS:
             return None
     return sorted(found, key=lambda each: (len(each[0]), sorted(each[0])))
+
+
+def _sets_of(changes: Sequence[Change], fleet: Fleet) -> list[tuple[frozenset[int], Clusters]]:
+    """Return the sets of selectors that clusters of the input match, small ones first."""
+    atoms = _atoms(changes)
+    found: dict[frozenset[int], Clusters] = {}
+    for name in sorted(fleet.labels):
+        chosen = frozenset(n for n, each in enumerate(atoms) if fleet.matches(each, name))
+        clusters: Clusters | None = EVERY
+        for n in sorted(chosen):
+            clusters = clusters.both(atoms[n]) if clusters else None
+        if clusters is not None:
+            found[chosen] = clusters
+    return sorted(found.items(), key=lambda each: (len(each[0]), sorted(each[0])))
 
 
 def _override(

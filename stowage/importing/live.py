@@ -171,7 +171,7 @@ class _Lister:
             yield from self._first(found)
 
     def _first(self, group: Mapping[str, Any]) -> Iterator[Kind]:
-        """Yield the kinds of a group, each in the preferred version or else the next that has it."""
+        """Yield the kinds of a group, each in the preferred version, or the next that has it."""
         versions = [group["preferredVersion"], *(group.get("versions") or ())]
         seen: set[str] = set()
         for version in dict.fromkeys(str(each["groupVersion"]) for each in versions):

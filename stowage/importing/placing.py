@@ -151,7 +151,8 @@ class Placer:
 
     def place(self, placement: Placement) -> None:
         """Make the Workloads of one placement."""
-        mains, others = [], []
+        mains: list[Piece] = []
+        others: list[Piece] = []
         for piece in sorted(placement.pieces, key=lambda each: each.key):
             if not self._possible(piece):
                 continue
@@ -329,7 +330,8 @@ class Placer:
         target: Any = None,
     ) -> Differences:
         changes = placement.changes(piece)
-        return differences(body, changes, self.into.notes, replicas_path=replicas, target=target)
+        notes, fleet = self.into.notes, self.fleet
+        return differences(body, changes, notes, fleet, replicas_path=replicas, target=target)
 
     # --- numbers ----------------------------------------------------------------------------------
 
@@ -394,8 +396,9 @@ class Placer:
                 text = "is that of the Workload" if key == "namespace" else SERVER
                 self._note(piece, at(piece.at("metadata"), key), text)
         for kind in ("labels", "annotations"):
-            keys = metadata.get(kind)
-            for key in [*keys] if isinstance(keys, dict) else ():
+            said = metadata.get(kind)
+            keys = said if isinstance(said, dict) else {}
+            for key in [*keys]:
                 if self.marks(key) or key in stripped.ANNOTATIONS:
                     del keys[key]
                     self._note(piece, at(piece.at(f"metadata.{kind}"), key), SERVER)

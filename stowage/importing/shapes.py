@@ -65,11 +65,11 @@ def _faults(body: Any, shape: Shape) -> Iterator[tuple[str, str]]:
         elif isinstance(value, str) and len(value.split()) > 1 and _named(path):
             yield path, f"{value!r:.60} has a blank: write one name a line, with a dash before it"
         if isinstance(value, dict):
-            inner = known if isinstance(known, dict) else {}
-            todo += [(v, inner.get(k, inner.get("*")), at(path, k)) for k, v in value.items()]
+            fields = known if isinstance(known, dict) else {}
+            todo += [(v, fields.get(k, fields.get("*")), at(path, k)) for k, v in value.items()]
         elif isinstance(value, list):
-            inner = known[0] if isinstance(known, list) else None
-            todo += [(v, inner, f"{path}[{n}]") for n, v in enumerate(value)]
+            each = known[0] if isinstance(known, list) else None
+            todo += [(v, each, f"{path}[{n}]") for n, v in enumerate(value)]
 
 
 _NAMES = ("name", "clusterName", "clusterNames", "exclude", "clusterSets", "namespace")

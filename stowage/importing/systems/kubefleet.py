@@ -521,7 +521,7 @@ class _Overrides:
 
     def _reaches(self, override: Source, placement: Source) -> bool:
         said = _spec(override).get("placement") or {}
-        scope = {"Namespaced": "ResourcePlacement"}.get(said.get("scope"), PLACEMENTS[0])
+        scope = PLACEMENTS[said.get("scope") == "Namespaced"]
         return not said.get("name") or (said["name"], scope) == (placement.name, placement.kind)
 
     def _meant(self, override: Source, piece: Piece) -> bool:

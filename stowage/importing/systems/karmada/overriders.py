@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jsonpointer
@@ -35,7 +36,7 @@ def applied(body: Body, overriders: Json, said: Callable[[str, str], None]) -> B
     would apply nothing at all.
     """
     for n, each in enumerate(overriders.get("imageOverrider") or ()):
-        body = _images(body, each, lambda text, at=f"imageOverrider[{n}]": said(at, text))
+        body = _images(body, each, partial(said, f"imageOverrider[{n}]"))
     for field in ("command", "args"):
         for each in overriders.get(f"{field}Overrider") or ():
             _arguments(body, field, each)

@@ -296,9 +296,10 @@ class PolicyReader:
         if said.get("priorityClassSource") not in (None, "KubePriorityClass"):
             self.lost(path, f"{said['priorityClassSource']} is no PriorityClass of Kubernetes")
             return {}
-        if name not in self.priorities:
+        value = self.priorities.get(str(name))
+        if value is None:
             self.lost(path, f"no PriorityClass {name} is in the input: add it")
             return {}
         text = f"is the number of the PriorityClass {name} now"
         self.note(path, text, "spec.priority")
-        return {"priority": self.priorities[name]}
+        return {"priority": value}
