@@ -19,7 +19,7 @@ from stowage.importing.reading import text_selector
 from tests.stowage.importing import Files, Made, cluster, deployment, run, runs
 
 DATA = Path(__file__).parents[1] / "data"
-POLICIES = json.loads((DATA / "import" / "karmada_policies.json").read_text())["cases"]
+POLICIES = json.loads((DATA / "import" / "karmada_policies.json").read_text())
 RECORDED = json.loads((DATA / "import" / "karmada_overrides.json").read_text())
 STATIC = json.loads((DATA / "oracles" / "karmada_static.json").read_text())["cases"]
 PERMANENT = "propagationpolicy.karmada.io"
@@ -95,7 +95,7 @@ def weighted(*rules: tuple[Any, int]) -> dict[str, Any]:
 
 
 @pytest.mark.proves("IM5")
-@pytest.mark.parametrize("case", POLICIES, ids=lambda each: each["name"])
+@pytest.mark.parametrize("case", POLICIES["cases"], ids=lambda each: each["name"])
 def test_the_policy_that_karmada_takes_counts(case: Mapping[str, Any]) -> None:
     """Each policy has a label of its own for clusters, by which the Workload tells it."""
     listed = copy.deepcopy(case["policies"] + case["clusterPolicies"])
@@ -103,7 +103,7 @@ def test_the_policy_that_karmada_takes_counts(case: Mapping[str, Any]) -> None:
         each["spec"]["placement"] = {
             "clusterAffinity": names(f"{each['kind']}-{each['metadata']['name']}".lower())
         }
-    made = Made(*listed, case["object"])
+    made = Made(*listed, POLICIES["object"])
     assert made.names == (["Workload/web"] if case["expected"] else [])
     if case["expected"]:
         kind, name = case["expected"].split()
