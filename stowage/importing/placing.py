@@ -442,6 +442,9 @@ class Placer:
             text = (
                 f"the author of the Workload {said['name']} needs on the hub: {'; '.join(needed)}"
             )
+            kinds = sorted({kind for piece in placed.pieces for kind in _guarded(piece)})
+            if kinds:
+                text += f"; and each member lists in spec.allowedKinds: {', '.join(kinds)}"
             self.into.notes.note(placed.source.document, "metadata", text)
 
 
