@@ -4,8 +4,9 @@
 
 A control plane of its own, with our kinds and nobody who decides. The LIST is one request for each
 of both kinds, read to its last byte and not decoded. `status` reads page by page, decodes, and
-makes the whole text. Both take turns in one process; it prints the least time of each and their
-ratio, which may be compared between machines. Starting the command is not part of it.
+makes the whole text. Both take turns in one process; it prints the least time of each, and the
+least processor time of the API server and of this process together, with their ratios. These may be
+compared between machines. Starting the command is not part of it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import argparse
 import asyncio
 import http.client
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from benchmarks import webpage
+from benchmarks.ground import spent
 from benchmarks.hubcost import hub
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
@@ -77,16 +80,19 @@ def told(connection: Connection) -> int:
     return len(status.text(report, now, everything=False))
 
 
-def least(acts: Iterable[Callable[[Connection], int]], connection: Connection) -> list[float]:
-    """Return the least seconds of each, of rounds that take turns."""
-    found = []
-    for _ in range(ROUNDS):
-        for act in acts:
-            began = time.perf_counter()
-            act(connection)
-            found.append(time.perf_counter() - began)
-    number = len(found) // ROUNDS
-    return [min(found[at::number]) for at in range(number)]
+def timed(act: Callable[[], object], others: Callable[[], float]) -> tuple[float, float]:
+    """Return seconds, and seconds of processors with those that `others` tells of."""
+    began, used = time.perf_counter(), time.process_time() + others()
+    act()
+    return time.perf_counter() - began, time.process_time() + others() - used
+
+
+def line(what: str, found: list[tuple[float, float]], plain: list[tuple[float, float]]) -> str:
+    texts = []
+    for at, name in enumerate(("s", "s of processors")):
+        ours, other = (min(each[at] for each in some) for some in (found, plain))
+        texts.append(f"{ours:.2f} {name}" + (f" ({ours / other:.2f})" if found != plain else ""))
+    return f"  {what}: {', '.join(texts)}"
 
 
 def main() -> None:
@@ -98,10 +104,15 @@ def main() -> None:
         connection = cluster.connection()
         asyncio.run(fill(connection, given.clusters, given.workloads))
         size = listed(connection)
-        plain, ours = least((listed, told), connection)
+        server = cluster.processes["kube-apiserver"].pid()
+        plain: list[tuple[float, float]] = []
+        ours: list[tuple[float, float]] = []
+        for _ in range(ROUNDS):
+            plain.append(timed(partial(listed, connection), partial(spent, server)))
+            ours.append(timed(partial(told, connection), partial(spent, server)))
     print(f"{given.clusters} clusters and {given.workloads} Workloads, {size / 1e6:.1f} MB")
-    print(f"  one plain LIST of each kind: {plain:.2f} s")
-    print(f"  stowage status: {ours:.2f} s, {ours / plain:.2f} of it")
+    print(line("one plain LIST of each kind", plain, plain))
+    print(line("stowage status", ours, plain))
 
 
 if __name__ == "__main__":
