@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from machinery.kinds.paths import InvalidTemplate
+from machinery.kinds.paths import InvalidTemplate, value_at
 from machinery.kinds.templates import PodSet, pods_in
 from machinery.types import pod_references
 from machinery.types.selectors import LabelSelector, parse_label_selector
@@ -141,7 +141,7 @@ class Links:
 
     def _linked(self) -> dict[Item, list[Item]]:
         beside: dict[Item, list[Item]] = defaultdict(list)
-        kinds = {_defined(each): each for each in self._all if _defined(each)}
+        kinds = {_defined(each): each for each in self._all if all(_defined(each))}
         for item in self._all:
             targets = [
                 each for name in sorted(names_in(item.body)) for each in self.found(item, name)
@@ -208,9 +208,8 @@ def _defined(item: Item) -> tuple[str, str]:
     """Return (group, kind) that a definition of a kind defines."""
     if item.kind != "CustomResourceDefinition":
         return ("", "")
-    spec = item.body.get("spec") or {}
-    names = spec.get("names") or {}
-    return (str(spec.get("group")), str(names.get("kind"))) if isinstance(names, dict) else ("", "")
+    group, kind = (value_at(item.body, f"spec.{each}") for each in ("group", "names.kind"))
+    return (str(group or ""), str(kind or ""))
 
 
 def only(namespaces: Iterable[str]) -> str:

@@ -130,12 +130,9 @@ class Item:
     def carried(self, namespace: str) -> dict[str, Any]:
         """Return a copy for a Workload of that namespace: without what tools and servers wrote."""
         meta = {key: self.body["metadata"].get(key) for key in _USERS}
-        kept = {
-            key: value
-            for key, value in (meta["annotations"] or {}).items()
-            if not str(key).startswith(_PASSING)
-        }
-        meta["annotations"] = kept or None
+        if isinstance(meta["annotations"], dict):
+            kept = meta["annotations"].items()
+            meta["annotations"] = {k: v for k, v in kept if not str(k).startswith(_PASSING)}
         if self.of_cluster or meta["namespace"] == namespace:
             meta["namespace"] = None
         rest = {k: v for k, v in self.body.items() if k not in ("metadata", "status")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import tomllib
@@ -15,6 +16,7 @@ import yaml
 from click.testing import Result
 
 from crds.admission.validation import object_violations
+from machinery.errors import ConfigurationError
 from stowage.wrapping.objects import HELM_FILE
 from tests.stowage.importing import run
 
@@ -276,6 +278,36 @@ def test_bare_and_broken_input_is_told() -> None:
     assert "spec.replicas" in told
     same = [WEB, {**WEB, "spec": {}}, {**WEB, "spec": {}}]
     assert "has the name of that of Deployment web" in str(wrapped(same).exception)
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in inner:
+            yield from paths(each, (*path, key))
+
+
+def test_odd_values_are_told_and_crash_nothing() -> None:
+    crd = thing("apiextensions.k8s.io/v1", "CustomResourceDefinition", "x", spec={"group": "x.example", "names": {"kind": "X"}})  # fmt: skip
+    odd = itertools.cycle(["x", 3, [], None, {}, [None], True])
+    tried = 0
+    for each in (WEB, HPA, CHART[6], CHART[8], CHART[13], CHART[14], DB, HOOK, crd):
+        for path in paths(each):
+            if not path or path[0] in ("apiVersion", "kind"):
+                continue
+            made = copy.deepcopy(each)
+            inside = made
+            for key in path[:-1]:
+                inside = inside[key]
+            inside[path[-1]] = next(odd)
+            others = [other for other in (WEB, CHART[8], CHART[0]) if other is not each]
+            result = wrapped([made, *others], "--rest-with", "web")
+            assert result.exception is None or isinstance(result.exception, ConfigurationError), (
+                path
+            )
+            tried += 1
+    assert tried > 100
 
 
 def test_what_tools_and_servers_wrote_is_left_out() -> None:
