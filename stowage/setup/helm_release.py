@@ -58,13 +58,13 @@ async def adopt(
     Raises ConfigurationError, before anything is written, where one belongs to another release. Run
     again after an interruption, it goes on.
     """
-    there = [
-        (resource, body)
-        for each in objects
-        if each["kind"] != "Namespace"  # the chart has none
-        and (resource := await hub.resource(each["apiVersion"], each["kind"]))
-        and (body := await _found(hub, resource, each)) is not None
-    ]
+    there: list[tuple[Resource, Manifest]] = []
+    for each in objects:
+        if each["kind"] == "Namespace":
+            continue  # the chart has none
+        resource = await hub.resource(each["apiVersion"], each["kind"])
+        if (body := await _found(hub, resource, each)) is not None:
+            there.append((resource, body))
     for _, body in there:
         other = release_of(body)
         if other not in (None, release):

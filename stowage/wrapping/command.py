@@ -7,7 +7,6 @@ results in its ResourceList as well.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import click
 
 from crds.admission.validation import object_violations
-from crds.base import NAME
 from crds.fields.placing import Distribution
 from machinery.errors import ConfigurationError
 from machinery.types.bounds import shown
@@ -26,7 +24,7 @@ from stowage.console.yamltext import dump
 from stowage.fleet import manifests
 from stowage.importing.reading import bounded, formed
 from stowage.wrapping.objects import Item
-from stowage.wrapping.workloads import Result, Wrapped, check_unique, ordered, wrap
+from stowage.wrapping.workloads import Result, Wrapped, check_unique, is_name, ordered, wrap
 
 RESOURCE_LIST = "ResourceList"
 _MADE = ("targetDeployment", "template", "targetService", "manifests", "replicasPath")
@@ -56,6 +54,8 @@ class Wrapping:
 
 def run(asked: Wrapping) -> None:
     """Print the objects with their Workloads. Raises ConfigurationError."""
+    if asked.rest_with and not is_name(asked.rest_with):
+        raise ConfigurationError(f"--rest-with: {asked.rest_with!r} cannot be a Workload's name")
     layers = [_layer(each) for each in asked.specs]
     documents, around = _read(asked.files)
     results: list[dict[str, Any]] = []
@@ -123,7 +123,7 @@ def _bodies(made: Result, namespace: str) -> list[dict[str, Any]]:
 def _layer(text: str) -> Layer:
     """Return what `FILE` or `NAME=FILE` says. Raises ConfigurationError."""
     name, sign, file = text.partition("=")
-    if not sign or not re.fullmatch(rf"{NAME}(\.{NAME})*", name):
+    if not sign or not is_name(name):
         name, file = "", text
     found = manifests.values(*manifests.text_of(file))
     if len(found) != 1 or not isinstance(found[0], dict):

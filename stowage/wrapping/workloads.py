@@ -8,11 +8,13 @@ tool, on the hub. An autoscaler scales the Workload there.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from crds.admission.carried import guarded_kinds
+from crds.base import NAME
 from crds.fields.placing import Distribution
 from crds.names import API_VERSION, forbidden_namespace
 from machinery.kinds.paths import value_at
@@ -244,7 +246,7 @@ class _Wrapping:
             return []
         asked, known = self._rest_with, {each.name: each for each in reversed(self._workloads)}
         release = release_of(self._items)
-        name = asked or (f"{release}-rest" if release else "")
+        name = asked or (f"{release}-rest" if is_name(release) else "")
         if not name:
             raise rest[0].document.error(
                 f"no object here refers to it{_more(rest)}: name the Workload that takes it along "
@@ -306,6 +308,11 @@ class _Wrapping:
                 "what its pods name is copied from the hub, where their namespace has to be a "
                 f"tenant: stowage tenant add {namespace or 'NAMESPACE'}",
             )
+
+
+def is_name(text: str) -> bool:
+    """Whether an object may have that name."""
+    return re.fullmatch(rf"{NAME}(\.{NAME})*", text) is not None
 
 
 _NEEDED = (CONFIG_MAP, SECRET, SERVICE_ACCOUNT)

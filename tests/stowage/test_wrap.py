@@ -175,6 +175,10 @@ def test_the_rest_needs_a_name_where_no_label_gives_one() -> None:
         "standard input, document 1: ConfigMap stray: no object here refers to it: name the "
         "Workload that takes it along by --rest-with: seed, or a new one"
     )
+    odd = {**stray, "metadata": {"name": "stray", "labels": {INSTANCE: "My_Release"}}}
+    assert "--rest-with" in str(wrapped([odd]).exception)
+    told = str(wrapped([stray], "--rest-with", "Bad_Name").exception)
+    assert told == "--rest-with: 'Bad_Name' cannot be a Workload's name"
     named = wrapped([stray], "--rest-with", "common")
     assert list(held(workloads(named)["Workload/common"])) == ["ConfigMap/stray"]
 
