@@ -19,7 +19,16 @@ CANARY_NAMESPACE = "stowage-canary"
 """The target of the Workload that tries admission; nothing is ever stored for it."""
 
 PROPAGATOR_LEASE = "stowage-propagator"
-"""The Lease of the propagator, in the namespace of our processes."""
+"""The Lease of the propagator's shard 0, in the namespace of our processes; see
+`machinery.types.shards`."""
+PROPAGATOR_CONFIG = "stowage-propagator"
+"""The ConfigMap there that says how many shards there are."""
+ANNOTATION_SHARDS = f"{GROUP}/shards"
+"""On the Lease of a shard: the number of shards by which its holder serves."""
+ANNOTATION_SHARD = f"{GROUP}/shard"
+"""On the hub's Lease on a member: the shard whose Lease has that term; 0 without it."""
+ANNOTATION_REPORTED = f"{GROUP}/reported"
+"""On the Lease of a shard: the term in which its holder has compared every member."""
 
 FIELD_MANAGER = "stowage"
 """The field manager of every server-side apply on a member."""
