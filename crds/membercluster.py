@@ -60,6 +60,14 @@ class MemberClusterCondition(StrEnum):
     INVENTORY_UNHEALTHY = "InventoryUnhealthy"
     """Its ClusterProfile is gone or says that it is not healthy; there only while it is True."""
     EVACUATING = "Evacuating"
+    SERVED = "Served"
+    """There only while it is False."""
+
+
+class ServedReason(StrEnum):
+    """Reasons of Served."""
+
+    SHARD_UNHELD = "ShardUnheld"
 
 
 class ReadyReason(StrEnum):
@@ -404,7 +412,8 @@ class MemberClusterStatus(Model):
     person. Writer: propagator.
 
     Evacuating, whether replicas leave the cluster; InventoryUnhealthy while the ClusterProfile that
-    it comes from says so, or is gone. Writer: controller."""
+    it comes from says so, or is gone; Served while it is False, as no propagator holds the shard of
+    the cluster. Writer: controller."""
     state: Annotated[str, Field(max_length=63)] | None = None
     """The STATUS column, as of a Node: Ready or NotReady; SchedulingDisabled while it is cordoned,
     Draining and then Drained while it is drained. Writer: propagator."""
@@ -447,6 +456,9 @@ class MemberClusterStatus(Model):
     they may not be read. Writer: propagator."""
     sweep_held: HeldSweep | None = None
     """The removal that the condition SweepHeld is about. Writer: propagator."""
+    shard: Annotated[int, Field(ge=0, le=63)] | None = None
+    """The shard of the propagator that serves it; unset while there is one alone. Writer:
+    propagator."""
     latency_milliseconds: Count | None = None
     """The round trip of a probe, the fastest of a minute. Writer: propagator."""
     reliability: Reliability | None = None
@@ -466,6 +478,7 @@ class MemberCluster(Kind):
         ("Nodes", "integer", ".status.capacity.nodes", 0),
         ("CPU", "string", ".status.capacity.summary.cpu", 0),
         ("Memory", "string", ".status.capacity.summary.memory", 0),
+        ("Shard", "integer", ".status.shard", 1),
         ("Age", "date", ".metadata.creationTimestamp", 0),
     )
 

@@ -1,8 +1,8 @@
 """The propagator process: the hub's client, the lease, and an HTTP server for health and metrics.
 
-Only the leader works (see `leadership`). If the hub is away, the lease and the term end: nothing
-changes on members until it is back. Sessions with members outlive the term until another instance
-has led for `kept_sessions` seconds.
+Only the holder of a shard works (see `leadership` and `shards`). If the hub is away, the lease and
+the term end: nothing changes on members until it is back. Sessions with members outlive the term
+until another instance has led for `kept_sessions` seconds.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import functools
 import os
 import socket
 import uuid
+from collections.abc import Callable, Mapping
 
-from crds.names import ANNOTATION_RELEASE, PROPAGATOR_LEASE
+from crds.names import ANNOTATION_RELEASE
 from machinery import logs, loopwatch, metrics, otlp
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
@@ -30,11 +31,15 @@ from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
 from machinery.release import release, user_agent
 from machinery.runtime.event_recorder import EventRecorder
-from machinery.runtime.leader_election import LeaderElector
+from machinery.runtime.leader_election import Annotations, LeaderElector
+from machinery.runtime.lease_reader import LeaseReader
 from propagator import telemetry
 from propagator.leadership import Manager
 from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
+from propagator.shards.election import ShardElection
+from propagator.shards.membership import Membership
+from propagator.shards.number import ShardNumber
 
 LOG = logs.get(__name__)
 CHECK_SECONDS = 1.0
@@ -44,6 +49,14 @@ AGENT = user_agent(NAME)
 
 LEADER = metrics.gauge("stowage_propagator_leader", "1 while this instance propagates")
 MEMBERS = metrics.gauge("stowage_member_sessions", "Sessions with members", ("ready",))
+
+SHARD = metrics.GaugeFunc(
+    "stowage_shard",
+    "1 for the shard that this instance holds, or for a spare",
+    ("shard", "state"),
+    zero=[("", "Spare")],
+)
+SHARD_MEMBERS = metrics.gauge("stowage_shard_members", "Members that this instance serves")
 
 
 class Propagator:
@@ -64,17 +77,16 @@ class Propagator:
         self._recorder = EventRecorder(
             hub, controller="stowage.dev/propagator", instance=self._identity, clock=self._clock
         )
-        self._elector = LeaderElector(
+        self._number = ShardNumber(hub, namespace=settings.namespace, clock=self._clock)
+        self._election = ShardElection(self._elector, number=self._number, clock=self._clock)
+        leases = LeaseReader(
             hub,
             namespace=settings.namespace,
-            name=PROPAGATOR_LEASE,
-            identity=self._identity,
             clock=self._clock,
-            annotations={ANNOTATION_RELEASE: release()},
             lease_seconds=settings.lease_seconds,
-            renew_deadline=settings.renew_deadline,
-            retry_seconds=settings.lease_retry,
+            blind_seconds=settings.renew_deadline - settings.lease_retry,
         )
+        self._membership = Membership(self._election, self._number, leases, clock=self._clock)
         kinds = (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOAD_KINDS)
         self._schema = Schema(hub, kinds, clock=self._clock)
         self.manager: Manager | None = None
@@ -84,6 +96,8 @@ class Propagator:
         """0 until the HTTP server listens."""
         MEMBERS.labels("true").set_function(functools.partial(self._members, ready=True))
         MEMBERS.labels("false").set_function(functools.partial(self._members, ready=False))
+        SHARD.set_function(self._shard)
+        SHARD_MEMBERS.set_function(lambda: len(self._sessions()) if self._leads else 0)
         telemetry.begin(self._sessions, clock=self._clock)
 
     @property
@@ -97,7 +111,7 @@ class Propagator:
             return self._schema.obstacle
         if self.term is not None:
             return self.term.stale()
-        return "" if self._elector.leader else "nobody is known to hold the lease"
+        return "" if self._election.leader else "nobody is known to hold the lease"
 
     async def run(self) -> None:
         """Serve until cancelled. Raises OSError if the port is taken."""
@@ -111,6 +125,7 @@ class Propagator:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._recorder.run())
                 tasks.create_task(self._schema.run())
+                tasks.create_task(self._number.run())
                 tasks.create_task(self._serve())
                 tasks.create_task(self._watch_successor())
         finally:
@@ -120,7 +135,7 @@ class Propagator:
     async def _serve(self) -> None:
         """Join the election once the hub's schema has all fields of this release."""
         await self._schema.settled()
-        await self._elector.run(self._lead)
+        await self._election.run(self._lead)
 
     async def _lead(self) -> None:
         """The term has its own connections: a renewal never waits behind its work."""
@@ -131,12 +146,13 @@ class Propagator:
                 settings=self._settings,
                 recorder=self._recorder,
                 clock=self._clock,
-                elector=self._elector,
+                election=self._election,
+                membership=self._membership,
             )
         self._leads = True
         LEADER.set(1)
         try:
-            await self.manager.lead(alone=self._elector.alone)
+            await self.manager.lead(alone=self._election.alone)
         finally:
             self._leads = False
             LEADER.set(0)
@@ -149,19 +165,35 @@ class Propagator:
         since: float | None = None
         while True:
             await self._clock.sleep(CHECK_SECONDS)
-            if self.manager is None or self._leads or self._elector.leader is None:
+            if self.manager is None or self._leads or self._election.leader is None:
                 since = None
                 continue
             now = self._clock.monotonic()
             since = now if since is None else since
             if now - since >= self._settings.kept_sessions:
-                LOG.info("%s leads: the sessions with members end", self._elector.leader)
+                LOG.info("%s leads: the sessions with members end", self._election.leader)
                 await self._let_go()
 
     async def _let_go(self) -> None:
         manager, self.manager = self.manager, None
         if manager is not None:
             await manager.close()
+
+    def _elector(
+        self, name: str, taking: Callable[[Mapping[str, str]], Annotations]
+    ) -> LeaderElector:
+        return LeaderElector(
+            self._hub,
+            namespace=self._settings.namespace,
+            name=name,
+            identity=self._identity,
+            clock=self._clock,
+            annotations={ANNOTATION_RELEASE: release()},
+            taking=taking,
+            lease_seconds=self._settings.lease_seconds,
+            renew_deadline=self._settings.renew_deadline,
+            retry_seconds=self._settings.lease_retry,
+        )
 
     def _client(self) -> ApiClient:
         return ApiClient(
@@ -170,9 +202,15 @@ class Propagator:
             name=self._hub.name,
             limit=self._settings.hub_connections,
             user_agent=AGENT,
-            before_write=self._elector.check,
+            before_write=self._election.check,
             history=self._hub.history,
+            mark=lambda: self._membership.mark,
         )
+
+    def _shard(self) -> metrics.Samples:
+        if self._leads:
+            return {(str(self._election.shard), "Held"): 1.0}
+        return {("", "Spare"): 1.0}
 
     def _members(self, *, ready: bool) -> int:
         return sum(session.ready is ready for session in self._sessions())

@@ -37,6 +37,7 @@ class EventHandlers:
         shares: ShareTable,
     ) -> None:
         self._registry = context.registry
+        self._membership = context.membership
         self._workloads = workloads
         self._secrets = secrets
         self._inventory = inventory
@@ -110,7 +111,7 @@ class EventHandlers:
         """Return the members to queue; `before` is None if the Workload came or went."""
         if before is None:
             return self._clusters_of(known) | self._inventory.holders(known.uid)
-        if not _same_decision(before, known):
+        if not _same_decision(before, known) or self._told_anew(before, known):
             concerned = self._clusters_of(before) | self._clusters_of(known)
             return concerned | self._inventory.holders(known.uid)
         patched = _with_new_patch(before, known) | before.with_other_revision(known)
@@ -122,6 +123,14 @@ class EventHandlers:
         if running(known) and not running(before):
             return patched | (self._clusters_of(known) - set(known.placements))
         return patched
+
+    def _told_anew(self, before: Workload, known: Workload) -> bool:
+        """Whether other shards tell something that shares here may wait for."""
+        if not self._membership.several or not known.leaves:
+            return False
+        if before.decided_by != known.decided_by or before.sent != known.sent:
+            return True
+        return bool(before.status.clusters != known.status.clusters)
 
     def _clusters_of(self, workload: Workload) -> set[str]:
         return clusters_of(workload, self._registry.names)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from crds.names import LABEL_REGISTER
@@ -22,7 +23,6 @@ from machinery.errors import NotFound
 from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
-from machinery.runtime.leader_election import LeaderElector
 from propagator.hub.cluster_status import ClusterStatusWriter
 from propagator.hub.registration import Registrar
 from propagator.hub.token_renewal import Renewer
@@ -31,6 +31,8 @@ from propagator.members.context import ControllerContext, HubIdentity
 from propagator.members.hub_lease import HubHolder
 from propagator.members.registry import MemberRegistry
 from propagator.settings import PropagatorSettings
+from propagator.shards.election import ShardElection
+from propagator.shards.membership import Membership, Resigned
 from propagator.types.cluster import MemberCluster, Secret, bounded, lean
 from propagator.workload_controller import WorkloadController
 
@@ -40,7 +42,7 @@ LOG = logs.get(__name__)
 class Manager:
     """`lead` runs in each term, `close` after the last.
 
-    `hub` and every client of a member call `elector` before each attempt of a write.
+    `hub` and every client of a member call `election` before each attempt of a write.
     """
 
     def __init__(
@@ -50,14 +52,16 @@ class Manager:
         settings: PropagatorSettings,
         recorder: EventRecorder,
         clock: Clock,
-        elector: LeaderElector,
+        election: ShardElection,
+        membership: Membership,
     ) -> None:
         self._hub = hub
         self._settings = settings
         self._clock = clock
         self._led = False
         self._identity = HubIdentity(hub)
-        self._elector = elector
+        self._election = election
+        self._membership = membership
         self._clusters: Informer[MemberCluster] = Informer(
             hub, MEMBER_CLUSTERS, MemberCluster, transform=lean, clock=clock
         )
@@ -73,9 +77,10 @@ class Manager:
         self.registry = MemberRegistry(
             settings=settings.sessions,
             clock=clock,
-            before_write=elector.check,
+            before_write=election.check,
             identities=Identities(self._clusters),
             holder=self._holder,
+            mark=lambda: membership.mark,
         )
         context = ControllerContext(
             hub=hub,
@@ -86,6 +91,7 @@ class Manager:
             namespace=settings.namespace,
             identity=self._identity,
             fresh=self.hub_fresh,
+            membership=membership,
         )
         self.workloads = WorkloadController(context)
         self._informers: list[Informer[Any]] = [
@@ -94,12 +100,16 @@ class Manager:
             *self.workloads.informers,
         ]
         shared: dict[str, Any] = {"clusters": self._clusters, "registry": self.registry}
-        shared |= {"clock": clock}
+        shared |= {"clock": clock, "membership": membership}
         self._registrar = Registrar(hub, namespace=settings.namespace, secrets=secrets, **shared)
+        shared.pop("membership")
         self._renewer = Renewer(
             hub, secrets=secrets, settings=settings.renewal, recorder=recorder, **shared
         )
-        self._publisher = ClusterStatusWriter(hub, recorder=recorder, **shared)
+        self._publisher = ClusterStatusWriter(
+            hub, recorder=recorder, membership=membership, **shared
+        )
+        membership.serve(self.registry.names, self.registry.hand_over)
 
     def stale(self) -> str:
         """Return why the view of the hub is outdated; empty if it is not."""
@@ -124,7 +134,22 @@ class Manager:
         return not self.stale() and not self.workloads.kinds.rereading.due
 
     async def lead(self, *, alone: bool) -> None:
-        """`alone`: no other instance has led since the last term of this one."""
+        """`alone`: no other instance has led since the last term of this one.
+
+        Returns when the shard is no more.
+        """
+        self._membership.begin()
+        if self._membership.several:
+            # Another shard may have begun to serve any of them since.
+            for name in self.registry.names():
+                await self.registry.drop(name)
+        with suppress(Resigned):
+            try:
+                await self._lead(alone=alone)
+            except* Resigned:
+                raise Resigned from None
+
+    async def _lead(self, *, alone: bool) -> None:
         led_before, self._led = self._led, True
         reading = (*self._informers, *self.workloads.optional)
         async with asyncio.TaskGroup() as tasks:
@@ -135,6 +160,7 @@ class Manager:
                 await self._catch_up(reading, alone=alone)
             self._identity.forget()
             self.workloads.begin(alone=alone)
+            tasks.create_task(self._membership.run())
             tasks.create_task(self._registrar.run())
             tasks.create_task(self._renewer.run())
             tasks.create_task(self._publisher.run())
@@ -147,13 +173,15 @@ class Manager:
 
     async def _holder(self) -> HubHolder:
         """Raises TransportError, of the hub."""
-        elector = self._elector
+        elector = self._election.elector
         return HubHolder(
             uid=await self._identity.uid(),
             address=self._hub.connection.server,
             instance=elector.identity,
             moment=elector.moment,
             past=elector.past,
+            shard=self._membership.shard,
+            history=self._membership.history,
         )
 
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:

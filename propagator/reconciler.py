@@ -23,6 +23,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
+from propagator.members.views import Live, Told
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.guard import Guard
 from propagator.removal.left_claims import LeftClaims
@@ -59,7 +60,7 @@ class WorkloadReconciler:
         reporter: Reporter,
     ) -> None:
         self._clock = context.clock
-        self._registry = context.registry
+        self._views = context.views
         self._fresh = context.fresh
         self._workloads = workloads
         self._judged = judged
@@ -182,7 +183,8 @@ class WorkloadReconciler:
         if there and not (
             first
             or (
-                all(map(self._answers, workload.placements)) and await self._reporter.runs(workload)
+                all(self._answers(workload, name) for name in workload.placements)
+                and await self._reporter.runs(workload)
             )
         ):
             # The stored status already says ready, so no event will requeue this key. Poll with
@@ -198,9 +200,9 @@ class WorkloadReconciler:
             return await self._shares.lower(session, workload, kept)
         return await self._shares.remove(session, workload)
 
-    def _answers(self, name: str) -> bool:
-        session = self._registry.get(name)
-        return session is not None and session.ready
+    def _answers(self, workload: Workload, name: str) -> bool:
+        view = self._views.of(workload, name)
+        return isinstance(view, Told) or (isinstance(view, Live) and view.session.ready)
 
 
 def _to_turn_back(session: MemberSession, workload: Workload) -> int | None:

@@ -44,6 +44,7 @@ from propagator.removal.prune import Pruner
 from propagator.removal.remover import Remover
 from propagator.share_writer import ShareWriter
 from propagator.shares import ShareTable
+from propagator.status.comparison import Comparison
 from propagator.status.controller import Reporter
 from propagator.status.observation import Survey
 from propagator.types.workload import Workload
@@ -112,6 +113,8 @@ class WorkloadController:
             dependencies=self._dependencies,
             rereading=self.kinds.rereading,
         )
+        self._comparison = Comparison(context, workloads=self._workloads)
+        self._reporter.reported = self._comparison.reported
         once = AtMostOnce(context, workloads=self._workloads, inventory=self._inventory)
         self._guard = Guard(context, table, once=once)
         unconfirmed = UnconfirmedWrites(table, clock=context.clock)
@@ -185,6 +188,7 @@ class WorkloadController:
         """`alone`: no other instance has led since this one's last term."""
         self._gates.begin()
         self._table.new_term(alone=alone)
+        self._comparison.begin()
         if not alone:
             for watch in self._watches.values():
                 watch.clear()
@@ -208,6 +212,7 @@ class WorkloadController:
             await informer.wait_synced()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reporter.run())
+            tasks.create_task(self._comparison.run())
             tasks.create_task(self._census.run())
             tasks.create_task(self._brake.run())
             tasks.create_task(self._claims.run())

@@ -113,9 +113,9 @@ class MemoryHub(Verbs):
         path = res.path(namespace if res.namespaced else None, name)
         return self._patch(path, dict(patch), status=status)
 
-    def remove(self, res: Resource, name: str) -> None:
+    def remove(self, res: Resource, name: str, namespace: str = "shop") -> None:
         """Delete an object, at once."""
-        self._delete(res.path("shop" if res.namespaced else None, name))
+        self._delete(res.path(namespace if res.namespaced else None, name))
 
     def hold(self, res: Resource) -> Callable[[], None]:
         """Keep watches of that resource silent until the answer is called."""

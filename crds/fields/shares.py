@@ -233,6 +233,12 @@ class ClusterShare(Model):
     """Why it does not go on, if it does not."""
     reason: Annotated[str, Field(max_length=64)] | None = None
     """The same in one word, a reason of Propagated; unset while nothing is wrong with it."""
+    asked: Count | None = None
+    """Replicas that the objects there ask for, where that is not `replicas`; told where several
+    shards of the propagator report the Workload."""
+    decision: Annotated[str, Field(max_length=64)] | None = None
+    """The decision that the share was last reconciled with; told as `asked`, while replicas leave a
+    cluster."""
     health: ShareHealth | None = None
     """How the object that runs its replicas is doing, by what is known of its kind."""
     failover: ShareFailover | None = None

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -80,6 +80,8 @@ STREAMED_BODY = 1024 * 1024
 NOT_MODIFIED = 304
 FAREWELL_SECONDS = 0.05
 ATTEMPTS = 5
+MOST_UNANSWERED = 256
+"""Changes without an answer, beyond which those are forgotten whose time is over."""
 FIRST_WAIT = 0.1
 """Seconds before the second attempt, plus as much jitter; each next wait is double."""
 
@@ -113,8 +115,9 @@ class ApiClient(Verbs):
     `name` labels metrics. `limit` bounds the requests in flight in the lane of work, watches
     excluded. `timeout` bounds one attempt, in seconds; retries start within as much again.
     `requests` counts sent requests. If `before_write` raises, nothing is sent. Clients of one
-    server share its `history`. Raises KubeconfigError if the connection's certificates cannot be
-    used.
+    server share its `history`. `mark` ends the User-Agent of each request. `writes` notes which
+    changes may still take effect; without it the client notes none. Raises KubeconfigError if the
+    connection's certificates cannot be used.
     """
 
     def __init__(
@@ -130,6 +133,8 @@ class ApiClient(Verbs):
         pace: ServerBudget | None = None,
         holding: BudgetShare | None = None,
         history: ServerHistory | None = None,
+        mark: Callable[[], str] = str,
+        writes: WritesInFlight | None = None,
     ) -> None:
         clock = clock or SystemClock()
         super().__init__(clock, pace or ServerBudget(clock), holding or BudgetShare(), history)
@@ -147,6 +152,8 @@ class ApiClient(Verbs):
         self._large = asyncio.Lock()
         self._timeout = timeout
         self._before_write = before_write
+        self._mark = mark
+        self._writes = writes
         self._identity = identity(connection, user_agent)
         self._headers: dict[tuple[str | None, str, str | None], CIMultiDict[str]] = {}
         self._route = route(connection)
@@ -331,6 +338,9 @@ class ApiClient(Verbs):
         async with self._lines[call.errand.lane].turn():
             url = call.url if call.method == "GET" else self._ending(call)
             started = self.clock.monotonic()
+            write = None
+            if call.method != "GET" and self._writes is not None:
+                write = self._writes.sent(call.seconds)
             status = NO_ANSWER
             self.requests += 1
             try:
@@ -338,6 +348,8 @@ class ApiClient(Verbs):
                     most = call.errand.most if response.status < 300 else bounds.REFUSAL_BYTES
                     answer = await self._read(response, most)
                     status = response.status
+                    if write is not None and self._writes is not None:
+                        self._writes.answered(write)
                     self.server_time.saw(response.headers.get("Date"))
                     if call.seen is not None and status == 200:
                         call.seen.etag = response.headers.get("ETag", "")[: bounds.TOKEN]
@@ -418,7 +430,8 @@ class ApiClient(Verbs):
                 known["Content-Type"] = call.content_type
             if token:
                 known["Authorization"] = f"Bearer {token}"
-        named = telling(known, call.agent) if call.agent else known
+        agent = " ".join(filter(None, (self._mark(), call.agent)))
+        named = telling(known, agent) if agent else known
         if call.seen is not None and call.seen.etag:
             named = CIMultiDict(named)
             named["If-None-Match"] = call.seen.etag
@@ -447,6 +460,30 @@ class ApiClient(Verbs):
             return await send(request)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as e:
             raise fault_of(self._base, e) from e
+
+
+class WritesInFlight:
+    """Until when a change that was sent may still take effect: until its answer, or its time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: dict[object, float] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until the last one is over, if no answer comes; 0 if none is in flight."""
+        return max((*self._until.values(), now := self._clock.monotonic())) - now
+
+    def sent(self, seconds: float) -> object:
+        """The server was given so many seconds for it, at most."""
+        now, write = self._clock.monotonic(), object()
+        if len(self._until) > MOST_UNANSWERED:
+            self._until = {each: at for each, at in self._until.items() if at > now}
+        self._until[write] = now + seconds
+        return write
+
+    def answered(self, write: object) -> None:
+        self._until.pop(write, None)
 
 
 def _asked_for(state: tenacity.RetryCallState) -> float:

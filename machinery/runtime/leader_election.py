@@ -19,15 +19,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from machinery.api.client import ApiClient
 from machinery.api.lanes import LEASE
 from machinery.api.resources import LEASES
+from machinery.api.verbs import OF_NO_OBJECT
 from machinery.clock import Clock, microtime
-from machinery.errors import Conflict, LeaseLost, NotFound, TransportError
+from machinery.errors import Conflict, Forbidden, LeaseLost, NotFound, TransportError
 from machinery.runtime.backoff import Jitter
 from machinery.runtime.store import order
 from machinery.tasks import end, within
@@ -35,6 +36,7 @@ from machinery.tasks import end, within
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Annotations: TypeAlias = Mapping[str, str | None]
 _KNOWN_RENEWALS = 16
 """Our renewals that are recognized when they were stored without an answer."""
 PAST_TERMS = "stowage.dev/past-terms"
@@ -44,35 +46,45 @@ _RELEASES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
+class LeaseRecord:
+    """What a Lease says."""
+
     version: str
     holder: str
+    """Empty if it was released."""
     transitions: int
+    """The number of the term."""
     seconds: float
     renewed: str
     past: Mapping[int, PastTerm]
+    annotations: Mapping[str, str]
 
     @staticmethod
-    def of(lease: dict[str, Any]) -> _Record:
+    def of(lease: Mapping[str, Any]) -> LeaseRecord:
         spec = lease.get("spec") or {}
         annotations = lease["metadata"].get("annotations") or {}
-        return _Record(
+        return LeaseRecord(
             version=lease["metadata"]["resourceVersion"],
             holder=spec.get("holderIdentity") or "",
             transitions=spec.get("leaseTransitions") or 0,
             seconds=spec.get("leaseDurationSeconds") or 0,
             renewed=spec.get("renewTime") or "",
             past=_past(annotations.get(PAST_TERMS, "")),
+            annotations=annotations,
         )
 
     @property
     def moment(self) -> Moment:
         return Moment(self.transitions, self.renewed)
 
-    def same_term(self, other: _Record) -> bool:
+    def same_term(self, other: LeaseRecord) -> bool:
         return (self.holder, self.transitions) == (other.holder, other.transitions)
 
-    def before(self, other: _Record) -> bool:
+    def news(self, before: LeaseRecord | None) -> bool:
+        """Whether it was renewed or taken since. A change of a label prolongs nothing."""
+        return before is None or not self.same_term(before) or self.renewed != before.renewed
+
+    def before(self, other: LeaseRecord) -> bool:
         return order(self.version, other.version) == -1 or self.transitions < other.transitions
 
 
@@ -105,8 +117,9 @@ class LeaderElector:
 
     Others wait `lease_seconds` (rounded up) after a renewal. We lead `renew_deadline` after a
     renewal began. `retry_seconds` lie between renewals, and between checks of another's lease.
-    `annotations` are put on the Lease when it is taken. Raises ValueError unless each duration is
-    larger than the next.
+    `annotations` are put on the Lease when it is taken, and `taking` returns further ones from
+    those that it has then; None removes one. Raises ValueError unless each duration is larger than
+    the next.
     """
 
     def __init__(
@@ -122,6 +135,7 @@ class LeaderElector:
         retry_seconds: float = 2.0,
         jitter: Jitter = random.random,
         annotations: Mapping[str, str] | None = None,
+        taking: Callable[[Mapping[str, str]], Annotations] = lambda _: {},
     ) -> None:
         if not lease_seconds > renew_deadline > retry_seconds > 0:
             raise ValueError("lease_seconds > renew_deadline > retry_seconds > 0 must hold")
@@ -138,8 +152,13 @@ class LeaderElector:
         self._request_seconds = (renew_deadline - retry_seconds) / 2  # room for two attempts
         self._jitter = jitter
         self._annotations = dict(annotations or {})
-        self._seen: _Record | None = None
-        self._last: _Record | None = None  # `_seen`, or the last one of a lease that was deleted
+        self._taking = taking
+        self._noting: dict[str, str | None] = {}  # on the Lease with the next renewal
+        self._renewing = asyncio.Lock()
+        self._seen: LeaseRecord | None = None
+        self._last: LeaseRecord | None = (
+            None  # `_seen`, or the last one of a lease that was deleted
+        )
         self._history = client.history.number  # of `_last`
         self._led_in = self._history  # of the start of our last term
         self._seen_at = -math.inf  # when `_seen` last changed, as far as we could see
@@ -157,6 +176,24 @@ class LeaderElector:
     @property
     def leading(self) -> bool:
         return self._clock.monotonic() < self._until
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Those of the Lease as the server last showed it; empty without one."""
+        return self._seen.annotations if self._seen is not None else {}
+
+    async def note(self, annotations: Annotations) -> None:
+        """Renew the Lease with these annotations; None removes one.
+
+        Without an answer, later renewals carry them. Raises TransportError; LeaseLost ends the
+        term.
+        """
+        self._noting |= annotations
+        try:
+            await self._renew()
+        except LeaseLost:
+            self._until = -math.inf
+            raise
 
     @property
     def alone(self) -> bool:
@@ -198,15 +235,13 @@ class LeaderElector:
         The lease is released on every way out.
         """
         while True:
-            await self._acquire()
-            if await self._term(lead):
+            while not await self.attempt():
+                await self._clock.sleep(self.patience())
+            if await self.term(lead):
                 return
 
-    async def _acquire(self) -> None:
-        while not await self._attempt():
-            await self._clock.sleep(self._patience())
-
-    async def _attempt(self) -> bool:
+    async def attempt(self) -> bool:
+        """Take the Lease if it is free; return whether we lead. `term` has to follow then."""
         try:
             record = await self._read()
             self._trouble = ""
@@ -218,8 +253,8 @@ class LeaderElector:
             self._report(e)
         return self.leading
 
-    def _patience(self) -> float:
-        """Return seconds until the next check: no later than the lease can expire."""
+    def patience(self) -> float:
+        """Return seconds until the next `attempt`: no later than the lease can expire."""
         wait = self._retry_seconds * (0.8 + 0.4 * self._jitter())
         if self._seen is not None and self._mine(self._seen):
             return wait / 4
@@ -227,12 +262,12 @@ class LeaderElector:
             return wait
         return min(wait, self._ends(self._seen) - self._clock.monotonic())
 
-    def _free(self, record: _Record) -> bool:
+    def _free(self, record: LeaseRecord) -> bool:
         if not record.holder or self._mine(record):
             return True
         return self._clock.monotonic() >= self._ends(record)
 
-    def _mine(self, record: _Record) -> bool:
+    def _mine(self, record: LeaseRecord) -> bool:
         """Whether this elector wrote the record. Then no other process has held the lease since.
 
         Such a lease is taken again at once, because this process keeps its caches. Any other lease
@@ -240,10 +275,10 @@ class LeaderElector:
         """
         return record.holder == self.identity and record.renewed in self._sent
 
-    def _ends(self, record: _Record) -> float:
+    def _ends(self, record: LeaseRecord) -> float:
         return self._seen_at + max(record.seconds, self._lease_seconds)
 
-    async def _read(self) -> _Record | None:
+    async def _read(self) -> LeaseRecord | None:
         where: dict[str, Any] = {"namespace": self._namespace, "errand": LEASE}
         reading = self._client.get(LEASES, self._name, **where)
         try:
@@ -252,8 +287,8 @@ class LeaderElector:
             self._seen = None
             return None
 
-    def _see(self, lease: dict[str, Any]) -> _Record:
-        record = _Record.of(lease)
+    def _see(self, lease: dict[str, Any]) -> LeaseRecord:
+        record = LeaseRecord.of(lease)
         before, self._seen = self._seen, record
         if self._last is not None and record.before(self._last):
             self._client.history.end(self._history)
@@ -262,13 +297,11 @@ class LeaderElector:
         # While we could not read the lease, the holder could most likely not renew it either.
         blind = now - self._looked_at > self._blind_seconds
         self._looked_at = now
-        # Only a renewal or another holder counts. A change of a label prolongs nothing.
-        news = before is None or not record.same_term(before) or record.renewed != before.renewed
-        if news or blind:
+        if record.news(before) or blind:
             self._seen_at = now
         return record
 
-    async def _take(self, free: _Record | None) -> None:
+    async def _take(self, free: LeaseRecord | None) -> None:
         """Write our name into a free lease. Raises Conflict when another process was faster."""
         started, now = self._clock.monotonic(), microtime(self._clock.now())
         spec = self._spec(self.identity)
@@ -277,20 +310,31 @@ class LeaderElector:
         alone = free is not None and self._mine(free) and free.transitions == self.moment.term
         alone = alone and self._led_in == self._history
         past = {} if free is None else _history(free, free.holder)
+        self._noting = {}
         annotations = self._annotations | _noted(past)
+        annotations |= self._taking(free.annotations if free is not None else {})
         if free is not None:
             await self._write(free, spec, annotations)
         else:
             meta: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
             meta |= {"annotations": annotations}
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta}
-            creating = self._client.create(LEASES, {**lease, "spec": spec}, errand=LEASE)
-            self._see(await self._within(creating))
+            self._see(await self._within(self._create({**lease, "spec": spec})))
         self._alone, self._led_in = alone, self._history
         self.past = past
         self.moment = self._held().moment
         self._until = started + self._renew_deadline
         log.info("%s leads now, term %d", self.identity, self._held().transitions)
+
+    async def _create(self, lease: dict[str, Any]) -> dict[str, Any]:
+        """Raises Conflict when another process was faster."""
+        try:
+            return await self._client.create(LEASES, lease, errand=LEASE)
+        except Forbidden:
+            # RBAC limits a create to names only where the request has one.
+            lease["metadata"] |= {"resourceVersion": OF_NO_OBJECT}
+            where: dict[str, Any] = {"namespace": self._namespace, "errand": LEASE}
+            return await self._client.apply(LEASES, lease, name=self._name, force=True, **where)
 
     def _spec(self, holder: str) -> dict[str, Any]:
         renewed = microtime(self._clock.now())
@@ -302,7 +346,7 @@ class LeaderElector:
         }
 
     async def _write(
-        self, on: _Record, spec: dict[str, Any], annotations: Mapping[str, str] | None = None
+        self, on: LeaseRecord, spec: dict[str, Any], annotations: Annotations | None = None
     ) -> None:
         """Change the lease on top of `on`. Raises Conflict if the lease has changed since."""
         meta: dict[str, Any] = {"resourceVersion": on.version}
@@ -313,7 +357,11 @@ class LeaderElector:
         writing = self._client.merge_patch(LEASES, self._name, patch, **where)
         self._see(await self._within(writing))
 
-    async def _term(self, lead: Callable[[], Awaitable[None]]) -> bool:
+    async def term(self, lead: Callable[[], Awaitable[None]]) -> bool:
+        """Run `lead` as `run` does, after an `attempt` that took the Lease.
+
+        Return True if it returned, False if the Lease was lost. The Lease is released.
+        """
         working = asyncio.ensure_future(lead())
         keeping = [asyncio.create_task(self._keep()), asyncio.create_task(self._watchdog())]
         finished = False
@@ -351,18 +399,25 @@ class LeaderElector:
                 wait = self._retry_seconds / 4
 
     async def _renew(self) -> None:
+        async with self._renewing:
+            await self._renew_with(dict(self._noting))
+
+    async def _renew_with(self, noting: Annotations) -> None:
         started, ours = self._clock.monotonic(), self._held()
         try:
-            await self._write(ours, self._spec(self.identity))
+            await self._write(ours, self._spec(self.identity), noting)
         except Conflict as e:  # an earlier renewal that seemed to fail, a label, or another holder
             record = await self._read()
             if record is None or not record.same_term(ours):
                 raise LeaseLost(f"the lease {self._name} is held by another") from e
             if self._led_in != self._history:
                 raise LeaseLost(f"the lease {self._name} went back in time with its server") from e
-            await self._write(record, self._spec(self.identity))
+            await self._write(record, self._spec(self.identity), noting)
         except NotFound as e:
             raise LeaseLost(f"the lease {self._name} was deleted") from e
+        if noting:
+            said = self.annotations
+            self._noting = {k: v for k, v in self._noting.items() if said.get(k) != v}
         self.moment = self._held().moment
         if self.leading:  # not after the watchdog: what it ended stays ended
             self._until = started + self._renew_deadline
@@ -389,7 +444,7 @@ class LeaderElector:
         except TransportError as e:
             self._report(e)
 
-    def _held(self) -> _Record:
+    def _held(self) -> LeaseRecord:
         if self._seen is None:
             raise LeaseLost(f"the lease {self._name} was deleted")
         return self._seen
@@ -403,14 +458,14 @@ class LeaderElector:
         self._trouble = str(fault)
 
 
-def _history(record: _Record, holder: str) -> dict[int, PastTerm]:
+def _history(record: LeaseRecord, holder: str) -> dict[int, PastTerm]:
     """Return the past terms with the record's own, whose holder a release has noted there."""
     known = record.past.get(record.transitions)
     term = PastTerm(holder or (known.holder if known else ""), record.renewed)
     return dict(sorted({**record.past, record.transitions: term}.items())[-MOST_PAST_TERMS:])
 
 
-def _noted(past: Mapping[int, PastTerm]) -> dict[str, str]:
+def _noted(past: Mapping[int, PastTerm]) -> dict[str, str | None]:
     return {PAST_TERMS: msgspec.json.encode(past).decode()}
 
 

@@ -141,6 +141,7 @@ class MemberClusterStatus(Part, frozen=True):
     kinds_omitted: int = 0
     quotas: list[QuotaLeft] = []
     sweep_held: HeldSweep | None = None
+    shard: int | None = None
     latency_milliseconds: int | None = None
     reliability: Reliability | None = None
 

@@ -64,6 +64,8 @@ class Starting:
 class Contacts:
     def __init__(self, context: ControllerContext) -> None:
         self._registry: MemberRegistry = context.registry
+        self._views = context.views
+        self._membership = context.membership
         self._clusters: Informer[MemberCluster] = context.clusters
         self._clock: Clock = context.clock
         self._since: dict[str, float] = {}  # clusters that are connecting
@@ -85,7 +87,7 @@ class Contacts:
         """If the cluster has not answered since then, probe it now."""
         session = self._registry.get(name)
         if session is None:
-            return False
+            return self._views.told_of(name)
         heard = session.answered >= since - FRESH_SECONDS
         if not heard:
             session.ask_now()
@@ -112,6 +114,14 @@ class Contacts:
             return session.contact, session.message
         if self._clusters.synced and self._clusters.get(("", name)) is None:
             return Contact.AWAY, f"{name}: there is no MemberCluster of this name"
+        if self._views.told_of(name):
+            return Contact.SERVING, ""
+        if self._views.elsewhere(name):
+            shard = self._membership.owner(name)
+            if not self._membership.held(shard):
+                return Contact.AWAY, f"{name}: no propagator holds its shard {shard}"
+            if not self._views.answers(name):
+                return Contact.AWAY, f"{name}: it is not Ready"
         return Contact.CONNECTING, ""
 
 

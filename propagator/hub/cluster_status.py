@@ -36,6 +36,7 @@ from propagator.members.connection import Link
 from propagator.members.health import Contact, HealthProbe, MemberHealth, settled
 from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
+from propagator.shards.membership import ONE_SHARD, OneShard
 from propagator.types.cluster import MemberCluster
 
 ANOTHERS = (ReadyReason.CLUSTER_CHANGED, ReadyReason.ALREADY_REGISTERED)
@@ -247,7 +248,10 @@ class ClusterStatusWriter:
         registry: MemberRegistry,
         recorder: EventRecorder,
         clock: Clock,
+        membership: OneShard = ONE_SHARD,
     ) -> None:
+        self._membership = membership
+        membership.on_change(self._members_changed)
         self._hub = hub
         self._clusters = clusters
         self._registry = registry
@@ -266,6 +270,10 @@ class ClusterStatusWriter:
         if new is not None:
             self._queue.add(new.name)
 
+    def _members_changed(self) -> None:
+        for name in self._registry.names():
+            self._queue.add(name)
+
     async def _publish(self, name: str) -> float | None:
         cluster = self._clusters.get(("", name))
         session = self._registry.get(name)
@@ -274,6 +282,9 @@ class ClusterStatusWriter:
             return None
         if session.contact is Contact.CONNECTING:
             return None  # the last status stands; the session's verdict queues the key again
+        stored = conditions.holds(cluster.status, MemberClusterCondition.READY)
+        if session.verdict.ready and not stored and not self._registry.compared(name):
+            return None  # first what other shards are told of its shares; that queues the key again
         now = self._clock.monotonic()
         if (
             not _urgent(cluster, session, session.verdict)
@@ -286,6 +297,9 @@ class ClusterStatusWriter:
             reported = cluster.status.get("namespaces") or {}
             link.tenants.recall(reported.get("refused") or ())
         status = status_of(cluster, session, session.verdict, now=self._clock.now())
+        status.pop("shard", None)
+        if self._membership.shards > 1:
+            status["shard"] = self._membership.shard
         # No await between these and the status: pods and capacity must agree.
         placed = link.pod_index.placed() if link is not None and link.counted else None
         labels = labels_of(cluster, status)

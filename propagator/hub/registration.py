@@ -42,6 +42,7 @@ from propagator.members.cluster_identity import noted
 from propagator.members.health import MemberHealth, verdict_of
 from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
+from propagator.shards.membership import ONE_SHARD, OneShard
 from propagator.types.cluster import ClusterEndpoint, MemberCluster, Secret, bounded
 
 LOG = logs.get(__name__)
@@ -68,7 +69,10 @@ class Registrar:
         clusters: Informer[MemberCluster],
         registry: MemberRegistry,
         clock: Clock,
+        membership: OneShard = ONE_SHARD,
     ) -> None:
+        self._membership = membership
+        membership.on_change(self._members_changed)
         self._hub = hub
         self._namespace = namespace
         self._secrets = secrets
@@ -102,7 +106,14 @@ class Registrar:
         if cluster is not None:
             self._queue.add(cluster.name)
 
+    def _members_changed(self) -> None:
+        names = {cluster.name for cluster in self._clusters.values()}
+        for name in sorted(names | {secret.metadata.name for secret in self._secrets.values()}):
+            self._queue.add(name)
+
     async def _reconcile(self, name: str) -> None:
+        if not self._membership.serves(name):
+            return  # what was served before was handed over
         cluster = self._clusters.get(("", name))
         secret = self._secrets.get((self._namespace, name))
         if cluster is not None and cluster.given_up:
@@ -210,6 +221,8 @@ class Registrar:
         return True
 
     async def _connect(self, cluster: MemberCluster) -> None:
+        if not self._membership.serves(cluster.name):
+            return  # it was handed over meanwhile
         session = self._registry.admit(cluster.name)
         session.health.recall(**reported_health(cluster.status))
         await self._set_credentials(session, cluster)

@@ -71,6 +71,7 @@ class IdleKinds:
         self._clock = context.clock
         self._fresh = context.fresh
         self._registry = context.registry
+        self._views = context.views
         self._workloads = workloads
         self._inventory = inventory
         # Of the Workload, at the last check. Another leader may have written objects since.
@@ -110,7 +111,7 @@ class IdleKinds:
         left = set(workload.remembered()) - set(workload.kinds()) - USUAL_KINDS
         if not left or workload.metadata.deleting:
             return set()
-        names = clusters_of(workload, self._registry.names) | self._inventory.holders(workload.uid)
+        names = clusters_of(workload, self._views.names) | self._inventory.holders(workload.uid)
         async for name in in_slices(names):
             session = self._registry.get(name)
             if session is None or not self._inventory.knows(session, workload):

@@ -6,13 +6,15 @@ confirm that. The noted kinds let another process find all objects (`noted_kinds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from crds.names import ANNOTATION_CLUSTERS, FINALIZER
 from machinery.types.written_clusters import MemberRecord
 from propagator.members.noted_kinds import missing_kinds
 from propagator.types.workload import Workload
+
+Patch: TypeAlias = dict[str, Any]
 
 
 def is_ours(workload: Workload) -> bool:
@@ -59,9 +61,22 @@ def footprint_without(workload: Workload, name: str) -> dict[str, Any]:
     return {"footprint": {"clusters": after.text() or None}}
 
 
+def without_members(workload: Workload, names: Iterable[str]) -> tuple[Patch, Patch]:
+    """Return patches of metadata and status that take off members of a Workload that ends."""
+    noted, placed = _annotated(workload), _placed(workload)
+    after, left = noted, placed
+    for name in names:
+        after, left = after.without(name), left.without(name)
+    metadata: Patch = (
+        {} if after == noted else {"annotations": {ANNOTATION_CLUSTERS: after.text() or None}}
+    )
+    status: Patch = {} if left == placed else {"footprint": {"clusters": left.text() or None}}
+    return metadata, status
+
+
 def record_of(workload: Workload) -> MemberRecord:
     """Return the members that may have been sent objects, and have not confirmed their end."""
-    return _annotated(workload) | _placed(workload)
+    return workload.sent
 
 
 def _annotated(workload: Workload) -> MemberRecord:

@@ -29,6 +29,7 @@ from propagator.hub.workload_metadata import (
     missing,
     record_of,
     without_member,
+    without_members,
 )
 from propagator.members.context import ControllerContext
 from propagator.members.kinds import USUAL_KINDS
@@ -112,6 +113,17 @@ class HubWorkloads:
             status = footprint_without(now, member)
             if status and not now.metadata.deleting:
                 self._store(await self._patch(now, {"status": status}, subresource="status"))
+
+    async def part(self, workload: Workload, members: Iterable[str]) -> None:
+        """Note that these members hold nothing of a Workload that ends; others still may.
+
+        Raises TransportError, and Conflict if the Workload changed since.
+        """
+        metadata, status = without_members(workload, members)
+        if metadata:
+            workload = await self._patch_metadata(workload, metadata)
+        if status:
+            self._store(await self._patch(workload, {"status": status}, subresource="status"))
 
     async def forget_kinds(self, workload: Workload, idle: set[tuple[str, str]]) -> None:
         """Remove kinds that no member has from the notes.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from machinery.api.acting import Acting, account
-from machinery.api.client import ApiClient
+from machinery.api.client import ApiClient, WritesInFlight
 from machinery.api.resources import CONFIG_MAPS, NODES, PODS, SECRETS, Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
@@ -107,8 +107,14 @@ class Link:
         holder: Holder = no_holder,
         identities: Identities,
         members: Callable[[], int] = lambda: 1,
+        mark: Callable[[], str] = str,
+        writes: WritesInFlight | None = None,
     ) -> None:
-        """`members` returns how many members this process has, which paces the looks at each."""
+        """`members` returns how many members this process has, which paces the looks at each.
+
+        `mark` and `writes` are those of `ApiClient`.
+        """
+        self._mark, self._writes = mark, writes
         self._before_write = before_write
         self._identities = identities
         self.identity = ClusterIdentity()
@@ -393,6 +399,8 @@ class Link:
             before_write=self._before_write,
             pace=ServerBudget(self._clock, burst=BURST_SECONDS),
             holding=BudgetShare(MEMBERS),
+            mark=self._mark,
+            writes=self._writes,
         )
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from machinery import logs
 from machinery.api.client import ApiClient
@@ -14,6 +15,8 @@ from machinery.errors import Forbidden
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from propagator.members.registry import MemberRegistry
+from propagator.members.views import ShareViews
+from propagator.shards.membership import ONE_SHARD, OneShard
 from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
@@ -72,3 +75,9 @@ class ControllerContext:
     identity: HubIdentity
     fresh: Callable[[], bool]
     """Whether the view of the hub is fresh enough to remove objects."""
+    membership: OneShard = ONE_SHARD
+    """Which members this process serves."""
+
+    @cached_property
+    def views(self) -> ShareViews:
+        return ShareViews(self.registry, self.clusters, self.membership)

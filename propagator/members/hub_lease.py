@@ -8,6 +8,8 @@ it has seen the Lease unchanged for `HELD_SECONDS`, by its own clock.
 A process that takes the Lease of a later moment marks it, until what the member holds of forgotten
 Workloads is judged: if it ends before, the next one learns from the mark that the hub was set back.
 
+A member that changes its shard names a moment of another Lease of this hub, which is read then.
+
 A Lease with another UID is another hub's: both serve the member, and the Lease stays with its
 holder. The Lease is read before each removal: a leader that was frozen with all its clocks so
 learns of its successor. A member that forbids Leases is served without one.
@@ -23,7 +25,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from crds.membercluster import ReadyReason
-from crds.names import ANNOTATION_WENT_BACK
+from crds.names import ANNOTATION_SHARD, ANNOTATION_WENT_BACK
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.lanes import LEASE
@@ -48,6 +50,10 @@ RETRY_SECONDS = 600.0
 """Seconds until a member that forbids Leases is tried again."""
 
 
+async def _no_history(_: int) -> Mapping[int, PastTerm]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class HubHolder:
     uid: str = ""
@@ -59,6 +65,10 @@ class HubHolder:
     """The present term, and its last answered renewal."""
     past: Mapping[int, PastTerm] = field(default_factory=dict)
     """Earlier terms that the hub's own Lease records."""
+    shard: int = 0
+    """Whose Lease on the hub that is."""
+    history: Callable[[int], Awaitable[Mapping[int, PastTerm]]] = _no_history
+    """Returns the terms of another shard, the present one included. Raises TransportError."""
 
     def __str__(self) -> str:
         return clean(f"{self.uid} {self.address} {self.instance}", NAME)
@@ -93,16 +103,24 @@ class _Lease(Object, frozen=True):
     def version(self) -> str:
         return self.metadata.resource_version
 
+    @property
+    def shard(self) -> int:
+        said = self.metadata.annotations.get(ANNOTATION_SHARD, "")
+        return int(said) if said.isascii() and said.isdecimal() and len(said) < 3 else 0
 
-def _later(found: _Lease, ours: HubHolder) -> bool:
-    """Whether the Lease holds a moment that our hub has not seen."""
+
+def _later(found: _Lease, ours: HubHolder, others: Mapping[int, PastTerm] | None) -> bool:
+    """Whether the Lease holds a moment that our hub has not seen.
+
+    `others` are the terms of another shard of ours that held it; None if it was this one.
+    """
     # One term is one process, so its renewals compare by its own clock.
     term, renewed = found.spec.lease_transitions or 0, found.spec.renew_time or ""
-    if term == ours.moment.term:
+    if others is None and term == ours.moment.term:
         return found.holder != str(ours)
     # Both a hub and its copy start the next term, with different holders. A hub with too short a
     # history for a member that was away waits until the Lease is free.
-    known = ours.past.get(term)
+    known = (ours.past if others is None else others).get(term)
     if known is None or (known.holder and not known.holder.startswith(found.instance)):
         return True
     return renewed > known.renewed
@@ -188,7 +206,7 @@ class HubLease:
         if not ours.uid:
             return True
         found = await self._read()
-        self._refusal = None if found is None else self._judge(found, ours)
+        self._refusal = None if found is None else await self._judge(found, ours)
         if found is not None and self._same_hub(found, ours):
             self.was_later |= ANNOTATION_WENT_BACK in found.metadata.annotations
         if self._refusal is not None:
@@ -200,8 +218,11 @@ class HubLease:
         self._version, self._until = written.version, started + VALID_SECONDS
         return False
 
-    def _judge(self, found: _Lease, ours: HubHolder) -> MemberHealth | None:
-        if not self._same_hub(found, ours) or self._free(found) or not _later(found, ours):
+    async def _judge(self, found: _Lease, ours: HubHolder) -> MemberHealth | None:
+        if not self._same_hub(found, ours) or self._free(found):
+            return None
+        others = None if found.shard == ours.shard else await ours.history(found.shard)
+        if not _later(found, ours, others):
             return None
         at = "".join(found.holder.split(" ")[1:2])
         return MemberHealth(
@@ -240,8 +261,11 @@ class HubLease:
             "renewTime": ours.moment.renewed,
         }
         metadata: dict[str, Any] = {"name": HUB_LEASE, "namespace": self._home}
-        if self.was_later and not self._settled:
-            metadata |= {"annotations": {ANNOTATION_WENT_BACK: "true"}}
+        noted = {ANNOTATION_WENT_BACK: "true"} if self.was_later and not self._settled else {}
+        if ours.shard:
+            noted |= {ANNOTATION_SHARD: str(ours.shard)}
+        if noted:
+            metadata |= {"annotations": noted}
         if on is None:
             metadata |= {"resourceVersion": OF_NO_OBJECT}
         else:

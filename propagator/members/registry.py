@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from machinery import logs
 from machinery.clock import Clock
+from machinery.errors import LeaseLost
 from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.members.cluster_identity import Identities
@@ -29,12 +30,14 @@ Called often, in the event loop: it must not block.
 
 LOG = logs.get(__name__)
 _RESTART_PAUSE = 5.0
+_LANDING_PAUSE = 0.05
+"""Seconds between two looks whether a write was answered."""
 
 
 class MemberRegistry:
     """`before_write` is called before each attempt of a write to a member, and raises LeaseLost.
 
-    `holder` returns the hub that the Leases on members name.
+    `holder` returns the hub that the Leases on members name, `mark` what ends each User-Agent.
     """
 
     def __init__(
@@ -45,7 +48,10 @@ class MemberRegistry:
         before_write: Callable[[], float | None],
         identities: Identities,
         holder: Holder = no_holder,
+        mark: Callable[[], str] = str,
     ) -> None:
+        self._mark = mark
+        self._handing_over: set[str] = set()
         self.identities = identities
         self._before_write = before_write
         self._holder = holder
@@ -56,6 +62,7 @@ class MemberRegistry:
         self._reconcile: Reconcile | None = None  # while the workers run
         self._on_change: list[ChangeListener] = []
         self._on_facts: list[Callable[[str], None]] = []
+        self._compared: Callable[[str], bool] = lambda _: True
 
     def get(self, name: str) -> MemberSession | None:
         return self._sessions.get(name)
@@ -85,6 +92,17 @@ class MemberRegistry:
     def on_facts(self, listener: Callable[[str], None]) -> None:
         self._on_facts.append(listener)
 
+    def comparing(self, compared: Callable[[str], bool]) -> None:
+        """`compared` returns whether what is told of the member is what it shows now."""
+        self._compared = compared
+
+    def compared(self, name: str) -> bool:
+        return self._compared(name)
+
+    def tell_facts(self, name: str) -> None:
+        """Have the member's status looked at."""
+        self._facts(name)
+
     def admit(self, name: str) -> MemberSession:
         session = self._sessions.get(name)
         if session is None:
@@ -94,11 +112,12 @@ class MemberRegistry:
                 clock=self._clock,
                 changed=self._changed,
                 facts=self._facts,
-                before_write=self._before_write,
+                before_write=functools.partial(self._may_write, name),
                 holder=self._holder,
                 holders=self._holders,
                 identities=self.identities,
                 members=lambda: len(self._sessions),
+                mark=self._mark,
             )
             session.tasks["session"] = asyncio.create_task(
                 self._keep(session, session.run), name=f"member {name}"
@@ -116,6 +135,24 @@ class MemberRegistry:
         await end([*session.tasks.values()])
         self.identities.forget(name)
         self._changed(name, None)
+
+    async def hand_over(self, name: str) -> None:
+        """Drop the member once no write of ours can take effect there any more."""
+        session = self._sessions.get(name)
+        if session is None:
+            return
+        self._handing_over.add(name)
+        try:
+            while (left := session.writes.seconds) > 0:  # workers end well, or their time is over
+                await self._clock.sleep(min(left, _LANDING_PAUSE))
+            await self.drop(name)
+        finally:
+            self._handing_over.discard(name)
+
+    def _may_write(self, name: str) -> float | None:
+        if name in self._handing_over:
+            raise LeaseLost(f"{name} is handed over to another shard")
+        return self._before_write()
 
     async def close(self) -> None:
         """Calls no listeners."""

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from crds.membercluster import ReadyReason
 from crds.names import forbidden_namespace
 from machinery import logs
-from machinery.api.client import ApiClient
+from machinery.api.client import ApiClient, WritesInFlight
 from machinery.api.lanes import working_for, works_for
 from machinery.api.resources import Resource, group_of
 from machinery.api.verbs import Verbs
@@ -103,8 +103,11 @@ class MemberSession:
         holders: Holders,
         identities: Identities,
         members: Callable[[], int],
+        mark: Callable[[], str] = str,
     ) -> None:
         self.name = name
+        self.writes = WritesInFlight(clock)
+        self._mark = mark
         self.namespaces: tuple[str, ...] = ("*",)
         self.allowed_kinds: frozenset[str] = frozenset()
         """Allowed guarded kinds, `<group>/<kind>`."""
@@ -392,6 +395,8 @@ class MemberSession:
                 holder=self._holder,
                 identities=self._identities,
                 members=self._members,
+                mark=self._mark,
+                writes=self.writes,
             )
             await self.link.run()
         except KubeconfigError as fault:

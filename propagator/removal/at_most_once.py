@@ -25,6 +25,7 @@ from propagator.members.inventory import OwnedObjects, formers, main_object, own
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
+from propagator.members.views import UNKNOWN, Live, Told
 from propagator.types.workload import Workload
 
 
@@ -47,6 +48,7 @@ class AtMostOnce:
     ) -> None:
         self._inventory = inventory
         self._registry = context.registry
+        self._views = context.views
         self._clusters = context.clusters
         self._workloads = workloads
 
@@ -55,7 +57,7 @@ class AtMostOnce:
         if not workload.at_most_once:
             return None
         main, target = main_of(workload), workload.shares[member]
-        present = self._present(main, member, target)
+        present = self._present(workload, main, member, target)
         others = self._elsewhere(workload, main, member) if present < target else ()
         if not others:
             return None
@@ -80,7 +82,7 @@ class AtMostOnce:
         forgotten = {name for name in others if self._forgotten(workload, main, name)}
         if record.entries <= placed.keys():  # as mostly, also of a very wide Workload
             return sorted(forgotten | workload.leaving.keys() - {member})
-        sent = record.names(self._registry.names) - placed.keys() - workload.leaving.keys()
+        sent = record.names(self._views.names) - placed.keys() - workload.leaving.keys()
         standing = (name for name in sent if self._may_stand(workload, main, name))
         return sorted({*forgotten, *workload.leaving, *standing} - {member})
 
@@ -150,9 +152,17 @@ class AtMostOnce:
         Objects there of a forgotten Workload of that name keep their ordinals. A member that is
         connecting shows them in a moment; one that is away may never.
         """
-        others = (self._registry.get(name) for name in workload.placements if name != member)
-        telling = (s for s in others if s is not None and s.contact is not Contact.AWAY)
-        return next((s.name for s in telling if not self._inventory.asked(s, workload)), "")
+        for name in workload.placements.keys() - {member}:
+            session = self._registry.get(name)
+            if session is None and self._views.elsewhere(name):
+                silent = not self._views.answers(name)
+                if not silent and not isinstance(self._views.of(workload, name), Told):
+                    return name
+                continue
+            telling = session is not None and session.contact is not Contact.AWAY
+            if session is not None and telling and not self._inventory.asked(session, workload):
+                return name
+        return ""
 
     def _starts(
         self, workload: Workload, main: Main, member: str, *, taken_over: bool
@@ -161,7 +171,8 @@ class AtMostOnce:
 
         Of several that could be taken over the first by name is: it waits for no other of them.
         """
-        found = {}
+        told = (each for each in workload.status.clusters if each.get("start") is not None)
+        found = {e["name"]: e["start"] for e in told if self._views.elsewhere(e["name"])}
         for name in self._registry.names():
             session = self._registry.get(name) if name != member else None
             live = _in_place(session, workload, main) if session is not None else None
@@ -210,7 +221,10 @@ class AtMostOnce:
             return 0
         if cluster is None:
             return leaves  # it is named no more, and may run them
-        session = self._registry.get(name)
+        view = self._views.of(workload, name)
+        if isinstance(view, Told):
+            return max(view.current, view.asked, placed) - placed
+        session = view.session if isinstance(view, Live) else None
         seen = session is not None and _serves(session) and self._all_shown(session, workload)
         counts = session.pod_counts(main) if session is not None and seen else None
         if session is None or counts is None:
@@ -229,21 +243,24 @@ class AtMostOnce:
         return max(max(counts.current, asked) - placed, 0) + before
 
     def _all_shown(self, session: MemberSession, workload: Workload) -> bool:
-        if session.name not in record_of(workload).names(self._registry.names):
+        if session.name not in record_of(workload).names(self._views.names):
             return True  # it has confirmed that it has none, and may be asked no more
         return self._inventory.knows(session, workload)
 
     def _growing_later(self, workload: Workload, main: Main, member: str) -> Iterator[int]:
         """Yield by how much each share grows that is held back before that member's: by name."""
         for name, target in workload.shares.items():
-            session = self._registry.get(name) if name > member else None
+            view = self._views.of(workload, name) if name > member else UNKNOWN
             # Of a member that does not answer it is not known whether its share has grown already.
-            if session is not None and _serves(session):
-                yield max(target - self._present(main, name, target), 0)
+            if isinstance(view, Told) or (isinstance(view, Live) and view.serves):
+                yield max(target - self._present(workload, main, name, target), 0)
 
-    def _present(self, main: Main, member: str, target: int) -> int:
+    def _present(self, workload: Workload, main: Main, member: str, target: int) -> int:
         """Return the replicas that the object there asks for; all of them if that is unknown."""
-        session = self._registry.get(member)
+        view = self._views.of(workload, member)
+        if isinstance(view, Told):
+            return view.asked
+        session = view.session if isinstance(view, Live) else None
         found = main_object(main, owned(session, main.uid)) if session is not None else None
         if found is None:
             return 0
@@ -251,7 +268,10 @@ class AtMostOnce:
 
     def _made(self, workload: Workload, main: Main, name: str) -> int:
         """Return the placed replicas that a cluster has, or may have."""
-        target, session = workload.placements[name], self._registry.get(name)
+        target, view = workload.placements[name], self._views.of(workload, name)
+        if isinstance(view, Told) and name not in workload.ends:
+            return min(view.asked, target)
+        session = view.session if isinstance(view, Live) else None
         if name in workload.ends or session is None or not _serves(session):
             return target
         found = main_object(main, owned(session, main.uid))

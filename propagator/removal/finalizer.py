@@ -5,7 +5,8 @@ shows something of the Workload. A member acknowledges when its own worker, afte
 found nothing there and no write is unconfirmed (`share_writer`). A member that does not answer
 delays the end, and so does one whose MemberCluster is gone while it has a share. One that an
 operator gave up (`stowage unjoin`) does not: what is left there is swept when it comes back
-(`orphans`).
+(`orphans`). Of several shards each takes its members off the footprint; the one that finds no
+others there removes the finalizer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Finalizer:
         self, context: ControllerContext, shares: ShareTable, *, inventory: OwnedObjects
     ) -> None:
         self._registry = context.registry
+        self._views = context.views
         self._clusters = context.clusters
         self._inventory = inventory
         # Another leader may have written to the member since, and a member that was removed may
@@ -42,8 +44,19 @@ class Finalizer:
         """Return the members that have not acknowledged. The view of the hub must be fresh."""
         confirmed = self._acknowledged.of(workload.uid)
         asked = clusters_of(workload, self._names) - confirmed.keys()
+        asked = {name for name in asked if not self._views.elsewhere(name)}
         there = {name for name in asked if self._registered(name) or self._away(workload, name)}
         return there | self._inventory.holders(workload.uid)
+
+    def elsewhere(self, workload: Workload) -> set[str]:
+        """Return the members of other shards that hold, or may hold, something of it.
+
+        A member is noted before its first write, and each shard takes off its own.
+        """
+        return {name for name in self.noted(workload) if self._views.elsewhere(name)}
+
+    def noted(self, workload: Workload) -> set[str]:
+        return record_of(workload).names(self._names)
 
     def _names(self) -> set[str]:
         """Return all member names, also those without a session, to resolve noted digests by."""

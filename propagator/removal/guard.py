@@ -27,9 +27,9 @@ from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
-from propagator.members.health import Contact
 from propagator.members.inventory import main_object, owned
 from propagator.members.pods import Main, main_of
+from propagator.members.views import Live, Told
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Disruptions
 from propagator.shares import ShareTable
@@ -95,6 +95,7 @@ class _Count:
 class Guard:
     def __init__(self, context: ControllerContext, shares: ShareTable, *, once: AtMostOnce) -> None:
         self._registry = context.registry
+        self._views = context.views
         self._clusters = context.clusters
         self._clock = context.clock
         # Each member that lowers its share asks, and a Workload may have ten thousand shares.
@@ -152,7 +153,7 @@ class Guard:
         """
         if not workload.at_most_once:
             return 0
-        sent = record_of(workload).names(self._registry.names)
+        sent = record_of(workload).names(self._views.names)
         later = (n for n in {*workload.placements, *workload.leaving, *sent} if n > member)
         beyond = ((self._seen(workload, main, n).ready, workload.shares.get(n, 0)) for n in later)
         return sum(max(ready - target, 0) for ready, target in beyond)
@@ -234,7 +235,10 @@ class Guard:
 
         One of a kind without a number stands in for all that are placed there.
         """
-        main, session = main_of(workload), self._registry.get(member)
+        main, view = main_of(workload), self._views.of(workload, member)
+        if isinstance(view, Told):
+            return self._seen(workload, main, member).standing_in
+        session = view.session if isinstance(view, Live) else None
         found = main_object(main, owned(session, main.uid)) if session is not None else None
         if found is None or found.replicas is not None:
             return self._seen(workload, main, member).standing_in
@@ -242,9 +246,12 @@ class Guard:
         return target if counts_of(found.judged, target).lasting else 0
 
     def _seen(self, workload: Workload, main: Main, member: str) -> _Seen:
-        session = self._registry.get(member)
-        if session is None or session.contact is not Contact.SERVING:
+        view = self._views.of(workload, member)
+        if isinstance(view, Told):
+            return _told(view, workload.spec.movement.ready_seconds)
+        if not isinstance(view, Live) or not view.serves:
             return _NOTHING
+        session = view.session
         found = main_object(main, owned(session, main.uid))
         if found is None or found.replicas is None:
             return _NOTHING
@@ -263,6 +270,12 @@ class Guard:
         changes_in = math.inf if seen.more_in is None else seen.more_in
         standing_in = min(available, lasting)
         return _Seen(found.replicas, readiness.ready, standing_in, replaced, changes_in)
+
+
+def _told(view: Told, ready_seconds: int) -> _Seen:
+    lasting = view.lasting
+    standing_in = min(view.available, lasting) if ready_seconds else lasting
+    return _Seen(view.asked, view.ready, standing_in, view.ready - lasting)
 
 
 def _told_of_budget(workload: Workload, member: str) -> bool:

@@ -73,6 +73,7 @@ _FACTS = (
     "fields",
 )
 """Fields that keep their last reported value until the cluster reports another."""
+_SHARED = ("asked", "decision")
 _COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
 _ENDED = ("ready", "updated", "finished", "succeeded", "completed", "failed", "available")
 """Counts that outlive the object of an ended share."""
@@ -106,6 +107,8 @@ class ObservedShare:
     main: ManagedObject | None = None
     """The main object. None means that none exists, while the cluster serves."""
     pods: PodCounts | None = None
+    former: int = 0
+    """Replicas of objects there that the Workload names no more, which run units of it."""
     kept_pods: int = 0
     """Pods that an edit left with the template of before."""
     ready_seconds: int = 0
@@ -148,6 +151,29 @@ class ReportedShare:
         ):
             return self.entry
         return {**self.entry, "reason": reason.value, "message": message[:MESSAGE_LIMIT]}
+
+    def shared(self, before: Mapping[str, Any], decision: str | None) -> Mapping[str, Any]:
+        """Return the entry with all that tellers go by who do not see the cluster.
+
+        `before` is the stored entry, `decision` the one that the share was last reconciled with.
+        """
+        entry = {key: value for key, value in self.told.items() if key not in _SHARED}
+        if (asked := self._asked(before)) is not None:
+            entry["asked"] = asked
+        if decision is not None:
+            entry["decision"] = decision
+        return _unless_only_mark_changed(entry, before)
+
+    def _asked(self, before: Mapping[str, Any]) -> int | None:
+        """Return the replicas that the objects there ask for; None where that is `replicas`."""
+        if self.seen.contact is not Contact.SERVING or self.seen.end is not None:
+            return before.get("asked")
+        main = self.seen.main
+        asked = 0 if main is None else main.replicas
+        if asked is None:
+            asked = 1 if self.seen.leaving else self.seen.desired.replicas
+        asked += self.seen.former
+        return asked if asked != self.seen.desired.replicas else None
 
     def _problem(self) -> tuple[PropagatedReason | None, str]:
         """Return why the share does not go on, where this process knows; None leaves the entry.

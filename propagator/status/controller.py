@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from crds.workload import (
 )
 from machinery import logs, metrics
 from machinery.clock import Clock
-from machinery.errors import Conflict, TransportError
+from machinery.errors import Conflict, Forbidden, Invalid, TransportError
 from machinery.kinds.workloadkinds import Rereading
 from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.fair_queue import namespace_of
@@ -48,8 +48,8 @@ from propagator.status.aggregation import (
     undelivered_status,
     within_bytes,
 )
-from propagator.status.cluster_share import share_of
-from propagator.status.observation import Survey
+from propagator.status.cluster_share import ReportedShare, share_of
+from propagator.status.observation import Survey, ToldShare
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
@@ -90,6 +90,12 @@ TIME_TO_READY = metrics.histogram(
     "stowage_time_to_ready_seconds",
     "Time until a Workload was Ready, since it was not, or since its decision where it is new",
     buckets=(1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600),
+)
+
+
+CONFLICTS = metrics.counter(
+    "stowage_status_conflicts",
+    "Reports of Workloads that lost a race with another writer, and were computed again",
 )
 
 
@@ -143,6 +149,8 @@ class Reporter:
     ) -> None:
         self._clock = context.clock
         self._recorder = context.recorder
+        self._membership = context.membership
+        self._views = context.views
         self._workloads = workloads
         self._survey = survey
         self._finalizer = finalizer
@@ -154,6 +162,10 @@ class Reporter:
             tuple[str, str], clock=context.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
         )
         self._outcomes: Column[Outcome] = shares.column(of_term=True)
+        self._decisions: Column[str] = shares.column(of_term=True)
+        """Those that shares were last reconciled with, where there are several shards."""
+        self.reported: Callable[[Key], None] = lambda _: None
+        """Called when the status tells all that this process sees of a Workload."""
         self._timing = shares.column(_Timing, of_term=True)  # of the Workload
         self._burst = BurstDetector(context.clock)
         self._write_seconds = 0.0
@@ -167,6 +179,7 @@ class Reporter:
     def record_outcome(self, workload: Workload, member: str, outcome: Outcome | None) -> None:
         """None: the share was removed."""
         uid = workload.uid
+        self._note_decision(workload, member, outcome)
         if outcome is None or not self._workloads.known(uid):
             self._outcomes.pop(uid, member)
         elif self._outcomes.get(uid, member) == outcome:
@@ -175,6 +188,16 @@ class Reporter:
             self._outcomes.put(uid, member, outcome)
             self._burst.count()
         self.queue.add(workload.metadata.key)
+
+    def _note_decision(self, workload: Workload, member: str, outcome: Outcome | None) -> None:
+        if not self._membership.several:
+            return
+        uid, decision = workload.uid, workload.decided_by
+        if outcome is None or not self._workloads.known(uid):
+            self._decisions.pop(uid, member)
+        elif self._decisions.get(uid, member) != decision:
+            self._decisions.put(uid, member, decision)
+            self.queue.add(workload.metadata.key)
 
     def keeping(self, workload: Workload) -> set[str]:
         """Return the members with a share that waits for other clusters."""
@@ -196,7 +219,8 @@ class Reporter:
 
     async def _report(self, key: Key) -> float | None:
         workload = self._workloads.informer.get(key)
-        if workload is None:
+        if workload is None or not self._reports(workload):
+            self.reported(key)
             return None
         about = workload.uid, ""
         if self._rereading.due:
@@ -206,19 +230,33 @@ class Reporter:
         try:
             requeue_after = await self._release_or_report(workload)
         except Conflict:
+            CONFLICTS.inc()
             raise  # no fault: the Workload changed, and the queue retries its key
         except TransportError as fault:
             LOG.warning("the hub took no report: %s", fault, extra={"object": workload.owner})
+            if isinstance(fault, Invalid | Forbidden):
+                self.reported(key)  # one Workload keeps no member from being Ready
             return self._backoff.failed(about)
         if requeue_after is None:
             self._backoff.reset(about)
         return requeue_after
+
+    def _reports(self, workload: Workload) -> bool:
+        """Whether this shard has something to say of it; the first one of what is nowhere."""
+        if not self._membership.several:
+            return True
+        names = workload.clusters | self._finalizer.noted(workload)
+        served = any(not self._views.elsewhere(name) for name in names)
+        return served or (not names and self._membership.shard == 0)
 
     async def _release_or_report(self, workload: Workload) -> float | None:
         """Raises TransportError."""
         if workload.metadata.deleting and not self._finalizer.awaited(workload):
             if not self._fresh():
                 return STALE_SECONDS
+            if others := self._finalizer.elsewhere(workload):
+                await self._workloads.part(workload, self._finalizer.noted(workload) - others)
+                return None  # the shard of the last one releases it
             uid, version = workload.uid, workload.metadata.resource_version
             timing = self._timing.get(uid)
             if timing is not None and timing.released == version:
@@ -240,6 +278,7 @@ class Reporter:
             # if the object were gone.
             return RELEASE_SECONDS
         if not _concerned(workload):
+            self.reported(workload.metadata.key)
             return None
         return await self._bring_up_to_date(workload)
 
@@ -260,6 +299,7 @@ class Reporter:
             rests = timing.fields + FIELDS_SECONDS <= now
             if rests and len(status["clusters"]) <= FEW_SHARES:
                 self._timing.pop(workload.uid)
+            self.reported(workload.metadata.key)
             return None
         timing.begun = since
         if (waits := self._waits(workload, status, timing, now)) > 0:
@@ -268,6 +308,7 @@ class Reporter:
         written = await self._workloads.write_status(workload, status)
         # After the write: a retry of a refused one must not wait for `_patience` again.
         timing.begun = None
+        self.reported(workload.metadata.key)
         if written:
             self._announce(workload, status)
             seconds = seconds_to_ready(workload, status, self._clock.now())
@@ -327,6 +368,8 @@ class Reporter:
         drift = self._drift.told(workload)
         if (over := self._drift.soonest(drift)) is not None:
             self.queue.add_after(key, over)
+        if self._views.tellers(workload) > 1:
+            return await self._shared_status(workload, shares, drift, said=said)
         status = status_of(
             workload,
             [share.told for share in shares],
@@ -341,6 +384,38 @@ class Reporter:
         dependencies = self._dependencies.reported(workload)
         if dependencies or workload.status.dependencies:
             status["dependencies"] = dependencies
+        return status
+
+    async def _shared_status(
+        self,
+        workload: Workload,
+        shares: Sequence[ReportedShare],
+        drift: Sequence[Mapping[str, Any]],
+        *,
+        said: int,
+    ) -> dict[str, Any]:
+        """Return the status that each of several shards computes from the same entries.
+
+        This one writes its own entries as it sees them, and those of others as they are stored.
+        """
+        before = {share["name"]: share for share in workload.status.clusters}
+        decisions = self._decisions.of(workload.uid) if workload.leaves else {}
+        entries = {}
+        for share in shares:
+            name = share.seen.name
+            own = share.shared(before.get(name, {}), decisions.get(name))
+            entries[name] = ToldShare(own, own)
+        async for other in self._survey.told(workload, said=said):
+            entries[other.stored["name"]] = other
+        ordered = [entries[name] for name in sorted(entries)]
+        kept = self._survey.kept(workload)
+        status = status_of(workload, [e.told for e in ordered], self._clock.now(), kept, drift)
+        status["clusters"], _ = within_bytes([each.stored for each in ordered])
+        first = min(map(self._membership.owner, workload.clusters)) == self._membership.shard
+        dependencies = self._dependencies.reported(workload) if first else None
+        if dependencies or workload.status.dependencies:
+            told = workload.status.dependencies if dependencies is None else dependencies
+            status["dependencies"] = told
         return status
 
     def _announce(self, workload: Workload, status: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from crds.fields.shares import MOST_END_WORDS, MOST_KEPT, ShareState
 from crds.workload import PropagatedReason
@@ -26,6 +26,7 @@ from propagator.members.health import Contact
 from propagator.members.inventory import (
     Owned,
     OwnedObjects,
+    formers,
     last_seen,
     main_object,
     owned,
@@ -35,12 +36,25 @@ from propagator.members.inventory import (
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
+from propagator.members.views import Told
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.rule import NEVER, keep_of
 from propagator.status.aggregation import OthersShare
 from propagator.status.cluster_share import ObservedShare, share_of
 from propagator.status.failover import Patience
 from propagator.types.workload import Workload
+
+_RUNS = (ShareState.RUNNING.value, ShareState.COMPLETE.value)
+
+
+class ToldShare(NamedTuple):
+    """What another shard reports of one cluster."""
+
+    stored: Mapping[str, Any]
+    """As it stays in the status; of a share that nobody has reported, the first entry."""
+    told: Mapping[str, Any]
+    """As it counts for the Workload: an entry of an earlier decision is of a share on its way."""
+
 
 LeftObjects: TypeAlias = Callable[[Workload, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 """From status.kept to its entries that remain without an owner: see `LeftClaims.standing`."""
@@ -60,6 +74,7 @@ class Survey:
         self._left = left
         self._revisions = revisions
         self._registry = context.registry
+        self._views = context.views
         self._clusters = context.clusters
         self._inventory = inventory
         self._clock = context.clock
@@ -71,13 +86,15 @@ class Survey:
         strangers = []
         main = main_of(workload)
         holders = self._inventory.holders(workload.uid)
-        sent = record_of(workload).names(self._registry.names)
+        sent = record_of(workload).names(self._views.names)
         # Completions stay until the controller has counted them.
         works = {share.cluster for share in workload.status.leaving if share.completions}
         works |= workload.ends.keys() if workload.ends_whole else set()
         told = self._told(workload)
         names = {*workload.placements, *holders, *sent, *works, *told}
         async for name in in_slices(sorted(names)):
+            if self._views.elsewhere(name):
+                continue
             if name not in works and self._only_kept(workload, name):
                 continue
             known = name in workload.placements or name in holders
@@ -104,6 +121,24 @@ class Survey:
                 found.add(name)
         return found
 
+    async def told(self, workload: Workload, *, said: int) -> AsyncIterator[ToldShare]:
+        """Yield the shares that other shards report, by name. `said` is that of `share_of`."""
+        stored = {share["name"]: share for share in workload.status.clusters}
+        for name in sorted({*workload.placements, *stored}):
+            if not self._views.elsewhere(name):
+                continue
+            entry = stored.get(name, {})
+            if entry.get("state") == ShareState.LEAVING.value or "ended" in entry:
+                yield ToldShare(entry, entry)
+                continue
+            leaving = name not in workload.placements
+            desired = DesiredShare.of(workload, name)
+            seen = ObservedShare(
+                name=name, desired=desired, leaving=leaving, contact=Contact.CONNECTING
+            )
+            share = share_of(seen, workload.profile, entry, said=said)
+            yield ToldShare(entry or share.entry, share.told)
+
     async def delivered_by_others(self, workload: Workload) -> AsyncIterator[OthersShare]:
         """Yield every cluster of the decision, by name."""
         main, key = main_of(workload), workload.metadata.key
@@ -125,6 +160,11 @@ class Survey:
         # The hub's status does not count: an earlier process or a backup may have written it.
         stands_in = 0
         async for name in in_slices(sorted(workload.placements)):
+            if isinstance(view := self._views.of(workload, name), Told):
+                if view.entry.get("state") not in _RUNS or view.entry.get("reason"):
+                    return False
+                stands_in += view.lasting
+                continue
             seen = self._observe(workload, name, outcomes.get(name))
             reason = (
                 seen.outcome.reason if seen.outcome is not None else PropagatedReason.PROPAGATING
@@ -251,6 +291,7 @@ class Survey:
             elsewhere=bool(workload.placements),
             outcome=current,
             main=main,
+            former=self._former(session, workload),
             kept_pods=session.kept_pods(where, main.pods_templates) if main is not None else 0,
             pods=session.pod_counts(where),
             available=session.availability(where, seconds) if seconds else None,
@@ -258,6 +299,12 @@ class Survey:
             fields=told_fields(workload, objects),
             last=last_seen(session, workload),
         )
+
+    def _former(self, session: MemberSession, workload: Workload) -> int:
+        if not workload.at_most_once or self._views.tellers(workload) < 2:
+            return 0
+        asked = (each.replicas for _, each in formers(session, workload))
+        return sum(1 if replicas is None else replicas for replicas in asked)
 
     def _end(
         self, workload: Workload, session: MemberSession | None, name: str

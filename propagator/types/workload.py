@@ -26,6 +26,7 @@ from crds.fields.why import ChangeCause
 from crds.groups import membership
 from crds.groups.gate import decision_of
 from crds.names import (
+    ANNOTATION_CLUSTERS,
     ANNOTATION_DELETION,
     ANNOTATION_KINDS,
     ANNOTATION_ORDINALS,
@@ -56,6 +57,7 @@ from machinery.types.workload_api import (
     StatusField,
     Suspension,
 )
+from machinery.types.written_clusters import MemberRecord
 from propagator.types.movement import Movement
 from propagator.types.overrides import Overrides, overrides_of
 
@@ -522,6 +524,25 @@ class Workload(Object, frozen=True, dict=True):
     @cached_property
     def decision(self) -> str:
         return decision_of(self.placements)
+
+    @property
+    def decided_by(self) -> str:
+        """Return what tells the present decision from earlier ones.
+
+        Another scheduler names none; then its placements stand for it.
+        """
+        return self.status.decision.id or f"{self.metadata.generation}/{self.decision}"
+
+    @property
+    def sent(self) -> MemberRecord:
+        """The members that may have been sent objects, and have not confirmed their end."""
+        noted = self.metadata.annotations.get(ANNOTATION_CLUSTERS, "")
+        return MemberRecord.read(noted) | MemberRecord.read(self.status.footprint.clusters)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether replicas leave a cluster, or may not have left it yet."""
+        return bool(self.status.leaving) or not self.sent.entries <= self.placements.keys()
 
     @property
     def secrets(self) -> list[str]:

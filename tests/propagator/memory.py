@@ -118,8 +118,10 @@ class World:
             await self.clock.advance(STEP)
 
     @asynccontextmanager
-    async def propagating(self, **settings: Any) -> AsyncIterator[Propagator]:
-        given = PropagatorSettings(http_port=0, identity="one", **settings)
+    async def propagating(
+        self, identity: str = "one", **settings: Any
+    ) -> AsyncIterator[Propagator]:
+        given = PropagatorSettings(http_port=0, identity=identity, **settings)
         with self._wired():
             async with ApiClient(Connection(server=HUB), user_agent=AGENT, clock=self.clock) as hub:
                 process = Propagator(hub, settings=given, clock=self.clock)

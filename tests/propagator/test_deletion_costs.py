@@ -22,6 +22,7 @@ from propagator.members.pods import PodClaim
 from propagator.shares import ShareTable
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 
 READY = {"node": "n1", "ready": True}
 
@@ -242,7 +243,7 @@ def test_only_pods_with_a_mark_or_of_a_share_with_costs_queue_it(
     shown.add_handler(lambda old, new: link.pod_index.replace(cast("Pod", old), cast("Pod", new)))
     session = SimpleNamespace(link=link, ready=True)
     registry = SimpleNamespace(on_change=lambda _: None, get=lambda _: session)
-    context: Any = SimpleNamespace(registry=registry, clock=FakeClock(), fresh=lambda: True)
+    context: Any = Context(registry=registry, clock=FakeClock(), fresh=lambda: True)
     shown.replace(pod("before", uid="u2", marked=True))
     shown.replace(pod("gone", uid="u3", marked=True))
     shown.replace(pod("plain", uid="u2"))

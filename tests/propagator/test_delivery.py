@@ -21,6 +21,7 @@ from propagator.status.aggregation import BY_OTHERS, OthersShare, undelivered_st
 from propagator.types.workload import Workload, workload_of
 from tests import kstatus
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 from tests.propagator.removal.test_orphan import marks, unmarked
 from tests.propagator.stage import (
     CONFIGMAPS,
@@ -262,7 +263,7 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(
         "claims": None,
         "reporter": None,
     }
-    context = cast("Any", SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True))
+    context = cast("Any", Context(clock=FakeClock(), registry=None, fresh=lambda: True))
     session = cast("Any", SimpleNamespace(name="m1", facts=SimpleNamespace(labels={})))
     await WorkloadReconciler(context, ShareTable(), **parts).reconcile(session, of.metadata.key)
     assert did == (["remove"] if sent else [])

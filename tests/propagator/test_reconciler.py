@@ -19,6 +19,7 @@ from propagator.reconciler import WorkloadReconciler
 from propagator.shares import ShareTable
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 
 
 @pytest.mark.proves("G24", "A6", "A12")
@@ -79,7 +80,7 @@ async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
         "claims": None,
         "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
     }
-    context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
+    context: Any = Context(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m2", mark=Mark(), facts=ClusterFacts("m2", {}))
     await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
         session, workload.metadata.key
@@ -123,7 +124,7 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
         "claims": None,
         "reporter": None,
     }
-    context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
+    context: Any = Context(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m2", mark=Mark(), facts=ClusterFacts("m2", {}))
     again = await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
         session, workload.metadata.key
@@ -171,7 +172,7 @@ async def test_what_runs_at_most_once_goes_from_a_cluster_made_again_once_all_of
         "claims": SimpleNamespace(note=does("note", answer=True)),
         "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
     }
-    context: Any = SimpleNamespace(clock=FakeClock(), registry=None, fresh=lambda: True)
+    context: Any = Context(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m3", mark=Mark(), facts=ClusterFacts("m3", {}))
     await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
         session, workload.metadata.key

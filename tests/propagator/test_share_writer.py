@@ -19,6 +19,7 @@ from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.apply.memberfacts import member_facts
+from tests.propagator.contexts import Context
 
 
 def placed(**shares: int) -> Workload:
@@ -63,7 +64,7 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
         SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare, informer=DEAF),
     )
     return ShareWriter(
-        SimpleNamespace(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing)),  # type: ignore[arg-type] # as much as is asked
+        Context(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing)),  # type: ignore[arg-type] # as much as is asked
         ShareTable(),
         **parts,
         revisions=Revisions(cast("ApiClient", None), ShareTable()),
@@ -129,7 +130,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         SimpleNamespace(admit=answer, shown=answer, prepare=answer, informer=DEAF),
     )
     shares = ShareWriter(
-        SimpleNamespace(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=_no_mark)),  # type: ignore[arg-type] # as much as is asked
+        Context(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=_no_mark)),  # type: ignore[arg-type] # as much as is asked
         ShareTable(),
         **parts,
         revisions=Revisions(cast("ApiClient", None), ShareTable()),

@@ -35,6 +35,7 @@ from propagator.types.cluster import MemberCluster
 from propagator.types.group import WorkloadGroup
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock, settle
+from tests.propagator.contexts import Context
 
 QUORUM = "2026-01-02T03:04:05Z"
 FORBIDDEN = Forbidden(code=403, reason="Forbidden", message="grant list on workloadgroups")
@@ -111,7 +112,7 @@ class Hub:
         self._version = 0
         self.server = Server(self.clock)
         clusters = SimpleNamespace(synced=True, get=lambda key: None, wait_synced=self._at_once)
-        context = SimpleNamespace(
+        context = Context(
             hub=self.server,
             registry=self.registry,
             clusters=cast("Informer[MemberCluster]", clusters),

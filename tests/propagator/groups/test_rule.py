@@ -20,6 +20,7 @@ from propagator.members.health import Contact
 from propagator.types.group import WorkloadGroup
 from propagator.types.workload import IN_EACH_GROUP_KEY, Workload, workload_of
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 
 PLACED = {"m1": 2, "m2": 1}
 DECISION = decision_of(PLACED)
@@ -228,7 +229,7 @@ class Fleet:
 
 def contacts_of(registry: Fleet, clock: FakeClock, *, registered: str = "") -> Contacts:
     clusters = SimpleNamespace(synced=True, get=lambda key: key[1] == registered or None)
-    context = SimpleNamespace(registry=registry, clusters=clusters, clock=clock)
+    context = Context(registry=registry, clusters=clusters, clock=clock)
     return Contacts(cast("ControllerContext", context))
 
 

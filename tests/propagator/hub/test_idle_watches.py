@@ -21,6 +21,7 @@ from propagator.hub.workloads import clusters_of, touches
 from propagator.members.noted_kinds import without_kinds
 from propagator.shares import ShareTable
 from propagator.types.workload import MOST_KINDS, Workload, WorkloadStatus
+from tests.propagator.contexts import Context
 from tests.propagator.stage import MakeStage, Stage, configmap, settled
 from tests.propagator.waits import until
 
@@ -146,7 +147,7 @@ async def test_others_run_while_many_members_are_looked_at(monkeypatch: pytest.M
     looked: list[str] = []
     monkeypatch.setattr(IdleKinds, "_end_idle", lambda self, session: looked.append(session))
     registry = SimpleNamespace(names=lambda: names, get=lambda name: name)
-    context: Any = SimpleNamespace(clock=None, fresh=lambda: True, registry=registry)
+    context: Any = Context(clock=None, fresh=lambda: True, registry=registry)
     hub: Any = SimpleNamespace(informer={})
     sweeping = asyncio.create_task(
         IdleKinds(context, ShareTable(), workloads=hub, inventory=hub).sweep()
@@ -165,7 +166,7 @@ async def test_others_run_while_one_workload_is_looked_for_on_many_members():
     asked: list[str] = []
     session: Any = SimpleNamespace(link=None)
     registry = SimpleNamespace(names=lambda: names, get=lambda name: asked.append(name) or session)
-    context: Any = SimpleNamespace(clock=None, fresh=lambda: True, registry=registry)
+    context: Any = Context(clock=None, fresh=lambda: True, registry=registry)
     wide = msgspec.structs.replace(noting("v1/A"), status=placed(*names))
     inventory: Any = SimpleNamespace(holders=lambda uid: set(), knows=lambda session, of: True)
     hub: Any = SimpleNamespace(informer={wide.metadata.key: wide})

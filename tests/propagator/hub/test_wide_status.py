@@ -17,6 +17,7 @@ from propagator.shares import ShareTable
 from propagator.status.controller import GATHER_SECONDS, SPACING_SECONDS, Reporter
 from propagator.types.kept import kept
 from propagator.types.workload import workload_of
+from tests.propagator.contexts import Context
 
 
 def entry(number: int, *, ready: int = 0, **more: Any) -> dict[str, Any]:
@@ -158,7 +159,7 @@ async def test_a_status_that_the_hub_did_not_take_waits_for_no_further_news(monk
 
     monkeypatch.setattr(Reporter, "_status", _status)
     clock, hub = StillClock(), Hub(known, times=2)
-    context: Any = SimpleNamespace(clock=clock, recorder=None, fresh=lambda: True)
+    context: Any = Context(clock=clock, recorder=None, fresh=lambda: True)
     quiet = SimpleNamespace(due=False)
     others: Any = SimpleNamespace(
         workloads=hub, survey=None, finalizer=None, drift=None, dependencies=None, rereading=quiet

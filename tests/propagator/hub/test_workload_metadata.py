@@ -28,6 +28,7 @@ from propagator.members.noted_kinds import first_kinds, needed_kinds, writable_k
 from propagator.removal.finalizer import Finalizer
 from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
+from tests.propagator.contexts import Context
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?", fullmatch=True)
 
@@ -119,7 +120,7 @@ def test_a_workload_that_may_be_anywhere_ends_when_each_member_has_said_so():
     clusters = {("", name): SimpleNamespace(name=name, given_up=False) for name in names}
     registry: Any = SimpleNamespace(names=list, get=lambda name: None)
     inventory: Any = SimpleNamespace(holders=lambda uid: set())
-    context: Any = SimpleNamespace(registry=registry, clusters=clusters)
+    context: Any = Context(registry=registry, clusters=clusters)
     many = ",".join(map(str, range(MOST + 1)))
     ended = workload(**{"stowage_dev/clusters": many})
     deleting = msgspec.structs.replace(ended.metadata, deletion_timestamp="2026-11-21T10:00:00Z")
@@ -237,7 +238,7 @@ def test_a_member_without_a_session_yet_is_awaited_by_its_digest_too(entry: str)
         names=list, get=lambda name: None, gave_up=lambda name: given_up
     )
     inventory: Any = SimpleNamespace(holders=lambda uid: set())
-    context: Any = SimpleNamespace(registry=registry, clusters=clusters)
+    context: Any = Context(registry=registry, clusters=clusters)
     ended = workload(**{"stowage_dev/clusters": entry})
     finalizer = Finalizer(context, ShareTable(), inventory=inventory)
     assert finalizer.awaited(ended) == {"m1"}
@@ -253,7 +254,7 @@ def test_the_end_of_a_share_on_a_cluster_that_is_named_no_more_holds_no_deletion
     clusters: dict[Any, Any] = {}
     registry: Any = SimpleNamespace(names=list, get=lambda name: None, gave_up=lambda name: False)
     inventory: Any = SimpleNamespace(holders=lambda uid: set())
-    context: Any = SimpleNamespace(registry=registry, clusters=clusters)
+    context: Any = Context(registry=registry, clusters=clusters)
     end = {"ended": {"result": "Succeeded", "object": "Job shop/bill"}} if ended else {}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "bill"}, "spec": {}}
     status = {
@@ -291,7 +292,7 @@ def test_what_one_member_was_sent_by_the_spec_is_noted_when_another_scheduler_ad
 @pytest.mark.proves("R1")
 def test_a_member_that_comes_later_is_asked_about_one_that_may_be_anywhere():
     registry: Any = SimpleNamespace(names=list, get=lambda name: None)
-    context: Any = SimpleNamespace(
+    context: Any = Context(
         hub=SimpleNamespace(holding=BudgetShare(), history=ServerHistory()),
         registry=registry,
         clock=SystemClock(),

@@ -187,7 +187,12 @@ async def publishing(
     publisher = ClusterStatusWriter(
         cast("ApiClient", hub),
         clusters=clusters,
-        registry=cast("Any", SimpleNamespace(on_facts=facts.append, get=lambda name: session)),
+        registry=cast(
+            "Any",
+            SimpleNamespace(
+                on_facts=facts.append, get=lambda name: session, compared=lambda _: True
+            ),
+        ),
         recorder=cast("Any", SimpleNamespace(event=lambda *_, **__: None)),
         clock=clock,
     )

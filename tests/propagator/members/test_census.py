@@ -21,6 +21,7 @@ from propagator.members.cluster_identity import cluster_id
 from propagator.types.cluster import MemberCluster
 from tests.fakeclock import FakeClock, settle
 from tests.memoryhub import MemoryHub
+from tests.propagator.contexts import Context
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 UID = "uid-of-kube-system"
@@ -117,7 +118,7 @@ class Office:
         )
         clusters = Informer(self.hub, MEMBER_CLUSTERS, MemberCluster)
         clusters.observe(msgspec.convert(self.hub.read(MEMBER_CLUSTERS, "m1"), MemberCluster))
-        context: Any = SimpleNamespace(
+        context: Any = Context(
             hub=self.hub, registry=registry, clusters=clusters, clock=self.hub.clock
         )
         self.census = Census(context)

@@ -19,6 +19,7 @@ from propagator.shares import ShareTable
 from propagator.types.cluster import MemberCluster
 from propagator.types.workload import workload_of
 from tests.memoryhub import MemoryHub
+from tests.propagator.contexts import Context
 
 
 def _registered(*clusters: MemberCluster) -> Identities:
@@ -77,7 +78,7 @@ def test_a_registration_that_is_refused_is_no_cluster_to_ask() -> None:
         get=lambda _: second, holders=lambda _: set(), gave_up=lambda _: False
     )
     clusters = SimpleNamespace(get=lambda _: _cluster("m1"), values=list)
-    context: Any = SimpleNamespace(registry=registry, clusters=clusters, clock=None)
+    context: Any = Context(registry=registry, clusters=clusters, clock=None)
     ending = {"name": "web", "uid": "u", "annotations": {"stowage.dev/clusters": "m1"}}
     workload = workload_of({"metadata": {**ending, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
     inventory = OwnedObjects(context)

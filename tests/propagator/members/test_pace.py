@@ -81,7 +81,9 @@ class Fleet:
     @asynccontextmanager
     async def reported(self) -> AsyncIterator[None]:
         clusters = Informer(self.hub, MEMBER_CLUSTERS, MemberCluster, clock=self.clock)
-        registry = SimpleNamespace(on_facts=self.told.append, get=self.sessions.get)
+        registry = SimpleNamespace(
+            on_facts=self.told.append, get=self.sessions.get, compared=lambda _name: True
+        )
         publisher = ClusterStatusWriter(
             cast("Any", self.hub),
             clusters=clusters,

@@ -28,6 +28,7 @@ from propagator.status.observation import Survey
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.conftest import QUICK, unregistered
+from tests.propagator.contexts import Context
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
 WORKLOAD = workload_of(
@@ -102,7 +103,7 @@ def cut(clock: FakeClock) -> Cut:
             get=lambda name: session, names=lambda: ["m1"], holders=lambda uid: {"m1"}
         )
         clusters = SimpleNamespace(synced=True, get=lambda key: None)
-        context = SimpleNamespace(registry=registry, clusters=clusters, clock=clock)
+        context = Context(registry=registry, clusters=clusters, clock=clock)
         return session, cast("ControllerContext", context)
 
     return make

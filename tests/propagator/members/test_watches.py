@@ -20,6 +20,7 @@ from propagator.members.objects import ManagedObject
 from propagator.members.watches import EVERYWHERE, Watches
 from propagator.shares import ShareTable
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 
@@ -166,7 +167,7 @@ async def test_a_kind_that_nobody_uses_is_watched_until_it_was_listed(desk: Desk
     session: Any = SimpleNamespace(name="m1", link=desk, untrack=desk.watches.untrack)
     registry: Any = SimpleNamespace(names=lambda: ["m1"], get=lambda _: session)
     workloads: Any = SimpleNamespace(informer={}, referring=lambda *_: [])
-    context: Any = SimpleNamespace(clock=desk.clock, fresh=lambda: True, registry=registry)
+    context: Any = Context(clock=desk.clock, fresh=lambda: True, registry=registry)
     inventory: Any = None
     idle = IdleKinds(context, ShareTable(), workloads=workloads, inventory=inventory)
     desk.watches.track(BUDGETS, EVERYWHERE)

@@ -20,6 +20,7 @@ from propagator.members.objects import managed
 from propagator.removal.at_most_once import AtMostOnce, grown, held_back
 from propagator.removal.guard import least
 from propagator.types.workload import Workload, workload_of
+from tests.propagator.contexts import Context
 from tests.propagator.stage import deployment
 
 KINDS = {resource.kind: resource for resource in USUAL}
@@ -55,7 +56,7 @@ class Fleet:
     given_up: set[str] = field(default_factory=set)
 
     def once(self) -> AtMostOnce:
-        context: Any = SimpleNamespace(
+        context: Any = Context(
             registry=SimpleNamespace(
                 get=self.session,
                 names=lambda: list(self.members),

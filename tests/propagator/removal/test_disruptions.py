@@ -25,6 +25,7 @@ from propagator.members.pods import main_of
 from propagator.removal.disruptions import SETTLE_SECONDS, Allowed, Disruptions, allows
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 from tests.propagator.stage import deployment
 
 NOBODY = LabelSelector(match_labels={"app": "nobody"})
@@ -96,7 +97,7 @@ class Member:
             self.woken.append(key)
 
         registry = SimpleNamespace(get=lambda _name: self, wake=wake)
-        context: Any = SimpleNamespace(registry=registry, clock=self.clock)
+        context: Any = Context(registry=registry, clock=self.clock)
         return Disruptions(context)
 
 

@@ -22,6 +22,7 @@ from propagator.removal.guard import COUNT_SECONDS, Guard, least
 from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 from tests.propagator.stage import DEPLOYMENTS, MakeStage, Stage, deployment, settled
 from tests.propagator.waits import until
 
@@ -109,7 +110,7 @@ class Fleet:
         def listen(listener: Callable[[str, Key | None], None]) -> None:
             self.changed = listener
 
-        context: Any = SimpleNamespace(
+        context: Any = Context(
             clock=self.clock,
             registry=SimpleNamespace(
                 get=self.session, on_change=listen, names=lambda: sorted(self.ready)

@@ -15,6 +15,7 @@ from propagator.shares import ShareTable
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
+from tests.propagator.contexts import Context
 from tests.propagator.stage import KINDS, MakeStage, deployment
 from tests.propagator.waits import until
 
@@ -38,7 +39,7 @@ async def test_a_new_process_goes_on_with_what_the_status_names_until_it_is_gone
     placed = {"placements": [{"cluster": "m2", "replicas": 2}], "kept": kept}
     workload = workload_of({"metadata": meta, "spec": spec, "status": placed})
     session = SimpleNamespace(ready=False, client_for=lambda _: member)
-    context = SimpleNamespace(clock=clock, registry={"m1": session})
+    context = Context(clock=clock, registry={"m1": session})
     asked: list[Any] = []
     claims = LeftClaims(
         cast("Any", context),

@@ -35,6 +35,7 @@ from propagator.status.controller import (
 )
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 
 APART = BURST_SECONDS / BURST_OUTCOMES / 2
 """Seconds between two applies of a burst."""
@@ -78,7 +79,7 @@ class Burst:
         self.outcomes: dict[str, Outcome] = {}
         self.events: list[dict[str, Any]] = []
         recorder = SimpleNamespace(event=lambda _, **told: self.events.append(told))
-        context = SimpleNamespace(clock=clock, recorder=recorder, fresh=lambda: True)
+        context = Context(clock=clock, recorder=recorder, fresh=lambda: True)
         following = SimpleNamespace(remark=lambda _: "", reported=lambda _: [])
         survey = SimpleNamespace(seen=self._seen, kept=lambda _: [])
         self.reporter = Reporter(

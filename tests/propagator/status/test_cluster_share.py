@@ -36,6 +36,7 @@ from propagator.types.cluster import MemberCluster, MemberClusterSpec
 from propagator.types.movement import Blocked
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SINCE = "2026-01-01T00:00:00Z"
@@ -448,7 +449,7 @@ def ground_of(contact: Contact | None, *, lists: bool = False) -> ControllerCont
     registry = SimpleNamespace(get=lambda name: session, names=list)
     clusters = SimpleNamespace(synced=True, get=lambda key: None)
     parts = {"registry": registry, "clusters": clusters, "clock": FakeClock()}
-    return cast("ControllerContext", SimpleNamespace(**parts))
+    return cast("ControllerContext", Context(**parts))
 
 
 @pytest.mark.proves("N2", "R5")
@@ -469,7 +470,7 @@ def test_what_was_kept_on_a_cluster_that_was_renamed_is_told_by_its_new_name(lis
     claim = {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": "d"}
     session = SimpleNamespace()
     renamed = MemberCluster(Meta(name="new"), spec=MemberClusterSpec(former_names=("old",)))
-    context = SimpleNamespace(
+    context = Context(
         registry=SimpleNamespace(get={"new": session}.get, names=lambda: ["new"]),
         clusters=SimpleNamespace(values=lambda: [renamed]),
         clock=FakeClock(),

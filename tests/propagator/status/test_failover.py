@@ -27,6 +27,7 @@ from propagator.status.failover import Patience, of_seen, of_silent, over_in
 from propagator.status.observation import Survey
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 from tests.propagator.stage import MakeStage, deployment, settled
 from tests.propagator.waits import until
 
@@ -121,7 +122,7 @@ async def test_a_silent_member_is_counted_up_to_its_last_answer() -> None:
         }
     )
     away = SimpleNamespace(contact=Contact.AWAY, message="gone", answered=clock.monotonic())
-    context: Any = SimpleNamespace(
+    context: Any = Context(
         registry=SimpleNamespace(get=lambda _name: away, names=lambda: ["m1"]),
         clusters=SimpleNamespace(),
         clock=clock,

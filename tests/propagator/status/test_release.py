@@ -13,6 +13,7 @@ from propagator.shares import ShareTable
 from propagator.status.controller import RELEASE_SECONDS, Reporter
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 
 
 class Hub:
@@ -47,9 +48,11 @@ async def test_a_release_that_a_hub_lost_is_repeated_until_the_workload_is_gone(
         }
     )
     hub.informer[ending.metadata.key] = ending
-    finalizer = SimpleNamespace(awaited=lambda _: set(), witnesses=lambda _: ["m1"])
+    finalizer = SimpleNamespace(
+        awaited=lambda _: set(), witnesses=lambda _: ["m1"], elsewhere=lambda _: set()
+    )
     nothing: dict[str, Any] = dict.fromkeys(("survey", "drift", "dependencies"))
-    context = SimpleNamespace(clock=clock, recorder=None, fresh=lambda: True)
+    context = Context(clock=clock, recorder=None, fresh=lambda: True)
     reporter = Reporter(
         cast("Any", context),
         ShareTable(),

@@ -1,0 +1,83 @@
+"""Leases of others: what they say, and whether they are held.
+
+No timestamp of another machine is compared with ours: a Lease is held until it was seen unchanged
+for its duration, on our monotonic clock. One that was seen for the first time is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from machinery.api.lanes import PriorityLevel, RequestClass
+from machinery.api.resources import LEASES
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import NotFound
+from machinery.runtime.leader_election import LeaseRecord
+from machinery.types import bounds
+
+_LOOK = RequestClass(PriorityLevel.PROBE, bounds.OBJECT_BYTES)
+"""A renewal of our own Lease never waits behind a look at those of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLease:
+    record: LeaseRecord
+    since: float
+    """The monotonic time at which it was seen to change last, or first after a time unseen."""
+    looked_at: float
+    held: bool
+    """Whether somebody may act by it, when it was read."""
+
+
+class LeaseReader:
+    """Reads Leases of `namespace` by name. Others wait at least `lease_seconds` after a renewal.
+
+    A holder renews each `retry_seconds`. Who could not look for longer than `blind_seconds` has not
+    seen whether it did.
+    """
+
+    def __init__(
+        self,
+        client: Verbs,
+        *,
+        namespace: str,
+        clock: Clock,
+        lease_seconds: float,
+        blind_seconds: float,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._clock = clock
+        self._least = lease_seconds
+        self._blind = blind_seconds
+        self._seen: dict[str, SeenLease] = {}
+
+    def get(self, name: str) -> SeenLease | None:
+        """As last read; None if there was none."""
+        return self._seen.get(name)
+
+    async def read(self, names: Iterable[str]) -> None:
+        """Read all side by side. Raises TransportError: then some are read, and some are not.
+
+        Not by a list: that of a quiet kind takes 100 ms while other kinds are written.
+        """
+        answers = await asyncio.gather(*map(self._read, names), return_exceptions=True)
+        for answer in answers:
+            if answer is not None:
+                raise answer
+
+    async def _read(self, name: str) -> None:
+        try:
+            found = await self._client.get(LEASES, name, namespace=self._namespace, errand=_LOOK)
+        except NotFound:
+            self._seen.pop(name, None)
+            return
+        record, before, now = LeaseRecord.of(found), self._seen.get(name), self._clock.monotonic()
+        blind = before is None or now - before.looked_at > self._blind
+        news = before is None or blind or record.news(before.record)
+        since = now if before is None or news else before.since
+        held = bool(record.holder) and now < since + max(record.seconds, self._least)
+        self._seen[name] = SeenLease(record, since, now, held)

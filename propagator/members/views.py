@@ -1,0 +1,156 @@
+"""What a decision for one member sees of another: its session, what its shard tells, or nothing.
+
+A share that is told counts only from a teller that has looked: its Lease is held, it has compared
+everything in this term, and the member is Ready. While replicas leave, its entry has to name the
+present decision as well: else it may be of an earlier one with the same numbers. Unknown stands in
+for nothing, and may run all that leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from crds.fields.shares import ShareHealth, ShareState
+from crds.membercluster import MemberClusterCondition
+from machinery.runtime.informer import Informer
+from machinery.types import conditions
+from propagator.members.health import Contact
+from propagator.members.registry import MemberRegistry
+from propagator.members.session import MemberSession
+from propagator.shards.membership import OneShard
+from propagator.types.cluster import MemberCluster
+from propagator.types.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """This process serves the member."""
+
+    session: MemberSession
+
+    @property
+    def serves(self) -> bool:
+        return self.session.contact is Contact.SERVING
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The entry in status.clusters that another shard has written; empty if it holds nothing."""
+
+    entry: Mapping[str, Any]
+
+    @property
+    def replicas(self) -> int:
+        return int(self.entry.get("replicas", 0))
+
+    @property
+    def asked(self) -> int:
+        """The replicas that the objects there ask for."""
+        return int(self.entry.get("asked", self.replicas))
+
+    @property
+    def current(self) -> int:
+        """The pods that are there, those that end included."""
+        entry = self.entry
+        counted = entry.get("scheduled", 0) + entry.get("unschedulable", 0)
+        return int(entry.get("current") or counted)
+
+    @property
+    def ready(self) -> int:
+        return int(self.entry.get("ready", 0))
+
+    @property
+    def available(self) -> int:
+        return int(self.entry.get("available") or 0)
+
+    @property
+    def lasting(self) -> int:
+        """The ready replicas that no rollout replaces."""
+        outdated = int(self.entry.get("outdated") or 0)
+        replaces = self.entry.get("health") == ShareHealth.PROGRESSING and not outdated
+        if replaces and self.ready >= max(self.replicas, 1):
+            return 0  # it progresses, and not for want of ready ones
+        return max(self.ready - outdated, 0)
+
+
+class Unknown(Enum):
+    UNKNOWN = "unknown"
+
+
+UNKNOWN = Unknown.UNKNOWN
+ShareView: TypeAlias = Live | Told | Unknown
+
+
+class ShareViews:
+    def __init__(
+        self,
+        registry: MemberRegistry,
+        clusters: Informer[MemberCluster],
+        membership: OneShard,
+    ) -> None:
+        self._registry = registry
+        self._clusters = clusters
+        self._membership = membership
+        self._indexed: tuple[Workload | None, dict[str, Mapping[str, Any]]] = None, {}
+
+    def of(self, workload: Workload, member: str) -> ShareView:
+        session = self._registry.get(member)
+        if session is not None:
+            return Live(session)
+        if not self.told_of(member):
+            return UNKNOWN
+        return self._told(workload, member)
+
+    def told_of(self, member: str) -> bool:
+        """Whether what another shard has written of that member counts."""
+        shards = self._membership
+        if not shards.several or (teller := shards.owner(member)) == shards.shard:
+            return False
+        return self.answers(member) and shards.tells(teller)
+
+    def answers(self, member: str) -> bool:
+        """Whether its MemberCluster is Ready, as last written."""
+        cluster = self._clusters.get(("", member))
+        if cluster is None:
+            return False
+        return conditions.holds(cluster.status, MemberClusterCondition.READY)
+
+    def elsewhere(self, member: str) -> bool:
+        """Whether another shard has the member, or still may."""
+        return self._registry.get(member) is None and not self._membership.serves(member)
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all members, those of other shards included."""
+        if not self._membership.several:
+            return self._registry.names()
+        return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
+
+    def tellers(self, workload: Workload) -> int:
+        """Return how many shards report the Workload."""
+        if not self._membership.several:
+            return 1
+        return len({self._membership.owner(name) for name in workload.clusters})
+
+    def _told(self, workload: Workload, member: str) -> ShareView:
+        entry = self._entries(workload).get(member)
+        if entry is None:
+            # The member has confirmed that it holds nothing, or may not have been asked yet.
+            return Told({}) if member not in workload.sent else UNKNOWN
+        if entry.get("state") == ShareState.UNREACHABLE.value:
+            return UNKNOWN
+        if entry.get("replicas", 0) != workload.shares.get(member, 0):
+            return UNKNOWN
+        if workload.leaves:
+            return Told(entry) if entry.get("decision") == workload.decided_by else UNKNOWN
+        written = entry.get("observedGeneration") == workload.metadata.generation
+        return Told(entry) if written else UNKNOWN
+
+    def _entries(self, workload: Workload) -> Mapping[str, Mapping[str, Any]]:
+        of, entries = self._indexed
+        if of is not workload:  # a Workload may be on ten thousand members
+            entries = {each["name"]: each for each in workload.status.clusters}
+            self._indexed = workload, entries
+        return entries

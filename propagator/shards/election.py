@@ -1,0 +1,99 @@
+"""The election of shards: today's election of a leader, on one Lease for each shard.
+
+A process without a shard takes the lowest that is unheld. It holds at most one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from crds.names import ANNOTATION_SHARDS
+from machinery import logs
+from machinery.clock import Clock
+from machinery.runtime.leader_election import Annotations, LeaderElector
+from machinery.types.shards import lease_name
+from propagator.shards.number import ShardNumber
+
+LOG = logs.get(__name__)
+
+
+class ShardElection:
+    """`elector(name, taking)` makes the contender for the Lease of that name."""
+
+    def __init__(
+        self,
+        elector: Callable[[str, Callable[[Mapping[str, str]], Annotations]], LeaderElector],
+        *,
+        number: ShardNumber,
+        clock: Clock,
+    ) -> None:
+        self._make = elector
+        self._number = number
+        self._clock = clock
+        self._electors: dict[int, LeaderElector] = {}
+        self._resigned = False
+        self._before: int | None = None
+        self.shard = 0
+        """The present shard, or the last one."""
+
+    @property
+    def elector(self) -> LeaderElector:
+        """That of the present shard, or of the last one."""
+        return self._of(self.shard)
+
+    @property
+    def shards(self) -> int:
+        """The number of shards that there should be."""
+        return self._number.get(self._of(0).annotations.get(ANNOTATION_SHARDS, ""))
+
+    @property
+    def alone(self) -> bool:
+        """Whether this process held this shard last, and no other one has held it since."""
+        return self.elector.alone and self._before == self.shard
+
+    @property
+    def leader(self) -> str | None:
+        """Who holds the shard of this process, or the first one."""
+        return self.elector.leader
+
+    def check(self) -> float:
+        """As `LeaderElector.check`, of the present shard."""
+        return self.elector.check()
+
+    def resign(self) -> None:
+        """Have the term end in a further election, where `lead` returns: the shard is no more."""
+        self._resigned = True
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """As `LeaderElector.run`, for any shard."""
+        await self._number.wait_tried()
+        while True:
+            await self._acquire()
+            self._resigned = False
+            finished = await self.elector.term(lead)
+            self._before = self.shard
+            if finished and not self._resigned:
+                return
+
+    async def _acquire(self) -> None:
+        while True:
+            shard, patience = 0, list[float]()
+            while shard < self.shards:  # which the first one may tell
+                if await self._of(shard).attempt():
+                    self.shard = shard
+                    return
+                patience.append(self._of(shard).patience())
+                shard += 1
+            await self._clock.sleep(min(patience))
+
+    def _of(self, shard: int) -> LeaderElector:
+        elector = self._electors.get(shard)
+        if elector is None:
+
+            def taking(before: Mapping[str, str]) -> Annotations:
+                # One shard that never was one of several says nothing.
+                several = shard > 0 or self.shards > 1 or ANNOTATION_SHARDS in before
+                return {ANNOTATION_SHARDS: str(self.shards)} if several else {}
+
+            elector = self._electors[shard] = self._make(lease_name(shard), taking)
+        return elector

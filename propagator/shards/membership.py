@@ -1,0 +1,325 @@
+"""Which members this process serves, and what the Leases of other shards say.
+
+`machinery.types.shards.Claim` decides; this does its steps within a term. A fleet of one shard that
+never had another takes none, and sends no request for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import NoReturn
+
+from crds.names import ANNOTATION_REPORTED, ANNOTATION_SHARDS
+from machinery import logs, metrics
+from machinery.clock import Clock
+from machinery.errors import LeaseLost, TransportError
+from machinery.runtime.leader_election import PastTerm
+from machinery.runtime.lease_reader import LeaseReader
+from machinery.tasks import within
+from machinery.types.shards import MOST_SHARDS, Claim, Rival, Step, lease_name, owner, shards_of
+from propagator.shards.election import ShardElection
+from propagator.shards.number import ShardNumber
+
+LOG = logs.get(__name__)
+LOOK_SECONDS = 2.0
+"""Seconds between two looks at the Leases of others, while there are others."""
+WAIT_SECONDS = 0.5
+"""The same, while another one still claims a member of ours."""
+
+
+HANDOVER = metrics.histogram(
+    "stowage_shard_handover_seconds",
+    "Time until members that another shard gets were let go, with their writes in flight",
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30),
+)
+
+
+class Resigned(Exception):
+    """The term ends: its shard is no more."""
+
+
+class OneShard:
+    """A fleet of one shard: this process serves every member."""
+
+    @property
+    def shard(self) -> int:
+        return 0
+
+    @property
+    def shards(self) -> int:
+        """The number of shards by which members are shared out now."""
+        return 1
+
+    @property
+    def several(self) -> bool:
+        """Whether there are other shards, or may be."""
+        return False
+
+    @property
+    def mark(self) -> str:
+        """What the User-Agent says of it; empty with one shard."""
+        return ""
+
+    def serves(self, _member: str) -> bool:
+        return True
+
+    def owner(self, _member: str) -> int:
+        return 0
+
+    def tells(self, _shard: int) -> bool:
+        return False
+
+    def held(self, _shard: int) -> bool:
+        return True
+
+    async def history(self, _shard: int) -> Mapping[int, PastTerm]:
+        return {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether all members that the hash gives to this shard are served by it."""
+        return True
+
+    async def report(self) -> None:
+        return
+
+    def on_change(self, _listener: Callable[[], None]) -> None:
+        return
+
+
+ONE_SHARD = OneShard()
+
+
+class Membership(OneShard):
+    """Of the shard that `election` has won, or won last."""
+
+    def __init__(
+        self,
+        election: ShardElection,
+        number: ShardNumber,
+        leases: LeaseReader,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._election = election
+        self._number = number
+        self._leases = leases
+        self._clock = clock
+        self._read = False  # all others, since the present number was announced
+        self._rivals: Mapping[int, Rival] = {}
+        self._answered = True
+        self._noted = ""
+        self._claim = Claim(0, 1, None)
+        self._told: tuple[Claim, list[int]] = self._claim, []
+        self._on_change: list[Callable[[], None]] = []
+        self._serving: Callable[[], Collection[str]] = tuple
+        self._hand_over: Callable[[str], Awaitable[None]] = _nothing
+
+    # What others ask.
+
+    @property
+    def shard(self) -> int:
+        return self._election.shard
+
+    @property
+    def shards(self) -> int:
+        """The number of shards by which members are shared out now."""
+        return self._announced or 1
+
+    @property
+    def several(self) -> bool:
+        """Whether there are other shards, or may be."""
+        return not self.claim.alone
+
+    @property
+    def mark(self) -> str:
+        """What the User-Agent says of it; empty with one shard."""
+        if not self.several:
+            return ""
+        return f"shard/{self.shard} term/{self._election.elector.moment.term}"
+
+    def serves(self, member: str) -> bool:
+        return self.claim.serves(member)
+
+    def owner(self, member: str) -> int:
+        return owner(member, self.shards)
+
+    def ours(self, member: str) -> bool:
+        """Whether the hash gives it to this shard, served or not."""
+        return self.owner(member) == self.shard
+
+    def held(self, shard: int) -> bool:
+        if shard == self.shard:
+            return self._election.elector.leading
+        seen = self._leases.get(lease_name(shard))
+        return seen is not None and seen.held
+
+    def tells(self, shard: int) -> bool:
+        """Whether what that shard has written of its members counts.
+
+        It does while the Lease is held, once its holder has compared everything in this term.
+        """
+        seen = self._leases.get(lease_name(shard))
+        return (
+            seen is not None
+            and seen.held
+            and seen.record.annotations.get(ANNOTATION_REPORTED) == str(seen.record.transitions)
+        )
+
+    async def history(self, shard: int) -> dict[int, PastTerm]:
+        """Return the terms of another shard, as its Lease says now. Raises TransportError."""
+        await self._leases.read([lease_name(shard)])
+        if (seen := self._leases.get(lease_name(shard))) is None:
+            return {}
+        record = seen.record
+        return {**record.past, record.transitions: PastTerm(record.holder, record.renewed)}
+
+    @property
+    def claim(self) -> Claim:
+        now = Claim(
+            self.shard,
+            self._election.shards,
+            self._announced,
+            self._answered,
+            rivals=self._rivals if self._read else None,
+        )
+        if now != self._claim:
+            self._claim = now
+        return self._claim
+
+    @property
+    def settled(self) -> bool:
+        claim = self.claim
+        return claim.alone or (claim.rivals is not None and claim.announced == claim.shards)
+
+    # Within a term.
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when other members may be served than before, or count as told."""
+        self._on_change.append(listener)
+
+    def serve(
+        self,
+        serving: Callable[[], Collection[str]],
+        hand_over: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`serving` returns the members that are served; `hand_over` stops that.
+
+        It returns when no write to the member is in flight any more.
+        """
+        self._serving, self._hand_over = serving, hand_over
+
+    def begin(self) -> None:
+        """A term begins: whatever is on the Lease was answered."""
+        self._read, self._answered, self._noted = False, True, ""
+
+    async def report(self) -> None:
+        """Say on the Lease that everything was compared in this term. Raises TransportError."""
+        term = str(self._election.elector.moment.term)
+        if self.claim.shards > 1 and self._noted != term:
+            await self._election.elector.note({ANNOTATION_REPORTED: term})
+            self._noted = term
+
+    async def run(self) -> NoReturn:
+        """Raises Resigned."""
+        while True:
+            self._number.changed.clear()
+            try:
+                pause = await self._advance()
+            except LeaseLost:
+                pause = LOOK_SECONDS  # the term ends
+            except TransportError as fault:
+                LOG.warning("shard %d: %s", self.shard, fault)
+                pause = WAIT_SECONDS
+            await self._wait(pause)
+
+    async def _advance(self) -> float | None:
+        """Do the next step; return seconds until the next, None for the next change of the number.
+
+        Raises TransportError.
+        """
+        self._tell()
+        claim = replace(self.claim, serving=frozenset(self._serving()))
+        match claim.step:
+            case Step.DROP:
+                LOG.info("shard %d: %d members are handed over", self.shard, len(claim.lost))
+                began = self._clock.monotonic()
+                await asyncio.gather(*map(self._hand_over, claim.lost))
+                HANDOVER.observe(self._clock.monotonic() - began)
+                return 0.0
+            case Step.ANNOUNCE:
+                await self._announce(claim.shards)
+                return 0.0
+            case Step.CLEAR:
+                await self._note({ANNOTATION_SHARDS: None, ANNOTATION_REPORTED: None})
+                return 0.0
+            case Step.READ:
+                await self._look(range(MOST_SHARDS))
+                return 0.0
+        if claim.alone:
+            return None
+        if self.shard >= claim.shards:
+            self._election.resign()
+            raise Resigned
+        return await self._look_again(claim)
+
+    async def _announce(self, shards: int) -> None:
+        self._read = False
+        await self._note({ANNOTATION_SHARDS: str(shards)})
+        LOG.info("shard %d of %d", self.shard, shards)
+
+    async def _note(self, annotations: dict[str, str | None]) -> None:
+        self._answered = False
+        await self._election.elector.note(annotations)
+        self._answered = True
+
+    async def _look(self, shards: Iterable[int]) -> None:
+        await self._leases.read(lease_name(each) for each in shards if each != self.shard)
+        self._read, self._rivals = True, {each.shard: each for each in self._found()}
+
+    async def _look_again(self, claim: Claim) -> float:
+        """Look at all that were there; of a number that is not announced yet, each may come."""
+        await self._look({*self._rivals, *range(claim.shards)})
+        others = self._rivals.values()
+        waits = any(each.held and each.announced != claim.shards for each in others)
+        return WAIT_SECONDS if waits else LOOK_SECONDS
+
+    async def _wait(self, seconds: float | None) -> None:
+        if seconds is None:
+            await self._number.changed.wait()
+        elif seconds > 0:
+            try:
+                await within(seconds, self._number.changed.wait(), clock=self._clock)
+            except TransportError:
+                return  # the time is up
+
+    @property
+    def _announced(self) -> int | None:
+        return _number(self._election.elector.annotations)
+
+    def _found(self) -> Iterable[Rival]:
+        for shard in range(MOST_SHARDS):
+            seen = self._leases.get(lease_name(shard))
+            if shard != self.shard and seen is not None:
+                yield Rival(shard, _number(seen.record.annotations), seen.held)
+            elif shard != self.shard and shard == 0:
+                yield Rival(0, None, held=False)
+
+    def _tell(self) -> None:
+        told = self.claim, [each for each in self._rivals if self.tells(each)]
+        if told != self._told:
+            self._told = told
+            for listener in self._on_change:
+                listener()
+
+
+def _number(annotations: Mapping[str, str]) -> int | None:
+    """Return what a Lease announces; None without an annotation, 0 if it says no number."""
+    said = annotations.get(ANNOTATION_SHARDS)
+    return None if said is None else shards_of(said) or 0
+
+
+async def _nothing(_: str) -> None:
+    return

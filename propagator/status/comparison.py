@@ -1,0 +1,83 @@
+"""Which members were compared with the hub, after a start and after each reconnection.
+
+What other shards are told of a member counts only then: once every Workload that touches it was
+reported as its watches show it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from machinery import logs
+from machinery.errors import TransportError
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.metadata import Key
+from propagator.hub.workloads import HubWorkloads
+from propagator.members.context import ControllerContext
+from propagator.members.health import Contact
+
+LOG = logs.get(__name__)
+_REPORT = "report"
+
+
+class Comparison:
+    """With one shard it does nothing."""
+
+    def __init__(self, context: ControllerContext, *, workloads: HubWorkloads) -> None:
+        self._registry = context.registry
+        self._clusters = context.clusters
+        self._membership = context.membership
+        self._workloads = workloads
+        self._owed: dict[str, set[Key]] = {}
+        self._owing: defaultdict[Key, set[str]] = defaultdict(set)
+        self._queue: WorkQueue[str] = WorkQueue(name="comparison", clock=context.clock)
+        context.registry.on_change(self._member_changed)
+        context.registry.comparing(self.compared)
+        context.membership.on_change(lambda: self._queue.add(_REPORT))
+
+    def compared(self, member: str) -> bool:
+        """Whether what is told of the member is what its watches have shown since it connected."""
+        return not self._membership.several or self._owed.get(member) == set()
+
+    def begin(self) -> None:
+        """A term begins: what another one has compared counts no more."""
+        self._owed.clear()
+        self._owing.clear()
+        for name in self._registry.names():
+            self._member_changed(name, None)
+
+    async def run(self) -> None:
+        await work(self._queue, self._report, workers=1, log=LOG)
+
+    def reported(self, key: Key) -> None:
+        for member in self._owing.pop(key, ()):
+            owed = self._owed.get(member, set())
+            owed.discard(key)
+            if not owed:
+                self._registry.tell_facts(member)
+                self._queue.add(_REPORT)
+
+    def _member_changed(self, member: str, key: Key | None) -> None:
+        if key is not None or not self._membership.several:
+            return
+        for each in self._owed.pop(member, ()):
+            self._owing[each].discard(member)
+        session = self._registry.get(member)
+        if session is not None and session.contact is not Contact.CONNECTING:
+            self._owed[member] = {each.metadata.key for each in self._workloads.touching(member)}
+            for each in self._owed[member]:
+                self._owing[each].add(member)
+        self._queue.add(_REPORT)
+
+    async def _report(self, _: str) -> float | None:
+        """Say so on the Lease once all are compared."""
+        if not self._membership.several or not self._clusters.synced:
+            return None
+        ours = (c.name for c in self._clusters.values() if self._membership.serves(c.name))
+        if all(self.compared(name) for name in ours) and self._membership.settled:
+            try:
+                await self._membership.report()
+            except TransportError as fault:
+                LOG.warning("the Lease does not say that all was compared: %s", fault)
+                return 1.0
+        return None

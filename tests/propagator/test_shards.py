@@ -1,0 +1,205 @@
+"""Several processes that share out the members, between a hub and members in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from crds.names import SYSTEM_NAMESPACE
+from machinery.api.resources import CONFIG_MAPS, LEASES, WORKLOADS
+from machinery.types import conditions
+from machinery.types.shards import lease_name, owner
+from tests.propagator.memory import World
+from tests.propagator.test_one_shard import runs, workload
+
+MEMBERS = tuple(f"m{n}" for n in range(1, 7))
+ALL = dict.fromkeys(MEMBERS, 1)
+
+
+class Fleet(World):
+    """A hub, members and processes, which a test begins and ends."""
+
+    def shards(self, number: Any) -> None:
+        meta = {"name": "stowage-propagator", "namespace": SYSTEM_NAMESPACE}
+        data = {"data": {"shards": str(number)}}
+        if any(each["metadata"]["name"] == meta["name"] for each in self.hub.all(CONFIG_MAPS)):
+            self.hub.edit(CONFIG_MAPS, meta["name"], data, namespace=SYSTEM_NAMESPACE)
+        else:
+            self.put(
+                CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta} | data
+            )
+
+    def lease(self, shard: int) -> dict[str, Any]:
+        return self.hub.read(LEASES, lease_name(shard), SYSTEM_NAMESPACE)
+
+    def holder(self, shard: int) -> str:
+        try:
+            return self.lease(shard)["spec"].get("holderIdentity") or ""
+        except KeyError:
+            return ""
+
+    def served(self, shards: int) -> bool:
+        """Whether each member is Ready, and told to be served by its shard."""
+        told = {name: self.cluster(name) for name in self.members}
+        ready = all(conditions.holds(each, "Ready") for each in told.values())
+        theirs = {n: None if shards == 1 else owner(n, shards) for n in told}
+        return ready and {name: each.get("shard") for name, each in told.items()} == theirs
+
+    def held(self, shards: int) -> bool:
+        return all(self.holder(each) for each in range(shards))
+
+    def writers(self) -> dict[str, list[str]]:
+        """By member, the shards and terms of its writes in order, each once in a row."""
+        found: dict[str, list[str]] = {name: [] for name in self.members}
+        for server, method, _, agent, _ in self.sent:
+            if server in found and method not in ("GET", "WATCH"):
+                words = [word for word in agent.split() if word.startswith(("shard/", "term/"))]
+                if found[server][-1:] != [" ".join(words)]:
+                    found[server].append(" ".join(words))
+        return found
+
+    def written(self) -> list[tuple[str, str]]:
+        """Server and path of each write but those of Leases, and what is only tried."""
+        return [
+            (server, path.partition("?")[0])
+            for server, method, path, _, _ in self.sent
+            if method not in ("GET", "WATCH") and "/leases/" not in path and "dryRun" not in path
+        ]
+
+    @asynccontextmanager
+    async def running(self, *names: str) -> AsyncIterator[dict[str, AsyncExitStack]]:
+        """Yield what ends each process, by its name."""
+        async with AsyncExitStack() as all_of_them:
+            ends = {}
+            for name in names:
+                ends[name] = await all_of_them.enter_async_context(AsyncExitStack())
+                await ends[name].enter_async_context(self.propagating(name))
+            yield ends
+
+
+@pytest.mark.proves("SC2")
+async def test_each_member_is_served_by_its_shard_alone(steady: None) -> None:
+    world = Fleet(*MEMBERS)
+    world.shards(3)
+    async with world.running("a", "b", "c", "d"):
+        await world.until(lambda: world.served(3))
+        assert len({world.holder(shard) for shard in range(3)}) == 3
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **ALL)
+        await world.until(lambda: runs(world, "web", **ALL))
+        for name, marks in world.writers().items():
+            assert marks == [f"shard/{owner(name, 3)} term/1"]
+        for shard in range(3):
+            said = world.lease(shard)["metadata"]["annotations"]
+            assert (said["stowage.dev/shards"], said["stowage.dev/reported"]) == ("3", "1")
+
+
+@pytest.mark.proves("SC5")
+async def test_members_change_their_shard_with_the_number(steady: None) -> None:
+    world = Fleet(*MEMBERS)
+    async with world.running("a", "b", "c"):
+        await world.until(lambda: world.served(1))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **ALL)
+        await world.until(lambda: runs(world, "web", **ALL))
+        for number in (3, 2, 1):
+            world.shards(number)
+            await world.until(lambda number=number: world.served(number) and world.held(number))
+            edit = {"spec": {"suspend": None, "manifests": []}}
+            world.hub.edit(WORKLOADS, "web", edit)
+            await world.calm(3)
+        annotations = world.lease(0)["metadata"]["annotations"]
+        assert "stowage.dev/shards" not in annotations
+        assert "stowage.dev/reported" not in annotations
+        for marks in world.writers().values():
+            assert marks.count("") <= 2, "before there were several, and after"
+
+
+@pytest.mark.proves("SC22", "SC27")
+async def test_a_spare_takes_the_shard_of_a_process_that_ends(steady: None) -> None:
+    """No member changes its shard, and nothing is written for members of other shards."""
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    async with world.running("a", "b", "c") as ends:
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **ALL)
+        await world.until(lambda: runs(world, "web", **ALL))
+        await world.calm(12)
+        old, other = world.holder(1), world.holder(0)
+        world.sent.clear()
+        await ends[old].aclose()
+        await world.until(lambda: world.holder(1) not in ("", old))
+        await world.calm(12)
+        assert world.served(2)
+        assert world.holder(0) == other
+        assert world.lease(1)["spec"]["leaseTransitions"] == 2
+        assert runs(world, "web", **ALL)
+        assert not world.written()
+
+
+@pytest.mark.proves("SC10")
+async def test_a_number_that_is_none_changes_nothing(steady: None) -> None:
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        for said in ("x", "0", "65", ""):
+            world.shards(said)
+            await world.calm(3)
+            assert world.served(2)
+        world.hub.remove(CONFIG_MAPS, "stowage-propagator", SYSTEM_NAMESPACE)
+        await world.calm(3)
+        assert world.served(2)
+
+
+@pytest.mark.proves("SC17")
+async def test_the_shard_of_the_last_member_ends_a_workload(steady: None) -> None:
+    world = Fleet(*MEMBERS)
+    world.shards(3)
+    async with world.running("a", "b", "c"):
+        await world.until(lambda: world.served(3))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **ALL)
+        await world.until(lambda: runs(world, "web", **ALL))
+        world.delete("web")
+        await world.until(lambda: not world.hub.all(WORKLOADS))
+        assert not any(map(world.deployments, MEMBERS))
+
+
+@pytest.mark.proves("SC13")
+async def test_a_share_leaves_once_another_shard_tells_that_its_successor_runs(
+    steady: None,
+) -> None:
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **{here: 3})
+        await world.until(lambda: runs(world, "web", **{here: 3}))
+        world.place("web", **{there: 3})
+        await world.until(lambda: runs(world, "web", **{there: 3}))
+        assert not world.deployments(here)
+
+
+@pytest.mark.proves("SC13")
+async def test_a_share_stays_while_nobody_tells_that_its_successor_runs(steady: None) -> None:
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    async with world.running("a", "b") as ends:
+        await world.until(lambda: world.served(2))
+        here = next(n for n in MEMBERS if world.cluster(n)["shard"] == 0)
+        there = next(n for n in MEMBERS if world.cluster(n)["shard"] == 1)
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **{here: 3})
+        await world.until(lambda: runs(world, "web", **{here: 3}))
+        await ends[world.holder(1)].aclose()
+        world.place("web", **{there: 3})
+        await world.calm(40)
+        assert world.deployments(here)
+        assert not conditions.holds(world.status("web"), "Ready")
