@@ -12,6 +12,7 @@ from controller.features.evacuation.feature import Evacuations
 from controller.features.publishing.feature import Publishing
 from controller.features.reservation.feature import Reservations
 from controller.features.rollout.feature import StagedRollouts
+from controller.features.shards.feature import Shards
 from controller.features.workloadgroup.feature import WorkloadGroups
 from controller.features.workloadkind.feature import WorkloadKinds
 from controller.features.workloadpolicy.feature import WorkloadPolicies
@@ -29,6 +30,7 @@ FEATURES: Sequence[Callable[[], Feature]] = (
     WorkloadGroups,
     WorkloadQuotas,
     Evacuations,
+    Shards,
     StagedRollouts,
     ClusterProfiles,
     Publishing,

@@ -111,6 +111,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     latency_milliseconds: int | None = None
     reliability: Reliability | None = None
     evacuation: Evacuation | None = None
+    shard: int | None = None
 
     def __post_init__(self) -> None:
         if self.kinds:

@@ -31,7 +31,6 @@ from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.objects import MemberCluster, Workload
 from crds.fields.movement import MovingReason
 from crds.membercluster import MOST_BLOCKED, EvacuatingReason, MemberClusterCondition
-from crds.names import PROPAGATOR_LEASE
 from crds.workload import WorkloadCondition
 from machinery import metrics
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
@@ -42,6 +41,7 @@ from machinery.tasks import in_slices
 from machinery.types import conditions
 from machinery.types.api import BlockedWorkload, Evacuation
 from machinery.types.metadata import Key, Meta
+from machinery.types.shards import lease_name
 
 if TYPE_CHECKING:
     from machinery.api.verbs import Verbs
@@ -71,8 +71,9 @@ class PropagatorLease:
     The Lease is `judged` once a renewal was seen, or none for long enough.
     """
 
-    def __init__(self, client: Verbs, *, namespace: str, clock: Clock) -> None:
+    def __init__(self, client: Verbs, *, name: str, namespace: str, clock: Clock) -> None:
         self._client = client
+        self._name = name
         self._namespace = namespace
         self._clock = clock
         self.forget()
@@ -98,7 +99,7 @@ class PropagatorLease:
         self._began = min(self._began, now)
         view = NOBODY
         with suppress(NotFound, TransportError):
-            lease = await self._client.get(LEASES, PROPAGATOR_LEASE, namespace=self._namespace)
+            lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
             view = _view(lease)
         now = self._clock.monotonic()
         same = (view.holder, view.began) == (self._view.holder, self._view.began)
@@ -144,6 +145,10 @@ BRAKE = metrics.gauge(
 _EVACUATING = MemberClusterCondition.EVACUATING.value
 
 
+def _shard_of(cluster: MemberCluster) -> int:
+    return cluster.status.shard or 0
+
+
 class _News(NamedTuple):
     woken: bool = False
     """Workloads may leave or return."""
@@ -170,7 +175,8 @@ class EvacuationController(StatusWriter[MemberCluster]):
         self._moves = moves
         self._plugin = plugin
         self._handle = handle
-        self._lease = PropagatorLease(term.client, namespace=term.namespace, clock=term.clock)
+        self._namespace = term.namespace
+        self._leases: dict[int, PropagatorLease] = {}
         self._waiting = waiting
         self._free = asyncio.Event()
         self._standing: dict[Key, Standing] = {}
@@ -225,11 +231,21 @@ class EvacuationController(StatusWriter[MemberCluster]):
 
     async def _watch_lease(self) -> None:
         while True:
-            if not any(map(taints.unreachable, self._stored.values())):
-                self._lease.forget()
-            elif await self._lease.look():
+            lost = [each for each in self._stored.values() if taints.unreachable(each)]
+            shards = {_shard_of(each) for each in lost}
+            for shard in self._leases.keys() - shards:
+                self._leases[shard].forget()
+            if any([await self._lease_of(each).look() for each in shards]):
                 self.loss_changed()
             await self._clock.sleep(LEASE_SECONDS)
+
+    def _lease_of(self, shard: int) -> PropagatorLease:
+        """Return the Lease whose holder looks at the members of that shard."""
+        if shard not in self._leases:
+            self._leases[shard] = PropagatorLease(
+                self._client, name=lease_name(shard), namespace=self._namespace, clock=self._clock
+            )
+        return self._leases[shard]
 
     async def prepare(self, stored: MemberCluster) -> None:
         cluster, blocked = stored.metadata.name, list[BlockedWorkload]()
@@ -260,8 +276,8 @@ class EvacuationController(StatusWriter[MemberCluster]):
         not_ready = taints.NOT_READY.text
         causes = evacuation.causes if evacuation is not None else []
         since = next((stored_time(each.since) for each in causes if each.name == not_ready), None)
-        unreachable = taints.unreachable(stored)
-        if unreachable and since is None and not self._lease.judged:
+        unreachable, lease = taints.unreachable(stored), self._lease_of(_shard_of(stored))
+        if unreachable and since is None and not lease.judged:
             return Result(fields=None, carry=_News())  # the Lease has been read by then
         condition = _condition(stored)
         said = status.evacuation_of(
@@ -269,8 +285,8 @@ class EvacuationController(StatusWriter[MemberCluster]):
             self._standing.get(key, status.NOTHING),
             self._handle.configuration.movement,
             now,
-            blind=unreachable and self._lease.late,
-            doubted=unreachable and since is not None and not self._lease.counts(since),
+            blind=unreachable and lease.late,
+            doubted=unreachable and since is not None and not lease.counts(since),
             brake=self._brake(),
             before=str(condition.get("reason", "")),
         )
@@ -281,7 +297,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
         woken = _drives(evacuation, condition) != _drives(said.evacuation, now_said)
         told = condition.get("message") == said.message
         told |= said.reason is EvacuatingReason.TOLERATING  # it counts seconds
-        judged = not unreachable or self._lease.judged
+        judged = not unreachable or lease.judged
         if same and told:
             return Result(fields=None, requeue_after=wait, carry=_News(judged=judged))
         # A controller of other scheduler names writes the same fields by its own configuration.

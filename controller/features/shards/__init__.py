@@ -1,0 +1,1 @@
+"""Shards of the propagator, as far as the controller tells of them."""
