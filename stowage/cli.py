@@ -94,6 +94,7 @@ for _command in (
     clusters.cordon,
     clusters.uncordon,
     clusters.clean,
+    clusters.shards,
     moving.taint,
     moving.rebalance,
     moving.simulate,

@@ -1,10 +1,20 @@
-"""`stowage cordon`, `uncordon` and `clean`: what a person does with single clusters."""
+"""`stowage cordon`, `uncordon` and `clean` for single clusters, and `shards` for all of them."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import click
 
-from stowage.commands.options import CLUSTER, SYSTEM, HubOptions, hub_options, with_hub
+from stowage.commands.options import (
+    CLUSTER,
+    SYSTEM,
+    HubOptions,
+    home_options,
+    hub_options,
+    with_hub,
+)
 
 
 @click.command()
@@ -59,3 +69,58 @@ def clean(
             api, system_namespace, now=datetime.now(UTC), confirmed=confirmed
         ),
     )
+
+
+@click.command()
+@click.argument("number", required=False, type=click.IntRange(1, 64), metavar="[N]")
+@click.option("--dry-run", is_flag=True, help="Show which members would change their shard.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
+@home_options
+@click.pass_context
+def shards(
+    command: click.Context, number: int | None, dry_run: bool, output: str, hub: HubOptions
+) -> None:
+    """Show the shards of the propagator, or set how many there are.
+
+    Each shard is a process that serves its part of the members. With N, the Deployment gets a
+    process more than shards. The exit code is 1 where a shard has no holder.
+    """
+    from stowage.console.output import table
+    from stowage.console.terminal import say
+    from stowage.setup import shards as sharding
+
+    if number is not None and not dry_run:
+
+        async def write(api: Any) -> None:
+            await sharding.set_number(api, hub.system_namespace, number, say=say)
+
+        with_hub(hub.written(), write)
+        return
+
+    async def look(api: Any) -> None:
+        found = await sharding.read(api, hub.system_namespace)
+        if output == "json":
+            click.echo(json.dumps({"shards": found.rows()}, indent=2))
+        else:
+            rows = sharding.table_rows(found, number)
+            say(table(rows, ["shard", "holder", "term", "members", "state"]))
+            if found.spares:
+                say(f"{found.spares} more wait as spares")
+            if number is not None:
+                say(
+                    f"{found.moved(number)} of {len(found.members)} members change their shard; "
+                    "nothing on a member is written for it"
+                )
+            if found.fault:
+                say(found.fault)
+        unheld = any(each["state"] == "Unheld" for each in found.rows())
+        command.exit(1 if number is None and (unheld or found.fault) else 0)
+
+    with_hub(hub.connection(), look)

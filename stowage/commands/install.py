@@ -58,6 +58,12 @@ from stowage.console.terminal import say
     help="Install nothing: what is there becomes that release of Helm, which then takes the chart.",
 )
 @click.option(
+    "--shards",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Share out the members among N propagators, and run one more; as it is when left out.",
+)
+@click.option(
     "--yes", is_flag=True, help="Also where it changes what becomes of what runs, as is listed."
 )
 def install(
@@ -71,6 +77,7 @@ def install(
     timeout: float,
     ui: bool,
     adopt_helm: str | None,
+    shards: int | None,
     yes: bool,
 ) -> None:
     """Install kinds, admission, RBAC and both processes on the hub."""
@@ -92,6 +99,7 @@ def install(
             crds_only=crds_only,
             all_namespaces=bool(all_namespaces),
             argocd=argocd,
+            number=shards,
         ),
         *(parts.page_manifests(namespace=hub.system_namespace, image=image) if ui else ()),
     ]

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from controller.model.objects import Condition, MemberCluster
-from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
+from crds.names import (
+    ANNOTATION_RELEASE,
+    ANNOTATION_SHARDS,
+    DEFAULT_SCHEDULER,
+    PROPAGATOR_LEASE,
+    SYSTEM_NAMESPACE,
+)
 from machinery.api.resources import LEASES
 from machinery.errors import TransportError
 from machinery.release import neighbours, parsed
 from machinery.types import quantities
 from machinery.types.api import Capacity, Placement
 from machinery.types.metadata import Meta
+from machinery.types.shards import lease_name, shards_of
 from stowage.console import output
 from stowage.console.words import count, time
 from stowage.report import advice, groups
@@ -110,6 +117,9 @@ def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
     known = {each.metadata.name: each for each in leases}
     others = sorted(n for n in known if n.startswith(f"{PROCESSES[0]}-"))
     names = [n for n in PROCESSES if n in known or not (others and n == PROCESSES[0])]
+    notes = known[PROPAGATOR_LEASE].metadata.annotations if PROPAGATOR_LEASE in known else {}
+    shards = shards_of(notes.get(ANNOTATION_SHARDS, "")) or 1
+    names += [lease_name(shard) for shard in range(1, shards)]
     report.processes = [_process(name, known.get(name), now) for name in (*names, *others)]
     report.releases_apart = _apart(report.processes)
 

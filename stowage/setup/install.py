@@ -28,7 +28,7 @@ from machinery.types import conditions
 from stowage.console import output
 from stowage.console.progress import Progress
 from stowage.hub import ObjectReader
-from stowage.setup import rollout
+from stowage.setup import rollout, shards
 
 MANAGER = "stowage-install"
 """The field manager of all that is applied."""
@@ -54,11 +54,13 @@ def manifests(
     crds_only: bool = False,
     all_namespaces: bool = False,
     argocd: str | None = None,
+    number: int | None = None,
 ) -> list[dict[str, Any]]:
     """Return all manifests in the order in which they are applied.
 
-    `all_namespaces` makes every namespace of the hub a tenant (`stowage.setup.tenants`). `argocd`
-    is the namespace of an Argo CD that reads ClusterDecisions.
+    `number` is that of the propagator's shards; None leaves it as it is. `all_namespaces` makes
+    every namespace of the hub a tenant (`stowage.setup.tenants`). `argocd` is the namespace of an
+    Argo CD that reads ClusterDecisions.
     """
     generator = load("argocd/generator.yaml", namespace=argocd) if argocd else []
     kinds = [*crds.manifests(), *load("users.yaml", namespace=namespace)]
@@ -67,7 +69,8 @@ def manifests(
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     parts = [o for part in _PARTS for o in load(part, namespace=namespace, image=image)]
     tenants = _everywhere(namespace) if all_namespaces else []
-    return [*kinds, home, *parts, *tenants, *generator]
+    settled = [] if number is None else [shards.config_map(namespace, number)]
+    return [*kinds, home, *settled, *parts, *tenants, *generator]
 
 
 def without_mutating(objects: Iterable[dict[str, Any]], *, namespace: str) -> list[dict[str, Any]]:
@@ -110,6 +113,7 @@ async def apply(
     for kind in absent:
         say(f"This hub serves no {kind} v1: {_POLICY_WORK[kind]}")
     objects = [each for each in objects if not is_policy(each, absent)]
+    objects = await shards.with_processes(client, objects)
     for each in objects:
         await apply_one(client, each, manager=MANAGER)
         name = each["metadata"]["name"]
