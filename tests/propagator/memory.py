@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -41,6 +42,8 @@ Json = dict[str, Any]
 HUB = "https://hub.invalid"
 SPACE = "shop"
 STEP = 0.1
+PROCESS: ContextVar[str] = ContextVar("process", default="")
+"""The identity of the process that a task belongs to."""
 _KINDS = ("Workload", "MemberCluster", "WorkloadGroup")
 _NODE: Json = {
     "metadata": {"name": "n1", "uid": "n1", "resourceVersion": "1"},
@@ -64,6 +67,8 @@ class World:
         self.members = {name: Member() for name in members}
         self.away: set[str] = set()
         """Members whose connections break."""
+        self.cut: set[str] = set()
+        """Processes that do not reach the hub."""
         self.sent: list[tuple[str, str, str, str, bytes | None]] = []
         for kind in _KINDS:
             self.put(CRDS, crds.definition_of(kind))
@@ -125,7 +130,9 @@ class World:
         with self._wired():
             async with ApiClient(Connection(server=HUB), user_agent=AGENT, clock=self.clock) as hub:
                 process = Propagator(hub, settings=given, clock=self.clock)
+                before = PROCESS.set(identity)
                 running = asyncio.create_task(process.run())
+                PROCESS.reset(before)
                 try:
                     yield process
                 finally:
@@ -161,6 +168,8 @@ class World:
         server = url.host.removesuffix(".invalid")
         self.sent.append((server, call.method, url.path_qs, agent, call.body))
         await asyncio.sleep(0)
+        if server == "hub" and PROCESS.get() in self.cut:
+            raise Unreachable("the hub is away")
         if server == "hub":
             return await self._of_hub(call.method, url, body)
         if server in self.away:

@@ -12,15 +12,20 @@ from crds.names import SYSTEM_NAMESPACE
 from machinery.api.resources import CONFIG_MAPS, LEASES, WORKLOADS
 from machinery.types import conditions
 from machinery.types.shards import lease_name, owner
-from tests.propagator.memory import World
+from propagator.app import Propagator
+from tests.propagator.memory import STEP, World
 from tests.propagator.test_one_shard import runs, workload
 
-MEMBERS = tuple(f"m{n}" for n in range(1, 7))
+MEMBERS = tuple(f"m{n}" for n in range(1, 5))
 ALL = dict.fromkeys(MEMBERS, 1)
 
 
 class Fleet(World):
     """A hub, members and processes, which a test begins and ends."""
+
+    def __init__(self, *members: str) -> None:
+        super().__init__(*members)
+        self.processes: dict[str, Propagator] = {}
 
     def shards(self, number: Any) -> None:
         meta = {"name": "stowage-propagator", "namespace": SYSTEM_NAMESPACE}
@@ -69,6 +74,21 @@ class Fleet(World):
             if method not in ("GET", "WATCH") and "/leases/" not in path and "dryRun" not in path
         ]
 
+    async def calm(self, seconds: float) -> None:
+        """Let time pass, and see that no two processes may write to one member."""
+        end = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < end:
+            await self.clock.advance(STEP)
+            for name in self.members:
+                assert len(self.serving(name)) < 2, name
+
+    def serving(self, member: str) -> list[str]:
+        """The processes that have a session with the member, and the right to write."""
+        terms = ((name, process.term) for name, process in self.processes.items())
+        held = [(n, t.registry.get(member)) for n, t in terms if t is not None]
+        leads = {n for n, each in self.processes.items() if each._election.elector.leading}
+        return [n for n, session in held if session is not None and n in leads]
+
     @asynccontextmanager
     async def running(self, *names: str) -> AsyncIterator[dict[str, AsyncExitStack]]:
         """Yield what ends each process, by its name."""
@@ -76,7 +96,8 @@ class Fleet(World):
             ends = {}
             for name in names:
                 ends[name] = await all_of_them.enter_async_context(AsyncExitStack())
-                await ends[name].enter_async_context(self.propagating(name))
+                process = await ends[name].enter_async_context(self.propagating(name))
+                self.processes[name] = process
             yield ends
 
 
@@ -97,7 +118,7 @@ async def test_each_member_is_served_by_its_shard_alone(steady: None) -> None:
             assert (said["stowage.dev/shards"], said["stowage.dev/reported"]) == ("3", "1")
 
 
-@pytest.mark.proves("SC5")
+@pytest.mark.proves("SC5", "SC19")
 async def test_members_change_their_shard_with_the_number(steady: None) -> None:
     world = Fleet(*MEMBERS)
     async with world.running("a", "b", "c"):
@@ -114,8 +135,10 @@ async def test_members_change_their_shard_with_the_number(steady: None) -> None:
         annotations = world.lease(0)["metadata"]["annotations"]
         assert "stowage.dev/shards" not in annotations
         assert "stowage.dev/reported" not in annotations
-        for marks in world.writers().values():
+        for name, marks in world.writers().items():
             assert marks.count("") <= 2, "before there were several, and after"
+            (lease,) = world.members[name].objects["leases"].values()
+            assert "stowage.dev/shard" not in lease["metadata"].get("annotations", {})
 
 
 @pytest.mark.proves("SC22", "SC27")
@@ -139,6 +162,54 @@ async def test_a_spare_takes_the_shard_of_a_process_that_ends(steady: None) -> N
         assert world.lease(1)["spec"]["leaseTransitions"] == 2
         assert runs(world, "web", **ALL)
         assert not world.written()
+
+
+@pytest.mark.proves("SC3", "SC4")
+async def test_another_serves_the_members_of_a_process_that_is_cut_off(steady: None) -> None:
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    async with world.running("a", "b", "c"):
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **ALL)
+        await world.until(lambda: runs(world, "web", **ALL))
+        old, others = world.holder(1), [n for n in MEMBERS if owner(n, 2) == 0]
+        before = {name: world.writers()[name] for name in others}
+        world.cut.add(old)
+        twice = dict.fromkeys(MEMBERS, 2)
+        world.place("web", **twice)
+        began = world.clock.monotonic()
+        while not runs(world, "web", **twice):
+            await world.calm(1)
+            assert world.clock.monotonic() - began < 25, "10 s of the Lease, and what follows"
+        world.cut.discard(old)
+        await world.calm(30)
+        assert world.holder(1) not in ("", old)
+        for name, marks in world.writers().items():
+            terms = ["shard/0 term/1"] if name in before else ["shard/1 term/1", "shard/1 term/2"]
+            assert marks == terms
+
+
+@pytest.mark.long
+@pytest.mark.proves("SC6")
+async def test_the_number_changes_twice_while_a_process_is_cut_off(steady: None) -> None:
+    world = Fleet(*MEMBERS)
+    world.shards(3)
+    async with world.running("a", "b", "c", "d", "e", "f"):
+        await world.until(lambda: world.served(3))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **ALL)
+        await world.until(lambda: runs(world, "web", **ALL))
+        world.cut.add(world.holder(1))
+        for number in (5, 3, 4):
+            world.shards(number)
+            world.place("web", **dict.fromkeys(MEMBERS, number))
+            await world.calm(1)
+        world.cut.clear()
+        await world.calm(40)
+        assert world.served(4)
+        assert runs(world, "web", **dict.fromkeys(MEMBERS, 4))
+        assert all(len(world.serving(name)) == 1 for name in MEMBERS)
 
 
 @pytest.mark.proves("SC10")

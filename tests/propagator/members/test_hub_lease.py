@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from crds.membercluster import ReadyReason
@@ -20,6 +21,7 @@ from machinery.api.responses import Unreadable
 from machinery.errors import Conflict, Forbidden, LeaseLost, NotFound
 from machinery.runtime.leader_election import Moment, PastTerm
 from propagator.app import Propagator
+from propagator.members import hub_lease
 from propagator.members.hub_lease import (
     HELD_SECONDS,
     HUB_LEASE,
@@ -390,3 +392,21 @@ async def renewed(member: ApiClient, before: dict[str, Any]) -> None:
         return bool(lease["spec"]["renewTime"] > before["spec"]["renewTime"])
 
     await until(later, seconds=60)
+
+
+@pytest.mark.proves("SC19")
+@pytest.mark.parametrize(
+    ("term", "renewed", "later"),
+    [(5, "2026-01-01T00:00:09Z", False), (5, "2026-01-01T00:00:11Z", True), (6, "", True)],
+)
+def test_a_moment_of_another_shard_is_judged_by_the_lease_of_that_shard(
+    term: int, renewed: str, later: bool
+) -> None:
+    ours = HubHolder("hub", "a", "p0", Moment(5, "2026-01-01T00:00:00Z"), shard=0)
+    spec = {"holderIdentity": "hub a p1", "leaseTransitions": term, "renewTime": renewed}
+    meta = {"name": "stowage-hub", "annotations": {"stowage.dev/shard": "1"}}
+    found = msgspec.convert({"metadata": meta, "spec": spec}, hub_lease._Lease)
+    assert found.shard == 1
+    others = {5: PastTerm("p1", "2026-01-01T00:00:10Z")}
+    assert hub_lease._later(found, ours, others) is later
+    assert hub_lease._later(found, ours, {}), "another hub has such a shard"
