@@ -23,6 +23,7 @@ from machinery.errors import NotFound
 from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
+from propagator.hub.cluster_notes import ClusterNotes
 from propagator.hub.cluster_status import ClusterStatusWriter
 from propagator.hub.registration import Registrar
 from propagator.hub.token_renewal import Renewer
@@ -78,10 +79,18 @@ class Manager:
             settings=settings.sessions,
             clock=clock,
             before_write=election.check,
-            identities=Identities(self._clusters),
+            identities=Identities(self._clusters, membership),
             holder=self._holder,
             mark=lambda: membership.mark,
         )
+        notes = ClusterNotes(
+            hub,
+            clusters=self._clusters,
+            identities=self.registry.identities,
+            membership=membership,
+            clock=clock,
+        )
+        self.registry.identities.note_first = notes.note
         context = ControllerContext(
             hub=hub,
             registry=self.registry,

@@ -113,7 +113,11 @@ class Registrar:
 
     async def _reconcile(self, name: str) -> None:
         if not self._membership.serves(name):
-            return  # what was served before was handed over
+            # What was served before was handed over. That it was given up counts everywhere.
+            elsewhere = self._clusters.get(("", name))
+            if elsewhere is not None and elsewhere.given_up:
+                self._registry.identities.give_up(name)
+            return
         cluster = self._clusters.get(("", name))
         secret = self._secrets.get((self._namespace, name))
         if cluster is not None and cluster.given_up:

@@ -9,21 +9,24 @@ Credentials may differ in what they can read; UIDs decide if both are known.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
-from crds.membercluster import ReadyReason
+from crds.membercluster import MemberClusterCondition, ReadyReason
 from crds.names import ANNOTATION_IDENTITY, ID_PROPERTY, SET_PROPERTY
 from machinery.api.resources import NAMESPACES, Resource
 from machinery.api.responses import shaped
 from machinery.api.verbs import Verbs
 from machinery.errors import Forbidden, NotFound
 from machinery.runtime.informer import Informer
+from machinery.types import conditions
 from machinery.types.bounds import UID, clean
 from machinery.types.metadata import Object
 from propagator.members.health import MemberHealth
+from propagator.shards.membership import ONE_SHARD, OneShard
 from propagator.types.cluster import MemberCluster
 
 CLUSTER_ID_INDEX = "clusterID"
@@ -110,11 +113,22 @@ def noted(cluster: MemberCluster) -> ClusterIdentity:
     return ClusterIdentity(uid, id_, str(status.get("clusterSet") or ""))
 
 
+NoteFirst: TypeAlias = Callable[[str, ClusterIdentity], Awaitable[None]]
+"""(member's name, what was read). Raises TransportError."""
+
+
+async def _nothing(_name: str, _found: ClusterIdentity) -> None:
+    return
+
+
 class Identities:
     """The clusters that MemberClusters lead to: noted in their status, or read by sessions."""
 
-    def __init__(self, clusters: Informer[MemberCluster]) -> None:
+    def __init__(self, clusters: Informer[MemberCluster], membership: OneShard = ONE_SHARD) -> None:
         self._clusters = clusters
+        self._membership = membership
+        self.note_first: NoteFirst = _nothing
+        """Called before a cluster is judged."""
         self._read: dict[str, ClusterIdentity] = {}
         self._readers: defaultdict[str, set[str]] = defaultdict(set)
         self._serving: set[str] = set()
@@ -144,6 +158,10 @@ class Identities:
             self._left.pop(name, None)
             self._given_up.discard(name)
         return refused
+
+    def taken(self, name: str, found: ClusterIdentity) -> bool:
+        """Whether another MemberCluster has noted that cluster."""
+        return any(noted(each).same(found) for each in self._noted(found.keys, but=name))
 
     def release(self, name: str) -> None:
         self._serving.discard(name)
@@ -214,6 +232,8 @@ class Identities:
         first = min((*others, cluster), key=_rank)
         if first.name == name:
             first = next((each for each in others if each.name in self._serving), cluster)
+        if first.name == name and self._membership.several and name not in self._serving:
+            first = next((each for each in others if _may_serve(each)), cluster)
         if first.name == name:
             return None
         return MemberHealth(
@@ -247,6 +267,12 @@ class Identities:
         by_index = self._clusters.by_index
         found = {each.name: each for key in keys for each in by_index(CLUSTER_ID_INDEX, key)}
         return [each for each in found.values() if each.name != but]
+
+
+def _may_serve(cluster: MemberCluster) -> bool:
+    """Whether another shard may serve it: it has noted the cluster, and does not say otherwise."""
+    ready = conditions.find(cluster.status, MemberClusterCondition.READY)
+    return bool(cluster.cluster_id) and ready.get("reason") != ReadyReason.ALREADY_REGISTERED
 
 
 def _rank(cluster: MemberCluster) -> tuple[bool, str, str]:

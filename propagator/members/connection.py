@@ -322,6 +322,11 @@ class Link:
             if fault is not None and not self.serving:  # a served cluster stays what it was so far
                 return fault
         self._identity_checks += 1
+        try:
+            await self._identities.note_first(self._name, self.identity)
+        except TransportError as fault:
+            if not self.serving:
+                return unreachable(f"the hub takes no note of which cluster it is: {fault}")
         refused = self._identities.refusal(self._name, self.identity)
         return refused or await self._check_lease()
 

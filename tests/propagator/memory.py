@@ -67,6 +67,8 @@ class World:
         self.members = {name: Member() for name in members}
         self.away: set[str] = set()
         """Members whose connections break."""
+        self.same: dict[str, str] = {}
+        """Members that lead to the cluster of another one."""
         self.cut: set[str] = set()
         """Processes that do not reach the hub."""
         self.sent: list[tuple[str, str, str, str, bytes | None]] = []
@@ -174,7 +176,9 @@ class World:
             return await self._of_hub(call.method, url, body)
         if server in self.away:
             raise Unreachable(f"{server} is away")
-        code, answer = _of_member(server, self.members[server], call.method, url.path, body)
+        code, answer = _of_member(
+            self.same.get(server, server), self.members[server], call.method, url.path, body
+        )
         encoded = answer.encode() if isinstance(answer, str) else msgspec.json.encode(answer)
         if code >= 300:
             raise refusal(code, {}, encoded)

@@ -227,6 +227,25 @@ async def test_a_number_that_is_none_changes_nothing(steady: None) -> None:
         assert world.served(2)
 
 
+@pytest.mark.proves("SC18")
+async def test_one_cluster_under_two_names_of_two_shards_is_served_once(steady: None) -> None:
+    one, two = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    world = Fleet(one, two)
+    world.same[two] = one
+    world.shards(2)
+
+    def reason(name: str) -> str:
+        return str(conditions.find(world.cluster(name), "Ready").get("reason"))
+
+    async with world.running("a", "b"):
+        await world.until(lambda: {reason(one), reason(two)} == {"Connected", "AlreadyRegistered"})
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **{one: 1, two: 1})
+        await world.calm(30)
+        assert {reason(one), reason(two)} == {"Connected", "AlreadyRegistered"}
+        assert len([name for name in (one, two) if world.deployments(name)]) == 1
+
+
 @pytest.mark.proves("SC17")
 async def test_the_shard_of_the_last_member_ends_a_workload(steady: None) -> None:
     world = Fleet(*MEMBERS)
