@@ -452,7 +452,7 @@ class _OldHub:
     async def apply(self, resource, manifest, **_):
         self.applied.append(manifest["kind"])
 
-    async def get(self, resource, name):
+    async def get(self, resource, name, **_):
         return {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
 
 
