@@ -48,7 +48,8 @@ class Watching:
         self.kinds = SimpleNamespace(
             informer=Informer(
                 context.hub, WORKLOAD_KINDS, Object, clock=context.clock, comes_and_goes=True
-            )
+            ),
+            rereading=SimpleNamespace(due=False),
         )
         self.reconciler = self
         self.running = False
