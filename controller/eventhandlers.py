@@ -29,6 +29,7 @@ from controller.model.unit import WorkloadInfo, compact, harmless, with_bodies, 
 from controller.queue import events
 from controller.queue.scheduling_queue import Rank, SchedulingQueue
 from controller.snapshot.builder import Snapshot, SnapshotBuilder
+from crds.restored import incomplete
 from crds.workload import WorkloadCondition
 from machinery import logs
 from machinery.clock import Clock
@@ -282,9 +283,13 @@ class SchedulerCache:
         self._feed.lead(None)
 
     def ours(self, workload: Workload) -> bool:
-        """Whether this process schedules the Workload, which is not being deleted."""
-        deleting = workload.metadata.deleting
-        return workload.spec.scheduler_name in self._schedulers and not deleting
+        """Whether this process schedules the Workload, which is whole and not being deleted."""
+        meta = workload.metadata
+        return (
+            workload.spec.scheduler_name in self._schedulers
+            and not meta.deleting
+            and not incomplete(meta.annotations)
+        )
 
     def needs_decision(self, workload: Workload) -> bool:
         """Whether the Workload is ours and its stored decision does not hold.

@@ -94,6 +94,8 @@ class SweepHeldReason(StrEnum):
 
     TOO_MANY = "TooMany"
     HUB_WENT_BACK = "HubWentBack"
+    HUB_RESTORED = "HubRestored"
+    """`stowage restore` made the hub's objects from a backup, which may lack later Workloads."""
     HOLDS_DATA = "HoldsData"
     """Claims are among it; what has none goes all the same."""
     KIND_MADE_ANEW = "KindMadeAnew"

@@ -77,8 +77,19 @@ ANNOTATION_HUB_VERSION = f"{GROUP}/hub-version"
 it was written for last. A hub that names an older one was set back."""
 
 ANNOTATION_WENT_BACK = f"{GROUP}/hub-went-back"
-"""On a member's Lease of the hub: the hub was set back, and what it has forgotten of the objects
-there is not judged yet."""
+"""On a member's Lease of the hub: the hub was set back, to this resourceVersion, and not all that
+was written there later is judged yet."""
+
+RESTORED = "stowage-restored"
+"""The ConfigMap in the namespace of our processes that says from which backup the hub was restored.
+
+While it stands, the hub knows less than the members have. `restore --accept --all` ends that."""
+ANNOTATION_RESTORED = f"{GROUP}/restored"
+"""On an object of the hub: by which restore it was made, and what has become of it since
+(`crds.restored.RestoredMark`)."""
+ANNOTATION_SINCE = f"{GROUP}/written-since"
+"""On an object on a member: the restores, with commas, after which it was written last. Any other
+object with a younger `ANNOTATION_HUB_VERSION` than the backup was written by the former hub."""
 
 ANNOTATION_SWEEP = f"{GROUP}/sweep"
 """On a MemberCluster: the UIDs, separated by commas, of the Workloads unknown to the hub whose

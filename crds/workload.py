@@ -194,8 +194,10 @@ class PropagatedReason(StrEnum):
     """The member's API server can store no object of that size."""
     REJECTED = "Rejected"
     CONFLICT = "Conflict"
-    """Another client changes the same fields on the member, again and again; or the member has what
-    a younger version of the Workload asked for than the hub has, as after a restored backup."""
+    """Another client changes the same fields on the member, again and again."""
+    HUB_RESTORED = "HubRestored"
+    """The member has what a younger version of the Workload asked for than the hub has, which was
+    restored from a backup. It stays until the Workload is edited, or a person accepts the hub's."""
     WAITING_FOR_GROUP = "WaitingForGroup"
     """Its WorkloadGroup has not released these placements; nothing of them is written yet."""
     SUSPENDED = "Suspended"

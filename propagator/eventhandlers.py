@@ -142,6 +142,7 @@ def _same_decision(old: Workload, new: Workload) -> bool:
         and old.metadata.generation == new.metadata.generation
         and old.metadata.deleting == new.metadata.deleting
         and old.deletion_confirmed == new.deletion_confirmed
+        and old.restored == new.restored
         and old.placements == new.placements
         and old.parts == new.parts
         and old.leaving == new.leaving

@@ -31,6 +31,7 @@ from propagator.members.cluster_identity import Identities
 from propagator.members.context import ControllerContext, HubIdentity
 from propagator.members.hub_lease import HubHolder
 from propagator.members.registry import MemberRegistry
+from propagator.members.restored import RestoredHub
 from propagator.settings import PropagatorSettings
 from propagator.shards.election import ShardElection
 from propagator.shards.membership import Membership, Resigned
@@ -63,6 +64,9 @@ class Manager:
         self._identity = HubIdentity(hub)
         self._election = election
         self._membership = membership
+        self._restored = RestoredHub(
+            hub, uid=self._identity.uid, namespace=settings.namespace, clock=clock
+        )
         self._clusters: Informer[MemberCluster] = Informer(
             hub, MEMBER_CLUSTERS, MemberCluster, transform=lean, clock=clock
         )
@@ -99,6 +103,7 @@ class Manager:
             clock=clock,
             namespace=settings.namespace,
             identity=self._identity,
+            restored=self._restored,
             fresh=self.hub_fresh,
             membership=membership,
         )
@@ -168,6 +173,7 @@ class Manager:
             if led_before:
                 await self._catch_up(reading, alone=alone)
             self._identity.forget()
+            self._restored.forget()
             self.workloads.begin(alone=alone)
             tasks.create_task(self._membership.run())
             tasks.create_task(self._registrar.run())
@@ -191,6 +197,8 @@ class Manager:
             past=elector.past,
             shard=self._membership.shard,
             history=self._membership.history,
+            version=elector.found,
+            former=self._restored.former,
         )
 
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:

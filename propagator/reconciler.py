@@ -84,7 +84,9 @@ class WorkloadReconciler:
         await self._until_fresh()  # nothing is applied or removed on a stale view of the hub
         workload = self._workloads.informer.get(key)
         requeue_after = None
-        if workload is not None and workload.suspended(session.facts.labels):
+        if workload is not None and workload.incomplete:
+            pass  # its status is restored first; what lies there is judged all the same
+        elif workload is not None and workload.suspended(session.facts.labels):
             self._shares.suspended(session, workload)
         elif workload is not None:
             requeue_after = await self._reconcile(session, workload)

@@ -109,6 +109,7 @@ class ShareWriter:
         self._dependencies = dependencies
         self._inventory = inventory
         self._identity = context.identity
+        self._restored = context.restored
         self._finalizer = finalizer
         self._writer = writer
         self._namespaces = namespaces
@@ -348,9 +349,10 @@ class ShareWriter:
         await self._gate.admit(session, workload)
         await self._namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
+        restored = await self._restored.of(workload, session.went_back_to)
         try:
             await self._identity.uid()
-            prepared = await self._workloads.prepare(workload, kinds)
+            prepared = await self._workloads.prepare(workload, kinds, restored=restored.note)
         except Conflict:
             raise
         except TransportError as fault:
@@ -452,7 +454,14 @@ class ShareWriter:
         override = workload.overrides.of(member)
         cluster = await self._cluster(session, workload)
         hub = await self._identity.uid()
-        facts = MemberFacts(cluster, session.images, hub=hub, mark=str(session.mark))
+        restored = await self._restored.of(workload, session.went_back_to)
+        facts = MemberFacts(
+            cluster,
+            session.images,
+            hub=hub,
+            mark=str(session.mark),
+            since=restored.since,
+        )
         try:
             pieces = render(
                 workload,

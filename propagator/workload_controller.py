@@ -57,6 +57,7 @@ class WorkloadController:
             context.hub, clock=context.clock, namespace=context.namespace
         )
         self._workloads = HubWorkloads(context)
+        self._workloads.informer.add_handler(context.restored.workload_changed)
         self._table = table = ShareTable()
         revisions = Revisions(context.hub, table)
         self._watches: dict[str, NamedObjects[Any]] = {
@@ -86,12 +87,17 @@ class WorkloadController:
             records,
             Remover(clock=context.clock),
             registered=context.registry.identities.exists,
+            known=self._workloads.by_uid,
+            restored=context.restored,
         )
         self._census = Census(context)
         self._brake = SweepBrake(context, workloads=self._workloads, searched=self._census.searched)
         self._census.on_searched = self._brake.searched
         orphans = Orphans(
-            workloads=self._workloads, identity=context.identity, pruner=pruner, brake=self._brake
+            workloads=self._workloads,
+            identity=context.identity,
+            pruner=pruner,
+            brake=self._brake,
         )
         finalizer = Finalizer(context, table, inventory=self._inventory)
         drift = DriftRecords(
@@ -134,6 +140,7 @@ class WorkloadController:
                 unconfirmed=unconfirmed,
                 workloads=self._workloads,
                 identity=context.identity,
+                restored=context.restored,
                 namespaces=namespaces,
                 drift=drift,
                 clock=context.clock,

@@ -16,6 +16,7 @@ import click
 from machinery import garbage
 from stowage.commands import (
     asking,
+    backup,
     clusters,
     install,
     itself,
@@ -86,6 +87,8 @@ for _command in (
     install.install,
     install.uninstall,
     upgrade.upgrade,
+    backup.backup,
+    backup.restore,
     members.join,
     members.unjoin,
     members.rename,

@@ -170,6 +170,9 @@ class LeaderElector:
         """The terms before the present one, at most MOST_PAST_TERMS."""
         self.moment = NEVER
         """The moment of our present or last term, as last answered by the server."""
+        self.found = ""
+        """The resourceVersion of the Lease that this term took: no younger than the term before.
+        A server that was set back had no later one when it did."""
         self._until = -math.inf  # we lead until then
         self._trouble = ""
 
@@ -322,6 +325,7 @@ class LeaderElector:
             self._see(await self._within(self._create({**lease, "spec": spec})))
         self._alone, self._led_in = alone, self._history
         self.past = past
+        self.found = free.version if free is not None else ""
         self.moment = self._held().moment
         self._until = started + self._renew_deadline
         log.info("%s leads now, term %d", self.identity, self._held().transitions)

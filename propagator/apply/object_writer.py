@@ -45,8 +45,9 @@ from propagator.apply.ownership import (
     new,
     other_owners,
     owned_by_all,
+    taking_over,
 )
-from propagator.apply.refusals import differs, rejected
+from propagator.apply.refusals import differs, rejected, younger
 from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, beside, with_added, with_others
 from propagator.drift.fields import (
     MISSING,
@@ -68,6 +69,7 @@ from propagator.members.inventory import has_ended, listed
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import writable_kinds
 from propagator.members.objects import ManagedObject, hub_of, managed, owners
+from propagator.members.restored import RestoredHub
 from propagator.members.session import MemberSession
 from propagator.shares import ShareTable
 from propagator.telemetry import sending
@@ -118,6 +120,7 @@ class PieceWriter:
         unconfirmed: UnconfirmedWrites,
         workloads: HubWorkloads,
         identity: HubIdentity,
+        restored: RestoredHub,
         namespaces: Namespaces,
         drift: DriftRecords,
         clock: Clock,
@@ -126,6 +129,7 @@ class PieceWriter:
         self._unconfirmed = unconfirmed
         self._workloads = workloads
         self._identity = identity
+        self._restored = restored
         self._namespaces = namespaces
         self._drift = drift
         self._clock = clock
@@ -143,7 +147,7 @@ class PieceWriter:
         """
         what = (piece.api_version, piece.kind, piece.namespace, piece.name)
         wanted = (workload.uid, session.name, *what)
-        asked = (piece.digest, workload.spec.adoption)
+        asked = (piece.digest, workload.spec.adoption, workload.restored)
         if self._refusals.remaining(wanted, asked):
             raise fresh(cast("Refused", self._refusals.reason(wanted)))
         try:
@@ -300,20 +304,69 @@ class PieceWriter:
         if self._records.stands(site.place, site.piece, live, workload.uid):
             return  # an earlier write, whose answer was lost, has made it
         hub = await self._identity.uid()
-        gone = await self._absent(workload, live, hub)
-        others = claim(workload, site.piece, live, hub=hub, gone=gone)
+        by = await self._writer_of(workload, live, hub)
+        gone = await self._absent(workload, live, by, former=by != hub)
+        others = claim(workload, site.piece, live, hub=by, gone=gone)
         _wait_for_end(site, live)
+        restored = await self._restored.of(workload, site.session.went_back_to)
+        spared = restored.younger(live, workload.uid)
+        if spared:
+            live = await self._spare(site, workload, others, gone)
         version = workload.metadata.resource_version
         adopts = not owners(live.metadata)
         if adopts and workload.spec.adoption == Adoption.IF_NO_DIFF:
             site, live = await self._compared(site, workload, hub)
         # What is adopted may get an owner at any moment: then the apply fails.
         body = owned_by_all(
-            site.piece, others, site.resource, live, version=version, unchanged=adopts
+            site.piece,
+            others,
+            site.resource,
+            live,
+            version=version,
+            unchanged=adopts or spared,
         )
         with self._unconfirmed.sending(site.place, workload.uid):
             answer = await self._send(site, workload, body, force=True)
         self._take_in(site, workload, answer)
+
+    async def _writer_of(self, workload: Workload, live: ManagedObject, hub: str) -> str:
+        """Return the hub whose object it is for the Workload.
+
+        That is this hub, or the one that it was restored from for a Workload of the same name.
+        """
+        by = hub_of(live)
+        if by in ("", hub) or workload.metadata.key not in owners(live.metadata).values():
+            return hub
+        try:
+            return by if by == await self._restored.former() else hub
+        except TransportError as fault:
+            raise HubFault("it could not be asked who owns an object", fault) from fault
+
+    async def _spare(
+        self, site: Site, workload: Workload, others: Mapping[str, str], gone: Collection[str]
+    ) -> ManagedObject:
+        """Return the present object, which is younger than the hub, if an apply keeps it as it is.
+
+        Raises Refused if the apply would change more than marks. The object becomes the Workload's
+        all the same, so that what runs there is seen.
+        """
+        raw = await _get(site)
+        live, version = managed(site.resource, raw), workload.metadata.resource_version
+        body = owned_by_all(
+            site.piece, others, site.resource, live, version=version, unchanged=True
+        )
+        applied = await self._send(site, workload, body, force=True, dry_run=True)
+        found = differences(raw, applied)
+        if not found:
+            return live
+        if workload.uid not in owners(live.metadata):
+            patch, (namespace, name) = taking_over(live, workload, gone), site.place.key
+            with self._unconfirmed.sending(site.place, workload.uid):
+                answer = await site.client.merge_patch(
+                    site.resource, name, patch, namespace=namespace
+                )
+            site.informer.upsert(managed(site.resource, answer))
+        raise younger(site.session.name, workload, site.piece, found)
 
     async def _compared(
         self, site: Site, workload: Workload, hub: str
@@ -362,11 +415,19 @@ class PieceWriter:
         if not self._records.stands(site.place, site.piece, found, workload.uid):
             site.session.queue.add(workload.metadata.key)  # admission there changed it
 
-    async def _absent(self, workload: Workload, live: ManagedObject | None, hub: str) -> set[str]:
-        """Return other owners (UIDs) that this hub has no Workload of any more."""
-        if live is None or not hub or hub_of(live) != hub:
+    async def _absent(
+        self, workload: Workload, live: ManagedObject | None, by: str, *, former: bool
+    ) -> set[str]:
+        """Return other owners (UIDs) that this hub has no Workload of any more.
+
+        `by` is the hub whose object it is. Of a `former` one only the owner of the Workload's own
+        name counts: others may be restored as well, or be another tenant's.
+        """
+        if live is None or not by or hub_of(live) != by:
             return set()
         others = other_owners(live, workload.uid)
+        if former:
+            others = {uid: key for uid, key in others.items() if key == workload.metadata.key}
         try:
             return {uid for uid, key in others.items() if await self._workloads.vanished(uid, key)}
         except TransportError as fault:

@@ -14,6 +14,7 @@ from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_MEMBER,
+    ANNOTATION_SINCE,
     LABEL_MANAGED,
     LABEL_TENANT,
     ORPHAN_PREFIX,
@@ -176,11 +177,27 @@ def _body(piece: Piece, resource: Resource, **metadata: Any) -> Mapping[str, Any
     return {**piece.body, "metadata": whole}
 
 
+def taking_over(
+    found: ManagedObject, workload: Workload, gone: Collection[str]
+) -> Mapping[str, Any]:
+    """Return the patch that makes an object the Workload's, and changes nothing else of it.
+
+    `gone` are the owners that the hub does not know. The hub and version that wrote it stay noted.
+    """
+    annotations: dict[str, Any] = {OWNER_PREFIX + uid: None for uid in gone}
+    annotations |= {ORPHAN_PREFIX + uid: None for uid in orphan_marks(found.metadata) & {*gone}}
+    annotations[OWNER_PREFIX + workload.uid] = workload.owner
+    if workload.orphans:
+        annotations[ORPHAN_PREFIX + workload.uid] = "true"
+    of = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
+    return {"metadata": {**of, "annotations": annotations}}
+
+
 _MARKS = (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_MEMBER,
-    ANNOTATION_CARRIED,
+    ANNOTATION_SINCE,
     ANNOTATION_HASH,
     ANNOTATION_TEMPLATE_HASH,
     ANNOTATION_DRIFT,

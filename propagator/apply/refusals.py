@@ -13,6 +13,7 @@ from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
 from propagator.drift.fields import Difference, in_words
 from propagator.errors import Refused
+from propagator.types.workload import Workload
 
 _ENDING = "NamespaceTerminating"
 """The cause in a 403 of a namespace that is being deleted (Kubernetes 1.36.3)."""
@@ -73,6 +74,18 @@ def differs(piece: Piece, found: Sequence[Difference]) -> Refused:
     """An object without an owner differs from the piece, and `IfNoDiff` does not adopt it."""
     said = in_words(found, secret=(piece.api_version, piece.kind) == ("v1", "Secret"))
     return Refused(PropagatedReason.ALREADY_EXISTS, f"{_where(piece)} exists and differs in {said}")
+
+
+def younger(member: str, workload: Workload, piece: Piece, found: Sequence[Difference]) -> Refused:
+    """The object was written after the backup that the hub was restored from, and differs."""
+    said = in_words(found, secret=(piece.api_version, piece.kind) == ("v1", "Secret"))
+    namespace, name = workload.metadata.key
+    accept = f"stowage restore --accept wl/{name} -n {namespace}"
+    return Refused(
+        PropagatedReason.HUB_RESTORED,
+        f"{member}: {_where(piece)} was written after the backup that the hub was restored from, "
+        f"and stays as it is: {said}; an edit of the Workload writes it, or `{accept}`",
+    )
 
 
 def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:

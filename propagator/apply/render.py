@@ -22,6 +22,7 @@ from crds.fields.shares import LONGEST_FIELD
 from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_MEMBER,
+    ANNOTATION_SINCE,
     DEFAULT_SCHEDULER,
     LABEL_MANAGED,
     LABEL_TEMPLATE,
@@ -142,6 +143,8 @@ class MemberFacts:
     images: Sequence[ImageRule] = ()
     hub: str = ""
     mark: str = ""
+    since: str = ""
+    """The restores of the hub that this write comes after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +276,11 @@ def _refuse_class(piece: Piece) -> None:
 
 def _marked(piece: Piece, member: MemberFacts) -> Piece:
     """Add the marks of hub and member, which the digest leaves out."""
-    said = ((ANNOTATION_HUB, member.hub), (ANNOTATION_MEMBER, member.mark))
+    said = (
+        (ANNOTATION_HUB, member.hub),
+        (ANNOTATION_MEMBER, member.mark),
+        (ANNOTATION_SINCE, member.since),
+    )
     marks = {key: mark for key, mark in said if mark}
     if not marks:
         return piece

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from crds.names import FINALIZER
+from crds.names import ANNOTATION_RESTORED, FINALIZER
 from machinery.api.resources import WORKLOADS
 from machinery.api.responses import decode
 from machinery.errors import Invalid, NotFound
@@ -77,16 +77,22 @@ class HubWorkloads:
         self._ending: dict[str, float] = {}  # since when deletions are known, by UID
         self.informer.add_handler(self._witness)
 
-    async def prepare(self, workload: Workload, kinds: set[tuple[str, str]]) -> Workload:
+    async def prepare(
+        self, workload: Workload, kinds: set[tuple[str, str]], *, restored: str = ""
+    ) -> Workload:
         """Note the finalizer, members and kinds before these kinds are written.
 
-        Also the ordinal ranges if the scheduler assigns none. A Workload that was edited or deleted
-        since is returned as it is. Raises TransportError.
+        Also the ordinal ranges if the scheduler assigns none, and `restored`, unless it is empty: the
+        state since the hub was set back. A Workload that was edited or deleted since is
+        returned as it is. Raises TransportError.
         """
         async with self._latest(workload) as now:
             if now.metadata.deleting or now.metadata.generation != workload.metadata.generation:
                 return now
             metadata = missing(now, kinds, there=self._there)
+            if restored:
+                noted = {ANNOTATION_RESTORED: restored}
+                metadata["annotations"] = metadata.get("annotations", {}) | noted
             written = await self._patch_metadata(now, metadata) if metadata else now
             ranges = written.missing_ranges(self._formerly)
             if not ranges:

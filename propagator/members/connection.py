@@ -220,8 +220,14 @@ class Link:
         """
         return self._lease.was_later
 
+    @property
+    def went_back_to(self) -> int | None:
+        """The resourceVersion to which the hub went back; None if it did not, or nobody knows."""
+        version = self._lease.went_back_to if self._lease.was_later else ""
+        return int(version) if version else None
+
     def settled(self) -> None:
-        """Note that what the member holds of Workloads that the hub has forgotten is judged."""
+        """Note that what the member holds is judged that the hub has forgotten, or knows older."""
         self._lease.settled()
 
     @property

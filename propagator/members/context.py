@@ -15,6 +15,7 @@ from machinery.errors import Forbidden
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from propagator.members.registry import MemberRegistry
+from propagator.members.restored import RestoredHub
 from propagator.members.views import ShareViews
 from propagator.shards.membership import ONE_SHARD, OneShard
 from propagator.types.cluster import MemberCluster
@@ -73,6 +74,7 @@ class ControllerContext:
     clock: Clock
     namespace: str
     identity: HubIdentity
+    restored: RestoredHub
     fresh: Callable[[], bool]
     """Whether the view of the hub is fresh enough to remove objects."""
     membership: OneShard = ONE_SHARD

@@ -6,13 +6,15 @@ later moment there than it has seen is a copy, or an old leader. It does not ser
 it has seen the Lease unchanged for `HELD_SECONDS`, by its own clock.
 
 A process that takes the Lease of a later moment marks it, until what the member holds of forgotten
-Workloads is judged: if it ends before, the next one learns from the mark that the hub was set back.
+Workloads, and what it holds that is younger than the hub, is judged: if it ends before, the next
+one learns from the mark that the hub was set back, and to which version.
 
 A member that changes its shard names a moment of another Lease of this hub, which is read then.
 
 A Lease with another UID is another hub's: both serve the member, and the Lease stays with its
-holder. The Lease is read before each removal: a leader that was frozen with all its clocks so
-learns of its successor. A member that forbids Leases is served without one.
+holder. Only that of the hub from whose backup this one was restored is as a copy's. The Lease is
+read before each removal: a leader that was frozen with all its clocks so learns of its successor. A
+member that forbids Leases is served without one.
 """
 
 from __future__ import annotations
@@ -54,6 +56,10 @@ async def _no_history(_: int) -> Mapping[int, PastTerm]:
     return {}
 
 
+async def no_former() -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class HubHolder:
     uid: str = ""
@@ -69,6 +75,10 @@ class HubHolder:
     """Whose Lease on the hub that is."""
     history: Callable[[int], Awaitable[Mapping[int, PastTerm]]] = _no_history
     """Returns the terms of another shard, the present one included. Raises TransportError."""
+    version: str = ""
+    """A resourceVersion of the hub that it had when this term began."""
+    former: Callable[[], Awaitable[str]] = no_former
+    """Returns the UID of the hub from whose backup this one was restored; "" unless it was."""
 
     def __str__(self) -> str:
         return clean(f"{self.uid} {self.address} {self.instance}", NAME)
@@ -114,6 +124,8 @@ def _later(found: _Lease, ours: HubHolder, others: Mapping[int, PastTerm] | None
 
     `others` are the terms of another shard of ours that held it; None if it was this one.
     """
+    if not found.holder.startswith(ours.uid):
+        return True  # the hub that ours was restored from: their terms do not compare
     # One term is one process, so its renewals compare by its own clock.
     term, renewed = found.spec.lease_transitions or 0, found.spec.renew_time or ""
     if others is None and term == ours.moment.term:
@@ -155,10 +167,13 @@ class HubLease:
 
         So it is for this process, and for later ones until one has called `settled`.
         """
+        self.went_back_to = ""
+        """The resourceVersion that the hub had then; empty if no process has noted it."""
+        self._former = ""
         self._settled = False
 
     def settled(self) -> None:
-        """Take the mark off at the next renewal: what the hub has forgotten there is judged."""
+        """Take the mark off at the next renewal: what lies there that is younger is judged."""
         self._settled = True
 
     async def check(self) -> MemberHealth | None:
@@ -206,9 +221,11 @@ class HubLease:
         if not ours.uid:
             return True
         found = await self._read()
+        if found is not None and found.holder and not self._same_hub(found, ours):
+            self._former = await ours.former()
         self._refusal = None if found is None else await self._judge(found, ours)
-        if found is not None and self._same_hub(found, ours):
-            self.was_later |= ANNOTATION_WENT_BACK in found.metadata.annotations
+        if found is not None and found.holder.startswith(ours.uid):
+            self._learn(found, ours)
         if self._refusal is not None:
             self._until, self.was_later, self._settled = -math.inf, True, False
             return False
@@ -218,6 +235,17 @@ class HubLease:
         self._version, self._until = written.version, started + VALID_SECONDS
         return False
 
+    def _learn(self, found: _Lease, ours: HubHolder) -> None:
+        """Note whether the hub was set back, and the version that it had then."""
+        mark = found.metadata.annotations.get(ANNOTATION_WENT_BACK)
+        if mark is not None:
+            self.was_later = True
+            self.went_back_to = self.went_back_to or (mark if mark.isdigit() else "")
+        if self._refusal is not None:
+            # Set back twice: what was written after the earlier moment is younger in any case.
+            known = [int(each) for each in (self.went_back_to, ours.version) if each.isdigit()]
+            self.went_back_to = str(min(known)) if known else ""
+
     async def _judge(self, found: _Lease, ours: HubHolder) -> MemberHealth | None:
         if not self._same_hub(found, ours) or self._free(found):
             return None
@@ -225,15 +253,19 @@ class HubLease:
         if not _later(found, ours, others):
             return None
         at = "".join(found.holder.split(" ")[1:2])
+        ours_too = found.holder.startswith(ours.uid)
+        which = "a copy of this hub" if ours_too else "the hub that this one was restored from"
         return MemberHealth(
             ReadyReason.HELD_BY_ANOTHER_HUB,
-            f"a copy of this hub, at {at}, serves this cluster: nothing is done there "
+            f"{which}, at {at}, serves this cluster: nothing is done there "
             f"by this one, at {ours.address}. Stop the propagator of the hub that is not to serve "
             f"it; {HELD_SECONDS} s later this one goes on by itself",
         )
 
     def _same_hub(self, found: _Lease, ours: HubHolder) -> bool:
-        return found.holder.partition(" ")[0] == ours.uid
+        """Also of the hub that ours was restored from."""
+        uid = found.holder.partition(" ")[0]
+        return uid == ours.uid or (bool(uid) and uid == self._former)
 
     def _free(self, found: _Lease) -> bool:
         """Whether the Lease has no holder, or was unchanged for HELD_SECONDS."""
@@ -261,7 +293,8 @@ class HubLease:
             "renewTime": ours.moment.renewed,
         }
         metadata: dict[str, Any] = {"name": HUB_LEASE, "namespace": self._home}
-        noted = {ANNOTATION_WENT_BACK: "true"} if self.was_later and not self._settled else {}
+        going = self.was_later and not self._settled
+        noted = {ANNOTATION_WENT_BACK: self.went_back_to or "true"} if going else {}
         if ours.shard:
             noted |= {ANNOTATION_SHARD: str(ours.shard)}
         if noted:

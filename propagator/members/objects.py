@@ -26,6 +26,7 @@ from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_MEMBER,
+    ANNOTATION_SINCE,
     FIELD_MANAGER,
     LABEL_TEMPLATE,
     LABEL_WORKLOAD_UID,
@@ -297,6 +298,11 @@ def hub_of(found: ManagedObject) -> str:
 def hub_version_of(found: ManagedObject) -> int:
     """Return the Workload's version of the last apply; 0 if unknown."""
     return version_number(found.metadata.annotations.get(ANNOTATION_HUB_VERSION, "")) or 0
+
+
+def written_since(found: ManagedObject) -> list[str]:
+    """Return the restores of the hub after which the object was written last."""
+    return found.metadata.annotations.get(ANNOTATION_SINCE, "").split(",")
 
 
 def version_number(version: str) -> int | None:

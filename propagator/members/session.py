@@ -216,6 +216,11 @@ class MemberSession:
         return self._linked().client_for(namespace)
 
     @property
+    def went_back_to(self) -> int | None:
+        """The resourceVersion to which the hub was set back, as the member tells."""
+        return self.link.went_back_to if self.link is not None else None
+
+    @property
     def mark(self) -> Mark:
         return Mark(self.registration, self.link.identity.uid if self.link else "")
 

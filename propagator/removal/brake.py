@@ -6,16 +6,17 @@ member, and what went recently. More than a tenth of the member's Workloads, and
 held; so it is by the numbers of all members together. Objects with data are held whatever their
 number. All are held if the hub's resourceVersion is older than one that this process, or an object
 on the member, has seen, or if one is older than the hub's kind Workload: an earlier installation
-had its Workload, and nobody deleted that. MemberCluster.status reports what is held, over restarts.
-An operator ends it by naming the very Workloads that may go (the annotation `stowage.dev/sweep`,
-which `stowage sweep` sets). Later ones are not covered.
+had its Workload, and nobody deleted that; so are they, and those that the former hub wrote, while a
+restore from a backup is not over. MemberCluster.status reports what is held, over restarts. An
+operator ends it by naming the very Workloads that may go (the annotation `stowage.dev/sweep`, which
+`stowage sweep` sets). Later ones are not covered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -24,7 +25,7 @@ from crds.membercluster import MOST_HELD, MemberClusterCondition, SweepHeldReaso
 from crds.names import ANNOTATION_SWEEP
 from machinery import logs
 from machinery.api.resources import MEMBER_CLUSTERS
-from machinery.errors import NotFound
+from machinery.errors import Forbidden, NotFound
 from machinery.kinds.table import profile_of
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
@@ -35,6 +36,7 @@ from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
 from propagator.members.held_sweep import NOTHING_HELD, HeldSweep, HeldWorkload
 from propagator.members.objects import ManagedObject, hub_of, hub_version_of, owners
+from propagator.members.restored import Backup, set_back_name
 from propagator.members.session import MemberSession
 from propagator.removal.rule import HOLDING_DATA
 from propagator.types.cluster import MemberCluster
@@ -53,20 +55,29 @@ _WORKERS = 4
 _NAMED = 5
 """Workloads that the message of the condition names."""
 _WHY = {
+    SweepHeldReason.HUB_RESTORED: "the hub was restored from a backup: ",
     SweepHeldReason.HUB_WENT_BACK: "the hub was set back, as from a backup: ",
     SweepHeldReason.KIND_MADE_ANEW: "Stowage was installed anew on the hub since: ",
 }
 
 
 def reason_to_hold(
-    *, going: int, present: int, went_back: bool, held: bool, older: bool = False
+    *,
+    going: int,
+    present: int,
+    went_back: bool,
+    held: bool,
+    older: bool = False,
+    restored: bool = False,
 ) -> SweepHeldReason | None:
     """Return why objects without a Workload stay on a member, or None. Pure.
 
     `going` counts the Workloads whose objects would go, or went recently, of the `present` ones.
     `held`: the sweep was held before, and no operator has released it. `older`: something is older
-    than the hub's kind Workload.
+    than the hub's kind Workload. `restored`: `stowage restore` made the hub's objects.
     """
+    if restored:
+        return SweepHeldReason.HUB_RESTORED
     if went_back:
         return SweepHeldReason.HUB_WENT_BACK
     if older:
@@ -106,6 +117,7 @@ class SweepBrake:
         self._fresh = context.fresh
         self._workloads = workloads
         self._identity = context.identity
+        self._restored = context.restored
         self._behind = False
         """Whether the hub's versions have not passed yet what this process has seen."""
         self._set_back = False
@@ -192,7 +204,7 @@ class SweepBrake:
         if not going:
             session.hold_sweep(NOTHING_HELD)
             self._judged.add(session.name)
-            link.settled()
+            await self._settle(link, hub)
             return count
         gone = self._recent(session.name) - count.left.keys() - confirmed
         reason = reason_to_hold(
@@ -201,6 +213,7 @@ class SweepBrake:
             went_back=await self._hub_went_back(session.name, link),
             held=self._held_before(session),
             older=min(count.made[uid] for uid in going) < await self._workloads.kind_since(),
+            restored=await self._was_restored(),
         )
         held = [count.left[uid] for uid in going]
         if reason is None and self._fleet_loses_much():
@@ -208,8 +221,36 @@ class SweepBrake:
         if reason is None and any(each.claims for each in held):
             reason, held = SweepHeldReason.HOLDS_DATA, [each for each in held if each.claims]
         session.hold_sweep(_held(session.name, reason, held) if reason else NOTHING_HELD)
-        link.settled()
+        await self._settle(link, hub)
         return count
+
+    async def former_hubs(self) -> set[str]:
+        """Return the UID of the hub that this one was restored from, if it was."""
+        try:
+            return {await self._restored.former()} - {""}
+        except Forbidden:  # rights of a release that restored nothing
+            return set()
+
+    async def _was_restored(self) -> bool:
+        try:
+            return await self._restored.noted() is not None
+        except Forbidden:
+            return False
+
+    async def _settle(self, link: Link, hub: str) -> None:
+        """Take the mark of a hub that went back off the member, once nothing younger is there.
+
+        An object of a Workload that the hub does not know is held by now.
+        """
+        back = link.went_back_to
+        if back is not None:
+            backup = Backup(set_back_name(hub, back), hub, back)
+            for informer in link.watches:
+                async for found in in_slices(informer.values()):
+                    uids = owners(found.metadata).keys()
+                    if any(map(self._workloads.known, uids)) and backup.younger(found, ""):
+                        return
+        link.settled()
 
     def _fleet_loses_much(self) -> bool:
         """Whether too many Workloads would go from all members together.
@@ -226,12 +267,16 @@ class SweepBrake:
         return len(going) > FEW and shares * SHARE > present
 
     async def _left_behind(self, session: MemberSession, link: Link, hub: str) -> _Count:
+        hubs, asked = {hub} - {""}, False
         left, made, present = {}, {}, 0
         async for uid in in_slices(list(session.owners)):
             if self._workloads.known(uid):
                 present += 1
                 continue
-            theirs = [each for _, each in link.watches.owned(uid) if left_behind(each, uid, hub)]
+            owned = [each for _, each in link.watches.owned(uid)]
+            if not asked and {hub_of(each) for each in owned} - hubs - {""}:
+                hubs, asked = hubs | await self.former_hubs(), True
+            theirs = [each for each in owned if left_behind(each, uid, hubs)]
             if theirs:
                 namespace, name = min(owners(each.metadata)[uid] for each in theirs)
                 claims = sum(map(_holds_data, theirs))
@@ -314,14 +359,16 @@ class SweepBrake:
             self._queue.add(new.name)
 
 
-def left_behind(found: ManagedObject, uid: str, hub: str, key: Key | None = None) -> bool:
-    """Whether that hub wrote the object for that very Workload.
+def left_behind(
+    found: ManagedObject, uid: str, hubs: Collection[str], key: Key | None = None
+) -> bool:
+    """Whether one of these hubs wrote the object for that very Workload.
 
     An annotation with another Workload's name, or one that no Workload can have, was not written by
     Stowage.
     """
     owner = owners(found.metadata).get(uid)
-    if owner is None or key not in (None, owner) or not hub or hub_of(found) != hub:
+    if owner is None or key not in (None, owner) or hub_of(found) not in hubs:
         return False
     return _OWNER.fullmatch(f"{uid}/{'/'.join(owner)}") is not None
 

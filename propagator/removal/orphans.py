@@ -6,9 +6,9 @@ is left names an owner UID that the hub does not know. It goes when the member i
 first time, or when a watch shows it.
 
 No author asked for these removals. So only objects with this hub's own mark go, because a member
-may serve two hubs; only on a fresh view of the hub; only after the hub was asked for that very
-Workload; and many at once wait for approval (`brake`). While the hub deletes the kind Workload
-itself, such objects are let go instead.
+may serve two hubs, or that of the hub that this one was restored from; only on a fresh view of the
+hub; only after the hub was asked for that very Workload; and many at once wait for approval
+(`brake`). While the hub deletes the kind Workload itself, such objects are let go instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from machinery import logs
 from machinery.types.metadata import Key
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import HubIdentity
-from propagator.members.objects import ManagedObject, owners
+from propagator.members.objects import ManagedObject, hub_of, owners
 from propagator.members.session import MemberSession
 from propagator.removal.brake import SweepBrake, left_behind
 from propagator.removal.prune import Pruner, PruneResult
@@ -50,10 +50,12 @@ class Orphans:
         strangers = self._strangers(session, key)
         if not strangers:
             return []
-        hub = await self._identity.uid()
+        hubs = {await self._identity.uid()} - {""}
+        if {hub_of(each) for found in strangers.values() for each in found} - hubs - {""}:
+            hubs |= await self._brake.former_hubs()
         left = []
         for uid in sorted(strangers):
-            ours = functools.partial(left_behind, uid=uid, hub=hub, key=key)
+            ours = functools.partial(left_behind, uid=uid, hubs=hubs, key=key)
             if not any(ours(found) for found in strangers[uid]):
                 continue
             if not await self._brake.allows(session, uid):

@@ -27,6 +27,7 @@ from propagator.members.inventory import owned
 from propagator.members.kinds import resource_of
 from propagator.members.objects import ManagedObject, managed, owners
 from propagator.members.pods import main_of
+from propagator.members.restored import RestoredHub
 from propagator.members.session import MemberSession
 from propagator.members.watches import Found
 from propagator.removal.remover import Remover, newest
@@ -36,10 +37,11 @@ from propagator.types.workload import Workload, WorkTold
 
 _SAID: Mapping[Grant | Stays, tuple[PropagatedReason, str]] = {
     Stays.YOUNGER: (
-        PropagatedReason.CONFLICT,
+        PropagatedReason.HUB_RESTORED,
         (
             "stays for now: it was written for a younger version of the Workload than the hub has, "
-            "so the hub was set back; an edit of the Workload decides"
+            "so the hub was set back or restored; an edit of the Workload decides, or "
+            "`stowage restore --accept`"
         ),
     ),
     Stays.UNTOLD: (
@@ -66,7 +68,10 @@ class PruneResult:
 
 
 class Pruner:
-    """Removes objects from members. `records` are those of the writer."""
+    """Removes objects from members. `records` are those of the writer.
+
+    `known` returns the hub's Workload of a UID.
+    """
 
     def __init__(
         self,
@@ -75,8 +80,12 @@ class Pruner:
         remover: Remover,
         *,
         registered: Callable[[str], bool],
+        known: Callable[[str], Workload | None],
+        restored: RestoredHub,
     ) -> None:
         self._records = records
+        self._known = known
+        self._restored = restored
         self._registered = registered
         self._remover = remover
         self._left = shares.column(frozenset[ObjectPlace], ended=self._free)
@@ -101,7 +110,7 @@ class Pruner:
         and `told` are those of `rule.granted`. `also` are objects of the Workload that no
         informer shows. Raises TransportError.
         """
-        stays = False
+        stays, younger = False, await self._younger(session, self._known(uid))
         kept = await _places(session, keep)
         there = [
             (ObjectPlace.at(session.name, resource, found.metadata.key), found)
@@ -122,6 +131,7 @@ class Pruner:
                 orphan=orphan,
                 left=left,
                 told=told,
+                younger=younger,
             )
             if not isinstance(rule(found), Stays):
                 if unheld is None:
@@ -179,6 +189,7 @@ class Pruner:
         Return why that has to wait, or empty. Raises Refused, TransportError.
         """
         resource, found = which
+        younger = await self._younger(session, workload)
         place = ObjectPlace.at(session.name, resource, found.metadata.key)
         async with self._records.lock(place):
             live = newest(session, place, found)
@@ -189,6 +200,7 @@ class Pruner:
                 ended=False,
                 decided=decided,
                 registered=self._registered,
+                younger=younger,
             )
             if live.replicas is None or live.replicas <= replicas:
                 return ""
@@ -224,6 +236,15 @@ class Pruner:
             if workload.uid in owners(live.metadata):
                 found.append(live)
         return found if names else None
+
+    async def _younger(
+        self, session: MemberSession, workload: Workload | None
+    ) -> Callable[[ManagedObject], bool]:
+        """Return whether an object is younger than a restored hub. Raises HubFault."""
+        if workload is None:
+            return lambda _: False
+        restored = await self._restored.of(workload, session.went_back_to)
+        return partial(restored.younger, uid=workload.uid)
 
     def _remember(self, uid: str, member: str, left: frozenset[ObjectPlace]) -> None:
         """Record what is left, and drop the state of places that have become free since."""

@@ -43,7 +43,7 @@ class Stays(Enum):
     ANOTHERS = "another's"
     """Written through another registration, or into another cluster."""
     YOUNGER = "younger"
-    """Written for a younger decision than the hub has: the hub was set back."""
+    """Written for a younger decision than the hub has: the hub was set back, or restored."""
     UNTOLD = "untold"
     """Ended, or done more than the hub knows: others would do that again."""
 
@@ -74,6 +74,7 @@ def granted(
     orphan: bool | None = None,
     left: bool = False,
     told: WorkTold = NOTHING_TO_TELL,
+    younger: Callable[[ManagedObject], bool] = lambda _: False,
 ) -> Grant | Stays:
     """Return what a session with that mark may do to an object of the Workload `owner`, a UID.
 
@@ -82,7 +83,7 @@ def granted(
     hub has a MemberCluster of a UID. `orphan`: whether an ended Workload leaves its objects on the
     members; None: the hub does not know it any more, and the object tells. `left`: its share has
     left this member for others, so what is here would run twice. `told` is what the hub knows of
-    its work.
+    its work. `younger` says whether the hub was restored from a backup that is older.
     """
     if not mark.registration:
         return Stays.ANOTHERS  # the session does not know its MemberCluster's UID yet
@@ -99,7 +100,7 @@ def granted(
         return Stays.ANOTHERS
     if keep != NEVER:
         return Stays.KEPT
-    if hub_version_of(found) > decided:
+    if hub_version_of(found) > decided or younger(found):
         return Stays.YOUNGER
     if not told.covers(found.judged):
         return Stays.UNTOLD

@@ -277,6 +277,8 @@ class Reporter:
             # Repeat if it stays: a starting API server that does not serve the kind yet answers as
             # if the object were gone.
             return RELEASE_SECONDS
+        if workload.incomplete:
+            return None
         if not _concerned(workload):
             self.reported(workload.metadata.key)
             return None

@@ -17,6 +17,7 @@ from crds.names import (
     ANNOTATION_DELETION,
     ANNOTATION_KINDS,
     ANNOTATION_ORDINALS,
+    ANNOTATION_RESTORED,
 )
 from machinery.types.api import Placement
 from machinery.types.metadata import OwnerReference, shared
@@ -24,7 +25,13 @@ from machinery.types.workload_api import Footprint, LeavingShare, OrdinalRange
 from propagator.types.workload import ResourceRef, Workload
 
 S = TypeVar("S", bound=msgspec.Struct)
-_READ = (ANNOTATION_CLUSTERS, ANNOTATION_DELETION, ANNOTATION_KINDS, ANNOTATION_ORDINALS)
+_READ = (
+    ANNOTATION_CLUSTERS,
+    ANNOTATION_DELETION,
+    ANNOTATION_KINDS,
+    ANNOTATION_ORDINALS,
+    ANNOTATION_RESTORED,
+)
 _NOTHING = msgspec.Raw()
 _NO_TEXTS: dict[str, str] = {}
 _NO_OWNERS: list[OwnerReference] = []

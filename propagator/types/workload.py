@@ -33,6 +33,7 @@ from crds.names import (
     CONFIRMED,
     GROUP_LABELS,
 )
+from crds.restored import RestoredMark
 from crds.workload import OnDelete
 from machinery.kinds.groups import groups_of as groups_in
 from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
@@ -224,6 +225,16 @@ class Workload(Object, frozen=True, dict=True):
     def delivered(self) -> bool:
         """Whether the propagator applies the objects, instead of another tool."""
         return self.spec.delivery != Delivery.NONE
+
+    @property
+    def restored(self) -> RestoredMark:
+        """What became of it since the hub was restored; empty if it was not made by that."""
+        return RestoredMark.of(self.metadata.annotations)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether `stowage restore` has not restored its status yet."""
+        return self.restored.incomplete and not self.metadata.deleting
 
     @property
     def duplicated(self) -> bool:

@@ -52,6 +52,7 @@ SWEEPS: Mapping[str, str] = {
     "TooMany": "see stowage sweep NAME: restore these Workloads, or confirm that they may go",
     "HoldsData": "see stowage sweep NAME: restore these Workloads, or confirm that data may go",
     "KindMadeAnew": "see stowage sweep NAME: apply these Workloads again, or let what runs go",
+    "HubRestored": "restore what was made since the backup, then see stowage sweep NAME",
     "HubWentBack": "restore what was made since the backup, then see stowage sweep NAME",
 }
 """By the reason of SweepHeld on a MemberCluster."""
@@ -98,6 +99,7 @@ PROPAGATED: Mapping[str, str] = {
     "ClusterUnreachable": "see the cluster above; it goes on by itself",
     "TooLarge": "make the object that is named smaller, or several of it",
     "Rejected": "mend what the member's API server refuses",
+    "HubRestored": "edit it, or stowage restore --accept it; until then what runs stays",
     "Conflict": "find who else writes these fields on the member",
     "WaitingForGroup": "see its WorkloadGroup, which releases it with the others, or apply it",
     "Suspended": "nothing to leave it so; take the cluster out of spec.suspend to have it go on",

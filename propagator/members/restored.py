@@ -1,0 +1,199 @@
+"""Whether this hub was restored from a backup, and which objects on members are younger than it.
+
+`stowage restore` notes the former hub and the backup's resourceVersion in the ConfigMap
+`stowage-restored` before it makes anything, and marks each Workload that it makes. A hub whose etcd
+was set back has no such note: the Lease on each member tells the version that it went back to
+(`hub_lease`), for that member alone, as a member's word counts for no other.
+
+An object that the former hub wrote after the backup is *younger* than the hub. It is not written,
+and nothing of it is removed, while its Workload is as it was restored: an edit, or a person who
+accepts the hub's version, ends that. What is written meanwhile carries the name of the restore, as
+versions of two histories do not compare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from crds.names import RESTORED
+from crds.restored import RestoredMark
+from machinery import logs
+from machinery.api.resources import CONFIG_MAPS
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import Forbidden, NotFound, TransportError
+from machinery.types.bounds import NAME, clean
+from propagator.errors import HubFault
+from propagator.members.objects import (
+    ManagedObject,
+    hub_of,
+    hub_version_of,
+    owners,
+    version_number,
+    written_since,
+)
+from propagator.types.workload import Workload
+
+LOG = logs.get(__name__)
+FRESH_SECONDS = 5.0
+"""After so long a note that is known is asked for again: a person may have ended it."""
+
+
+class Backup(NamedTuple):
+    """What the hub was restored from, or set back to."""
+
+    name: str
+    """Of the restore; objects that are written after it carry it."""
+    hub: str
+    """The UID of the hub that wrote objects after the backup."""
+    version: int
+    """That hub's resourceVersion in the backup."""
+    same_uids: bool = False
+    """Whether Workloads kept their UIDs: another one's object is no younger version then."""
+
+    def younger(self, found: ManagedObject, uid: str) -> bool:
+        """Whether that hub wrote the object after the backup, and this one has not since."""
+        if hub_of(found) != self.hub or hub_version_of(found) <= self.version:
+            return False
+        if self.same_uids and uid not in owners(found.metadata):
+            return False
+        return self.name not in written_since(found)
+
+
+class Restored(NamedTuple):
+    """What the restores that are not over mean for one Workload on one member."""
+
+    as_of: tuple[Backup, ...] = ()
+    """The backups in which the Workload is as it is now."""
+    since: str = ""
+    """The restores that what is written there now comes after."""
+    note: str = ""
+    """What its annotation has to say from now on, where only a member's Lease tells of it."""
+
+    def younger(self, found: ManagedObject, uid: str) -> bool:
+        """Whether the object is younger than the hub, and so stays as it is."""
+        return any(backup.younger(found, uid) for backup in self.as_of)
+
+
+NOTHING = Restored()
+
+
+class RestoredHub:
+    """`uid` returns the UID of this hub. A hub that was never restored costs no request."""
+
+    def __init__(
+        self, hub: Verbs, *, uid: Callable[[], Awaitable[str]], namespace: str, clock: Clock
+    ) -> None:
+        self._hub = hub
+        self._uid = uid
+        self._namespace = namespace
+        self._clock = clock
+        self._noted: Backup | None = None
+        self._asked = -math.inf
+        self._over = set[str]()
+        """Restores that Workloads still name, and that are over."""
+        self._edited = set[str]()
+        """UIDs of Workloads whose spec was seen to change."""
+
+    def forget(self) -> None:
+        """Another instance may have led since, and a person may have restored the hub again."""
+        self._asked = -math.inf
+        self._over.clear()
+
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        if old is None:
+            return
+        if new is None or new.uid != old.uid:
+            self._edited.discard(old.uid)
+        elif new.metadata.generation != old.metadata.generation:
+            self._edited.add(new.uid)
+
+    async def noted(self) -> Backup | None:
+        """Ask for the backup that `stowage restore` has noted, unless that is over.
+
+        Raises TransportError.
+        """
+        await self._ask()
+        return self._noted
+
+    async def former(self) -> str:
+        """Ask for the UID of the hub that this one was restored from, or "".
+
+        Raises TransportError.
+        """
+        noted, own = await self.noted(), await self._uid()
+        return noted.hub if noted is not None and noted.hub != own else ""
+
+    async def of(self, workload: Workload, went_back_to: int | None) -> Restored:
+        """`went_back_to` is the version that a member's Lease tells, if any. Raises HubFault."""
+        mark = workload.restored
+        if went_back_to is None and not mark.restore:
+            return NOTHING
+        try:
+            backups = [
+                *await self._restored(mark.restore),
+                *await self._set_back(went_back_to),
+            ]
+        except TransportError as fault:
+            raise HubFault("it could not be asked whether it was restored", fault) from fault
+        names = ",".join(each.name for each in backups)
+        as_of = tuple(each for each in backups if self._as_of(workload, mark, each))
+        return Restored(as_of, names, self._note(workload, mark, backups))
+
+    async def _restored(self, name: str) -> Iterable[Backup]:
+        if not name or name in self._over:
+            return ()
+        noted, age = self._noted, self._clock.monotonic() - self._asked
+        if noted is None or noted.name != name or age >= FRESH_SECONDS:
+            # The ConfigMap is older than any mark, so an answer to a question now is final.
+            noted = await self.noted()
+        if noted is not None and noted.name == name:
+            return (noted,)
+        self._over.add(name)
+        return ()
+
+    async def _set_back(self, version: int | None) -> Iterable[Backup]:
+        if version is None:
+            return ()
+        hub = await self._uid()
+        return (Backup(set_back_name(hub, version), hub, version, same_uids=True),) if hub else ()
+
+    def _as_of(self, workload: Workload, mark: RestoredMark, backup: Backup) -> bool:
+        if mark.restore == backup.name:
+            return mark.state == str(workload.metadata.generation)
+        return backup.same_uids and workload.uid not in self._edited
+
+    def _note(self, workload: Workload, mark: RestoredMark, backups: Sequence[Backup]) -> str:
+        """An edit must count as well for a process that has not seen it."""
+        if not backups or mark.restore in {each.name for each in backups}:
+            return ""
+        name = backups[-1].name
+        if workload.uid in self._edited:
+            return str(RestoredMark.accepted(name))
+        return str(RestoredMark.whole(name, workload.metadata.generation))
+
+    async def _ask(self) -> None:
+        try:
+            found = await self._hub.get(CONFIG_MAPS, RESTORED, namespace=self._namespace)
+        except NotFound:
+            self._noted = None
+        except Forbidden as e:
+            LOG.warning("whether the hub was restored may not be read: `stowage install` (%s)", e)
+            raise
+        else:
+            self._noted = backup_of(found.get("data") or {})
+        self._asked = self._clock.monotonic()
+
+
+def set_back_name(hub: str, version: int) -> str:
+    """Return how a set-back of that hub to a version is named where it has to be told apart."""
+    return f"{hub.partition('-')[0]}-{version}"
+
+
+def backup_of(data: dict[str, str]) -> Backup | None:
+    """Return the backup that the data of the ConfigMap tells; None for a note that is no one."""
+    name, hub = clean(data.get("restore", ""), NAME), clean(data.get("hub", ""), NAME)
+    version = version_number(data.get("resourceVersion", ""))
+    return Backup(name, hub, version) if name and hub and version is not None else None
