@@ -36,8 +36,15 @@ class Member:
         self.objects: defaultdict[str, dict[tuple[str, str], Json]] = defaultdict(dict)
         self.watchers: defaultdict[str, set[asyncio.Queue[bytes]]] = defaultdict(set)
 
-    def apply(self, plural: str, key: tuple[str, str], body: Json) -> Json | None:
-        """Store the object and return it; None on a conflict of UID or resourceVersion."""
+    def apply(
+        self, plural: str, key: tuple[str, str], body: Json, *, dry_run: bool = False
+    ) -> Json | None:
+        """Store the object and return it; None on a conflict of UID or resourceVersion.
+
+        A body without a kind is a merge patch of annotations.
+        """
+        if "kind" not in body:
+            return self._annotate(plural, key, body["metadata"])
         meta, held = body["metadata"], self.objects[plural].get(key)
         wanted = meta.pop("resourceVersion", None), meta.get("uid")
         if held is not None and (
@@ -54,9 +61,23 @@ class Member:
         body["metadata"] |= {"generation": generation, "managedFields": [fields]}
         if plural == "deployments":
             body["status"] = running(body["spec"].get("replicas", 1), generation)
+        if dry_run:
+            return body
         self.objects[plural][key] = body
         self.tell(plural, "MODIFIED" if held else "ADDED", body)
         return body
+
+    def _annotate(self, plural: str, key: tuple[str, str], meta: Json) -> Json | None:
+        held = self.objects[plural].get(key)
+        if held is None or meta["resourceVersion"] != held["metadata"]["resourceVersion"]:
+            return None
+        notes = held["metadata"].get("annotations", {}) | meta["annotations"]
+        kept = {name: text for name, text in notes.items() if text is not None}
+        version = str(next(_versions))
+        now = {**held["metadata"], "annotations": kept, "resourceVersion": version}
+        self.objects[plural][key] = patched = {**held, "metadata": now}
+        self.tell(plural, "MODIFIED", patched)
+        return patched
 
     def delete(self, plural: str, key: tuple[str, str]) -> bool:
         """Delete the object; return whether there was one."""

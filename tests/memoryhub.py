@@ -240,7 +240,8 @@ class MemoryHub(Verbs):
         named = params.get("fieldSelector", "").removeprefix("metadata.name=")
         items = [o for o in items if not named or o["metadata"]["name"] == named]
         key, _, value = params.get("labelSelector", "").partition("=")
-        items = [o for o in items if not key or o["metadata"].get("labels", {}).get(key) == value]
+        labels = [(o, o["metadata"].get("labels", {})) for o in items]
+        items = [o for o, has in labels if not key or has.get(key) == (value or has.get(key, "-"))]
         return {"metadata": {"resourceVersion": str(self._version)}, "items": items}
 
     def _known(self, path: str) -> str:

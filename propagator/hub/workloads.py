@@ -82,8 +82,8 @@ class HubWorkloads:
     ) -> Workload:
         """Note the finalizer, members and kinds before these kinds are written.
 
-        Also the ordinal ranges if the scheduler assigns none, and `restored`, unless it is empty: the
-        state since the hub was set back. A Workload that was edited or deleted since is
+        Also the ordinal ranges if the scheduler assigns none, and `restored`, the state since the
+        hub was set back, unless it is empty. A Workload that was edited or deleted since is
         returned as it is. Raises TransportError.
         """
         async with self._latest(workload) as now:

@@ -176,9 +176,9 @@ class World:
             return await self._of_hub(call.method, url, body)
         if server in self.away:
             raise Unreachable(f"{server} is away")
-        code, answer = _of_member(
-            self.same.get(server, server), self.members[server], call.method, url.path, body
-        )
+        dry_run = "dryRun" in url.query
+        cluster, member = self.same.get(server, server), self.members[server]
+        code, answer = _of_member(cluster, member, call.method, url.path, body, dry_run=dry_run)
         encoded = answer.encode() if isinstance(answer, str) else msgspec.json.encode(answer)
         if code >= 300:
             raise refusal(code, {}, encoded)
@@ -235,7 +235,9 @@ class World:
         return {"reads": sorted(reads), "writes": dict(sorted(writes.items()))}
 
 
-def _of_member(name: str, member: Member, method: str, path: str, body: Any) -> tuple[int, Any]:
+def _of_member(
+    name: str, member: Member, method: str, path: str, body: Any, *, dry_run: bool
+) -> tuple[int, Any]:
     match path.strip("/").split("/"):
         case ["readyz"]:
             return 200, "ok"
@@ -250,11 +252,13 @@ def _of_member(name: str, member: Member, method: str, path: str, body: Any) -> 
         case ["api", "v1", "namespaces", "kube-system"]:
             return 200, {"metadata": {"name": "kube-system", "uid": f"uid-of-{name}"}}
         case ["api", _, *rest] | ["apis", _, _, *rest]:
-            return _of_kind(member, method, rest, body)
+            return _of_kind(member, method, rest, body, dry_run=dry_run)
     return 404, MISSING
 
 
-def _of_kind(member: Member, method: str, rest: list[str], body: Any) -> tuple[int, Any]:
+def _of_kind(
+    member: Member, method: str, rest: list[str], body: Any, *, dry_run: bool
+) -> tuple[int, Any]:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
@@ -266,7 +270,7 @@ def _of_kind(member: Member, method: str, rest: list[str], body: Any) -> tuple[i
     if method == "GET" and held is not None:
         return 200, held
     if method == "PATCH":
-        stored = member.apply(plural, key, body)
+        stored = member.apply(plural, key, body, dry_run=dry_run)
         return (409, PRESENT) if stored is None else (200, stored)
     if method == "DELETE" and member.delete(plural, key):
         return 200, {"kind": "Status", "status": "Success"}

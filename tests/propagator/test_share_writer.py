@@ -13,6 +13,7 @@ from machinery.api.client import ApiClient
 from propagator.apply.image_turns import ImageTurns
 from propagator.hub.revisions import Revisions
 from propagator.members.objects import Mark
+from propagator.members.restored import NOTHING, Restored
 from propagator.outcome import DesiredShare, Outcome
 from propagator.share_writer import ShareWriter
 from propagator.shares import ShareTable
@@ -41,13 +42,21 @@ def test_a_share_of_no_units_is_another_wish_than_no_share() -> None:
 DEAF = SimpleNamespace(add_handler=lambda _: None)
 
 
+async def _not_restored(*_: Any) -> Restored:
+    return NOTHING
+
+
+NEVER = SimpleNamespace(of=_not_restored)
+"""A hub that was never restored."""
+
+
 def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
     """One for which the hub has that Workload by now; nothing is written, removed or lowered."""
 
     async def nothing(*_: Any) -> Any:
         return None
 
-    async def prepare(*_: Any) -> Workload:
+    async def prepare(*_: Any, **__: Any) -> Workload:
         return prepared
 
     parts: dict[str, Any] = dict.fromkeys(
@@ -64,7 +73,9 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
         SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare, informer=DEAF),
     )
     return ShareWriter(
-        Context(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing)),  # type: ignore[arg-type] # as much as is asked
+        Context(
+            clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing), restored=NEVER
+        ),  # type: ignore[arg-type] # as much as is asked
         ShareTable(),
         **parts,
         revisions=Revisions(cast("ApiClient", None), ShareTable()),
@@ -83,7 +94,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
     """What was placed there, with units or without, is placed nowhere when the hub has answered."""
     told: list[Outcome | None] = []
     shares = writer_of(placed(m2=3), told)
-    session: Any = SimpleNamespace(name="m1", mark=Mark())
+    session: Any = SimpleNamespace(name="m1", mark=Mark(), went_back_to=None)
     assert await shares.apply(session, placed(m1=units, m2=3)) is None
     assert not told
 
@@ -95,7 +106,12 @@ async def test_what_cannot_be_rendered_is_invalid_and_not_tried_again() -> None:
     workload = msgspec.structs.replace(placed(m1=2), spec=spec)
     told: list[Outcome | None] = []
     session: Any = SimpleNamespace(
-        name="m1", mark=Mark(), images=(), facts=member_facts().facts, link=None
+        name="m1",
+        mark=Mark(),
+        images=(),
+        facts=member_facts().facts,
+        link=None,
+        went_back_to=None,
     )
     assert await writer_of(workload, told).apply(session, workload) is None
     (outcome,) = told
@@ -119,7 +135,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
     open_for = iter([True] * waves + [False])
     told: list[Outcome | None] = []
 
-    async def answer(*_: Any) -> Any:
+    async def answer(*_: Any, **__: Any) -> Any:
         return workload
 
     async def write(_session: Any, _workload: Any, piece: Any) -> None:
@@ -130,7 +146,9 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         SimpleNamespace(admit=answer, shown=answer, prepare=answer, informer=DEAF),
     )
     shares = ShareWriter(
-        Context(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=_no_mark)),  # type: ignore[arg-type] # as much as is asked
+        Context(
+            clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=_no_mark), restored=NEVER
+        ),  # type: ignore[arg-type] # as much as is asked
         ShareTable(),
         **parts,
         revisions=Revisions(cast("ApiClient", None), ShareTable()),
@@ -144,7 +162,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(
-        name="m1", mark=Mark(), facts=member_facts().facts, images=(), link=None
+        name="m1", mark=Mark(), facts=member_facts().facts, images=(), link=None, went_back_to=None
     )
     assert await shares.apply(session, workload) == 0.0, "it is looked at again at once"
     assert written == ["ConfigMap", "Service"][:waves]

@@ -1,0 +1,229 @@
+"""A hub that was restored from a backup, or set back: what members have that is younger stays."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crds.names import (
+    ANNOTATION_HUB,
+    ANNOTATION_HUB_VERSION,
+    ANNOTATION_RESTORED,
+    OWNER_PREFIX,
+    RESTORED,
+    SYSTEM_NAMESPACE,
+)
+from machinery.api.resources import CONFIG_MAPS, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
+from machinery.types import conditions
+from propagator.members.hub_lease import HELD_SECONDS
+from stowage.setup import restore as restoring
+from stowage.setup.backup import Backup
+from tests.propagator.memory import SPACE, World, _true
+from tests.propagator.stage import deployment
+from tests.propagator.test_one_shard import propagated, ready, runs, workload
+
+FORMER = "the-former-hub"
+
+
+def on(world: World, name: str = "web", member: str = "m1") -> dict[str, Any]:
+    return world.members[member].objects["deployments"][SPACE, name]
+
+
+def image(world: World, name: str = "web") -> str:
+    (container,) = on(world, name)["spec"]["template"]["spec"]["containers"]
+    return str(container["image"])
+
+
+def edit(world: World, name: str, **spec: Any) -> None:
+    world.hub.edit(WORKLOADS, name, {"spec": spec})
+
+
+def held(world: World) -> str:
+    """The reason of SweepHeld."""
+    return str(conditions.find(world.cluster("m1"), "SweepHeld").get("reason", ""))
+
+
+async def placed(world: World, *names: str) -> None:
+    for name in names:
+        world.put(WORKLOADS, workload(name))
+        world.place(name, m1=2)
+        await world.until(lambda name=name: runs(world, name, m1=2))
+    await world.calm(2)
+
+
+async def backed_up(world: World, folder: Path) -> Path:
+    file = io.BytesIO()
+    await Backup(world.hub, file, home=SYSTEM_NAMESPACE, secrets=True).write()  # type: ignore[arg-type] # it only reads
+    path = folder / "backup.json"
+    path.write_bytes(file.getvalue())
+    return path
+
+
+async def restored(world: World, file: Path) -> restoring.Restore:
+    found = restoring.content(file)
+    one = restoring.Restore(world.hub, found, SYSTEM_NAMESPACE, lambda _: None)  # type: ignore[arg-type] # as above
+    await one.run()
+    return one
+
+
+def emptied(world: World) -> None:
+    """The hub without any object of ours."""
+    for res in (WORKLOADS, MEMBER_CLUSTERS):
+        for each in world.hub.all(res):
+            namespace = each["metadata"].get("namespace")
+            world.hub._delete(res.path(namespace, each["metadata"]["name"]))
+    for name in world.members:
+        world.hub._delete(SECRETS.path(SYSTEM_NAMESPACE, name))
+
+
+def another_cluster(world: World) -> None:
+    """As if another hub had written all that members have, and led them."""
+    for member in world.members.values():
+        for kind, objects in member.objects.items():
+            for each in objects.values():
+                if ANNOTATION_HUB in (notes := each["metadata"].get("annotations") or {}):
+                    notes[ANNOTATION_HUB] = FORMER
+                if kind == "leases":
+                    old = each["spec"]["holderIdentity"].partition(" ")[2]
+                    each["spec"]["holderIdentity"] = f"{FORMER} {old}"
+
+
+def of_former(file: Path) -> Path:
+    """The same backup, of that other hub."""
+    lines = file.read_bytes().splitlines()
+    note = json.loads(lines[-2])
+    note["data"]["hub"] = FORMER
+    lines[-2] = json.dumps(note).encode()
+    file.write_bytes(b"\n".join(lines) + b"\n")
+    return file
+
+
+def bare(found: dict[str, Any]) -> dict[str, Any]:
+    """What runs there, and which object it is."""
+    return {"spec": found["spec"], "uid": found["metadata"]["uid"]}
+
+
+async def once_free(world: World, holds: Callable[[], bool]) -> None:
+    """Let the time pass in which the Lease on the member has to stand still, and a little more."""
+    end = world.clock.monotonic() + HELD_SECONDS + 60
+    while world.clock.monotonic() < end and not _true(holds):
+        world.hub.bookmark()
+        await world.clock.advance(1.0)  # a term is renewed every two
+    await world.until(holds)
+
+
+@pytest.mark.proves("PK29", "PK31")
+async def test_a_hub_that_is_restored_takes_all_up_and_changes_nothing_but_marks(
+    tmp_path: Path, steady: None
+) -> None:
+    world = World("m1")
+    async with world.propagating():
+        await ready(world)
+        await placed(world, "web")
+        file = await backed_up(world, tmp_path)
+        before = world.status("web"), world.cluster("m1")
+        await placed(world, "later")
+    web, later = bare(on(world)), bare(on(world, "later"))
+    old = world.hub.read(WORKLOADS, "web")["metadata"]["uid"]
+    emptied(world)
+    one = await restored(world, file)
+    assert world.hub.read(CONFIG_MAPS, RESTORED, SYSTEM_NAMESPACE)["data"]["state"] == "restored"
+    assert world.cluster("m1")["clusterID"] == before[1]["clusterID"]
+    assert world.status("web")["placements"] == before[0]["placements"]
+    for _ in range(2):  # over a restart as well
+        async with world.propagating():
+            await once_free(world, lambda: held(world) == "HubRestored")
+            await world.until(lambda: runs(world, "web", m1=2))
+            await world.calm(3)
+    assert propagated(world, "web") == "Propagated"
+    assert bare(on(world)) == web
+    assert bare(on(world, "later")) == later, "what was made after the backup runs on"
+    marks = on(world)["metadata"]["annotations"]
+    new = world.hub.read(WORKLOADS, "web")["metadata"]["uid"]
+    assert OWNER_PREFIX + new in marks
+    assert OWNER_PREFIX + old not in marks
+    assert one.name in marks["stowage.dev/written-since"]
+
+
+@pytest.mark.proves("PK30", "PK32")
+async def test_another_cluster_takes_over_when_the_former_hub_is_silent_and_sets_nothing_back(
+    tmp_path: Path, steady: None
+) -> None:
+    world = World("m1")
+    async with world.propagating():
+        await ready(world)
+        await placed(world, "web", "other")
+        file = await backed_up(world, tmp_path)
+        for name in ("web", "other"):
+            edit(world, name, targetDeployment=deployment(name, image="newer"))
+        await world.until(lambda: image(world) == image(world, "other") == "newer")
+    emptied(world)
+    another_cluster(world)
+    web = bare(on(world))
+    sent = len(world.sent)
+    await restored(world, of_former(file))
+    async with world.propagating():
+
+        def refused() -> str:
+            return str(conditions.find(world.cluster("m1"), "Ready").get("reason"))
+
+        await world.until(lambda: refused() == "HeldByAnotherHub")
+        writes = [each for each in world.sent[sent:] if each[0] == "m1" and each[1] != "GET"]
+        assert {each[1] for each in writes} <= {"WATCH"}
+        await once_free(world, lambda: propagated(world, "web") == "HubRestored")
+        told = conditions.find(world.status("web"), "Propagated")["message"]
+        assert "image (pause here, newer there)" in told
+        assert "stowage restore --accept wl/web -n shop" in told
+        assert bare(on(world)) == web
+        new = world.hub.read(WORKLOADS, "web")["metadata"]["uid"]
+        assert OWNER_PREFIX + new in on(world)["metadata"]["annotations"]
+        (share,) = world.status("web")["clusters"]
+        assert share["ready"] == 2, "what runs is seen"
+        await restoring.accept(world.hub, ["web"], SPACE, say=lambda _: None)  # type: ignore[arg-type] # as above
+        await world.until(lambda: image(world) == "pause")
+        await world.until(lambda: propagated(world, "web") == "Propagated")
+        assert image(world, "other") == "newer"
+        assert propagated(world, "other") == "HubRestored"
+        edit(world, "other", targetDeployment=deployment("other", image="newest"))
+        await world.until(lambda: image(world, "other") == "newest")
+
+
+@pytest.mark.proves("PK33")
+@pytest.mark.parametrize("bump", [0, 1_000_000], ids=["as it was", "bumped"])
+async def test_a_hub_whose_store_was_set_back_sets_nothing_back(bump: int, steady: None) -> None:
+    world = World("m1")
+    async with world.propagating():
+        await ready(world)
+        await placed(world, "web")
+        snapshot = pickle.dumps((world.hub._objects, world.hub._version))
+        edit(world, "web", targetDeployment=deployment("web", image="newer"))
+        await world.until(lambda: image(world) == "newer")
+        await placed(world, "later")
+        await world.calm(60)
+    later, sent = bare(on(world, "later")), on(world)["metadata"]["annotations"]
+    world.hub._objects, version = pickle.loads(snapshot)
+    world.hub._version = version + bump
+    world.hub._log.clear()
+    for _ in range(2):  # over a restart as well
+        async with world.propagating():
+            await once_free(world, lambda: propagated(world, "web") == "HubRestored")
+            await world.until(lambda: held(world) == "HubWentBack")
+            await world.calm(3)
+        assert image(world) == "newer"
+        assert on(world)["metadata"]["annotations"] == sent
+        assert bare(on(world, "later")) == later
+    mark = world.hub.read(WORKLOADS, "web")["metadata"]["annotations"][ANNOTATION_RESTORED]
+    assert mark.endswith("/1")
+    async with world.propagating():
+        await ready(world)
+        edit(world, "web", targetDeployment=deployment("web", image="newest"))
+        await world.until(lambda: image(world) == "newest")
+        assert ANNOTATION_HUB_VERSION in on(world)["metadata"]["annotations"]
+        assert world.hub.read(NAMESPACES, "kube-system")
+    assert bare(on(world, "later")) == later
