@@ -488,10 +488,13 @@ async def _written(stage: ChaosStage) -> dict[Any, Any]:
 
 
 def _waits_for_an_edit(workload: Mapping[str, Any]) -> bool:
-    """Return whether an object stays on a member because the hub was set back behind it."""
+    """Return whether an object stays on a member because the hub was set back behind it.
+
+    What is to go there says that an edit decides, what is to be written that an edit writes it.
+    """
     told = [each["message"] for each in workload["status"].get("clusters", ())]
     told += [each["message"] for each in workload["status"].get("conditions", ())]
-    return any("an edit of the Workload decides" in each for each in told)
+    return any("an edit of the Workload" in each for each in told)
 
 
 def _waits_for(workload: Mapping[str, Any], member: str) -> bool:

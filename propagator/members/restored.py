@@ -95,19 +95,23 @@ class RestoredHub:
         self._over = set[str]()
         """Restores that Workloads still name, and that are over."""
         self._edited = set[str]()
-        """UIDs of Workloads whose spec was seen to change."""
+        """UIDs of Workloads whose spec was seen to change in this term, which a set-back ends."""
 
     def forget(self) -> None:
-        """Another instance may have led since, and a person may have restored the hub again."""
+        """Another instance may have led since, and the hub may have been restored or set back.
+
+        Then an edit that was seen before is none of the hub's.
+        """
         self._asked = -math.inf
         self._over.clear()
+        self._edited.clear()
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         if old is None:
             return
         if new is None or new.uid != old.uid:
             self._edited.discard(old.uid)
-        elif new.metadata.generation != old.metadata.generation:
+        elif new.metadata.generation > old.metadata.generation:  # else the hub was set back
             self._edited.add(new.uid)
 
     async def noted(self) -> Backup | None:

@@ -19,7 +19,7 @@ WORKLOAD = re.compile(r"(?:(?:wl|workloads?(?:\.stowage\.dev)?)/)?([a-z0-9][a-z0
 @home_options
 @click.option(
     "-o",
-    "--output",
+    "--file",
     "file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),

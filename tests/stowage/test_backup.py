@@ -229,7 +229,7 @@ async def test_a_file_that_is_cut_off_or_no_backup_is_refused_before_anything(
     other = tmp_path / "other.json"
     for cut in (text[: len(text) // 2], text[: text.rindex(b",\n")], b"", b"a: b\n", b"{"):
         other.write_bytes(cut)
-        with pytest.raises(ConfigurationError, match="backup|cut off"):
+        with pytest.raises(ConfigurationError, match=r"backup|cut off"):
             restore.content(other)
     pretty = json.dumps(json.loads(text), indent=2)
     other.write_text(pretty)
