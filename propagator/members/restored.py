@@ -125,9 +125,13 @@ class RestoredHub:
     async def former(self) -> str:
         """Ask for the UID of the hub that this one was restored from, or "".
 
-        Raises TransportError.
+        It is "" too where that may not be read, as by the rights of a release that restored
+        nothing. Raises TransportError.
         """
-        noted, own = await self.noted(), await self._uid()
+        try:
+            noted, own = await self.noted(), await self._uid()
+        except Forbidden:
+            return ""
         return noted.hub if noted is not None and noted.hub != own else ""
 
     async def of(self, workload: Workload, went_back_to: int | None) -> Restored:

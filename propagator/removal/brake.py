@@ -226,15 +226,12 @@ class SweepBrake:
 
     async def former_hubs(self) -> set[str]:
         """Return the UID of the hub that this one was restored from, if it was."""
-        try:
-            return {await self._restored.former()} - {""}
-        except Forbidden:  # rights of a release that restored nothing
-            return set()
+        return {await self._restored.former()} - {""}
 
     async def _was_restored(self) -> bool:
         try:
             return await self._restored.noted() is not None
-        except Forbidden:
+        except Forbidden:  # rights of a release that restored nothing
             return False
 
     async def _settle(self, link: Link, hub: str) -> None:

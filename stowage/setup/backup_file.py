@@ -131,12 +131,12 @@ def read(path: Path) -> Iterator[Manifest]:
     yield last
 
 
-def origin_of(path: Path, last: Mapping[str, Any]) -> Origin:
-    """Return what the last object says. Raises ConfigurationError."""
+def origin(data: Any, where: str) -> Origin:
+    """Return what the data of the ConfigMap says. Raises ConfigurationError."""
     try:
-        return Origin.of(msgspec.convert(last.get("data"), dict[str, str]))
+        return Origin.of(msgspec.convert(data, dict[str, str]))
     except ValueError as e:
-        raise ConfigurationError(f"{path}: {e}") from e
+        raise ConfigurationError(f"{where}: {e}") from e
 
 
 def _items(path: Path) -> Iterator[Manifest]:

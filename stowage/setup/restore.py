@@ -131,7 +131,7 @@ def content(path: Path) -> Content:
     for kind in counts:
         if kind not in RESOURCES:
             raise ConfigurationError(f"{path}: it holds a {kind}, which is no part of a backup")
-    origin = backup_file.origin_of(path, last)
+    origin = backup_file.origin(last.get("data"), str(path))
     told = json.dumps(origin.data(), sort_keys=True).encode()
     return Content(path, origin, hashlib.sha256(told).hexdigest()[:12], +counts)
 
@@ -438,7 +438,7 @@ async def show_left(hub: ApiClient, home: str, *, say: Say) -> None:
     """Say what of a restore waits for a person. Raises TransportError."""
     found = await left(hub, home)
     if found.noted.get("restore"):
-        say(f"restored from the {_title(Origin.of(found.noted))}")
+        say(f"restored from the {_title(backup_file.origin(found.noted, RESTORED))}")
         if found.noted.get(_STATE) != _DONE:
             say("it is not complete: run the same `stowage restore FILE` again")
     else:

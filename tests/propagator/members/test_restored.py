@@ -1,0 +1,131 @@
+"""What a restore of the hub means for one Workload on one member."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from crds.names import (
+    ANNOTATION_HUB,
+    ANNOTATION_HUB_VERSION,
+    ANNOTATION_RESTORED,
+    ANNOTATION_SINCE,
+    OWNER_PREFIX,
+    RESTORED,
+    SYSTEM_NAMESPACE,
+)
+from crds.restored import RestoredMark
+from machinery.api.resources import CONFIG_MAPS
+from machinery.types.metadata import Meta
+from propagator.members.objects import ManagedObject, Mark
+from propagator.members.restored import FRESH_SECONDS, NOTHING, RestoredHub
+from propagator.removal.rule import Grant, Stays, granted
+from propagator.types.workload import Workload, workload_of
+from tests.fakeclock import FakeClock
+from tests.memoryhub import MemoryHub
+
+NOTE = {"restore": "r1", "hub": "former", "resourceVersion": "200"}
+
+
+def workload(mark: str = "", generation: int = 1) -> Workload:
+    notes = {ANNOTATION_RESTORED: mark} if mark else {}
+    meta = {"namespace": "shop", "name": "web", "uid": "u1", "annotations": notes}
+    return workload_of({"metadata": {**meta, "generation": generation}, "spec": {}})
+
+
+def lying(version: int, *, hub: str = "former", owner: str = "u0", **notes: str) -> ManagedObject:
+    said = {ANNOTATION_HUB: hub, ANNOTATION_HUB_VERSION: str(version), **notes}
+    meta = Meta(name="web", uid="o1", annotations={**said, OWNER_PREFIX + owner: "shop/web"})
+    return ManagedObject(metadata=meta, kind="Deployment", api_version="apps/v1")
+
+
+@pytest.fixture
+def hub() -> MemoryHub:
+    return MemoryHub(clock=FakeClock(), admission=False)
+
+
+def restored(hub: MemoryHub) -> RestoredHub:
+    async def uid() -> str:
+        return "own-uid"
+
+    return RestoredHub(hub, uid=uid, namespace=SYSTEM_NAMESPACE, clock=hub.clock)
+
+
+def noted(hub: MemoryHub, **data: str) -> None:
+    meta = {"name": RESTORED, "namespace": SYSTEM_NAMESPACE}
+    hub.put(CONFIG_MAPS, {"metadata": meta, "data": {**NOTE, **data}})
+
+
+@pytest.mark.proves("PK32")
+async def test_a_hub_that_was_never_restored_is_asked_nothing(hub: MemoryHub) -> None:
+    assert await restored(hub).of(workload(), None) is NOTHING
+    assert not hub.requests
+
+
+@pytest.mark.proves("PK32")
+@pytest.mark.parametrize(
+    ("mark", "generation", "younger"),
+    [("r1/1", 1, True), ("r1/1", 2, False), ("r1/accepted", 1, False), ("r0/1", 1, False)],
+    ids=["as restored", "edited", "accepted", "of another restore"],
+)
+async def test_an_object_is_younger_until_the_workload_is_edited_or_accepted(
+    hub: MemoryHub, mark: str, generation: int, *, younger: bool
+) -> None:
+    noted(hub)
+    found = await restored(hub).of(workload(mark, generation), None)
+    assert found.younger(lying(201), "u1") is younger
+    assert not found.younger(lying(200), "u1"), "the backup has it"
+    assert not found.younger(lying(201, hub="own-uid"), "u1")
+    assert not found.younger(lying(201, **{ANNOTATION_SINCE: "r1"}), "u1")
+
+
+@pytest.mark.proves("PK32")
+async def test_a_restore_that_is_over_is_asked_for_once_and_its_end_is_seen(
+    hub: MemoryHub,
+) -> None:
+    noted(hub)
+    one = restored(hub)
+    assert (await one.of(workload("r1/1"), None)).since == "r1"
+    hub.edit(CONFIG_MAPS, RESTORED, {"data": {"restore": None}}, namespace=SYSTEM_NAMESPACE)
+    await hub.clock.advance(FRESH_SECONDS)  # type: ignore[attr-defined] # a FakeClock
+    assert await one.of(workload("r1/1"), None) == NOTHING
+    asked = len(hub.requests)
+    assert await one.of(workload("r1/1"), None) == NOTHING
+    assert len(hub.requests) == asked
+
+
+@pytest.mark.proves("PK33")
+async def test_a_set_back_counts_for_the_workload_s_own_objects_until_an_edit_that_follows(
+    hub: MemoryHub,
+) -> None:
+    one = restored(hub)
+    found = await one.of(workload(), 200)
+    assert found.note.endswith("/1")
+    mine = lying(201, hub="own-uid", owner="u1")
+    assert found.younger(mine, "u1")
+    assert not found.younger(lying(201, hub="own-uid", owner="u0"), "u1"), "it was made since"
+    one.workload_changed(workload(generation=5), workload(generation=4))
+    assert (await one.of(workload(), 200)).younger(mine, "u1"), "the set-back is no edit"
+    one.workload_changed(workload(generation=4), workload(generation=5))
+    edited = await one.of(workload(generation=5), 200)
+    assert not edited.younger(mine, "u1")
+    assert RestoredMark.of({ANNOTATION_RESTORED: edited.note}).state == "accepted"
+    one.forget()
+    again = await one.of(workload(edited.note, generation=5), 200)
+    assert not again.younger(mine, "u1"), "the next process knows it by the mark"
+    assert again.since
+
+
+@pytest.mark.proves("PK31")
+def test_what_is_younger_is_removed_for_the_end_of_its_workload_alone() -> None:
+    said: dict[str, Any] = {
+        "mark": Mark("r", "c"),
+        "decided": float("inf"),
+        "registered": lambda _: False,
+        "younger": lambda _: True,
+    }
+    found = msgspec.structs.replace(lying(201))
+    assert granted(found, "u0", ended=False, **said) is Stays.YOUNGER
+    assert isinstance(granted(found, "u0", ended=True, **said), Grant)
