@@ -86,6 +86,9 @@ class RestoredHub:
     def __init__(
         self, hub: Verbs, *, uid: Callable[[], Awaitable[str]], namespace: str, clock: Clock
     ) -> None:
+        self._history = hub.history.number
+        self._went_back_to: int | None = None
+        """The version to which this process has seen the hub go back."""
         self._hub = hub
         self._uid = uid
         self._namespace = namespace
@@ -97,11 +100,18 @@ class RestoredHub:
         self._edited = set[str]()
         """UIDs of Workloads whose spec was seen to change in this term, which a set-back ends."""
 
-    def forget(self) -> None:
-        """Another instance may have led since, and the hub may have been restored or set back.
+    def begin(self, version: str) -> None:
+        """Begin a term. The hub had that version before it.
 
-        Then an edit that was seen before is none of the hub's.
+        Another instance may have led since, and the hub may have been restored or set back: then an
+        edit that was seen before is none of the hub's. The sessions with members go on, and the
+        first write may come before a look at the Leases there.
         """
+        if self._history != self._hub.history.number:
+            self._history = self._hub.history.number
+            found = version_number(version)
+            known = [each for each in (found, self._went_back_to) if each is not None]
+            self._went_back_to = min(known, default=None)
         self._asked = -math.inf
         self._over.clear()
         self._edited.clear()
@@ -137,12 +147,14 @@ class RestoredHub:
     async def of(self, workload: Workload, went_back_to: int | None) -> Restored:
         """`went_back_to` is the version that a member's Lease tells, if any. Raises HubFault."""
         mark = workload.restored
-        if went_back_to is None and not mark.restore:
+        told = (went_back_to, self._went_back_to)
+        set_back = {each for each in told if each is not None}
+        if not set_back and not mark.restore:
             return NOTHING
         try:
             backups = [
                 *await self._restored(mark.restore),
-                *await self._set_back(went_back_to),
+                *[each for version in sorted(set_back) for each in await self._set_back(version)],
             ]
         except TransportError as fault:
             raise HubFault("it could not be asked whether it was restored", fault) from fault

@@ -210,7 +210,8 @@ class SweepBrake:
         reason = reason_to_hold(
             going=len(going) + len(gone),
             present=count.present + len(gone),
-            went_back=await self._hub_went_back(session.name, link),
+            went_back=await self._hub_went_back(session.name, link)
+            or link.went_back_to is not None,
             held=self._held_before(session),
             older=min(count.made[uid] for uid in going) < await self._workloads.kind_since(),
             restored=await self._was_restored(),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from machinery.api.resources import CONFIG_MAPS, LEASES, MEMBER_CLUSTERS
 from machinery.errors import NotFound
 from propagator.members import hub_lease
 from propagator.members.hub_lease import HUB_LEASE
+from stowage.playground.controlplanes import Cluster
 from stowage.setup import restore as restoring
 from stowage.setup.backup import Backup
 from stowage.setup.backup_file import private
-from tests.propagator.stage import DEPLOYMENTS, MakeStage, Stage, deployment
+from tests.propagator.stage import DEPLOYMENTS, MakeStage, Stage, deployment, staged, swept
 from tests.propagator.waits import until
 
 Json = Mapping[str, Any]
@@ -121,15 +123,29 @@ async def test_a_hub_that_is_restored_sets_nothing_on_real_members_back(
         await over(stage)
 
 
+@pytest.fixture
+def m1(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A member with our namespace, and so with a Lease."""
+    cluster = make_cluster("m1-with-lease")
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
+    cluster.kubectl("apply", "-f", "-", input=json.dumps(space))
+    return cluster
+
+
 @pytest.mark.long
 @pytest.mark.proves("PK30")
 async def test_another_cluster_waits_for_the_former_hub_and_then_takes_over(
-    stage_on: MakeStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Cluster, m1: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The member's objects and Lease are given to another hub, which goes on renewing."""
     monkeypatch.setattr(hub_lease, "HELD_SECONDS", 8)
     monkeypatch.setattr(hub_lease, "RENEW_SECONDS", 1.0)
-    async with stage_on() as stage:
+    with swept(hub):
+        await _waits_and_takes_over(hub, m1, tmp_path)
+
+
+async def _waits_and_takes_over(hub: Cluster, m1: Cluster, tmp_path: Path) -> None:
+    async with staged(hub, {"m1": m1}) as stage:
         await running(stage, "web")
         file = await saved(stage, tmp_path)
         await stage.stop()
@@ -139,8 +155,6 @@ async def test_another_cluster_waits_for_the_former_hub_and_then_takes_over(
         was = kept(await stage.on("m1", "web"))
         await forgotten(stage, "web")
         lines = file.read_text().splitlines(keepends=True)
-        hub = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["metadata"]["uid"]
-        assert hub
         uid = restoring.content(file).origin.hub
         file.write_text("".join([*lines[:-2], lines[-2].replace(uid, "the-former"), lines[-1]]))
         await restored(stage, file)

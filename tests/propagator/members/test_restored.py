@@ -112,7 +112,7 @@ async def test_a_set_back_counts_for_the_workload_s_own_objects_until_an_edit_th
     edited = await one.of(workload(generation=5), 200)
     assert not edited.younger(mine, "u1")
     assert RestoredMark.of({ANNOTATION_RESTORED: edited.note}).state == "accepted"
-    one.forget()
+    one.begin("300")
     again = await one.of(workload(edited.note, generation=5), 200)
     assert not again.younger(mine, "u1"), "the next process knows it by the mark"
     assert again.since
@@ -129,3 +129,18 @@ def test_what_is_younger_is_removed_for_the_end_of_its_workload_alone() -> None:
     found = msgspec.structs.replace(lying(201))
     assert granted(found, "u0", ended=False, **said) is Stays.YOUNGER
     assert isinstance(granted(found, "u0", ended=True, **said), Grant)
+
+
+@pytest.mark.proves("PK33")
+async def test_a_process_that_sees_the_hub_go_back_needs_no_member_to_tell_it(
+    hub: MemoryHub,
+) -> None:
+    """Its sessions go on, and write before they look at the Leases on members."""
+    one = restored(hub)
+    one.begin("500")
+    assert await one.of(workload(), None) is NOTHING
+    hub.history.end(hub.history.number)
+    one.begin("200")
+    mine = lying(201, hub="own-uid", owner="u1")
+    assert (await one.of(workload(), None)).younger(mine, "u1")
+    assert (await one.of(workload(), 200)).since.count(",") == 0, "the Lease there says the same"
