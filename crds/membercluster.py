@@ -459,8 +459,7 @@ class MemberClusterStatus(Model):
     sweep_held: HeldSweep | None = None
     """The removal that the condition SweepHeld is about. Writer: propagator."""
     shard: Annotated[int, Field(ge=0, le=63)] | None = None
-    """The shard of the propagator that serves it; unset while there is one alone. Writer:
-    propagator."""
+    """The shard of the propagator that serves it, where there are several. Writer: propagator."""
     latency_milliseconds: Count | None = None
     """The round trip of a probe, the fastest of a minute. Writer: propagator."""
     reliability: Reliability | None = None

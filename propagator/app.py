@@ -54,7 +54,7 @@ SHARD = metrics.GaugeFunc(
     "stowage_shard",
     "1 for the shard that this instance holds, or for a spare",
     ("shard", "state"),
-    zero=[("", "Spare")],
+    zero=[("", "Held"), ("", "Spare")],
 )
 SHARD_MEMBERS = metrics.gauge("stowage_shard_members", "Members that this instance serves")
 

@@ -182,6 +182,14 @@ def leaders(process: str, *values: Sequence[float]) -> Series:
     return {f'{name}{{job="{process}",instance="{at}"}}': each for at, each in enumerate(values)}
 
 
+def shards(*held: str) -> Series:
+    """What propagators tell of the shards that they hold."""
+    return {
+        f'stowage_shard{{job="propagator",instance="{at}",shard="{each}",state="Held"}}': steady(1)
+        for at, each in enumerate(held)
+    }
+
+
 def decisions(slow: float) -> Series:
     name = "stowage_decision_seconds_bucket"
     bounds = {"0.1": 100 - slow, "1.0": 100 - slow, "5.0": 100, "+Inf": 100}
@@ -219,7 +227,11 @@ CASES: dict[tuple[str, int], tuple[Series, Series]] = {
         leaders("controller", ON, since(2, 1, before=0)),
         leaders("controller", ON, since(1, 1, before=0)),
     ),
-    ("StowageTwoLeaders", 1): (leaders("propagator", ON, ON), leaders("propagator", ON, OFF)),
+    ("StowageTwoLeaders", 1): (shards("0", "0"), shards("0", "1")),
+    ("StowageShardUnheld", 0): (
+        {"stowage_shards_unheld": since(1, 1, before=0)},
+        {"stowage_shards_unheld": OFF},
+    ),
     ("StowageMemberUnreachable", 0): (
         {'stowage_cluster_ready{member_cluster="m1"}': since(5, 0, before=1)},
         {'stowage_cluster_ready{member_cluster="m1"}': since(4, 0, before=1)},

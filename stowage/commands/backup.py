@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowage.commands.options import SYSTEM, HubOptions, home_options, object_options, with_hub
+from stowage.commands.options import (
+    PATH,
+    SYSTEM,
+    HubOptions,
+    home_options,
+    object_options,
+    with_hub,
+)
 from stowage.console.terminal import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WORKLOAD = re.compile(r"(?:(?:wl|workloads?(?:\.stowage\.dev)?)/)?([a-z0-9][a-z0-9.-]{0,252})")
 
@@ -22,7 +31,7 @@ WORKLOAD = re.compile(r"(?:(?:wl|workloads?(?:\.stowage\.dev)?)/)?([a-z0-9][a-z0
     "--file",
     "file",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PATH,
     help="The file, which its owner alone may read; standard output when left out.",
 )
 @click.option("--without-secrets", is_flag=True, help="Leave the values of Secrets out.")
@@ -87,6 +96,8 @@ def restore(
     backup stay too, until their Workload is edited, or accepted. Run it again where it was
     interrupted.
     """
+    from pathlib import Path
+
     from stowage.setup import restore as restoring
 
     home = hub.system_namespace

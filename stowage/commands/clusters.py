@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from stowage.commands.options import (
     CLUSTER,
+    OUTPUT,
     SYSTEM,
     HubOptions,
     home_options,
@@ -74,14 +74,7 @@ def clean(
 @click.command()
 @click.argument("number", required=False, type=click.IntRange(1, 64), metavar="[N]")
 @click.option("--dry-run", is_flag=True, help="Show which members would change their shard.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How to print.",
-)
+@OUTPUT
 @home_options
 @click.pass_context
 def shards(
@@ -92,7 +85,7 @@ def shards(
     Each shard is a process that serves its part of the members. With N, the Deployment gets a
     process more than shards. The exit code is 1 where a shard has no holder.
     """
-    from stowage.console.output import table
+    from stowage.console.output import show, table
     from stowage.console.terminal import say
     from stowage.setup import shards as sharding
 
@@ -106,20 +99,21 @@ def shards(
 
     async def look(api: Any) -> None:
         found = await sharding.read(api, hub.system_namespace)
-        if output == "json":
-            click.echo(json.dumps({"shards": found.rows()}, indent=2))
-        else:
-            rows = sharding.table_rows(found, number)
-            say(table(rows, ["shard", "holder", "term", "members", "state"]))
-            if found.spares:
-                say(f"{found.spares} more wait as spares")
-            if number is not None:
-                say(
-                    f"{found.moved(number)} of {len(found.members)} members change their shard; "
-                    "nothing on a member is written for it"
-                )
-            if found.fault:
-                say(found.fault)
+        lines = [
+            table(
+                sharding.table_rows(found, number), ["shard", "holder", "term", "members", "state"]
+            )
+        ]
+        if found.spares:
+            lines.append(f"{found.spares} more wait as spares")
+        if number is not None:
+            lines.append(
+                f"{found.moved(number)} of {len(found.members)} members change their shard; "
+                "nothing on a member is written for it"
+            )
+        if found.fault:
+            lines.append(found.fault)
+        show({"shards": found.rows()}, output, text="\n".join(lines))
         unheld = any(each["state"] == "Unheld" for each in found.rows())
         command.exit(1 if number is None and (unheld or found.fault) else 0)
 

@@ -73,9 +73,7 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
         SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare, informer=DEAF),
     )
     return ShareWriter(
-        Context(
-            clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing), restored=NEVER
-        ),  # type: ignore[arg-type] # as much as is asked
+        Context(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing), restored=NEVER),  # type: ignore[arg-type] # as much as is asked
         ShareTable(),
         **parts,
         revisions=Revisions(cast("ApiClient", None), ShareTable()),
