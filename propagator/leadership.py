@@ -173,7 +173,7 @@ class Manager:
             if led_before:
                 await self._catch_up(reading, alone=alone)
             self._identity.forget()
-            self._restored.begin(self._elector.found)
+            self._restored.begin(self._election.elector.found)
             self.workloads.begin(alone=alone)
             tasks.create_task(self._membership.run())
             tasks.create_task(self._registrar.run())
