@@ -152,6 +152,8 @@ def _values(source: str, text: str) -> list[tuple[Any, Any]]:
 def _loaded(text: str) -> Iterator[tuple[Any, Any]]:
     """Yield the value of each document with its node, which knows lines. Raises YAMLError."""
     loader = _LOADER(text)
+    # without both signs nothing can stand for anything else, and its size is that of the text
+    loader.may_alias = "&" in text and "*" in text
     try:
         while loader.check_node():
             node = loader.get_node()
@@ -191,6 +193,7 @@ class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     is an error, and so is an alias that makes a document much larger than it is written.
     """
 
+    may_alias: bool = True
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
         first: [
             (tag, re.compile(f"(?!.*:){regexp.pattern}", re.VERBOSE))
@@ -201,7 +204,10 @@ class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     }
 
     def construct_document(self, node: Any) -> Any:
-        if _expanded(node, {}) > sum(map(_own_size, _nodes(node))) + MOST_ALIASED:
+        if (
+            self.may_alias
+            and _expanded(node, {}) > sum(map(_own_size, _nodes(node))) + MOST_ALIASED
+        ):
             told = f"its aliases stand for more than {MOST_ALIASED // 2**20} MiB"
             raise yaml.constructor.ConstructorError(None, None, told, node.start_mark)
         return super().construct_document(node)

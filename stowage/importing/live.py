@@ -17,7 +17,7 @@ from machinery.api.responses import onward
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound
 from stowage.fleet.manifests import Document
-from stowage.hub import PAGE, reader
+from stowage.hub import METADATA_LIST, PAGE, reader
 from stowage.importing.fields import Fate
 from stowage.importing.reading import dig
 from stowage.importing.systems import argocd, karmada, kubefed, kubefleet, ocm
@@ -30,7 +30,6 @@ SYSTEMS: Mapping[str, System] = {
     "kubefed": kubefed.SYSTEM,
     "argocd": argocd.SYSTEM,
 }
-_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _NEVER = frozenset(
     {
         "Binding",
@@ -244,7 +243,7 @@ class _Lister:
         while True:
             asked = params | ({"continue": following} if following else {})
             try:
-                page = (self._hub.get(path, asked, accept=_METADATA_ONLY) if hidden
+                page = (self._hub.get(path, asked, accept=METADATA_LIST) if hidden
                         else self._hub.get(path, asked))  # fmt: skip
             except Forbidden as e:
                 resource = f"{kind.plural}.{kind.group}".rstrip(".")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from crds.names import GROUP
@@ -32,12 +32,12 @@ class Source:
     namespace: str
     """Its own, or the one of the command line."""
     taken: bool = False
+    group: str = field(init=False)
+    """The API group; empty for the core group."""
 
-    @property
-    def group(self) -> str:
-        """The API group; empty for the core group."""
+    def __post_init__(self) -> None:
         group, slash, _ = str(self.document.body.get("apiVersion") or "").partition("/")
-        return group if slash else ""
+        self.group = group if slash else ""
 
     @property
     def kind(self) -> str:
@@ -131,9 +131,9 @@ def bundled(documents: Sequence[Document], namespace: str) -> Bundle:
 def formed(document: Document) -> None:
     """Raise ConfigurationError for a document without apiVersion, kind or name."""
     body = document.body
-    for field in ("apiVersion", "kind"):
-        if not isinstance(body.get(field), str) or not body[field]:
-            raise document.error(f"{field}: is missing")
+    for key in ("apiVersion", "kind"):
+        if not isinstance(body.get(key), str) or not body[key]:
+            raise document.error(f"{key}: is missing")
     metadata = body.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise document.error("metadata.name: is missing")
