@@ -82,10 +82,10 @@ def _matches(source: Source, selector: Json) -> int:
 
 
 class Policies:
-    """The PropagationPolicies of the input, by namespace and the kinds that they select."""
+    """The PropagationPolicies of the input, by namespace, and the kinds and names they select."""
 
     def __init__(self, bundle: Bundle) -> None:
-        self._by_kind: dict[tuple[str, str, str, str], list[Source]] = {}
+        self._selecting: dict[tuple[str, ...], dict[int, Source]] = {}
         self.all = list(bundle.of(GROUP, "PropagationPolicy", "ClusterPropagationPolicy"))
         self._by_name = {(p.kind, _space(p), p.name): p for p in self.all}
         for policy in self.all:
@@ -93,9 +93,8 @@ class Policies:
                 continue
             for each in spec_of(policy).get("resourceSelectors") or ():
                 kind = (str(each.get("apiVersion")), str(each.get("kind")))
-                key = (policy.kind, _space(policy), *kind)
-                listed = self._by_kind.setdefault(key, [])
-                listed += [] if policy in listed else [policy]
+                key = (policy.kind, _space(policy), *kind, str(each.get("name") or ""))
+                self._selecting.setdefault(key, {})[id(policy)] = policy
 
     def of(self, source: Source) -> Source | tuple[str, str, str] | None:
         """Return the policy that takes an object; its claim where that policy is not there."""
@@ -107,7 +106,8 @@ class Policies:
         for scope in scopes[1:] if source.cluster_scoped else scopes:
             found = [
                 (-int(spec_of(p).get("priority") or 0), -how, p.name, p)
-                for p in self._by_kind.get((*scope, *kind), ())
+                for name in (source.name, "")
+                for p in self._selecting.get((*scope, *kind, name), {}).values()
                 if (how := priority(source, spec_of(p).get("resourceSelectors") or ()))
             ]
             if found:
