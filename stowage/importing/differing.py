@@ -271,15 +271,15 @@ def named_apart(overrides: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def patch(before: Any, after: Any, path: str = "") -> Iterator[dict[str, Any]]:
     """Yield the operations of a JSON patch that makes one value the other."""
     if isinstance(before, dict) and isinstance(after, dict):
-        for key in before:
+        for key in sorted(before):
             if key not in after:
                 yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
-        for key, value in after.items():
+        for key in sorted(after):
             at = f"{path}/{_escaped(key)}"
             if key not in before:
-                yield {"op": "add", "path": at, "value": value}
+                yield {"op": "add", "path": at, "value": after[key]}
             else:
-                yield from patch(before[key], value, at)
+                yield from patch(before[key], after[key], at)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for n, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from patch(one, other, f"{path}/{n}")

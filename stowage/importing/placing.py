@@ -314,7 +314,11 @@ class Placer:
         spec = placed.body["spec"]
         if overrides:
             spec["overrides"] = named_apart(overrides)
-        placed.body["spec"] = {key: spec[key] for key in ORDER if key in spec}
+        placed.body["spec"] = {
+            key: _in_order(spec[key]) if key in _AS_GIVEN else spec[key]
+            for key in ORDER
+            if key in spec
+        }
 
     def _carry(self, placed: Placed, piece: Piece, where: str) -> None:
         placed.where[len(placed.where)] = where
@@ -446,6 +450,19 @@ class Placer:
             if kinds:
                 text += f"; and each member lists in spec.allowedKinds: {', '.join(kinds)}"
             self.into.notes.note(placed.source.document, "metadata", text)
+
+
+_AS_GIVEN = ("targetDeployment", "template", "manifests", "overrides", "tolerations")
+"""Fields with values of the input, whose keys come in the order of whoever printed it."""
+_FIRST = ("apiVersion", "kind", "metadata", "name")
+
+
+def _in_order(value: Any) -> Any:
+    """Return a value whose keys are in one order, whatever their order in the input."""
+    if isinstance(value, dict):
+        keys = sorted(value, key=lambda key: (key not in _FIRST, key))
+        return {key: _in_order(value[key]) for key in keys}
+    return [_in_order(each) for each in value] if isinstance(value, list) else value
 
 
 def _gone(before: Any, after: Any, path: str) -> Iterator[str]:

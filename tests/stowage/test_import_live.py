@@ -97,7 +97,7 @@ GIVEN = {
         member("m1"),
         member("m2"),
         deployment(),
-        beside("Service", "web", spec={"selector": {"app": "web"}, "clusterIP": "10.0.0.1"}),
+        beside("Service", "web", spec={"selector": {"app": "web"}, "ports": [{"port": 80}]}),
         *(beside("ConfigMap", f"c{n}") for n in range(5)),
     ],
     "ocm": [placement(numberOfClusters=1), replica_set(), managed("a"), managed("b")],
