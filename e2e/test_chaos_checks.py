@@ -69,9 +69,11 @@ def workload(
     ("kind", "cause", "first"),
     [
         ("StatefulSet", "Drained", True),
+        ("StatefulSet", "ClusterGone", True),
         ("StatefulSet", "Placed", False),
         ("StatefulSet", "", True),
         ("Deployment", "Drained", False),
+        ("Deployment", "ClusterGone", False),
         ("Deployment", "", False),
     ],
 )

@@ -23,6 +23,8 @@ AGAIN = "-again"
 
 MOVES = frozenset({"Drained", "ClusterLost", "Returned", "MoveCancelled"})
 """Causes in a history of moves that a run itself sets off."""
+GIVEN_UP = "ClusterGone"
+"""The cause where a person gave a cluster up."""
 
 
 class Whole(Object, frozen=True):
@@ -170,14 +172,15 @@ def ended(workload: Body) -> Iterator[str]:
 def gives_first(workload: Body) -> bool:
     """Return whether a copy may go before its successor comes: its units run at most once.
 
-    Another scheduler moves without a word, and its decisions have no history.
+    Another scheduler moves without a word, and its decisions have no history. What a person gave
+    up with its cluster goes when that is back: its successor waits for it.
     """
     if template_of(workload).get("kind") != "StatefulSet":
         return False
     if wishes.mode_of(workload) == "Placed":
         return True
     history = workload.get("status", {}).get("history", [])
-    return any(change["cause"] in MOVES for change in history)
+    return any(change["cause"] in {*MOVES, GIVEN_UP} for change in history)
 
 
 def _new_changes(before: Body, after: Body) -> list[Body]:
