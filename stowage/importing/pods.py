@@ -100,7 +100,7 @@ def templates(body: Any) -> Iterator[dict[str, Any]]:
 
     A template is found by its containers: a Job of Volcano has templates in its tasks.
     """
-    for value in _maps(body):
+    for value in maps(body):
         spec = value.get("spec")
         if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
             yield value
@@ -108,10 +108,10 @@ def templates(body: Any) -> Iterator[dict[str, Any]]:
 
 def references(spec: Any) -> set[tuple[str, str]]:
     """Return (kind, name) of the ConfigMaps, Secrets and so on that a pod's spec names."""
-    return {name for value in _maps(spec) for name in _named(value)}
+    return {name for value in maps(spec) for name in _named(value)}
 
 
-def _maps(body: Any) -> Iterator[dict[str, Any]]:
+def maps(body: Any) -> Iterator[dict[str, Any]]:
     """Yield every mapping in it, itself included, at any depth; in no order."""
     rest = [body]
     while rest:

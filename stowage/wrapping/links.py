@@ -15,6 +15,7 @@ from machinery.kinds.paths import InvalidTemplate, value_at
 from machinery.kinds.templates import PodSet, pods_in
 from machinery.types import pod_references
 from machinery.types.selectors import LabelSelector, parse_label_selector
+from stowage.importing.pods import maps
 from stowage.wrapping.objects import Item, texts
 
 _BY_NAME = {
@@ -54,16 +55,7 @@ class Name(NamedTuple):
 
 def names_in(body: Any) -> set[Name]:
     """Return all that an object names, at any depth."""
-    found: set[Name] = set()
-    rest = [body]
-    while rest:
-        value = rest.pop()
-        if isinstance(value, list):
-            rest += value
-        elif isinstance(value, dict):
-            rest += value.values()
-            found |= set(_named(value))
-    return found
+    return {name for value in maps(body) for name in _named(value)}
 
 
 def _named(value: Mapping[str, Any]) -> Iterator[Name]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ import msgspec
 from crds.names import DEFAULT_SCHEDULER
 from machinery.types.selectors import LabelSelector
 from stowage.importing import pods, workloads
+from stowage.importing.durations import seconds
 from stowage.importing.fields import DocumentPart, FieldConverter, keep, lost, nothing, walk
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Conversion, Made, System, drop_status, metadata_of, ours
@@ -27,16 +27,6 @@ GROUP = "scheduling.koordinator.sh"
 SCHEDULER = "koord-scheduler"
 _OVER = ("Succeeded", "Failed")
 _ORDER = ("template", "owners", "allocateOnce", "ttl", "expires")
-_UNITS = {
-    "h": Fraction(3600),
-    "m": Fraction(60),
-    "s": Fraction(1),
-    "ms": Fraction(1, 10**3),
-    "us": Fraction(1, 10**6),
-    "µs": Fraction(1, 10**6),
-    "ns": Fraction(1, 10**9),
-}
-_TERM = r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(h|ms|us|µs|ns|m|s)"
 _PLAIN = re.compile("([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?")
 _INSIDE = "is for nodes inside of each member now"
 _MEANT = {
@@ -145,14 +135,11 @@ def _said(part: DocumentPart, field: str, metadata: Any) -> None:
 def _ttl(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     """Convert a duration of Go: ours are whole seconds, and "0" never ends."""
     text = part.need(key, str)
-    if text != "0" and not re.fullmatch(f"({_TERM})+", text):
+    if (length := seconds(text)) is None:
         raise part.document.error(f"{part.at(key)}: {text!r:.40} is no duration such as 24h")
-    total = sum(Fraction(n) * _UNITS[unit] for n, unit in re.findall(_TERM, text))
-    # rounded up
-    seconds = -(-total.numerator // total.denominator)
-    hours, rest = divmod(seconds, 3600)
-    made[key] = text if _PLAIN.fullmatch(text) else f"{hours}h" if not rest else f"{seconds}s"
-    if not seconds:
+    hours, rest = divmod(length, 3600)
+    made[key] = text if _PLAIN.fullmatch(text) else f"{hours}h" if not rest else f"{length}s"
+    if not length:
         made[key] = "0"
     if made[key] != text:
         part.note(key, f"{text} is {made[key]} now")
