@@ -350,9 +350,11 @@ class ShareWriter:
         await self._namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
         restored = await self._restored.of(workload, session.went_back_to)
+        there = (found for _, found in owned(session, workload.uid))
+        note = restored.note(there, workload.uid)
         try:
             await self._identity.uid()
-            prepared = await self._workloads.prepare(workload, kinds, restored=restored.note)
+            prepared = await self._workloads.prepare(workload, kinds, restored=note)
         except Conflict:
             raise
         except TransportError as fault:

@@ -69,12 +69,20 @@ class Restored(NamedTuple):
     """The backups in which the Workload is as it is now."""
     since: str = ""
     """The restores that what is written there now comes after."""
-    note: str = ""
-    """What its annotation has to say from now on, where only a member's Lease tells of it."""
+    mark: str = ""
+    """What its annotation would say, where only a member's Lease tells of the restore."""
 
     def younger(self, found: ManagedObject, uid: str) -> bool:
         """Whether the object is younger than the hub, and so stays as it is."""
         return any(backup.younger(found, uid) for backup in self.as_of)
+
+    def note(self, found: Iterable[ManagedObject], uid: str) -> str:
+        """Return what its annotation has to say, or "", before the member that has these is written.
+
+        A Workload of which nothing there is younger needs none: a restart writes nothing for it.
+        """
+        needed = not self.as_of or any(self.younger(each, uid) for each in found)
+        return self.mark if needed else ""
 
 
 NOTHING = Restored()
@@ -160,7 +168,7 @@ class RestoredHub:
             raise HubFault("it could not be asked whether it was restored", fault) from fault
         names = ",".join(each.name for each in backups)
         as_of = tuple(each for each in backups if self._as_of(workload, mark, each))
-        return Restored(as_of, names, self._note(workload, mark, backups))
+        return Restored(as_of, names, self._mark(workload, mark, backups))
 
     async def _restored(self, name: str) -> Iterable[Backup]:
         if not name or name in self._over:
@@ -185,7 +193,7 @@ class RestoredHub:
             return mark.state == str(workload.metadata.generation)
         return backup.same_uids and workload.uid not in self._edited
 
-    def _note(self, workload: Workload, mark: RestoredMark, backups: Sequence[Backup]) -> str:
+    def _mark(self, workload: Workload, mark: RestoredMark, backups: Sequence[Backup]) -> str:
         """An edit must count as well for a process that has not seen it."""
         if not backups or mark.restore in {each.name for each in backups}:
             return ""

@@ -200,7 +200,7 @@ async def test_a_hub_whose_store_was_set_back_sets_nothing_back(bump: int, stead
     world = World("m1")
     async with world.propagating():
         await ready(world)
-        await placed(world, "web")
+        await placed(world, "web", "idle")
         snapshot = pickle.dumps((world.hub._objects, world.hub._version))
         edit(world, "web", targetDeployment=deployment("web", image="newer"))
         await world.until(lambda: image(world) == "newer")
@@ -218,6 +218,8 @@ async def test_a_hub_whose_store_was_set_back_sets_nothing_back(bump: int, stead
         assert image(world) == "newer"
         assert on(world)["metadata"]["annotations"] == sent
         assert bare(on(world, "later")) == later
+        idle = world.hub.read(WORKLOADS, "idle")["metadata"]
+        assert ANNOTATION_RESTORED not in idle["annotations"], "nothing there is younger"
     mark = world.hub.read(WORKLOADS, "web")["metadata"]["annotations"][ANNOTATION_RESTORED]
     assert mark.endswith("/1")
     async with world.propagating():

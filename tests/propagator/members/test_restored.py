@@ -102,8 +102,9 @@ async def test_a_set_back_counts_for_the_workload_s_own_objects_until_an_edit_th
 ) -> None:
     one = restored(hub)
     found = await one.of(workload(), 200)
-    assert found.note.endswith("/1")
     mine = lying(201, hub="own-uid", owner="u1")
+    assert found.note([mine], "u1").endswith("/1")
+    assert not found.note([lying(200, hub="own-uid", owner="u1")], "u1"), "nothing is younger"
     assert found.younger(mine, "u1")
     assert not found.younger(lying(201, hub="own-uid", owner="u0"), "u1"), "it was made since"
     one.workload_changed(workload(generation=5), workload(generation=4))
@@ -111,9 +112,10 @@ async def test_a_set_back_counts_for_the_workload_s_own_objects_until_an_edit_th
     one.workload_changed(workload(generation=4), workload(generation=5))
     edited = await one.of(workload(generation=5), 200)
     assert not edited.younger(mine, "u1")
-    assert RestoredMark.of({ANNOTATION_RESTORED: edited.note}).state == "accepted"
+    note = edited.note([], "u1")
+    assert RestoredMark.of({ANNOTATION_RESTORED: note}).state == "accepted"
     one.begin("300")
-    again = await one.of(workload(edited.note, generation=5), 200)
+    again = await one.of(workload(note, generation=5), 200)
     assert not again.younger(mine, "u1"), "the next process knows it by the mark"
     assert again.since
 
