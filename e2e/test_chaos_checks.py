@@ -538,6 +538,22 @@ async def test_what_runs_twice_at_one_moment_is_found(
             assert bool(await scene.found()) is (breach and there and not given_up)
 
 
+@pytest.mark.parametrize(("replicas", "breach"), [(1, True), (2, True), (3, False)])
+async def test_a_whole_that_moves_replica_by_replica_has_no_more_than_wanted(
+    replicas: int, *, breach: bool
+) -> None:
+    scene, once_more = Scene(workload({"member-1": 1})), {"runs": wishes.ONCE}
+    template, once = {"kind": "StatefulSet"}, scene.watchman.once
+    once.wanted({"metadata": {"uid": "u1"}, "spec": {"template": template, "replicas": replicas}})
+    one = pod("w1-1000", **once_more)
+    for other in (pod("w1-0", uid="p2", **once_more), pod("w1-1", uid="p3", **once_more)):
+        once._pods["member-2"].observe(other)
+        scene.members["member-2"].objects["Pod", other.metadata.key] = other.body()
+    scene.members["member-1"].objects["Pod", one.metadata.key] = one.body()
+    once.pod_handler("member-1")(None, one)
+    assert bool(await scene.found()) is breach
+
+
 def test_an_ordinal_that_stays_on_two_members_is_found() -> None:
     def stateful(replicas: int, **spec: Any) -> dict[str, Any]:
         meta = {"namespace": KEY[0], "name": KEY[1]}

@@ -1,7 +1,7 @@
 """What runs once: the Jobs and the pods of members, as watches show them.
 
-`JobBook` and `twice` are pure; `OnceWatch` feeds them from the members, and asks the members
-themselves before it says that two pods ran at one moment: a watch may lag behind.
+`JobBook` and `crowds` are pure; `OnceWatch` feeds them from the members, and asks the members
+themselves before it says that pods ran at one moment: a watch may lag behind.
 """
 
 from __future__ import annotations
@@ -137,20 +137,28 @@ def alive(pod: Body) -> bool:
     return pod["status"].get("phase") not in ("Succeeded", "Failed")
 
 
-def twice(pod: Body, elsewhere: Iterable[Body]) -> Iterator[Body]:
-    """Yield the pods of its Workload on other members that must not be there at one moment with it.
+Running = tuple[str, Body]
+"""(member, pod)."""
 
-    A whole Workload that runs at most once has pods on one member; two members never have the same
-    ordinal of a StatefulSet.
+
+def crowds(one: Running, others: Iterable[Running], most: int) -> Iterator[list[Running]]:
+    """Yield each set of pods of its Workload that must not be there at one moment with that pod.
+
+    Two members never have the same ordinal of a StatefulSet. A whole Workload that runs at most
+    once has no more than `most` pods over all members: it moves replica by replica.
     """
+    (member, pod), alike = one, []
     labels = pod["metadata"]["labels"]
-    for other in elsewhere:
+    for where, other in others:
         theirs = other["metadata"]["labels"]
         if theirs[LABEL_WORKLOAD_UID] != labels[LABEL_WORKLOAD_UID] or not alive(other):
             continue
-        whole = wishes.ONCE in (labels[wishes.LABEL_RUNS], theirs[wishes.LABEL_RUNS])
-        if whole or other["metadata"]["name"] == pod["metadata"]["name"]:
-            yield other
+        if where != member and other["metadata"]["name"] == pod["metadata"]["name"]:
+            yield [(where, other)]
+        elif wishes.ONCE in (labels[wishes.LABEL_RUNS], theirs[wishes.LABEL_RUNS]):
+            alike.append((where, other))
+    if len(alike) >= most and any(where != member for where, _ in alike):
+        yield alike
 
 
 def given_up(faults: Any, since: float) -> set[str]:
@@ -176,6 +184,7 @@ class OnceWatch:
     ) -> None:
         self.book = JobBook()
         self.pods = 0
+        self._most: dict[str, int] = {}
         self._stage = stage
         self._faults = faults
         self._find = find
@@ -230,32 +239,43 @@ class OnceWatch:
 
         return changed
 
+    def wanted(self, workload: Body) -> None:
+        """Note the most replicas that a StatefulSet was to have; any other kind runs as one."""
+        if (workload["spec"].get("template") or {}).get("kind") == "StatefulSet":
+            uid, replicas = workload["metadata"]["uid"], workload["spec"].get("replicas", 1)
+            self._most[uid] = max(self._most.get(uid, 1), replicas)
+
     def pod_handler(self, member: str) -> Any:
         def changed(old: Whole | None, new: Whole | None) -> None:
             if new is None or old is not None or not alive(new.body()):
                 return
             self.pods += 1
-            uid = new.metadata.labels[LABEL_WORKLOAD_UID]
-            for other in self._pods.keys() - {member}:
-                there = [each.body() for each in self._pods[other].by_index("uid", uid)]
-                for found in twice(new.body(), there):
-                    self._ask(self._judge((member, new.body()), (other, found)))
+            uid, mine = new.metadata.labels[LABEL_WORKLOAD_UID], new.metadata.uid
+            there = (
+                (other, each.body())
+                for other, pods in self._pods.items()
+                for each in pods.by_index("uid", uid)
+                if each.metadata.uid != mine
+            )
+            one = (member, new.body())
+            for found in crowds(one, there, self._most.get(uid, 1)):
+                self._ask(self._judge(one, found))
 
         return changed
 
-    async def _judge(self, one: tuple[str, Body], other: tuple[str, Body]) -> None:
-        """Report two pods that are both there: the first was, and is after the other is seen."""
-        members = {one[0], other[0]}
-        if given_up(self._faults, _AWAY_SECONDS) & members:
+    async def _judge(self, one: Running, others: list[Running]) -> None:
+        """Report pods that are all there: each was when the last was seen, and is after that."""
+        if given_up(self._faults, _AWAY_SECONDS) & {one[0], *(member for member, _ in others)}:
             return
-        for member, pod in (other, one):
+        for member, pod in (*others, one):
             meta = pod["metadata"]
             client: Any = self._stage.members[member]
             found = await self._read(client, PODS, (meta["namespace"], meta["name"]))
             if found is None or found["metadata"]["uid"] != meta["uid"] or not alive(found):
                 return
-        name, theirs = (each[1]["metadata"]["name"] for each in (one, other))
+        theirs = ", ".join(f"{pod['metadata']['name']} on {member}" for member, pod in others)
+        meta = one[1]["metadata"]
         self._find(
-            f"{one[1]['metadata']['namespace']}: the pod {name} runs on {one[0]}, and at that "
-            f"moment {theirs} of the same Workload on {other[0]}"
+            f"{meta['namespace']}: the pod {meta['name']} runs on {one[0]}, and at that moment "
+            f"{theirs}, of the same Workload"
         )

@@ -161,6 +161,7 @@ class Watchman:
         body = new.body()
         self.findings += judgement.disagreements(body)
         self.once.book.noted(body)
+        self.once.wanted(body)
         if old is not None:
             away = self._away(_AWAY_SECONDS)
             self.findings += judgement.moved(old.body(), body, excused=away)
