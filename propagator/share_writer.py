@@ -350,8 +350,8 @@ class ShareWriter:
         await self._namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
         restored = await self._restored.of(workload, session.went_back_to)
-        there = (found for _, found in owned(session, workload.uid))
-        note = restored.note(there, workload.uid)
+        there = owned(session, workload.uid) if restored.mark else ()
+        note = restored.note((found for _, found in there), workload.uid)
         try:
             await self._identity.uid()
             prepared = await self._workloads.prepare(workload, kinds, restored=note)
