@@ -77,7 +77,7 @@ class Restored(NamedTuple):
         return any(backup.younger(found, uid) for backup in self.as_of)
 
     def note(self, found: Iterable[ManagedObject], uid: str) -> str:
-        """Return what its annotation has to say, or "", before the member that has these is written.
+        """Return what its annotation has to say, or "", before these on a member are written.
 
         A Workload of which nothing there is younger needs none: a restart writes nothing for it.
         """
