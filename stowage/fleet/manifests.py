@@ -139,10 +139,10 @@ def values(source: str, text: str) -> list[Any]:
     return [value for value, _ in _values(source, text) if value is not None]
 
 
-def _values(source: str, text: str) -> list[tuple[Any, Any]]:
-    """Return the value of each document with its node. Raises ConfigurationError."""
+def _values(source: str, text: str) -> Iterator[tuple[Any, Any]]:
+    """Yield the value of each document with its node. Raises ConfigurationError."""
     try:
-        return list(_loaded(text))
+        yield from _loaded(text)
     except yaml.YAMLError as e:
         raise ConfigurationError(f"{source}: not YAML: {' '.join(str(e).split())}") from e
     except (ValueError, RecursionError) as e:  # a number or a nesting that Python does not take
