@@ -77,7 +77,9 @@ def status_of(
     desired = workload.status.desired
     if desired is None:
         desired = sum(workload.placements.values())
-    state = _overall(placed, workload.metadata.generation)
+    # A lost cluster may still hold what left the placements: that is no part of the state.
+    wanted = [entry for entry in placed if not _leaves(entry, workload)]
+    state = _overall(wanted, workload.metadata.generation)
     missing = _missing(ready, desired)
     status: dict[str, Any] = {
         **_generations(workload),

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from controller.model.objects import Condition, MemberCluster
+from crds.membercluster import EvacuatingReason
 from crds.names import (
     ANNOTATION_RELEASE,
     ANNOTATION_SHARDS,
     DEFAULT_SCHEDULER,
     PROPAGATOR_LEASE,
     SYSTEM_NAMESPACE,
+    TAINT_DRAIN,
 )
 from machinery.api.resources import LEASES
 from machinery.errors import TransportError
@@ -51,6 +53,8 @@ REMOVAL_SECONDS = 300.0
 """Seconds that a removal may take: pods end in their own time."""
 NAMED = 3
 """Clusters that one row names."""
+SERVING = ("Ready", "Cordoned", "Draining", "Drained")
+"""States of clusters that answer, whether or not replicas may go there."""
 PROCESSES = ("stowage-controller", "stowage-propagator")
 _UNLED = {"propagator": "nothing will move"}
 
@@ -190,7 +194,7 @@ def take_clusters(report: Report, clusters: Iterable[MemberCluster], names: set[
         if held is not None and held.status == "True":
             helps = advice.SWEEPS.get(held.reason, advice.UNKNOWN)
             report.sweeps_held.append(unready(each.metadata.name, held, helps))
-        if state in ("Ready", "Cordoned"):
+        if state in SERVING:
             continue
         reason = ready.reason if ready else ""
         report.clusters_not_ready.append(
@@ -229,12 +233,17 @@ def _evacuating(cluster: MemberCluster) -> Finding | None:
 
 
 def cluster_state(cluster: MemberCluster, ready: Condition | None) -> str:
+    """Return one of SERVING, the reason of a Ready that is not True, Unknown or Leaving."""
     if cluster.metadata.deleting or cluster.given_up:
         return "Leaving"
     if ready is None:
         return "Unknown"
     if ready.status != "True":
         return ready.reason or "NotReady"
+    if any(each.key == TAINT_DRAIN for each in cluster.spec.taints):
+        evacuating = condition(cluster.status.conditions, "Evacuating")
+        drained = evacuating is not None and evacuating.reason == EvacuatingReason.DRAINED
+        return "Drained" if drained else "Draining"
     return "Cordoned" if cluster.spec.unschedulable else "Ready"
 
 

@@ -259,7 +259,17 @@ class RolloutProgress:
 
     def _updating(self, wave: Json) -> str:
         most = at_once(self.spec_of(wave["name"]), wave.get("clusters", 0))
-        return f"{self._on_their_way(wave)} of at most {most} at once"
+        return f"{self._on_their_way(wave)} of at most {most} at once{self._ready_for_now(wave)}"
+
+    def _ready_for_now(self, wave: Json) -> str:
+        """Return how many updated clusters are ready, but not for minReadySeconds yet."""
+        least, named = self.asked.get("minReadySeconds") or 0, wave.get("updating") or ()
+        updates = [each for each in self.told.get("updates") or () if each["cluster"] in named]
+        since = [at for each in updates if (at := time(str(each.get("readyTime") or "")))]
+        if not least or not since:
+            return ""
+        left = max(least - (self.now - min(since)).total_seconds(), 0)
+        return f", {len(since)} ready, {seconds(left)} of minReadySeconds left"
 
     def _at_work(self, wave: Json) -> str:
         """Return the state of the present wave, of which no cluster is on its way."""

@@ -33,7 +33,7 @@ NAMED = 5
 PAUSE_SECONDS = 2.0
 PAUSE_FACTOR = 10
 """The pause as a multiple of the time that one read takes, so that watching costs a hub little."""
-_GOOD_FIRST = ("Ready", "Cordoned", "Running", "Creating", "Scheduled", "Finished", "Available")
+_GOOD_FIRST = (*fleet.SERVING, "Running", "Creating", "Scheduled", "Finished", "Available")
 
 
 def show(
@@ -154,7 +154,7 @@ def _of_kinds(report: Report, *, before: bool) -> Iterator[tuple[str, list[Findi
 def headline(report: Report) -> str:
     """Return `2 of 3 clusters ready, 5 of 7 Workloads running; 3 things need a person`."""
     clusters, running = sum(report.clusters.values()), report.workloads.get("Running", 0)
-    good = sum(report.clusters.get(state, 0) for state in ("Ready", "Cordoned"))
+    good = sum(report.clusters.get(state, 0) for state in fleet.SERVING)
     ready = f"{good} of {count(clusters, 'cluster')} ready, " if _seen(report) else ""
     what = f"{ready}{running} of {count(sum(report.workloads.values()), 'Workload')}"
     if not report.urgent:

@@ -32,7 +32,10 @@ GOOD = frozenset(
     {"Ready", "Running", "Scheduled", "Complete", "Finished", "Available", "Succeeded", "True"}
 )
 CALM = frozenset(
-    {"Cordoned", "Creating", "Leaving", "Moving", "Removing", "LeftToOthers", "Scheduling"}
+    {
+        *("Cordoned", "Draining", "Drained", "Creating", "Leaving", "Moving", "Removing"),
+        *("LeftToOthers", "Scheduling"),
+    }
 )
 
 

@@ -50,6 +50,22 @@ def test_a_row_for_each_wave(tmp_path: Path):
     assert message == "member-7: 2 of 4 replicas are Ready"
 
 
+def test_a_cluster_that_is_ready_and_waits_for_its_time_is_told(tmp_path: Path):
+    body = staged()
+    body["spec"]["rollout"]["minReadySeconds"] = 30
+    ready = [(NOW - timedelta(seconds=each)).isoformat() for each in (12, 5)]
+    body["status"]["rollout"]["updates"] = [
+        {"cluster": "member-5", "startTime": SINCE, "readyTime": ready[0]},
+        {"cluster": "member-6", "startTime": SINCE, "readyTime": ready[1]},
+        {"cluster": "member-7", "startTime": SINCE},
+        {"cluster": "elsewhere", "startTime": SINCE, "readyTime": SINCE},
+    ]
+    told = "3 of at most 3 at once, 2 ready, 18s of minReadySeconds left"
+    assert states(body)[1] == told
+    body["spec"]["rollout"]["minReadySeconds"] = 0
+    assert states(body)[1] == "3 of at most 3 at once"
+
+
 @pytest.mark.parametrize(
     ("phase", "code", "words"),
     [

@@ -116,6 +116,21 @@ def test_a_good_fleet_takes_five_lines(hub: tuple[Hub, Path]) -> None:
     ]
 
 
+@pytest.mark.proves("Q20")
+def test_a_cluster_that_is_drained_is_not_only_cordoned(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    drain = {"unschedulable": True, "taints": [{"key": "stowage.dev/drain", "effect": "NoExecute"}]}
+    made = [evacuating("a", "Draining", "1 replica still here"), evacuating("b", "Drained", "")]
+    for each in made:
+        each["spec"] = drain
+    there.clusters = [*made, cluster("c", unschedulable=True), cluster("d", "Unreachable", **drain)]
+    result = run(file)
+    assert "3 of 4 clusters ready" in result.output
+    assert "Clusters: 1 Cordoned (c), 1 Draining (a), 1 Drained (b), 1 Unreachable (d)" in (
+        result.output
+    )
+
+
 @pytest.mark.proves("PK20")
 @pytest.mark.parametrize(
     ("propagator", "apart"),

@@ -687,3 +687,20 @@ def test_ready_says_that_pods_keep_the_template_of_before() -> None:
         ready = next(each for each in status["conditions"] if each["type"] == "Ready")
         message = f"m1: Deployment w: template not rolled out, {said} that of before"
         assert ready["message"].endswith(message) is bool(kept)
+
+
+@pytest.mark.proves("CT1", "M32")
+def test_what_a_lost_cluster_still_holds_is_no_part_of_the_state() -> None:
+    written = Outcome(DesiredShare("u1", 1, 3))
+    good = share_of(seen(main=main(), outcome=written), DEPLOYMENT, RAN, said=0)
+    lost = replace(seen(Contact.AWAY, trouble="m2 is away"), name="m2", leaving=True)
+    away = share_of(lost, DEPLOYMENT, {"state": "Running", "replicas": 2, "ready": 2}, said=1)
+    assert away.entry["state"] == "Unreachable"
+    alone = status_of(workload(desired=3), [good.told], T0)
+    both = status_of(workload(desired=3), [good.told, away.told], T0)
+    assert (both["state"], both["readySummary"]) == ("Running", "3/3")
+    assert ready(both)["status"] == ready(alone)["status"] == "True"
+    assert propagated(both)["reason"] == "ClusterUnreachable", "what is there has to go"
+    placed = workload(desired=5, placements=[{"cluster": n, "replicas": 3} for n in ("m1", "m2")])
+    wanted = status_of(placed, [good.told, away.told], T0)
+    assert (wanted["state"], ready(wanted)["status"]) == ("Creating", "False")
