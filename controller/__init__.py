@@ -1,5 +1,4 @@
 """The hub's scheduler: which member clusters run how many replicas of a Workload.
 
-The controller reads Workloads and MemberClusters and writes Workload.status. It has no credentials
-of members and never connects to one.
+The controller reads Workloads and MemberClusters and writes Workload.status.
 """

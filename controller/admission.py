@@ -1,9 +1,8 @@
 """Admission checks for hubs without the admission policies of `crds`.
 
 Without the mutating policy (before Kubernetes 1.36) the controller patches labels and finalizer.
-Without the validating one the refusal becomes a condition. The author is unknown here, so a foreign
-targetNamespace and guarded kinds are checked against the rights of the namespace's service
-accounts. Objects of placed kinds pass.
+The author is unknown here, so a foreign targetNamespace and guarded kinds are checked against the
+rights of the namespace's service accounts.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Objection:
 class Admission:
     """`normalises` returns whether the hub has the mutating policy, `refuses` the validating one.
 
-    Both are called each time, because policies change. `learn` gets the answer to each write.
+    `learn` gets the answer to each write.
     """
 
     def __init__(
@@ -77,7 +76,6 @@ class Admission:
     async def review(self, meta: Meta) -> Objection | None:
         """Normalise the Workload's labels. Return an objection to placing it, or None.
 
-        Reads the whole object, because informers keep only parts, once per version that passes.
         Raises TransportError.
         """
         if self.reviewed(meta):

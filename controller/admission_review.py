@@ -1,8 +1,7 @@
 """Reviews Workloads on a hub without the validating policy.
 
 Every Workload, whatever its scheduler, is judged once per edit, and the propagator applies no edit
-without a verdict in status.review. A verdict has its generation and is written on the judged
-version, because a recreated Workload starts at the same generation.
+without a verdict in status.review.
 """
 
 from __future__ import annotations

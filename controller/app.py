@@ -1,7 +1,6 @@
 """The controller process: informers, the Lease, the queue and its workers, and HTTP.
 
-Every instance keeps its cache up to date, so a standby can take over at once. Only the leader
-decides, and it checks the Lease right before each write.
+Every instance keeps its cache up to date, so a standby can take over at once.
 """
 
 from __future__ import annotations

@@ -365,10 +365,7 @@ def _chosen(
     places: _Places,
     where: Where,
 ) -> list[tuple[str, int]]:
-    """Return the plugins of a point: defaults without disabled ones, then enabled ones.
-
-    Enabling a default changes its weight or place.
-    """
+    """Return the plugins of a point: defaults without disabled ones, then enabled ones."""
     asked = found.plugins.get(point, _Point())
     for number, disabled in enumerate(asked.disabled):
         if disabled.name != ALL:

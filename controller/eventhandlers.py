@@ -1,7 +1,7 @@
 """The scheduler cache: the clusters, and every Workload's WorkloadInfo and placements.
 
-Informers feed the cache object by object. The scheduler adds its decisions before their writes
-return (`assume`). The cache queues Workloads that need a decision, and announces events.
+The scheduler adds its decisions before their writes return (`assume`). The cache queues Workloads
+that need a decision, and announces events.
 """
 
 from __future__ import annotations
@@ -68,10 +68,7 @@ def known(workload: Workload) -> Workload:
 
 
 def read_anew(workload: Workload) -> Workload:
-    """Return a Workload as `known` reads it now: the profile of its kind may be another.
-
-    One of a built-in kind, whose template is gone, is returned unchanged.
-    """
+    """Return a Workload as `known` reads it now: the profile of its kind may be another."""
     source = workload.info.source
     if source is None:
         return workload
@@ -133,10 +130,7 @@ class QueueFeed:
             self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
     def landed(self, key: Key, clusters: Iterable[str]) -> None:
-        """Announce clusters where replicas of a Workload are no longer counted twice.
-
-        That requeues nothing, but may outdate messages of Workloads refused meanwhile.
-        """
+        """Announce clusters where replicas of a Workload are no longer counted twice."""
         if self._queue is not None:
             for cluster in clusters:
                 self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
@@ -152,7 +146,7 @@ class QueueFeed:
 
 
 class SchedulerCache:
-    """The state between the informers and `decide`. All calls come from one event loop.
+    """The state between the informers and `decide`.
 
     Args:
         schedulers: the scheduler names of this process.
@@ -479,10 +473,7 @@ class SchedulerCache:
 
     @property
     def renames_read(self) -> bool:
-        """Whether all shares are read by current cluster names.
-
-        Before that, quota or reserved room of some shares could look free.
-        """
+        """Whether all shares are read by current cluster names."""
         return not self._renamed.waiting
 
     async def run(self) -> None:

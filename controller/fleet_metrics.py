@@ -1,7 +1,6 @@
 """Gauges of the fleet, as the leader sees it. No label names a Workload.
 
-Workloads are counted as they change: a pass over all at each scrape would block the event loop. A
-standby exports nothing, so sums over instances are right.
+A standby exports nothing, so sums over instances are right.
 """
 
 from __future__ import annotations

@@ -7,9 +7,7 @@
     unschedulable       the queue keeps the Workload until an event may help it
 
 Decisions are sequential from the snapshot to `SchedulerCache.assume`, while many writes are in
-flight. A decision that is not written is undone: the informer's view replaces the assumed
-placement, Reserve plugins unreserve, and the key is requeued. If it is unknown whether a write was
-made, the decision counts until that is known.
+flight. If it is unknown whether a write was made, the decision counts until that is known.
 """
 
 from __future__ import annotations
@@ -164,10 +162,7 @@ class Scheduler:
     async def _decide(
         self, workload: Workload, objection: str, cycle: Cycle, *, reopened: bool
     ) -> Batch:
-        """Return the decisions on the Workload and its set.
-
-        `reopened` means that its own waiting set has released its reservations.
-        """
+        """Return the decisions on the Workload and its set."""
         started, begun = self._clock.monotonic(), set[Key]()
         queued, answered = list[HeapEntry[Key]](), frozenset[Key]()
 

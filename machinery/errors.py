@@ -1,8 +1,7 @@
 """The one tree of faults: what a caller may have to tell apart, and nothing more.
 
-Expected outcomes (a cluster that does not fit, a reached quota) are values. Vendor exceptions are
-wrapped once, where they appear, with `from`: no code above `machinery` catches an aiohttp or an ssl
-exception.
+Vendor exceptions are wrapped once, where they appear, with `from`: no code above `machinery`
+catches an aiohttp or an ssl exception.
 
     StowageError
     ├── ConfigurationError
@@ -50,11 +49,7 @@ class LeaseLost(StowageError):
 
 
 def fresh(fault: E) -> E:
-    """Return a copy of an exception, to keep it or to raise a kept one.
-
-    An exception that is raised again collects the frames of each time, and a kept one retains those
-    of the first, with all their locals.
-    """
+    """Return a copy of an exception, to keep it or to raise a kept one."""
     made = type(fault).__new__(type(fault), *fault.args)
     made.__dict__.update(fault.__dict__)
     return made

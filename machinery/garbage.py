@@ -3,9 +3,6 @@
 A complete collection walks every live object and stops the loop: 0.1 s for ten thousand small
 Workloads. Its survivors are therefore frozen (`tended`). Once as many objects were frozen again,
 all are collected: cycles at most double the memory.
-
-Python 3.14.0 to 3.14.4 collect in increments, none of which is complete: nothing is frozen after
-one.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ _LOADING = 50_000
 def loading() -> None:
     """Collect rarely: modules are no garbage, and collections take a fifth of a start.
 
-    A command stays so until its end. A server is `tended` from then on.
+    A server is `tended` from then on.
     """
     gc.set_threshold(_LOADING)
 
@@ -37,8 +34,8 @@ def loading() -> None:
 def tended(*, least: int = _LEAST) -> Iterator[None]:
     """Freeze the survivors of complete collections. Once in a process, while it serves.
 
-    Young objects are collected often, also after `loading`. Everything is collected again once
-    `least` objects were frozen since the last time (or as many as were frozen then, if more).
+    Everything is collected again once `least` objects were frozen since the last time (or as many
+    as were frozen then, if more).
     """
     aside = _Aside(least)
     before = gc.get_threshold()

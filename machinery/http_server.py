@@ -1,9 +1,8 @@
 """Our own endpoints: a small server of JSON that hides the web framework.
 
-An error is `{"message": …}` with its status code. Paths are written `/apis/v1/nodes/:name`. HEAD is
-answered as GET, without the body. A handler that fails answers 500 and is logged under its route. A
-client that hangs up is not logged. A stream ends by its time limit and when the server stops.
-Connections are bounded in number and in time (`ConnectionLimiter`).
+An error is `{"message": …}` with its status code. A handler that fails answers 500 and is logged
+under its route. A stream ends by its time limit and when the server stops. Connections are bounded
+in number and in time (`ConnectionLimiter`).
 
 Browsers let a site's page request any address that the site's name resolves to. A loopback address
 requires no token, and therefore answers only a Host that is an IP address or localhost. Other
@@ -249,11 +248,7 @@ LOG_SECONDS = 60.0
 
 
 class ConnectionLimiter:
-    """All connections of one listener. `protocol` makes the HTTP protocol of a connection.
-
-    Beyond CONNECTIONS the longest idle connection is closed: half-open ones keep neither a probe
-    nor an operator out.
-    """
+    """All connections of one listener. `protocol` makes the HTTP protocol of a connection."""
 
     def __init__(self, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._protocol = protocol

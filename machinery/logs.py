@@ -1,7 +1,6 @@
 """Logs of the standard library, as JSON lines or as text for a terminal.
 
-Every line names its object (`extra={"object": "namespace/name"}`). Secrets are not logged;
-redaction is the last defence, for text from elsewhere.
+Every line names its object (`extra={"object": "namespace/name"}`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Measures the steps of the event loop, and names the long ones.
 
-During a step no lease is renewed and no answer is read. A step is one callback of the loop. asyncio
-reports steps only in its debug mode, at several times their cost: the method that runs each
-callback is wrapped instead, for two reads of a counter.
+During a step no lease is renewed and no answer is read.
 """
 
 from __future__ import annotations

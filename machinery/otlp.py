@@ -1,9 +1,8 @@
 """Sends traces to a collector, by OTLP over HTTP, with the SDK of OpenTelemetry.
 
 The only module that imports the SDK (`stowage[otel]`), and only if traces are enabled. A thread
-makes, encodes and sends spans. The queue is bounded; further spans are dropped and counted. While
-the collector does not answer, the thread rests. The SDK's own variables (OTEL_EXPORTER_OTLP_HEADERS
-…) set headers, certificates and compression.
+makes, encodes and sends spans. The SDK's own variables (OTEL_EXPORTER_OTLP_HEADERS …) set headers,
+certificates and compression.
 """
 
 from __future__ import annotations
@@ -178,11 +177,7 @@ class _Quiet(logging.Filter):
 
 
 class _Made:
-    """Makes spans of OpenTelemetry.
-
-    The SDK's tracer would need a span before the work, with a new id. Our ids are known
-    afterwards, and to two processes.
-    """
+    """Makes spans of OpenTelemetry."""
 
     def __init__(self, service: str) -> None:
         from opentelemetry import trace  # noqa: PLC0415 - see above

@@ -1,8 +1,7 @@
 """Bounds how much of the event loop's time the answers of one server may take.
 
 A server that sends little is read at once. One that sends much is read in slices, one at a time on
-the loop, server by server. Beyond any list of a real cluster a server is slowed down to a small
-part of the loop. One server delays the others by a slice at most.
+the loop, server by server.
 """
 
 from __future__ import annotations
@@ -72,11 +71,7 @@ class ServerBudget:
         return self._most != math.inf
 
     async def connect(self) -> None:
-        """Wait until a connection to this server may begin, one at a time and server by server.
-
-        A handshake blocks for milliseconds: hundreds that begin together, as when a member returns,
-        would block the loop for seconds.
-        """
+        """Wait until a connection to this server may begin, one at a time and server by server."""
         if not self.paces_connections:
             return
         async with self._connecting, _locks_of().connecting:

@@ -30,8 +30,7 @@ def parsed(text: str) -> tuple[int, ...]:
 def neighbours(one: str, other: str) -> bool:
     """Return whether both may run beside each other: at most one minor version apart.
 
-    The first release of a major version follows any of the one before. A text that is no release is
-    not judged.
+    The first release of a major version follows any of the one before.
     """
     older, newer = sorted((parsed(one), parsed(other)))
     if not older or older[0] == newer[0]:

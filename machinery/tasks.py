@@ -34,8 +34,7 @@ SLICE = 200
 async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Cancel the tasks and return when they have ended, each in its own way.
 
-    A cancelled caller waits all the same, and nothing keeps running. The tasks are then cancelled
-    once more, which shortens a slow clean-up.
+    A cancelled caller waits all the same, and nothing keeps running.
     """
     cancelled: asyncio.CancelledError | None = None
     for task in tasks:
@@ -88,7 +87,7 @@ class Gradually(Generic[T]):
     """Acts on few items at once, and on many in slices.
 
     Items wait in groups (a Workload on ten thousand clusters), and the groups take turns: a small
-    group waits for no large one. An item added to its group again before its turn is acted on once.
+    group waits for no large one.
     """
 
     def __init__(self, act: Callable[[T], object]) -> None:

@@ -2,7 +2,7 @@
 
 One trace is one decision. Its id derives from the Workload's UID and the decision's id in the
 status: spans of the controller and the propagator join without a header. A trace is kept by its id,
-alike in both processes, or because it failed or was slow. Without a tracer nothing is measured.
+alike in both processes, or because it failed or was slow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Makes a trace of each written decision from what one `schedule_one` recorded.
 
-A trace runs from the key being ready to the last PostBind. In a set only the handed-out key's trace
-has all; the others have `set` and their write. Permit plugins cause two traces, for the wait and
-for the write.
+A trace runs from the key being ready to the last PostBind. Permit plugins cause two traces, for the
+wait and for the write.
 """
 
 from __future__ import annotations

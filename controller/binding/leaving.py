@@ -1,9 +1,7 @@
 """Which replicas stay on their old clusters until their successors are ready. Pure.
 
-`status.leaving` is written with the placements. Replicas count as replaced when others become
-ready, and are listed until they are gone, because a disruption budget may keep them. Those that
-must not run twice are listed until the cluster reports them gone, those on a lost cluster until it
-returns. Surplus replicas go at once.
+`status.leaving` is written with the placements. Those that must not run twice are listed until the
+cluster reports them gone, those on a lost cluster until it returns. Surplus replicas go at once.
 """
 
 from __future__ import annotations
@@ -142,7 +140,6 @@ def _share(
 def _leaves(info: WorkloadInfo) -> bool:
     """Whether replicas on one cluster replace those on another.
 
-    Copies of a duplicated Workload do not. A gang releases placements only. Deliveries by another
-    tool have no report of a ready successor.
+    Copies of a duplicated Workload do not.
     """
     return info.delivered and not info.groups and not info.everywhere

@@ -1,8 +1,4 @@
-"""From a decision to its one write: a merge patch of the controller's status fields.
-
-It applies to the resourceVersion that was read only, so the propagator's conditions can be sent
-back unchanged.
-"""
+"""From a decision to its one write: a merge patch of the controller's status fields."""
 
 from __future__ import annotations
 
@@ -452,10 +448,7 @@ def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:
 def _conditions(
     decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> list[dict[str, Any]]:
-    """Return the conditions in order, the propagator's unchanged.
-
-    Failed exists only while it is true, Moving from the first move on.
-    """
+    """Return the conditions in order, the propagator's unchanged."""
     after = {condition["type"]: condition for condition in workload.status.conditions}
     failed = after.pop(WorkloadCondition.FAILED.value, {})
     scheduled = after.get(WorkloadCondition.SCHEDULED.value, {})

@@ -1,7 +1,6 @@
 """Writes a status and announces it: one PATCH, an Event, a log line.
 
-Every write follows a check of the Lease and carries the version that was read. The informer gets
-the answer.
+Every write follows a check of the Lease and carries the version that was read.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class StatusUpdater:
     async def update_verdict(self, decision: Decision, workload: Workload) -> None:
         """Write the verdict alone, after the hub refused the full status.
 
-        If that is refused too, there is only the Event. Raises LeaseLost and TransportError.
+        Raises LeaseLost and TransportError.
         """
         key = workload.metadata.key
         patch = short_patch(decision, workload, kept=self._kept(key))
@@ -107,7 +106,7 @@ class StatusUpdater:
         return self._unconfirmed.get(workload.metadata.key) == workload.metadata.resource_version
 
     async def overtake(self, workload: Workload) -> None:
-        """Rewrite that version unchanged. After that no earlier write can land.
+        """Rewrite that version unchanged.
 
         No-op without an unconfirmed write, or if a newer version is known. Raises LeaseLost, and
         TransportError while the hub does not answer.
@@ -123,8 +122,7 @@ class StatusUpdater:
     async def write(self, workload: Workload, patch: Mapping[str, Any]) -> bool:
         """PATCH the status of that version once; False if the Workload is gone.
 
-        The user agent has the decision's id for the audit log. Raises LeaseLost, and TransportError
-        except NotFound.
+        Raises LeaseLost, and TransportError except NotFound.
         """
         self._check()
         started, decision = self._clock.monotonic(), decision_id(workload)

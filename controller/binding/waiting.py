@@ -1,8 +1,7 @@
 """Decisions that wait for Permit plugins, in sets: all of a set are written, or none.
 
 A waiting set stays assumed and reserved. `controller.scheduler` writes an allowed set, and undoes
-one that is rejected or times out. This module undoes a set if a member is edited or deleted, a
-cluster of its shares is gone, or the term ends.
+one that is rejected or times out.
 
 A set with pending replicas is decided again with its reservations released. All other decisions
 wait for the result, because they would take the released room; nine tenths of the time are left to
@@ -89,10 +88,7 @@ class WaitingSet:
         return SUCCESS
 
     def status(self, key: Key) -> Status:
-        """Return the condition of a member, constant while the set waits.
-
-        Plugins that give its reason also give all of its message.
-        """
+        """Return the condition of a member, constant while the set waits."""
         own = [(w.reason, each) for w in self.waits.values() if w.reason for each in w.said]
         if own:
             return Status(Code.WAIT, tuple(dict.fromkeys(t for _, t in own)), reason=own[0][0])
@@ -226,9 +222,7 @@ class WaitingSets(WaitingWorkloads):
     def released(self, waiting: WaitingSet | None) -> Iterator[set[Key]]:
         """Release what that set reserves while it is decided again.
 
-        Other decisions wait in `until_reserved`. The caller adds decided keys to the yielded set.
-        Members left out are requeued; if none is decided, the set waits as before. Not reentrant:
-        check `reopening` first.
+        The caller adds decided keys to the yielded set. Not reentrant: check `reopening` first.
         """
         decided, kept = set[Key](), False
         if waiting is None:

@@ -1,10 +1,8 @@
 """Assumed placements: the shares of every Workload, decided or written, and the replicas in flight.
 
 A decision is assumed before anything is awaited (`assume`), so two decisions in a row never count
-on the same room. The informer's Workload replaces it. Replicas that their cluster does not count
-are in flight, except those whose room a ledger holds. Two watches have no order: the Workload names
-the version of the cluster that counts its replicas first (`capacityVersion`); until that version
-arrives they stay in flight.
+on the same room. Two watches have no order: the Workload names the version of the cluster that
+counts its replicas first (`capacityVersion`); until that version arrives they stay in flight.
 """
 
 from __future__ import annotations
@@ -68,11 +66,7 @@ class AssumedPlacement:
 
 
 class PendingAffinity:
-    """Workloads that require others, by scheduler name, namespace and label.
-
-    Found by one label pair of a selector: a decision costs its own terms, however many Workloads
-    wait.
-    """
+    """Workloads that require others, by scheduler name, namespace and label."""
 
     def __init__(self, infos: Iterable[WorkloadInfo] = ()) -> None:
         self._all: dict[Key, WorkloadInfo] = {}

@@ -2,8 +2,7 @@
 
 Decisions read such a cluster as a lost one, by its last state: shares leave by their tolerations,
 within brake and budgets. It returns by its name, or by a MemberCluster that had the name
-(`renames`). Only `stowage unjoin` gives a cluster up. The last state is in memory only: after a
-restart tolerations start again, and none gets shorter.
+(`renames`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A ledger: the counts of a feature over all Workloads, updated share by share.
 
-The cache feeds each ledger with every Workload as placed, assumed shares included. A plugin reads
-its ledger from the given index (`PlacementIndex.ledger`), which may be an overlay.
+The cache feeds each ledger with every Workload as placed, assumed shares included.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ class Ledger(Protocol):
     Either these shares or `info.present` will be stored, and a `put` with them follows. It is for
     limits that must hold whether or not the write succeeds.
 
-    `place(info, placements)` of an overlay adds or replaces one Workload. Without it a new overlay
-    is made each time.
+    `place(info, placements)` of an overlay adds or replaces one Workload.
 
     `keep(room)` is called once with a `RoomHolder`, before any `put`. An overlay holds nothing.
     """

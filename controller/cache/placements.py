@@ -1,8 +1,4 @@
-"""The placements index: where other Workloads run, for affinity between Workloads.
-
-Each selector in use has a table, found by one of its label pairs: a decision costs its own terms,
-however many Workloads are placed.
-"""
+"""The placements index: where other Workloads run, for affinity between Workloads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Clusters with a new name: shares that have the old name are read with the new one.
 
 `stowage rename` creates a MemberCluster whose `spec.formerNames` has the old name. Once the old
-MemberCluster is gone, decisions read its shares as those of the new one. Each Workload is decided
-again, and one write renames all of it. A crash leaves nothing to undo.
+MemberCluster is gone, decisions read its shares as those of the new one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Since when a term has seen replicas wait for a node of their cluster.
 
-A status that a term has just read may be old: the hub was set back, or nobody could write to it.
-What waited then may run already. So the patience with waiting replicas begins with the first look
-at the earliest; a term never makes it shorter, and a new one begins it anew.
+A status that a term has just read may be old: the hub was set back, or nobody could write to it. So
+the patience with waiting replicas begins with the first look at the earliest; a term never makes it
+shorter, and a new one begins it anew.
 """
 
 from __future__ import annotations

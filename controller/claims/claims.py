@@ -1,11 +1,9 @@
 """Claims on a quota: replicas that schedulers in other processes took but have not placed.
 
-A scheduler in another process learns of a decision only when the placements are written and read.
-So a claim goes into the status of the object that bounds (a WorkloadPolicy, a WorkloadQuota) before
-they are written. A claim of another holder counts as far as its Workload does not show those
-replicas, and for `CLAIM_SECONDS` at most from when this process first saw it, so a scheduler that
-dies between the two writes loses no quota for ever. A Workload shows what the hub has stored, never
-what was only decided.
+A scheduler in another process learns of a decision only when the placements are written and read. A
+claim of another holder counts as far as its Workload does not show those replicas, and for
+`CLAIM_SECONDS` at most from when this process first saw it, so a scheduler that dies between the
+two writes loses no quota for ever.
 
 A claim of another holder, or another spec, begins a new `epoch`, which invalidates decisions made
 before. No two ledgers share an epoch, so a recreated object does not pass for the old one.
@@ -54,8 +52,7 @@ They replace those of the call before.
 class HeldClaim:
     """A claim that this process knows since `since`, and whose replicas show since `landed`.
 
-    Both are monotonic seconds; `landed` is None while replicas are missing. `size` is in bytes of
-    the status.
+    Both are monotonic seconds; `landed` is None while replicas are missing.
     """
 
     key: Key
@@ -157,8 +154,7 @@ class ClaimLedger:
 def admitted(known: Iterable[HeldClaim], wanted: Iterable[HeldClaim]) -> set[str]:
     """Return the uids of the wanted claims that fit into a status beside the known claims.
 
-    The others wait until some of these have landed; a small one does not wait for a large one. A
-    claim that is too large for any status goes alone.
+    The others wait until some of these have landed; a small one does not wait for a large one.
     """
     sizes, chosen = {each.uid: each.size for each in known}, set[str]()
     total = sum(sizes.values())

@@ -1,9 +1,7 @@
 """Writes the statuses of a kind, and in them the quota that decisions take before they are written.
 
 Each status is a compare-and-swap on the version that was read. After a conflict, all decisions in
-that write are checked against what the other writer left. A burst of decisions costs a handful of
-writes (`controller.framework.statuswriter`). A status shows the sum over all placements, recomputed
-each time, so a lost write or a dead scheduler leaves nothing wrong for long.
+that write are checked against what the other writer left.
 """
 
 from __future__ import annotations
@@ -64,10 +62,7 @@ Requests: TypeAlias = dict[Key, QuotaRequest]
 
 
 class QuotaWriter(StatusWriter[T]):
-    """The objects of a kind, for one term of leadership: decisions take quota in their statuses.
-
-    A draft carries the requests that it grants.
-    """
+    """The objects of a kind, for one term of leadership: decisions take quota in their statuses."""
 
     holder = ""
     outcomes = CLAIMS
@@ -258,10 +253,7 @@ class ClaimController(QuotaWriter[T]):
         return first
 
     def _admit(self, key: Key, requests: Requests) -> Requests:
-        """Return the requests that the status has room for.
-
-        A few others wait, and not for long; the rest must be decided again.
-        """
+        """Return the requests that the status has room for; the rest must be decided again."""
         now = self._clock.monotonic()
         known = self._claims.told(key)
         chosen = admitted(known, (request.taken for request in requests.values()))

@@ -1,7 +1,7 @@
 """Why replicas are pending: notes with a sentence each.
 
 Refused clusters count by their first refusal, as in the condition, feasible ones by the bound that
-stops them. A failing plugin is left out and logged.
+stops them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Remedies for pending replicas: notes with a sentence each. Computed on demand.
 
-A remedy must help by itself: lifting one of two refusals of a cluster does not. Without one, the
-cluster with the fewest refusals is named.
+A remedy must help by itself: lifting one of two refusals of a cluster does not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Carries the reasons of shares from decision to decision, within bounds.
 
 A changed share gets a step with the rules of its pass, so steps add up to the share. Replicas from
-another writer become a step without rules. Beyond the limits the largest and best ranked shares
-keep their steps; the others are counted by rule.
+another writer become a step without rules.
 """
 
 from __future__ import annotations
@@ -133,10 +132,7 @@ def _folded(steps: list[ShareStep]) -> list[ShareStep]:
 def _counted(
     counts: Sequence[RuleCount], others: Sequence[str], shares: ShareDifference, rules: Rules
 ) -> list[RuleCount]:
-    """Update the counts: changed shares by their rule, the rest as before.
-
-    Shares move between listed and counted; the most frequent rule takes the difference.
-    """
+    """Update the counts: changed shares by their rule, the rest as before."""
     clusters = Counter({each.rule: each.clusters for each in counts})
     replicas = Counter({each.rule: each.units for each in counts})
     changed = [cluster for cluster in others if shares.touched(cluster)]

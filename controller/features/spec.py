@@ -1,7 +1,6 @@
 """Reads the spec of a kind as stored: it may be older than the rules, or written past them.
 
-So structs keep a spec as it is stored, because an undecodable object would look deleted, and
-everything is checked again when it is compiled. The first fault is a text in `fault`.
+The first fault is a text in `fault`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Events of objects, and which of them could lift a plugin's refusal.
 
-As in kube-scheduler, plugins register events, and the queue keeps an unschedulable Workload with
-those of the plugins that refused it. A resource is the name of a kind.
+A resource is the name of a kind.
 """
 
 from __future__ import annotations

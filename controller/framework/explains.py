@@ -169,10 +169,7 @@ class Explainer(Plugin, Protocol):
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
     ) -> tuple[str, str] | None:
-        """Return the cause of this change of shares: a word (`Rescheduled`) and its object.
-
-        Called before the write if the spec was not edited. None for another cause.
-        """
+        """Return the cause of this change of shares: a word (`Rescheduled`) and its object."""
         ...
 
 
@@ -214,10 +211,7 @@ class TellsOwnStatus(Plugin, Protocol):
         snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """Return an object of JSON values, at most 4 KiB; empty for none. Pure.
-
-        An answer that is too large or not JSON is logged as a fault and not written.
-        """
+        """Return an object of JSON values, at most 4 KiB; empty for none. Pure."""
         ...
 
 

@@ -1,8 +1,6 @@
 """Workloads that a plugin wants decided in one pass, all or nothing.
 
-The members are decided in order over one snapshot, each seeing the room that earlier ones took. The
-plugin judges the result, and may try several ways (`Attempt`). So no two half placed groups block
-each other.
+The plugin judges the result, and may try several ways (`Attempt`).
 """
 
 from __future__ import annotations

@@ -104,11 +104,7 @@ class Unplaced:
 
 
 class _Point(type(Protocol)):  # type: ignore[misc] # mypy takes no metaclass that is computed
-    """Remembers which points the plugins of a class have.
-
-    Before 3.12 Python looks up all that a protocol names at each isinstance, and a profile asks
-    each plugin about each point.
-    """
+    """Remembers which points the plugins of a class have."""
 
     _known: ClassVar[WeakKeyDictionary[type, dict[object, bool]]] = WeakKeyDictionary()
 
@@ -203,7 +199,7 @@ class Descheduling:
 class Deschedule(Plugin, Protocol):
     """Names the clusters that a Workload must leave.
 
-    The pass decides how many replicas leave at once. A replica stays if no other cluster fits.
+    The pass decides how many replicas leave at once.
     """
 
     def deschedule(
@@ -265,8 +261,7 @@ class Assign(Plugin, Protocol):
 class Bounds(Plugin, Protocol):
     """Adds bounds, weights or an order of domains to the division of replicas.
 
-    Each plugin gets the problem of those before it. One planner solves the last
-    (`controller.planner.plan`), so all bounds hold together.
+    Each plugin gets the problem of those before it.
     """
 
     def divides(self, info: WorkloadInfo, state: CycleState) -> bool:
@@ -298,10 +293,7 @@ class Reserve(Plugin, Protocol):
     def reserve(
         self, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """Return SUCCESS, or a refusal of the decision.
-
-        No await separates this from the pass, so the next decision sees the reservation.
-        """
+        """Return SUCCESS, or a refusal of the decision."""
         ...
 
     def unreserve(

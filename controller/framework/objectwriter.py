@@ -1,7 +1,7 @@
 """Writes objects of one kind that follow from other stored objects.
 
 Each request carries the version or UID that it was decided on, so a stale decision has no effect;
-then the object is read again. Answers update the informer ahead of the watch.
+then the object is read again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The parts of a Workload's status that plugins set.
 
-The hub must return values exactly as written, or they would be written again and again. So there is
-no None (removed by a merge patch), no number outside JSON, and a bounded size.
+So there is no None (removed by a merge patch), no number outside JSON, and a bounded size.
 """
 
 from __future__ import annotations

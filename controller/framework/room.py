@@ -1,8 +1,4 @@
-"""Room in replicas of one Workload: how many each cluster can hold, and must hold.
-
-A plugin at PreFilter may change a replica on some clusters (`vary`), bound each cluster (`cap`) or
-all together (`limit`).
-"""
+"""Room in replicas of one Workload: how many each cluster can hold, and must hold."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """The base of controllers that write the statuses of one kind: queue, draft, compare-and-swap.
 
 Changes during a write are merged into the next one. On a conflict the status is drafted on the
-newer version. A refused status is retried shorter if the controller can. Events follow the write.
-The controller learns the end of every turn, even a cancelled one, so no caller waits for a write
-that never comes.
+newer version. A refused status is retried shorter if the controller can.
 """
 
 from __future__ import annotations
@@ -60,10 +58,7 @@ def answer(done: asyncio.Future[bool], granted: bool | TransportError) -> None:
 
 
 def changed(fields: Mapping[str, Any], status: Any) -> list[str]:
-    """Return the fields that the stored status lacks. Empty values are equal.
-
-    Both are read through the struct of the status, which may omit defaults.
-    """
+    """Return the fields that the stored status lacks. Empty values are equal."""
     given = {name: value for name, value in fields.items() if value}
     wanted = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(given), type(status)))
     had = msgspec.to_builtins(status)

@@ -1,8 +1,8 @@
 """Decisions that a Permit plugin holds back, and until when.
 
 A plugin that answers `wait` later calls `allow` or `reject` on this map (`UsesWaitingWorkloads`).
-Without an answer by its deadline a decision is rejected. The map only keeps answers and queues the
-key; the scheduler acts on them (`controller.binding.waiting.WaitingSets`). A map serves one term.
+The map only keeps answers and queues the key; the scheduler acts on them
+(`controller.binding.waiting.WaitingSets`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Endpoints below `/apis/v1/` answer from the leader's cache; a standby answers 503. Debug and
 diagnosis expose every tenant's Workloads: except on a loopback address, `guard` checks a bearer
-token. Every error is `{"message": …}`.
+token.
 """
 
 from __future__ import annotations
@@ -190,10 +190,7 @@ def _text(text: str) -> Response:
 
 
 def cluster_view(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
-    """Return labels, room and shares of a cluster for the next decision, or None.
-
-    `requested` includes in-flight replicas and reservations: remaining == allocatable - requested.
-    """
+    """Return labels, room and shares of a cluster for the next decision, or None."""
     snapshot = cache.snapshot()
     amounts = amounts_of(snapshot, name)
     if amounts is None:

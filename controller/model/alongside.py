@@ -1,7 +1,4 @@
-"""The pods of manifests, and the largest request by overrides, as quotas count them. Pure.
-
-The pods of manifests count once on each cluster, the request for each replica on any cluster.
-"""
+"""The pods of manifests, and the largest request by overrides, as quotas count them. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The load of a replica on a node, as one value.
-
-Replicas in flight and held room are counted by it.
-"""
+"""The load of a replica on a node, as one value."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class Load:
 
 
 def in_parts(load: Load, replicas: int) -> Iterator[tuple[Load, int]]:
-    """Yield the load of each sort of pods with their number: they lie on nodes of their own."""
+    """Yield the load of each sort of pods with their number."""
     parts = load.place.parts if load.place is not None else ()
     if not parts:
         yield load, replicas

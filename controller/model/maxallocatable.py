@@ -1,8 +1,7 @@
 """Bounds a member's reported room by MemberCluster.spec.maxAllocatable.
 
-A member may report anything; the hub's administrator bounds the sum over its nodes. Against the
-bound counts the reported usage or the replicas that the hub placed there, whichever is more: a
-member that forgets its pods stays bounded. Other resources are believed. Pure.
+Against the bound counts the reported usage or the replicas that the hub placed there, whichever is
+more: a member that forgets its pods stays bounded. Pure.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ def within(groups: Iterable[Group], left: Amounts) -> Iterator[Group]:
     """Yield the same nodes, offering together no more than `left`.
 
     The first nodes keep their room, the next one a part, and the others none of a used-up resource.
-    Each resource splits one group at most.
     """
     budget = dict(left)
     for group, free, ports in groups:

@@ -61,10 +61,7 @@ class MovingState:
         return amount(given, desired, up=True)
 
     def unavailable(self, desired: int) -> int:
-        """Return how many ready replicas below `desired` a move may cause.
-
-        At least one if each runs at most once: otherwise nothing could move.
-        """
+        """Return how many ready replicas below `desired` a move may cause."""
         given, least = self.spec.max_unavailable, int(self.at_most_once(desired))
         return max(amount(UNAVAILABLE if given is None else given, desired, up=False), least)
 
@@ -73,11 +70,7 @@ class MovingState:
         return self.surge(desired) == 0
 
     def under_way(self, present: Mapping[str, int]) -> int:
-        """Return the replicas that exist in addition to the placements, or are still missing there.
-
-        What is gone from a cluster that answers ends with its successors: the pass that sees them
-        ready may move the next ones.
-        """
+        """Return the replicas that exist beyond the placements, or are still missing there."""
         missing = sum(self.lacking(present, self.ready).values())
         gone = dict.fromkeys((True, False), 0)
         for name, share in self.leaving.items():
@@ -85,10 +78,7 @@ class MovingState:
         return sum(self.surplus.values()) + gone[True] + min(gone[False], missing)
 
     def lacking(self, placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str, int]:
-        """Return the successors that are not ready, by cluster.
-
-        Replicas that are still placed where it is unhealthy are none.
-        """
+        """Return the successors that are not ready, by cluster."""
         left = [name for name, over in self.unhealthy.items() if over and name in self.leaving]
         if left:
             placements = {name: n for name, n in placements.items() if name not in left}

@@ -1,8 +1,7 @@
 """The labels of a cluster's nodes, read where the MemberCluster itself lacks a key. Pure.
 
-Nodes tell few labels (`propagator.members.capacity.kept.LABELS_THAT_MATTER`): arch, os, instance
-type, region, zone. A label of the MemberCluster wins. `In`, `Exists`, `Gt` and `Lt` hold if they
-hold of one node, `NotIn` and `DoesNotExist` if they hold of all.
+A label of the MemberCluster wins. `In`, `Exists`, `Gt` and `Lt` hold if they hold of one node,
+`NotIn` and `DoesNotExist` if they hold of all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Workloads and MemberClusters as the controller reads them: partial structs, decoded fast.
 
-`crds` has the full kinds. A Workload's template is decoded once, compiled into a
-`controller.model.unit.WorkloadInfo`, and dropped: large templates cost the memory of small records.
+`crds` has the full kinds.
 """
 
 from __future__ import annotations
@@ -389,10 +388,7 @@ class Workload(Object, frozen=True):
 
     @property
     def placements(self) -> dict[str, int]:
-        """The present shares by cluster, each cut to its bounds.
-
-        Once compiled, without ended shares: these are not moved or counted.
-        """
+        """The present shares by cluster, each cut to its bounds."""
         # There may be ten thousand, and the compiled WorkloadInfo has them.
         if self.info is not None:
             present: dict[str, int] = self.info.present

@@ -1,26 +1,15 @@
-"""Limits learnt from the replicas that clusters run, believed for a while and forgotten.
+"""Limits learnt from the replicas that clusters run, believed for a while and forgotten. Pure.
 
 A cluster may report replicas that found no node, or that it refuses, though its room said
-otherwise: quotas that may not be read, taints on nodes, volumes. The replicas that it did run are
-then its learnt limit, a bound for the planner like any other. A limit is believed until it expires,
-then doubted and tried again: a cluster that still cannot run more is believed for twice as long as
-before; one that can has its limit doubled each time, until there is none. A cluster whose limit was
-0 is tried with a single replica.
+otherwise. The replicas that it did run are then its learnt limit, a bound for the planner like any
+other. A limit is believed until it expires, then doubted: a cluster that still cannot run more is
+believed for twice as long as before; one that can has its limit doubled each time, until there is
+none. A cluster whose limit was 0 is tried with a single replica.
 
-The loop of planning, watching and learning ends. Let clusters hold c(i), and let no limit expire.
-The planner gives the shares s, cluster i runs r(i) = min(s(i), c(i)), and `learn` turns every
-s(i) > c(i) into the limit c(i).
-
-- The planner gives no cluster more than its limit (`Problem.settled`), so each round but the last
-  overcharges a cluster for the first time: after at most n + 1 rounds nothing is learnt any more,
-  and the shares stand still, as a plan that was followed is its own plan.
-- From the second round on the planner grows from the replicas that run, so r(i) never falls and no
-  replica goes back and forth. Nor does an expiry move one: only pending replicas go where a limit
-  was lifted.
-
-Pure. Limits are written in the status with the decision that keeps to them, so the next process,
-plan and explain know them. A report about another number of replicas than the decided one says
-nothing.
+The loop of planning and learning ends. The planner gives no cluster more than its limit
+(`Problem.settled`), so each round but the last overcharges a cluster for the first time: after at
+most n + 1 rounds the shares stand still. From the second round on it grows from the replicas that
+run, so no replica goes back and forth.
 """
 
 from __future__ import annotations
@@ -194,7 +183,7 @@ def shown(workload: Workload) -> dict[str, Shown]:
 
 
 def waiting(workload: Workload) -> dict[str, datetime]:
-    """Return since when pods of a share have no node or are refused, those of an update too."""
+    """Return since when pods of a share have no node or are refused."""
     return {
         share.name: _utc(share.unschedulable_since)
         for share in workload.status.clusters

@@ -1,8 +1,7 @@
 """The range of ordinals of each cluster, from a Workload's status.
 
 `status.ordinals` is written with the placements. A missing start is taken from the clusters'
-reports, and no new range is given before every cluster has reported. An annotation of earlier
-releases is the last source. Pure.
+reports, and no new range is given before every cluster has reported. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The pods of a Workload with its overrides, as far as placement reads them. Pure.
 
-Only a Workload with overrides keeps its whole template. Fit and request are computed on the object
-itself, once for all clusters with the same form.
+Only a Workload with overrides keeps its whole template.
 """
 
 from __future__ import annotations
@@ -120,10 +119,7 @@ def _labels(override: ClusterOverride) -> frozenset[str]:
 
 
 class _Results:
-    """A cache of results, least recently used first out, bounded by bytes.
-
-    A count would suit either a large fleet or large templates.
-    """
+    """A cache of results, least recently used first out, bounded by bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,7 +1,6 @@
 """The nodes that a pod may use, by labels and taints, as kube-scheduler decides. Pure.
 
-A member publishes few node labels and no node names. A requirement on anything else counts as met:
-room is not understated, and the member decides.
+A member publishes few node labels and no node names.
 """
 
 from __future__ import annotations

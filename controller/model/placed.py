@@ -1,8 +1,7 @@
 """Placed kinds: objects other than Workloads that get clusters in the same way.
 
 A feature that `places` a kind converts an object to a Workload, and a Workload's status to the
-object's. The object has a key among the Workloads, and the queue, decisions and writes handle it
-without knowing its kind.
+object's.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ def is_workload(key: Key) -> bool:
 class PlacedObjects(Cache[Workload]):
     """The objects of one placed kind as Workloads, updated by the informer's `changed`.
 
-    A feature's fault affects one object. An object that becomes unreadable keeps its last state,
-    with the fault.
+    An object that becomes unreadable keeps its last state, with the fault.
     """
 
     def __init__(
@@ -121,10 +119,7 @@ class PlacedObjects(Cache[Workload]):
             self._forgetful.pop(key, None)
 
     def upsert(self, answer: bytes, placements: Any = None) -> None:
-        """Store the answer to our own write; `placements` is what was written.
-
-        Raises Invalid if the object lacks them: it would be decided for ever.
-        """
+        """Store the answer to our own write. Raises Invalid if it lacks these `placements`."""
         stored = self._decoder.decode(answer)
         self._informer.upsert(stored)
         key, meta = placed_key(self.kind.resource, *stored.metadata.key), stored.metadata
@@ -200,7 +195,7 @@ class SchedulableLister:
     def upsert(self, key: Key, answer: bytes, patch: Mapping[str, Any] | None = None) -> None:
         """Store the hub's answer to our own read or write.
 
-        `patch` is what was written. Raises Invalid if the object does not have it.
+        Raises Invalid if the object does not have it.
         """
         found = self._of(key)
         if found is None:

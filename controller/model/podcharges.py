@@ -1,7 +1,4 @@
-"""What the ResourceQuotas of a member's namespace charge for one replica, as its API server does.
-
-A replica is known by the skeleton of its pods, so that only clusters with quotas cost anything.
-"""
+"""What the ResourceQuotas of a member's namespace charge for one replica."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Checks the form of a template, as far as placement reads it.
 
-The hub stores templates unchecked: only a member knows its kinds in full. These checks name the
-field of a wrong type, which later code could not.
+The hub stores templates unchecked: only a member knows its kinds in full.
 """
 
 from __future__ import annotations
@@ -92,11 +91,7 @@ def check_pods(pods: Any) -> None:
 
 
 def skeleton(metadata: Mapping[str, Any], pod: Mapping[str, Any]) -> bytes:
-    """Return the kept part of a checked pod template, a few hundred bytes; empty without pods.
-
-    It has the same requests, and names the same containers and volumes: a patch can be applied to
-    it.
-    """
+    """Return the kept part of a checked pod template, a few hundred bytes; empty without pods."""
     if not pod.get("containers"):
         return b""
     kept: dict[str, Any] = {field: pod[field] for field in _OF_POD if pod.get(field)}

@@ -1,7 +1,6 @@
 """The request of one pod of a template: thousandths of cpu, whole units of other resources.
 
-The sum is kube-scheduler's. A host port is a resource of which each node has one
-(`machinery.types.hostports`).
+A host port is a resource of which each node has one (`machinery.types.hostports`).
 """
 
 from __future__ import annotations
@@ -25,11 +24,9 @@ def request_of(
 ) -> dict[str, int]:
     """Return the request of one pod, as kube-scheduler computes it, with one of "pods".
 
-    Containers and sidecars add up; an init container adds to the sidecars before it. The greater
-    sum counts, or the request of the whole pod, plus the overhead. Added are one of each host port
-    (the first `hostports.MOST_OF_ONE`), and a node's place if the pod refuses others with its
-    `labels`. A `placeholder` of a Reservation requests nothing, because it gives way to every pod;
-    no other pod may have its PriorityClass.
+    Containers and sidecars add up; an init container adds to the sidecars before it. Added are one
+    of each host port (the first `hostports.MOST_OF_ONE`), and a node's place if the pod refuses
+    others with its `labels`.
 
     Raises ValueError, naming the field, for an invalid quantity or port, and for more than any node
     offers.
@@ -135,11 +132,7 @@ def _port(protocol: str, port: int, where: str, field: str) -> int:
 
 
 def _whole(pod: Mapping[str, Any], containers: Mapping[str, int]) -> dict[str, int]:
-    """Return the request of the whole pod.
-
-    A limit without a request counts for resources that no container requests, as the API server
-    defaults it (1.36.3).
-    """
+    """Return the request of the whole pod."""
     resources = pod.get("resources") or {}
     limits = _amounts(resources.get("limits") or {}, "resources")
     asked = _amounts(resources.get("requests") or {}, "resources")

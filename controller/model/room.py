@@ -33,8 +33,7 @@ def roomier(before: Iterable[NodeGroup], after: Iterable[NodeGroup]) -> bool:
     """Whether a replica may fit on the nodes that did not fit before.
 
     False if each node has a counterpart among the nodes before, with the same labels and taints and
-    at least its room. Sums and maxima do not tell: a pod that went from one node to another leaves
-    both unchanged.
+    at least its room.
     """
     was, now = _kinds(before), _kinds(after)
     return any(_more(was.get(kind, Counter()), nodes) for kind, nodes in now.items())

@@ -1,8 +1,6 @@
 """A Workload as a decision reads it: one replica of it, how many are wanted, and its rules.
 
-Compiled once for each generation. No other module reads templates: how many replicas they want,
-what one replica requests, which labels it carries. A kind without replicas (DaemonSet, CronJob)
-counts one for each chosen cluster. What a kind is says its profile (`machinery.kinds`).
+Compiled once for each generation.
 """
 
 from __future__ import annotations
@@ -478,11 +476,7 @@ def _of_status(
     total: int | None,
     gang: bool,
 ) -> dict[str, Any]:
-    """Return the fields that the status gives, and the version.
-
-    `run` is what a run of its object is known by, `asked` the replicas of the spec, on `each`
-    cluster or over all.
-    """
+    """Return the fields that the status gives, and the version."""
     status, decided = workload.status, _parts(workload.status.decision.hash)
     stored = workload.placements
     ended = _ended(status, stored, run, asked=0 if divided or each else asked) if run else _NOTHING
@@ -519,11 +513,7 @@ def _holding(workload: Workload) -> dict[str, str]:
 def _ended(
     status: WorkloadStatus, stored: Mapping[str, int], run: str, *, asked: int
 ) -> dict[str, int]:
-    """Return the shares that have ended.
-
-    One that left the placements meanwhile is none of them, unless it had all of the work: `asked`
-    replicas, 0 of a Workload of several shares. Its successor has not begun, and never does.
-    """
+    """Return the shares that have ended."""
     found = ((share.name, share.ended) for share in status.clusters if share.ended is not None)
     names = [name for name, end in found if end.object in ("", run)]
     shares = {name: stored.get(name, asked) for name in names}
@@ -682,11 +672,7 @@ def _in_one_form(weight: DistributionWeight) -> DistributionWeight:
 
 
 def _hash(value: Any) -> str:
-    """Stable over restarts and releases: canonical JSON, sorted keys.
-
-    The structs leave out defaults, so a field that a later release adds changes the hash of no
-    Workload that does not use it.
-    """
+    """Stable over restarts and releases: canonical JSON, sorted keys."""
     encoded = msgspec.json.encode(value, order="deterministic")
     return hashlib.blake2b(encoded, digest_size=8).hexdigest()
 

@@ -1,8 +1,6 @@
 """The reasons in a Workload's status: the steps of its shares, its last moves.
 
-A decision lasts for months while weights, quotas and room change: its reasons cannot be recomputed.
-The write that places a share therefore stores the rules of its replicas as data. The commands print
-them.
+The write that places a share therefore stores the rules of its replicas as data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The work of a Workload that is divided with its replicas, such as the completions of a Job. Pure.
 
-A share gets one for each replica, and a part of the rest by its replicas. A part never changes
-while its share exists, because its object may be created at any moment. A cluster without a share
-gets the rest of a share that leaves, once it is known.
+A share gets one for each replica, and a part of the rest by its replicas.
 """
 
 from __future__ import annotations
@@ -58,9 +56,7 @@ class Work:
     ) -> Work:
         """Return the work after a decision with these shares and these leaving ones.
 
-        A share without a part gets one, unless the rest of a leaving share is still unknown. One
-        that comes back to a cluster that it was leaving goes on with its own part: its object may
-        still stand. Pending replicas keep theirs.
+        Pending replicas keep theirs.
         """
         left = {each.cluster: self._part(each.cluster) for each in leaving}
         stay = {c: part for c, part in self.parts.items() if c in shares and c not in left}

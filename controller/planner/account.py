@@ -1,8 +1,5 @@
 """Why a plan looks as it does: read off the finished shares, so the planner carries nothing for it.
 
-Every reason can be checked against the problem and the shares: a bound that a share stands at, a
-full group, a share over its exact part.
-
 Clusters that draw on the same replicas form a block: those whose innermost full group is the same,
 or that are in no full group. Within a block, weight alone divides the replicas of the clusters that
 nothing else stopped; against that division a share is exact or rounded. Two clusters of a block

@@ -44,8 +44,7 @@ NAMED = 3
 class Choice:
     """The clusters that may take replicas, and those that get one before weights count.
 
-    `lacks` says which count cannot be met; then `open` is empty. `untried`: more than two counts,
-    or counts that cross, allow more choices than were tried.
+    `lacks` says which count cannot be met; then `open` is empty.
     """
 
     open: Mask
@@ -107,10 +106,7 @@ def _by_weight(problem: Problem) -> Ints:
 
 
 def _in_subsets(problem: Problem, subsets: Subsets, most: Ints, stays: Ints) -> Ints:
-    """Return the replicas that each may hold by its subset: up to its cap, past room in overflow.
-
-    A cluster of several subsets is assumed to take what its room allows.
-    """
+    """Return the replicas that each may hold by its subset."""
     able = (problem.weight > 0) & (problem.room > problem.present)
     most = np.where(subsets.passing(able), np.maximum(problem.without_room(), most), most)
     most = np.where(subsets.open_to(most > 0), most, 0)
@@ -248,8 +244,7 @@ def _best_first(field: Field, rows: Mask, domain: Ints) -> Ints:
     """Sort the clusters: those in use, then by score, then by the best domain.
 
     Of equal clusters the best domain is the roomier one, then the one with the greater sum of
-    scores. Where every cluster runs all replicas, a domain has room for as many copies as it has
-    clusters.
+    scores.
     """
     found = np.flatnonzero(rows)
     better = field.score[found] + np.where(field.held[found], int(field.score.max()) + 1, 0)

@@ -9,9 +9,7 @@ at the least and at the most. Clusters stand best first. A domain in use is alwa
   levels promising choices are tried, and the best is improved level by level. Where another choice
   might have more room, or the steps run out, `Effort.short` is set.
 
-The best domain is kept if any choice with it has the room that is needed, then the next one, and so
-on, for `LOOKS` domains or until the effort is spent. The rest is taken by room. Where no choice has
-the needed room, the most room counts. Of equal domains the first is taken.
+Where no choice has the needed room, the most room counts.
 """
 
 from __future__ import annotations
@@ -241,10 +239,7 @@ def _leaves(levels: Sequence[Level], held: Mask, room: Ints) -> Leaves:
 
 
 class _Crossing:
-    """A choice between levels of which at least two cross, or more than two nest.
-
-    Args as for `largest_capacity`; the levels in the order in which they narrow the choice.
-    """
+    """A choice between levels of which at least two cross, or more than two nest."""
 
     def __init__(
         self, levels: Sequence[Level], held: Mask, room: Ints, need: int, effort: Effort

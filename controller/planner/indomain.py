@@ -8,8 +8,6 @@ an order of domains is one domain.
 - By weight: Webster, see `controller.planner.webster`.
 - Packed: clusters in use go before others, the fullest first; then the roomiest. Clusters are left
   as a whole, the emptiest first.
-
-A rule depends on the held replicas alone, so replicas one by one end where all at once do.
 """
 
 from __future__ import annotations
@@ -116,10 +114,7 @@ def in_line(line: Ints, place: Ints, wanted: Ints, replicas: Ints) -> Ints:
 
 
 def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order: Ints) -> None:
-    """Level in place the clusters of one domain and score that got some of what they could take.
-
-    The replicas go to those that hold least, equals by the order.
-    """
+    """Level in place the clusters of one domain and score that got some of what they could take."""
     if not len(taken):
         return
     group, size = _groups(place, score)

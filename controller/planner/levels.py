@@ -1,11 +1,7 @@
 """Levels of domains: clusters sorted by a label, how many of its values may be used, and the cost.
 
-The work of a choice is counted in steps, not seconds, so equal inputs end at the same place. A step
-is an entry of a column that is looked at.
-
 A table is a knapsack over two nested levels: entry (2, 5) is the most room of two regions with five
-zones among them. The table grows region by region, each entry trying every number of the next
-region's zones.
+zones among them.
 """
 
 from __future__ import annotations
@@ -61,11 +57,7 @@ def first_of_each(values: Ints) -> Ints:
 
 
 def distinct(values: Ints) -> Ints:
-    """Return each value once, ascending; none is below 0.
-
-    `np.unique` loads numpy.ma when first called, which would block the event loop for longer than a
-    whole choice.
-    """
+    """Return each value once, ascending; none is below 0."""
     line = np.sort(values)
     found: Ints = line[np.diff(line, prepend=-1) > 0]
     return found

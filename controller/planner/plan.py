@@ -1,7 +1,6 @@
 """How a number of replicas becomes shares: one planner for growing, shrinking and standing still.
 
-Weights, an order of domains with quotas, packing, the number of domains, learnt limits and bounds
-of every kind are parts of one `Problem`, in any combination. For every input:
+For every input:
 
 - sum(shares) + pending == total, and no cluster gets more than its bounds, its room, the bounds of
   its groups and the quota of its domain allow, except for the replicas that it holds already.
@@ -19,8 +18,6 @@ of every kind are parts of one `Problem`, in any combination. For every input:
   replicas that were free to go stay where they wait, unless as many found a place elsewhere.
 - Equal inputs give equal shares: the injected order breaks ties.
 
-Lower bounds have precedence as far as total and upper bounds allow: first a replica for each domain
-that must be used, then the bounds of clusters, then those of groups, the inner before the outer.
 Pure, integers only.
 """
 

@@ -1,7 +1,6 @@
 """The problem that the planner solves: a total, its bounds, the step that gave the last replicas.
 
-Columns are integers, one entry a cluster. `Problem.check` refuses invalid problems, which the
-planner's divisions would answer with nonsense.
+`Problem.check` refuses invalid problems, which the planner's divisions would answer with nonsense.
 """
 
 from __future__ import annotations
@@ -71,9 +70,6 @@ class DomainCount:
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A total and its bounds. All arrays have one entry a cluster, in replicas.
-
-    The rules that bind a division are independent: each takes a problem and returns it with its own
-    bounds, weights or order (`controller.framework.interface.Bounds`).
 
     Args:
         total: replicas wanted.

@@ -1,7 +1,6 @@
 """Why a share has the size that it has: data with its numbers, a sentence for each on demand.
 
 A `Reason` belongs to one cluster's number, an `Obstacle` to the replicas that have no cluster.
-Tests can check both against the problem.
 """
 
 from __future__ import annotations
@@ -182,8 +181,7 @@ class Obstacle:
 
     `reason` carries the bound: for ROOM, UPPER and LEARNT the sum over the clusters that stand at
     it, for NO_WEIGHT the count of those that could take some, for a group its upper bound and name.
-    A `gain` of 0 means that another bound stops these replicas as well. A CONTRADICTION has no
-    gain.
+    A `gain` of 0 means that another bound stops these replicas as well.
     """
 
     reason: Reason

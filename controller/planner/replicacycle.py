@@ -4,7 +4,6 @@ A listed domain below its number goes first: under Balance the one with the high
 `100*(desired-count)//desired`, under Fill the one with the highest `100*count//desired`, equals in
 the order of the list. Beyond that only a Preferred policy goes on: to the listed domain with the
 lowest count/desired, and when none of them has room to the clusters outside all listed domains.
-Taking away is the same backwards.
 
 Under Balance the scores of a domain's next replicas only ever fall, so all domains' replicas merge
 by a threshold on the 101 scores; under Fill a chosen domain stays the best until it is full; beyond
@@ -114,7 +113,7 @@ def growth(quota: DomainQuota, room: Ints, replicas: int) -> Ints:
     """Return the replicas that each listed domain takes, and last the clusters outside.
 
     `room`, shape (domains + 1,), has the replicas that the clusters of each can take, those outside
-    last. Fewer than `replicas` are taken if nothing may take the rest.
+    last.
     """
     below = np.minimum(np.maximum(quota.desired - quota.count, 0), room[:-1])
     if quota.method is Method.FILL:

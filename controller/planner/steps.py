@@ -1,17 +1,14 @@
 """Growing and shrinking where more than weights decide: domains in their order, then inside them.
 
 Each step gives one replica after the other to the first cluster in line that no bound stops, in
-closed form. Bounds on groups may lie across the domains, so replicas are handed out up to the one
-at which a group is full, found by halving; its clusters take no more, and the rest goes on from
-there.
+closed form.
 
 Shrinking keeps replicas by layers, in this order: lower bounds, replicas within all bounds,
 replicas without weight, replicas over the bounds of groups, replicas over the bounds of clusters.
 In the layer in which the total lies the domains give back in their order.
 
 Subsets take replicas one after the other, each within its cap and by the rules between its
-clusters; one that overflows is filled up before the next has a turn. When replicas leave, each
-deletion cost is a layer of its own, from which replicas without weight leave first.
+clusters; one that overflows is filled up before the next has a turn.
 """
 
 from __future__ import annotations
@@ -160,8 +157,7 @@ def _among(
 def stay(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Ints:
     """Let present replicas that found no place elsewhere stay where they wait.
 
-    Each replica that was handed out replaces one that was free to go. Of the others, those stay
-    that pass no bound.
+    Of the others, those stay that pass no bound.
     """
     subsets, present = problem.subsets, problem.present
     replicas = min(problem.total, int(present.sum()))

@@ -1,13 +1,11 @@
 """Ordered subsets of the clusters, each with a cap: which replica counts to which of them.
 
-A replica counts to the first subset that matches its cluster and has room below its cap. Earlier
-subsets are filled as far as any sorting of the replicas can fill them, so a replica spills to a
-later subset before it is too much for an earlier one. Replicas that no subset has room for are the
-excess of the first that matches; those on clusters that none matches are outside.
+A replica counts to the first subset that matches its cluster and has room below its cap. Replicas
+that no subset has room for are the excess of the first that matches; those on clusters that none
+matches are outside.
 
-A subset over its cap keeps the replicas that the rule between clusters gives first
-(`WithinDomain`), unless another makes room by spilling. Deletion costs fall from the first subset
-to the last, then the excess, then those outside; the lowest cost leaves first.
+Deletion costs fall from the first subset to the last, then the excess, then those outside; the
+lowest cost leaves first.
 """
 
 from __future__ import annotations
@@ -154,10 +152,7 @@ class Subsets:
         return _STEP * (size - place), -_STEP * (place + 1), -_STEP * (size + 1)
 
     def score(self, at: int, score: Ints, rows: Ints) -> Ints:
-        """Return how well each of `rows` suits a subset, the greater the better; shape as rows.
-
-        First those that no earlier subset matches, then by preference, then by `score`.
-        """
+        """Return how well each of `rows` suits a subset, the greater the better; shape as rows."""
         own, rank, score = self.home[rows] == at, self.rank[at, rows], score[rows]
         if own.all() and (rank == rank[0]).all():
             return score
@@ -195,10 +190,7 @@ class Subsets:
 
 
 def _sorted(inside: Mask, cap: Ints, replicas: Ints, kept: Callable[[int, Ints], Ints]) -> Ints:
-    """Return the replicas that count to each subset; shape as `inside`, (subsets, n).
-
-    `kept` returns the replicas that a subset takes of those that earlier ones left.
-    """
+    """Return the replicas that count to each subset; shape as `inside`, (subsets, n)."""
     counted = np.zeros(inside.shape, dtype=np.int64)
     left = replicas.copy()
     for at in range(len(cap)):

@@ -1,9 +1,7 @@
 """Replicas handed out one at a time to the cluster most below its weight, in closed form.
 
 The rule is Webster's: a cluster of weight `w` that holds `a` replicas has the priority `w/(2a+1)`,
-the highest takes the next replica, and equals go by an injected order. Domains of a policy beyond
-their numbers go by Adams' rule, `w/a`. Bounds are nested and only ever take a cluster out of the
-line, so giving greedily wastes nothing.
+the highest takes the next replica, and equals go by an injected order.
 
 `divide` reaches the result of that loop in two steps that are each exact:
 
@@ -193,11 +191,6 @@ def _around(
     At the divisor x a cluster holds each replica whose number in line is at most x. The search for
     the x at which a block holds its quota goes along the slope of the block's replicas, and a
     little too far, so that it soon has an x on each side; every sixth step halves the interval.
-
-    The search ends: an x is one of 2**37 numbers of 32 binary digits, so after 38 halvings the two
-    ends stand next to each other. Then w x, at most 2**32 below a cluster's top, differs by at most
-    2 between them, so no cluster has more than one replica in between, two by Adams' rule: few are
-    left to be sorted after at most 6 * 38 steps.
     """
     size, clusters = len(quota), len(weight)
     few = clusters << (WEBSTER - rule)

@@ -1,7 +1,7 @@
 """Cost, latency and reliability as criteria. None is enabled by default.
 
 The administrator sets the cost (annotation `stowage.dev/cost`, any number); the propagator's probes
-measure latency and reliability. An unknown value scores 0, like the worst known one.
+measure latency and reliability.
 """
 
 from __future__ import annotations

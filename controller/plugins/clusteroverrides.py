@@ -1,8 +1,7 @@
 """Overrides: the replica that spec.overrides make on each cluster, and where they do not fit.
 
 Room is counted with the request of the patched pods. A cluster on which a patch does not fit takes
-no new replica. Its present replicas stay, because their object keeps its old form. The same holds
-for a Workload with more forms than are evaluated.
+no new replica.
 """
 
 from __future__ import annotations
@@ -108,11 +107,7 @@ class ClusterOverrides:
 
 
 class _OnClusters:
-    """The pods of each kind, and the kind of each cluster, shape (n,).
-
-    Forms that placement reads alike are one kind: their labels, arguments and the like may differ,
-    and the first one is used to apply a patch.
-    """
+    """The pods of each kind, and the kind of each cluster, shape (n,)."""
 
     def __init__(self, overridden: Overridden, snapshot: Snapshot) -> None:
         forms = Forms(overridden, snapshot)

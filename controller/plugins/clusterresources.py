@@ -39,8 +39,7 @@ class ClusterResources:
 
     Room is the number of replicas that fit into the free node groups, minus those decided but not
     yet counted there, plus those of this Workload on the cluster. Single and Duplicated need room
-    for all replicas on a cluster, Divided for one. Virtual clusters, and kinds without replicas,
-    are not checked.
+    for all replicas on a cluster, Divided for one.
     """
 
     name = NAME
@@ -121,10 +120,7 @@ class ClusterResources:
 def _closed(
     state: CycleState, info: WorkloadInfo, snapshot: Snapshot, need: int
 ) -> list[tuple[Mask, str, str]]:
-    """Return the clusters whose nodes have the room but do not admit the pods, by the reason.
-
-    Taints come first, then labels: if both refuse, both have to change.
-    """
+    """Return the clusters whose nodes have the room but do not admit the pods, by the reason."""
     if info.place.parts:
         return []  # each of its pods has other nodes
     hard = any(each.effect in HARD for taints in snapshot.groups.taint_sets for each in taints)

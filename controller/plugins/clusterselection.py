@@ -1,7 +1,6 @@
 """The clusters that a Workload selects: by name, by equality of labels, by affinity to clusters.
 
-If an edited Workload no longer selects the cluster of a share, the share is placed again. A
-relabelled cluster moves nothing.
+If an edited Workload no longer selects the cluster of a share, the share is placed again.
 """
 
 from __future__ import annotations

@@ -67,10 +67,7 @@ def _takes_namespace(info: WorkloadInfo, _old: MemberCluster | None, new: Member
 
 
 class NamespaceGiven:
-    """Enforces MemberCluster.status.namespaces: the target namespaces that the member itself takes.
-
-    The member's report moves no present share: the share's own status reports a refusal.
-    """
+    """Enforces MemberCluster.status.namespaces: the target namespaces that the member takes."""
 
     name = "NamespaceGiven"
     ignored_during_execution = True
@@ -107,10 +104,7 @@ def _is_given(info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster
 
 
 class AllowedKinds:
-    """Enforces MemberCluster.spec.allowedKinds: the guarded kinds that the cluster takes.
-
-    The propagator checks again, because only the member knows whether a custom kind is namespaced.
-    """
+    """Enforces MemberCluster.spec.allowedKinds: the guarded kinds that the cluster takes."""
 
     name = "AllowedKinds"
     ignored_during_execution = False
@@ -201,10 +195,7 @@ class TaintToleration:
 
 
 class Suspended:
-    """Enforces spec.suspend: the clusters that it selects take nothing new.
-
-    The pass itself keeps the shares there as they are.
-    """
+    """Enforces spec.suspend: the clusters that it selects take nothing new."""
 
     name = "Suspended"
     ignored_during_execution = True

@@ -1,7 +1,7 @@
 """Divided: shares by free room, by static weights, or packed on few clusters.
 
 The plugin adds the weights and bounds of `distributionWeights`, `packing`, and observed limits to
-the plan. The limits bind every division, including that of a policy.
+the plan.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ class Divided:
     def settled(self, info: WorkloadInfo, now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
         """Return the Workload with the limits that its clusters have shown.
 
-        Without limits if another rule decides about replicas without a node. Those of clusters that
-        were left for its health stay, whatever decides.
+        Without limits if another rule decides about replicas without a node.
         """
         if not _limited(info):
             return replace(info, limits={}) if info.limits else info

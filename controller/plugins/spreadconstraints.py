@@ -1,8 +1,4 @@
-"""spec.spreadConstraints: how many domains of a topology the replicas use.
-
-The plugin adds the counts to the plan, which chooses the domains within the bounds of all plugins
-(`controller.planner.choice`).
-"""
+"""spec.spreadConstraints: how many domains of a topology the replicas use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From a ranking to undivided shares: all on the best cluster, or the full number on every cluster.
-
-A placed share stays where it may. Each share carries its reason.
-"""
+"""Undivided shares: all on the best cluster, or the full number on every cluster."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ class Single:
     name = "Single"
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return events that bring room, and the loss of the Workload's own cluster.
-
-        If that cluster stops answering, the Workload keeps its place there, see `_holds`.
-        """
+        """Return events that bring room, and the loss of the Workload's own cluster."""
         return (
             on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),
             on(MEMBER_CLUSTER, Action.READY | Action.DELETED, _is_home),

@@ -2,7 +2,6 @@
 
 A domain is the clusters with one value of the term's topology key; a cluster without the key is in
 none. Terms select Workloads of the same namespace, by their labels and those of their pods.
-Required anti-affinity works both ways: a placed Workload keeps newcomers away.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The events of Workloads and clusters, from two versions of an object. Pure.
-
-A change that no decision reads is no event.
-"""
+"""The events of Workloads and clusters, from two versions of an object. Pure."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ def of_workload(old: Workload | None, new: Workload | None) -> Action:
 
 
 def freed(old: Workload, new: Workload | None) -> set[str]:
-    """Return the clusters where the Workload takes less room than before.
-
-    A replica that the cluster begins to count frees nothing: its pods hold the room.
-    """
+    """Return the clusters where the Workload takes less room than before."""
     if new is None or old.info.load != new.info.load:
         return {cluster for cluster, replicas in old.placements.items() if replicas}
     after = new.placements

@@ -1,7 +1,4 @@
-"""The events that an unschedulable Workload awaits: those of all plugins that refused it.
-
-The events of a set of plugins are computed once and shared by all Workloads.
-"""
+"""The events that an unschedulable Workload awaits: those of all plugins that refused it."""
 
 from __future__ import annotations
 

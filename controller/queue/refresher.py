@@ -2,7 +2,6 @@
 
 A cluster that is cordoned, deleted, or joins without fitting requeues no Workload, but messages
 count it. The refresher has each Workload decided once more while the queue is idle, once per round.
-Awaited events, place and back-off stay. An unchanged message is not written.
 """
 
 from __future__ import annotations

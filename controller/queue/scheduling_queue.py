@@ -1,8 +1,7 @@
 """The scheduling queue: the next Workload to decide, and those that wait for an event.
 
 The active half is a `machinery.runtime.workqueue.WorkQueue`: fair between namespaces, and in a
-namespace in the order of the QueueSort plugin. `spec.priority` decides between namespaces among
-Workloads that become ready together (`machinery.runtime.fair_queue`).
+namespace in the order of the QueueSort plugin.
 
 The other half holds unschedulable Workloads; no timer rescans them. An event requeues all that
 await it (`controller.queue.hints`) together, so freed room goes to the most important one. Failures
@@ -82,8 +81,7 @@ class _UnschedulableWorkload:
 class InFlightKeys:
     """Keys whose decisions are being made or written, and keys that wait for them.
 
-    A Workload may be in flight in a set that was decided for another key. Keys that wait are
-    activated after the write.
+    Keys that wait are activated after the write.
     """
 
     def __init__(self) -> None:
@@ -194,10 +192,7 @@ class SchedulingQueue:
         return self._awaited.event_seq
 
     def message_outdated(self, key: Key, at: int) -> bool:
-        """Whether the message dates from `at` or before and may be outdated.
-
-        False for a requeued Workload, which is decided soon.
-        """
+        """Whether the message dates from `at` or before and may be outdated."""
         entry = self._unschedulable.get(key)
         if entry is None or entry.due is not None:
             return False
@@ -330,10 +325,7 @@ class SchedulingQueue:
 
 
 def _due(helped: Iterable[_UnschedulableWorkload]) -> dict[int, float]:
-    """Return for each priority the earliest end of a back-off among lower ones.
-
-    Workloads that still back off after an earlier event count: they must not lose their room.
-    """
+    """Return for each priority the earliest end of a back-off among lower ones."""
     own: dict[int, float] = {}
     for entry in helped:
         priority = entry.rank.priority

@@ -1,8 +1,8 @@
 """Unschedulable Workloads by the events that they await.
 
-There may be hundreds of events a second. An index by resource, by the object or namespace that
-matters, and by set of events finds the Workloads that await one. An event that helps no Workload
-may outdate messages: it only marks places of the index with its number.
+An index by resource, by the object or namespace that matters, and by set of events finds the
+Workloads that await one. An event that helps no Workload may outdate messages: it only marks places
+of the index with its number.
 """
 
 from __future__ import annotations

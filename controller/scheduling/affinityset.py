@@ -3,9 +3,6 @@
 `together` finds the set, a strongly connected component. `decide_together` tries clusters for the
 first Workload by its ranking. The others follow, those that a placed one waits for first, bound to
 the domains where it waits.
-
-networkx takes most of a second to import: `plan` and `explain` load it with the first set, a
-controller before its loop runs (`controller.scheduler`).
 """
 
 from __future__ import annotations
@@ -114,10 +111,7 @@ def found_again(
     profile: Profile,
     now: datetime,
 ) -> Steps[bool]:
-    """Whether the set gets the same places in this snapshot.
-
-    The search begins at the same cluster: finding a start is half of the work.
-    """
+    """Whether the set gets the same places in this snapshot."""
     search = _Search(snapshot, [decision.workload for decision in found], bound, profile, now)
     places = {decision.workload.key: decision.placements for decision in found}
     again = yield from search.beginning_at(next(iter(places[search.first]), snapshot.names[0]))

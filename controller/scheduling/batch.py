@@ -1,8 +1,7 @@
 """Decides a Workload together with those that must be decided with it.
 
-The live controller, plan, explain and diagnosis all call `decide_set`. An invalid Workload is
-decided alone, one that a plugin gathers with its group. One that finds no place and requires others
-is decided with those that require it as well.
+The live controller, plan, explain and diagnosis all call `decide_set`. One that finds no place and
+requires others is decided with those that require it as well.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ def decide_set(
 ) -> Steps[Batch]:
     """Decide a Workload now, alone or in a set. Changes nothing.
 
-    A Workload alone takes one step, after one per form of its overrides. A set is confirmed on the
-    newest state in the last step. `profiles` are by scheduler name; `fault` is admission's reason
-    to refuse the Workload, or empty; `others` is the caller's knowledge of other pending Workloads.
+    A set is confirmed on the newest state in the last step. `profiles` are by scheduler name;
+    `fault` is admission's reason to refuse the Workload, or empty; `others` is the caller's
+    knowledge of other pending Workloads.
     """
     others = others or Others()
     yield from laid_over([info], view.snapshot())

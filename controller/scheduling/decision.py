@@ -1,7 +1,4 @@
-"""A decision and all its inputs, as arrays that are rendered on demand.
-
-It is not stored: the status has a summary, and `explain` computes the rest again.
-"""
+"""A decision and all its inputs, as arrays that are rendered on demand."""
 
 from __future__ import annotations
 

@@ -28,11 +28,7 @@ from crds.workload import ScheduledReason
 
 
 def assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:
-    """Return the shares; None if no plugin serves the distribution.
-
-    A Workload scaled to 0 keeps its clusters with 0 replicas, and one with claims keeps each
-    cluster: its volumes stay there.
-    """
+    """Return the shares; None if no plugin serves the distribution."""
     if field.fixed and info.whole:
         found: Assignment | None = _held_whole(info, field)
     else:

@@ -1,7 +1,6 @@
 """The Workloads of a group, decided in one pass and judged together.
 
-Each member sees the room that earlier ones took. One that requires a later one gets another turn. A
-refused group takes no room.
+Each member sees the room that earlier ones took. One that requires a later one gets another turn.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Which replicas of a Workload leave their clusters in a pass. Pure.
 
-Deschedule plugins name the clusters to leave, and budgets bound how many replicas a pass moves. The
-others stay, and so do replicas that no other cluster takes. Surplus is cut first from what must
-leave and has not begun to. If an eviction is cancelled before the replacement is ready, the replica
-stays (`resumed`). A rebalance, and a return of displaced replicas, move towards the shares of a
-Workload without shares.
+Deschedule plugins name the clusters to leave, and budgets bound how many replicas a pass moves. If
+an eviction is cancelled before the replacement is ready, the replica stays (`resumed`). A
+rebalance, and a return of displaced replicas, move towards the shares of a Workload without shares.
 """
 
 from __future__ import annotations
@@ -413,8 +411,8 @@ def onward(
 ) -> Onward:
     """Return the next step of a rebalance, or of a return of displaced replicas.
 
-    All replicas are placed. `fresh` is the plan for a Workload without shares, `said` has the
-    clusters that take replicas again.
+    `fresh` is the plan for a Workload without shares, `said` has the clusters that take replicas
+    again.
     """
     asked = info.moving.rebalance_asked(now)
     back = {

@@ -1,7 +1,7 @@
 """The condition Scheduled: the reason, state and message of a pass.
 
 FailedToSchedule with the state Failed means that no cluster takes any replica; if only room or
-quota is short, the state is Pending. A Workload with replicas keeps the state Scheduled.
+quota is short, the state is Pending.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The input and output of a decision on several Workloads.
 
-The cache may change while a set is decided. `confirmed` checks the result in the newest snapshot,
-among the chosen clusters.
+`confirmed` checks the result in the newest snapshot, among the chosen clusters.
 """
 
 from __future__ import annotations
@@ -130,11 +129,7 @@ def confirmed(
     *,
     large: bool,
 ) -> Steps[bool]:
-    """Whether `again` finds the same in the newest snapshot, among the chosen clusters.
-
-    A large set is confirmed in steps while these clusters and all placements stay the same;
-    otherwise in one.
-    """
+    """Whether `again` finds the same in the newest snapshot, among the chosen clusters."""
 
     def find_again() -> Steps[bool]:
         snapshot = narrowed(view.snapshot(), chosen)

@@ -1,8 +1,7 @@
 """Cooperative work: a generator yields where the event loop may run.
 
-Another cycle could take the room of one that yields. So cycles hold a lock in queue order, for up
-to `LONGEST_SECONDS`. A longer cycle releases it and checks its result against the newest state.
-Writes need no lock.
+So cycles hold a lock in queue order, for up to `LONGEST_SECONDS`. A longer cycle releases it and
+checks its result against the newest state.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The resources of a cluster, as the next decision sees them.
 
-Replicas in flight and held room count as taken. HTTP reports room from here only. Each node has one
-of a host port; ports that are not in use are omitted.
+Each node has one of a host port; ports that are not in use are omitted.
 """
 
 from __future__ import annotations

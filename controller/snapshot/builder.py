@@ -1,8 +1,8 @@
 """Makes snapshots: MemberClusters in, immutable snapshots out.
 
-`snapshot()` copies the columns of the last snapshot and writes only the changed rows. New clusters
-are appended, removed ones cut out. Replicas in flight (`assume`) are kept for absent clusters, too:
-a cluster that returns with ten thousand Workloads costs no more than any other.
+`snapshot()` copies the columns of the last snapshot and writes only the changed rows. Replicas in
+flight (`assume`) are kept for absent clusters, too: a cluster that returns with ten thousand
+Workloads costs no more than any other.
 """
 
 from __future__ import annotations

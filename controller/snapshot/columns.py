@@ -1,7 +1,7 @@
 """Columns of small integers for texts: a predicate sees each distinct value once.
 
-Thousands of clusters have a handful of regions. A label is a code for each row and a vocabulary. A
-selector costs one call for each word, and one numpy lookup for all rows.
+A label is a code for each row and a vocabulary. A selector costs one call for each word, and one
+numpy lookup for all rows.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ _FEW = 4
 
 
 class Vocabulary:
-    """Values to codes, in order of arrival; code 0 means absence. Only ever grows.
-
-    Columns of several snapshots may share one: the meaning of a code never changes.
-    """
+    """Values to codes, in order of arrival; code 0 means absence. Only ever grows."""
 
     __slots__ = ("codes", "values")
 
@@ -102,9 +99,7 @@ _START = np.zeros(0, dtype=np.int64)
 class DerivedColumns:
     """Columns computed from a snapshot, for the snapshots that follow it.
 
-    Workloads of a set are decided one after the other, over snapshots that differ in the few rows
-    whose clusters took replicas. Only these rows are computed again. Each column is kept once, for
-    the snapshot that read it last.
+    Only these rows are computed again.
     """
 
     _step: _Step = field(default_factory=lambda: _Step(_START, None, 0))

@@ -1,6 +1,5 @@
 """How many replicas of several sorts of pods fit on each cluster: first fit, largest pods first.
 
-A replica is on a cluster with all of its pods or not at all, but each pod may lie on another node.
 So room is not counted node by node: the pods of all replicas are laid into the node groups, one
 component after the other, and what one of them takes the next one lacks.
 """

@@ -1,7 +1,6 @@
 """How a MemberCluster becomes cells of columns: a reader for each fact, a writer for each shape.
 
-A writer takes the columns of the last snapshot and the changed rows, and returns new columns. It
-never writes to a given array.
+A writer takes the columns of the last snapshot and the changed rows, and returns new columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The forms of a Workload's pods: sets of clusters on which its overrides give the same pods.
 
-Each form is evaluated on the whole template. This is done in steps before a decision, and beyond a
-bound not at all.
+Each form is evaluated on the whole template.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """Replicas in flight: placed, but not yet counted in their cluster's reported room.
 
-The node of such a replica is not known. The room left for a template is therefore a lower bound
-over all nodes that it may use: room is never overstated. `docs/design/in-flight.md` derives the
-bound.
+`docs/design/in-flight.md` derives the bound.
 
 A host port is a resource of which every node has one, kept as sets because ports are many. Reported
 room is rounded down by less than half: a replica may use a node where twice the room would hold it.
 Beyond a number of templates a cluster merges the rest into one with the largest requests, for any
-node. Held room counts as replicas in flight that never land.
+node.
 """
 
 from __future__ import annotations
@@ -259,8 +257,7 @@ def _costs(
 class _Pairs:
     """Each entry in flight, paired with each group of its cluster that fits the template.
 
-    Other groups lose nothing. `entry` and `group` are indices, `first` is the start of an entry's
-    pairs.
+    Other groups lose nothing.
     """
 
     flights: InFlight

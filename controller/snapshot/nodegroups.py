@@ -1,7 +1,4 @@
-"""The node groups of all clusters: the free room on a node of each.
-
-Clusters publish groups of alike nodes: ten thousand nodes are a few rows.
-"""
+"""The node groups of all clusters: the free room on a node of each."""
 
 from __future__ import annotations
 

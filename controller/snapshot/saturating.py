@@ -1,8 +1,7 @@
 """Whole columns of amounts, added and multiplied without wrapping around.
 
 numpy's int64 wraps silently. Here a result beyond `CEILING` (C = 2**62 - 1) is `CEILING`, which
-exceeds every bound on input: comparisons stay right. Values and results are 0 to C. Small values
-take the plain operation.
+exceeds every bound on input: comparisons stay right. Small values take the plain operation.
 
 - `plus`: a + b <= 2C < 2**63, then cut.
 - `times`: a is cut to C // b first. If that cuts, a * b > C, and C is the result.

@@ -1,7 +1,4 @@
-"""The snapshot that a decision reads: one row a cluster, one array a fact; immutable.
-
-A rule is a few array operations over all clusters. `builder` makes the snapshots.
-"""
+"""The snapshot that a decision reads: one row a cluster, one array a fact; immutable."""
 
 from __future__ import annotations
 
@@ -178,8 +175,7 @@ class Snapshot:
 
         Reserved keys: clusterName, clusterNamespace (of the cluster's Secret), cloudProvider and
         its alias clusterProvider (case does not matter), clusterVersion (a leading v does not
-        matter). A cluster's own label of that name counts too. Expressions read them by In and
-        NotIn.
+        matter). A cluster's own label of that name counts too.
         """
         selector = label_selector(said)
         mask = np.ones(len(self), dtype=np.bool_)
@@ -353,10 +349,7 @@ class Snapshot:
         return after
 
     def left(self, namespace: str) -> Mapping[str, Ints]:
-        """Return what its quotas leave beside replicas in flight, for each of their `rows`.
-
-        Less than nothing where more is in flight. Cached.
-        """
+        """Return what quotas leave beside replicas in flight, for each of their `rows`. Cached."""
         found = self._left.get(namespace)
         if found is None:
             found = self._left[namespace] = self._beside_flights(self.quotas[namespace], namespace)

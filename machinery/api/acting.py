@@ -1,7 +1,7 @@
 """Requests as another user: a client's connections, with an impersonation header.
 
-One credential that may impersonate serves any number of identities. The server checks the right
-`impersonate` at each request, then applies the rights of the account alone.
+The server checks the right `impersonate` at each request, then applies the rights of the account
+alone.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@
   network could take effect long after the client gave up.
 - Requests queue in `machinery.api.lanes` outside of their time limit: our own burst is never taken
   for a silent server. Watches do not queue.
-- Answers are bounded and never inflated (`machinery.types.bounds`), and their input is paced
-  (`machinery.pace`). No redirect is followed, and no secret reaches a message.
 """
 
 from __future__ import annotations
@@ -173,10 +171,7 @@ class ApiClient(Verbs):
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; requests in flight fail as Unreachable. May be called again.
-
-        A cancelled caller, as in a process that ends, leaves no connection open.
-        """
+        """Close every connection; requests in flight fail as Unreachable. May be called again."""
         if self._closed:
             return
         self._closed = True
@@ -454,7 +449,7 @@ class ApiClient(Verbs):
         """Send a request, and hide from aiohttp that the server hung up.
 
         aiohttp would repeat GET, PUT and DELETE, although the server may have executed the first
-        one. Only this client retries.
+        one.
         """
         try:
             return await send(request)
@@ -513,10 +508,7 @@ _meters: dict[str, Meter] = {}
 
 
 class Meter:
-    """The metrics of one client name, shared by its clients. Make it by `of`, end it by `release`.
-
-    The series end with the last client: clusters come and go.
-    """
+    """The metrics of one client name. Make it by `of`, end it by `release`."""
 
     def __init__(self, client: str) -> None:
         self._client = client

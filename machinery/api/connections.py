@@ -1,6 +1,5 @@
 """Connections to an API server: one pool, small while idle, closed at once.
 
-A process holds thousands of mostly silent connections, whose size decides the size of the process.
 A watch continues on the connection of the list before it, without a handshake.
 """
 
@@ -142,10 +141,7 @@ async def chunk(content: aiohttp.StreamReader) -> bytes:
 
 
 def check_head(response: aiohttp.ClientResponse, most: int | None) -> None:
-    """Raise TooMuch for an answer that announces more than `most`, or is encoded.
-
-    The size of inflated data cannot be trusted, and only plain text was requested.
-    """
+    """Raise TooMuch for an answer that announces more than `most`, or is encoded."""
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         raise TooMuch(

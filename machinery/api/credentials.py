@@ -1,7 +1,6 @@
 """A connection's credential, as a TLS context and as HTTP headers; keys stay in memory.
 
-`ssl` loads a client certificate from a path only, and a key must never touch the disk. The path is
-that of an anonymous memory file (Linux) or of a pipe (elsewhere).
+`ssl` loads a client certificate from a path only, and a key must never touch the disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The kinds of a server, discovered once for all callers.
 
 Authors choose the kinds to look up, and the server answers freely: memory, the rate of one question
-and the length of names are bounded. A missing kind or a fault is cached for a moment, too.
+and the length of names are bounded.
 """
 
 from __future__ import annotations
@@ -132,10 +132,7 @@ class Catalogue:
         return ["v1", *named[: bounds.DISCOVERED]]
 
     async def find(self, api_version: str, kind: str) -> Resource:
-        """Return the resource type of a manifest. Raises NotFound when the server lacks it.
-
-        A missing kind is looked up again after a moment.
-        """
+        """Return the resource type of a manifest. Raises NotFound when the server lacks it."""
         for resource in await self._look_up(api_version, needs=kind):
             if resource.kind == kind:
                 return resource
@@ -143,10 +140,7 @@ class Catalogue:
         raise _no_such(f"the server has no kind {what}")
 
     def doubt(self, api_version: str) -> None:
-        """Look up the group and version again soon, because a path of it was not found.
-
-        A definition that was made again may have another scope, and so other paths.
-        """
+        """Look up the group and version again soon, because a path of it was not found."""
         answer = self._known.get(api_version)
         if answer is not None:
             self._known[api_version] = replace(answer, doubted=True)

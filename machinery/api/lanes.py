@@ -2,8 +2,7 @@
 
 Leases, probes and discovery have their own lanes, so a leader stays leader while work hangs. A
 namespace gets another connection of the lane of work only while it holds fewer than are free: of
-32, the first may hold 16, the second 8, and one stays free for the next. Each Workload has a fixed
-limit, too.
+32, the first may hold 16, the second 8, and one stays free for the next.
 """
 
 from __future__ import annotations

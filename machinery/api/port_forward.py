@@ -1,8 +1,6 @@
 """TCP to a port of a pod through the API server, like `kubectl port-forward`.
 
-One websocket to `pods/portforward` carries one connection. In the protocol `v4.channel.k8s.io` each
-message begins with its channel, 0 for data and 1 for the kubelet's errors, and the first message of
-each channel is the port in two bytes. The rights are those of the connection's user.
+One websocket to `pods/portforward` carries one connection.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The addresses of Kubernetes resources: the URL path of a kind, a namespace and a name.
 
-Names may come from a tenant or a member. An API server unquotes a path before it splits it:
-`a%2Fstatus` is the status of `a`. So characters that Kubernetes allows in no name are refused, and
-the rest is quoted.
+An API server unquotes a path before it splits it: `a%2Fstatus` is the status of `a`. So characters
+that Kubernetes allows in no name are refused, and the rest is quoted.
 """
 
 from __future__ import annotations
@@ -69,10 +68,7 @@ def group_path(group: str, version: str) -> str:
 
 @lru_cache(maxsize=4096)
 def segment(name: str) -> str:
-    """Return a name as one part of a path. Raises BadRequest if it cannot be one.
-
-    The rule is Kubernetes' own (IsValidPathSegmentName), and a bound on the length.
-    """
+    """Return a name as one part of a path. Raises BadRequest if it cannot be one."""
     flaw = _flaw(name)
     if flaw:
         message = f"{bounds.clean(name, 64)!r} cannot be part of an address: {flaw}"

@@ -1,6 +1,6 @@
 """The content of an API server's answers: one object, or a page of a list and its continuation.
 
-A member's server may answer anything. An answer of another shape is Unreadable here, at the edge.
+An answer of another shape is Unreadable here, at the edge.
 """
 
 from __future__ import annotations

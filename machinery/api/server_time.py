@@ -1,8 +1,4 @@
-"""A server's time, from the `Date` of its answers, carried on by our monotonic clock.
-
-A caller checks it before an irreversible step that depends on the time; a process whose steps wait
-for moments uses `ServerClock`.
-"""
+"""A server's time, from the `Date` of its answers, carried on by our monotonic clock."""
 
 from __future__ import annotations
 
@@ -42,10 +38,7 @@ class ServerTime:
         return (self._clock.now() - self._moment).total_seconds() - passed
 
     def difference(self) -> str:
-        """Return a text if the clocks differ; empty while they agree, or without a Date.
-
-        The text omits the difference, which changes at each call.
-        """
+        """Return a text if the clocks differ; empty while they agree, or without a Date."""
         ahead = self.ahead()
         if abs(ahead) <= AGREE_SECONDS:
             return ""

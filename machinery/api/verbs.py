@@ -1,7 +1,6 @@
 """The verbs of an API server on one resource: get, list, apply, patch, delete, discover.
 
-A verb becomes method, path, query and body; `machinery.api.client` sends it. Answers are plain JSON
-values: fields unknown to this client survive a round trip.
+A verb becomes method, path, query and body; `machinery.api.client` sends it.
 """
 
 from __future__ import annotations
@@ -81,9 +80,7 @@ class ServerHistory:
     """The history of one API server's store, of which every resourceVersion is a moment.
 
     A restored store begins another history: it counts on from the backup, and its versions soon
-    equal earlier ones. A reader that returns later cannot detect that, so the reader that sees a
-    version go back (an informer or the elector) ends the history for all readers of that server;
-    `number` identifies a history.
+    equal earlier ones.
     """
 
     def __init__(self) -> None:
@@ -165,10 +162,10 @@ class Verbs(ABC):
     ) -> AsyncIterator[bytes]:
         """Yield a list, page by page, undecoded; watch from the last page's resourceVersion.
 
-        All pages show one moment. Raises Gone when the server has forgotten that moment: drop the
-        pages so far. `limit` 0 requests everything at once. A page that is too large is requested
-        again as a smaller one. Raises TransportError for a list that repeats a continue token or
-        never ends, and TooMuch if a single object is too large.
+        Raises Gone when the server has forgotten that moment: drop the pages so far. `limit` 0
+        requests everything at once. A page that is too large is requested again as a smaller one.
+        Raises TransportError for a list that repeats a continue token or never ends, and TooMuch if
+        a single object is too large.
         """
         path, params = res.path(chosen.get("namespace")), query_of(chosen)
         accept = METADATA_LIST if chosen.get("metadata_only") else JSON

@@ -1,8 +1,7 @@
 """Checks addresses of servers and proxies, and names to verify, before any attempt.
 
-Libraries disagree on odd addresses, and some fail within a request. The scheme, the host (a DNS
-name or an IP address), the port and the path are checked. Raises ValueError that does not repeat
-the value: a proxy's may hold a password.
+The scheme, the host (a DNS name or an IP address), the port and the path are checked. Raises
+ValueError that does not repeat the value: a proxy's may hold a password.
 """
 
 from __future__ import annotations

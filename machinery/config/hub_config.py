@@ -1,8 +1,7 @@
 """The connection to the hub, from the user's kubeconfig or the pod's service account.
 
-The only user of the kubernetes library, imported late because it is slow. A user's kubeconfig is
-trusted: it may name files and run credential plugins. A fault is a ConfigurationError with the file
-and the cure, never the file's content. Client certificates are read once, tokens again.
+The only user of the kubernetes library, imported late because it is slow. A fault is a
+ConfigurationError with the file and the cure, never the file's content.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ def hub_connection(
     """Return the hub's connection: of the named file, KUBECONFIG, ~/.kube/config, or in-cluster.
 
     Files of KUBECONFIG are merged as in kubectl: the first current context and the first entry of a
-    name count. In-cluster applies only if nothing was named and no file exists. Raises
-    ConfigurationError with the files tried and the cure.
+    name count. Raises ConfigurationError with the files tried and the cure.
     """
     clock = clock or SystemClock()
     files = _files(kubeconfig or os.environ.get("KUBECONFIG") or "") or _files(_USERS_OWN)

@@ -1,7 +1,6 @@
 """Kubeconfigs: a member's, of which nothing is trusted, and a user's own of the plain form.
 
-A `Connection` is all that `machinery.api.client` needs; its repr never shows a secret. `hub_config`
-reads users' kubeconfigs beyond the plain form.
+A `Connection` is all that `machinery.api.client` needs; its repr never shows a secret.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ class TokenSource(Protocol):
     async def __call__(self, *, rejected: str | None = None) -> str:
         """Return the token to use now. Raises ConfigurationError without one.
 
-        Called before every request: the source caches the token. `rejected` is a token that the
-        server has just refused.
+        `rejected` is a token that the server has just refused.
         """
         ...
 
@@ -95,12 +93,11 @@ def parse_kubeconfig(
     A member's may have server, CA data, token, client certificate and key data, user name and
     password, TLS server name and proxy. A user's own is `trusted`: it may name files, relative to
     `directory`, and a server without https. Its user names and proxies are not read, because they
-    depend on the environment. Its credential is not checked here.
+    depend on the environment.
 
     Raises KubeconfigError, naming the key, for exec and auth-provider, a path of a file in a
     member's, skipped verification, impersonation, a member's server without https, a missing
-    context, or a malformed document; OSError for a file of a user's own. Bounded as in
-    `machinery.config.plaintext`.
+    context, or a malformed document; OSError for a file of a user's own.
     """
     document = _mapping(_load(data), "")
     name = context or _text(document.get("current-context"), "current-context")

@@ -1,7 +1,7 @@
 """YAML or JSON as texts, lists and mappings, bounded while it is parsed.
 
-For untrusted documents: depth and values are counted event by event, before anything is built.
-There are no aliases, tags or guessed types. A value is its text (`123`, `yes`), or None for a null.
+For untrusted documents: depth and values are counted event by event, before anything is built. A
+value is its text (`123`, `yes`), or None for a null.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ async def namespace_may_use(
 ) -> bool:
     """Whether a namespace has the verb on a resource of that name. Raises TransportError.
 
-    Without a name the question is about that namespace alone, as for priorities. The group of its
-    service accounts stands for the tenant, because the author of an object is not known.
+    The group of its service accounts stands for the tenant, because the author of an object is not
+    known.
     """
     about = {"name": name} if name else {"namespace": namespace}
     attributes = {"group": group, "resource": resource, "verb": verb, **about}

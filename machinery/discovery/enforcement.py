@@ -1,12 +1,10 @@
 """Whether the hub enforces one of our admission policies.
 
-If it does, the controller omits its own review of Workloads. So the answer is conservative: the
-policy has exactly the rules of this version, and its binding exists. Until both lists were seen,
-nothing is `known`.
+So the answer is conservative: the policy has exactly the rules of this version, and its binding
+exists. Until both lists were seen, nothing is `known`.
 
-A binding may only warn or select no namespace, and an API server may evaluate no policies. So a
-canary, a Workload created as a dry run, must be treated as the policy says, after each change and
-every few minutes. If none can be sent (a missing right), the stored policy is believed.
+So a canary, a Workload created as a dry run, must be treated as the policy says, after each change
+and every few minutes. If none can be sent (a missing right), the stored policy is believed.
 """
 
 from __future__ import annotations

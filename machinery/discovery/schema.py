@@ -1,8 +1,7 @@
 """Whether the hub's CRDs have every field that this version knows.
 
-An API server silently drops unknown fields: a newer process would lose part of its decisions and
-repeat them. Each process does nothing while an installed CRD lacks a field or a value of an
-enumeration. A newer or missing CRD is no obstacle.
+Each process does nothing while an installed CRD lacks a field or a value of an enumeration. A newer
+or missing CRD is no obstacle.
 """
 
 from __future__ import annotations

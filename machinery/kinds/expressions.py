@@ -2,9 +2,8 @@
 
 Names are read in Python, and so is the comparison of one with a literal: most kinds need no more.
 Anything else is compiled once. A missing field is no value, not a fault. An expression may be asked
-about any object that a member sends, so its text, its work and the objects are bounded here. The
-library bounds the iterations of macros, and not what one costs: each asks for the time that the
-object has left (`_bounded`). This module alone knows the library. Pure but for that.
+about any object that a member sends, so its text, its work and the objects are bounded here. This
+module alone knows the library. Pure but for that.
 """
 
 from __future__ import annotations
@@ -242,8 +241,7 @@ def value(text: str) -> Value:
 def _bounded(text: str, bare: str) -> str:
     """Return an expression of which each iteration of a macro ends with the time.
 
-    `bare` is the text without what its literals say. An error in the condition of `?:` is the
-    result, where beside `&&` it could be overruled.
+    `bare` is the text without what its literals say.
     """
     parts: dict[int, str] = {}
     for loop in _LOOP.finditer(bare):

@@ -1,8 +1,7 @@
 """Ranges of ordinals: the numbers of a Workload's pods on each cluster.
 
 For a kind with ordinals two clusters must never use the same ones. Each cluster has a range, 1000
-apart: a range may grow without renumbering a running pod. The ordinals that a cluster reports
-override the recorded ones. Pure.
+apart: a range may grow without renumbering a running pod. Pure.
 """
 
 from __future__ import annotations
@@ -18,11 +17,7 @@ MOST_RANGES: Final = 1000
 
 
 def known_ranges(noted: Mapping[str, int], told: Mapping[str, int]) -> dict[str, int]:
-    """Return the start of each cluster's range.
-
-    A recorded range that overlaps with another cluster's reported one does not count: nothing can
-    have been created from it.
-    """
+    """Return the start of each cluster's range."""
     taken = sorted(told.values())
     free = {
         cluster: start

@@ -1,9 +1,9 @@
 """One kind of workload as data: where its numbers are, its pods, its readiness, its end.
 
 A profile is read of the spec of a WorkloadKind; the built-in ones are written in the same words. A
-value is a text: a path, or an expression (`machinery.kinds.expressions`). `templates` reads a
-template by a profile, `readiness` a member's object. A kind without a profile has the careful one:
-nothing is written into it, no room is counted, and only its condition Ready counts.
+value is a text: a path, or an expression (`machinery.kinds.expressions`). A kind without a profile
+has the careful one: nothing is written into it, no room is counted, and only its condition Ready
+counts.
 """
 
 from __future__ import annotations
@@ -229,10 +229,7 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
 
     @property
     def scales(self) -> bool:
-        """Whether a lower number removes pods.
-
-        Not for a kind that ends: fewer pods at once leave the same work.
-        """
+        """Whether a lower number removes pods."""
         return self.known and self.replicas is not None and self.ended is None
 
     @property

@@ -1,9 +1,8 @@
 """The health and the counts of a member's object, by the profile of its kind.
 
 `judge` reads an object once, when it arrives. The order is that of kstatus: end, deletion, observed
-generation, Stalled, Reconciling, then the profile. Silence is not readiness: a kind without a
-profile is ready while its condition Ready is True, and Unknown without one. A member's status may
-have any form, and is bounded here. Pure.
+generation, Stalled, Reconciling, then the profile. A member's status may have any form, and is
+bounded here. Pure.
 """
 
 from __future__ import annotations
@@ -370,7 +369,7 @@ def of_same_template(before: Judged, now: Judged) -> Judged:
     """Return `now` for an object whose template is that of `before`.
 
     A scaled Deployment loses ProgressDeadlineExceeded for one more deadline (1.36.3), although
-    nothing has changed. `given_up` stays until nothing is outdated.
+    nothing has changed.
     """
     if not before.given_up or now.given_up or now.ready is None:
         return now
@@ -384,10 +383,7 @@ def of_same_template(before: Judged, now: Judged) -> Judged:
 
 
 def done_of(judged: Judged, part: int | None) -> int:
-    """Return how much of a part of the work is done; None for all the work of the object.
-
-    An object that stands while its part is cut to what was left of it has done the rest before.
-    """
+    """Return how much of a part of the work is done; None for all the work of the object."""
     total = judged.total
     before = max(total - part, 0) if total is not None and part is not None else 0
     return max(judged.done - before, 0)
@@ -413,10 +409,7 @@ def counts_of(judged: Judged | None, asked: int) -> Readiness:
 
 
 def crashed(profile: Profile, readiness: Readiness) -> Readiness:
-    """Return the counts of a share of which pods that were ready wait for a failing container.
-
-    Only its own controller's pods tell of a kind, and an end is what a kind that ends says it is.
-    """
+    """Return the counts of a share of which pods that were ready wait for a failing container."""
     runs_on = profile.made_by is not None and profile.ended is None and profile.ready.replicas
     if not runs_on or readiness.health not in (_HEALTHY, _PROGRESSING):
         return readiness

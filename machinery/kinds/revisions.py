@@ -1,7 +1,7 @@
 """Revisions of a Workload: the fields that make its pods, their digest, and the stored object.
 
 The number of units is not part: scaling makes no revision. The hub stores an old revision as a
-ControllerRevision owned by the Workload. Readers compare its digest with its name.
+ControllerRevision owned by the Workload.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Refuses autoscalers of a Workload's main object among its manifests.
-
-The Workload's number is divided over clusters. An autoscaler on a member would overwrite it
-endlessly. Pure.
-"""
+"""Refuses autoscalers of a Workload's main object among its manifests. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a cluster's own server and controllers wrote into an object that was printed there. Pure.
-
-A copied object that keeps it would be refused on another cluster, or fought over.
-"""
+"""What a cluster's own server and controllers wrote into an object that was printed there. Pure."""
 
 from __future__ import annotations
 

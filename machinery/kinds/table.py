@@ -1,6 +1,5 @@
 """The table of kinds: the profile of a kind, by group, version and name.
 
-`StatefulSet` of another group than `apps`, or of a version that its profile lacks, is another kind.
 A process has one table, for one hub. A WorkloadKind of that hub takes the place of the profile of
 its kind, whole (`use`).
 """

@@ -1,6 +1,6 @@
 """Reads a template by the profile of its kind: numbers, pods, claims.
 
-The hub stores templates unchecked. A malformed one is an InvalidTemplate that names the path. Pure.
+A malformed one is an InvalidTemplate that names the path. Pure.
 """
 
 from __future__ import annotations
@@ -175,11 +175,7 @@ Place = tuple[str | int, ...]
 
 
 def label_places(profile: Profile, body: Body) -> list[Place]:
-    """Return where the labels of the pods are set, each once, also if there are none yet.
-
-    Earlier releases set the Workload's label in any kind with a built-in kind's path. An existing
-    object keeps it, because another label would restart its pods.
-    """
+    """Return where the labels of the pods are set, each once, also if there are none yet."""
     alone = [profile.pod_path] if profile.known and profile.pod_path else []
     paths = alone if profile.known else _FORMER
     path = next((each for each in paths if isinstance(value_at(body, each), Mapping)), "")

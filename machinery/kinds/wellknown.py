@@ -1,7 +1,6 @@
 """Profiles of well-known kinds of others, in the words of a WorkloadKind.
 
-Each one was written by what its controller does, where that is not what its documents say. A
-WorkloadKind of the hub takes the place of any of them.
+A WorkloadKind of the hub takes the place of any of them.
 """
 
 from __future__ import annotations

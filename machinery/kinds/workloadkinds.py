@@ -1,6 +1,5 @@
 """WorkloadKinds of the hub: the profile that each one is, and which of them are in use.
 
-Both processes, and commands that read files, have the table of kinds follow them by `Follower`.
 A WorkloadKind that cannot be used is no reason to judge its objects by another profile: its own
 then has a fault, so that nothing is written, and what runs stays.
 """
@@ -93,7 +92,7 @@ class Follower:
     """Keeps the table at the WorkloadKinds of an informer.
 
     `changed(group, kind)` is called after each change of a profile: what was read by it is to be
-    read anew. Changes of a status are none.
+    read anew.
     """
 
     def __init__(
@@ -117,8 +116,7 @@ class Rereading:
     """Has Workloads read anew, in slices, after the profile of a kind has changed.
 
     `read(key, kinds)` is called for each of them with the (group, kind) pairs that changed. Until
-    it was called for all (`due`), one may still be read by an old profile. A walk that is cancelled
-    begins again.
+    it was called for all (`due`), one may still be read by an old profile.
     """
 
     def __init__(

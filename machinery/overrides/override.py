@@ -1,7 +1,7 @@
 """A Workload's spec.overrides: patches of its objects on the clusters that a selector matches.
 
-The later override wins. A patch that does not fit affects its clusters alone: `OverrideMisfit`
-names override and field. Identity, number of replicas and selector cannot be patched.
+A patch that does not fit affects its clusters alone: `OverrideMisfit` names override and field.
+Identity, number of replicas and selector cannot be patched.
 """
 
 from __future__ import annotations
@@ -100,10 +100,7 @@ class UnreadableOverrides(ValueError):
 
 @lru_cache(maxsize=256)
 def cluster_overrides_of(raw: bytes) -> tuple[ClusterOverride, ...]:
-    """Return the overrides of a spec's JSON, in order. Raises UnreadableOverrides.
-
-    Cached, because each share of a Workload reads the same.
-    """
+    """Return the overrides of a spec's JSON, in order. Raises UnreadableOverrides."""
     if not raw:
         return ()
     if len(raw) > MOST_BYTES:
@@ -251,7 +248,7 @@ def rewritten(image: str, rules: Sequence[ImageRule]) -> str:
     """Return the image as the rules of its cluster rewrite it (MemberCluster.spec.images).
 
     A rule matches whole parts of the normalised reference (`nginx` is `docker.io/library/nginx`).
-    The longest `from` wins. Tag and digest stay.
+    The longest `from` wins.
     """
     if not image:
         return image

@@ -2,7 +2,7 @@
 
 `$(stowage.cluster)` is the name, `$(stowage.label:KEY)` the value of a label. An override that
 names a value by `$(stowage.carried:NAME)` is left out without it. `$$(stowage.` stands for
-`$(stowage.`. Other `$(…)` are for the kubelet.
+`$(stowage.`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ class ClusterFacts:
     ) -> ClusterFacts:
         """Return the facts of a MemberCluster, with its labels as rules read them.
 
-        Pinned values of the spec win over reported labels. `stowage.dev/cluster` is set even before
-        the object has it: each cluster is a domain.
+        Pinned values of the spec win over reported labels.
         """
         pinned = {LABEL_PROVIDER: provider, LABEL_VERSION: version}
         ours = {key: label_value(text) for key, text in pinned.items() if text}

@@ -1,8 +1,6 @@
 """The delay before another attempt, and a back-off for each of many keys.
 
-A queue drops its back-off when the key is added again, and watches add a key at each change of its
-object, including our own writes. A `KeyedBackoff` holds whatever wakes the key. It never waits:
-callers do.
+A `KeyedBackoff` holds whatever wakes the key. It never waits: callers do.
 """
 
 from __future__ import annotations
@@ -56,10 +54,7 @@ class KeyedBackoff(Generic[K]):
         self._pending: dict[K, _Failure] = {}
 
     def failed(self, key: K, of: object = None, *, reason: object = None) -> float:
-        """Record that `of` failed for the key; return seconds until the next attempt.
-
-        A pause that still runs is unchanged, because nothing was attempted.
-        """
+        """Record that `of` failed for the key; return seconds until the next attempt."""
         now = self._clock.monotonic()
         pause = self._pending.get(key)
         if pause is None or pause.of != of:

@@ -1,9 +1,8 @@
 """Bring a new leader's informers up to date before the leader acts.
 
-A watch may be seconds behind and look healthy. Each write is a compare-and-swap on the version that
-was read, but a decision also depends on quota, room and claims of other objects. The leader lists
-the names and versions of each kind (a consistent read) and waits until the watches show as much,
-including the last writes of its predecessor.
+Each write is a compare-and-swap on the version that was read, but a decision also depends on quota,
+room and claims of other objects. The leader lists the names and versions of each kind (a consistent
+read) and waits until the watches show as much, including the last writes of its predecessor.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ async def caught_up(
 ) -> bool:
     """Return True once the synced informers hold what is stored now; False after `within` seconds.
 
-    The kinds are listed concurrently: a list of a quiet kind takes 0.1 s while another kind is
-    written (1.36.3). Kinds that the hub lacks are left out.
+    Kinds that the hub lacks are left out.
     """
     until = clock.monotonic() + within
     reads = (_caught_up(client, each, clock=clock, until=until) for each in informers)

@@ -2,7 +2,7 @@
 
 Occurrences with the same object, type, reason, action and cluster are one Event with a series,
 written at once and then at most once a minute with the newest note. A token bucket spaces writes,
-warnings first. Events beyond the backlog are dropped and counted.
+warnings first.
 
 A note of events.k8s.io/v1 can never change, so a series is updated through core/v1: the role needs
 `create` on events.k8s.io and `patch` on core events.

@@ -2,12 +2,12 @@
 
 Each flow has a clock that runs while its keys are in work, and the earliest clock is next, as in
 the API server's priority and fairness. A flow is charged its usual cost when a key is handed out,
-corrected when the work ends. An idle flow earns no credit: it starts at the earliest waiting clock.
+corrected when the work ends.
 
 Within a flow keys go by rank; without rank by priority. Among flows within `TURN_SECONDS` of the
 earliest clock, the priority of the first key decides; beyond that it does not count, because any
 user may choose one. Because work may hang, a flow gets another of the `seats` only while it holds
-fewer than are free. Operations are O(log n) in keys and flows, plus the flows that wait for a seat.
+fewer than are free.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A heap whose entries can be replaced and removed by key.
-
-A replaced entry stays in the list, dead, until it surfaces. The list is rebuilt when more than half
-of it is dead.
-"""
+"""A heap whose entries can be replaced and removed by key."""
 
 from __future__ import annotations
 
@@ -19,10 +15,7 @@ _SMALL = 64  # below this a rebuild gains nothing
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeapEntry(Generic[K]):
-    """A key with its priority and a monotonic time, whose meaning is the owner's.
-
-    `rank` is its place in the owner's order; without one the higher priority goes first.
-    """
+    """A key with its priority and a monotonic time, whose meaning is the owner's."""
 
     key: K
     priority: int

@@ -9,8 +9,7 @@
   exceeds its budget (`machinery.types.memory_budget`) counts as failing.
 - An undecodable object keeps its last state: it is not a deletion.
 
-Lists carry no resourceVersion, which makes them consistent reads. With `resourceVersion="0"` a
-server that lags may answer and bring deleted objects back.
+With `resourceVersion="0"` a server that lags may answer and bring deleted objects back.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ class Informer(Cache[T]):
     only apiVersion, kind and metadata. `kept_bytes` estimates a transformed object; without it the
     received bytes count. `departing` takes the bytes of an unreadable object with a
     deletionTimestamp, and its last readable state. It returns a substitute, which the holder of a
-    finalizer can release. A kind that `comes_and_goes` is retried every few seconds while the
-    server has none.
+    finalizer can release.
     """
 
     def __init__(
@@ -241,10 +239,7 @@ class Informer(Cache[T]):
     async def _restored(self) -> bool:
         """Whether the server is, or was, at an earlier moment than `version`: etcd was restored.
 
-        A server accepts a watch from a future version, and sends nothing until it gets there. So
-        after a watch that ended early or silently, a list of one object tells the server's version.
-        If the server has passed `version` again in another history, another reader has recorded it
-        (`machinery.api.verbs.ServerHistory`).
+        A server accepts a watch from a future version, and sends nothing until it gets there.
         """
         if self._history == self._client.history.number and self._cut:
             now = await self._client.latest(self.resource, **self.selection)
@@ -467,10 +462,7 @@ def free_form(type_: type[Any]) -> bool:
 
 
 def taken_apart(answer: bytes) -> Page:
-    """Return the objects of a page, undecoded. Raises Unreadable.
-
-    A page with too many parts is accepted only if it holds a single object.
-    """
+    """Return the objects of a page, undecoded. Raises Unreadable."""
     try:
         bounds.check_page(answer)
     except TooMuch:

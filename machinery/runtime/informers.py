@@ -1,7 +1,7 @@
 """Informers that run from their first user until their last.
 
 Between two runs of a pool (terms of leadership) the informers keep their caches, and the next run
-resumes them. A cache is trusted again once its server has answered.
+resumes them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ for its duration, on our monotonic clock. We lead while the last successful rene
 than `renew_deadline` ago. Others wait the longer `lease_seconds`, and `lead` winds up within the
 difference.
 
-A lease that goes back in time shows a restored server, which has lost the record of later terms.
 The leader ends its term, and the next term is not `alone`.
 """
 
@@ -214,8 +213,7 @@ class LeaderElector:
     def check(self) -> float:
         """Return the seconds until our right to write ends, unless renewed; call before each write.
 
-        Reads the clock, and so holds even if the watchdog could not run (a stopped process, a busy
-        loop). Raises LeaseLost unless we lead now.
+        Raises LeaseLost unless we lead now.
         """
         left = self._until - self._clock.monotonic()
         if left <= 0:
@@ -223,10 +221,7 @@ class LeaderElector:
         return left
 
     def forsake(self) -> None:
-        """Stop leading without releasing: the lease expires. This elector waits for that, too.
-
-        For a caller that cannot exclude a write of this term in flight.
-        """
+        """Stop leading without releasing: the lease expires. This elector waits for that, too."""
         self._until = -math.inf
         self._sent.clear()
 
@@ -271,11 +266,7 @@ class LeaderElector:
         return self._clock.monotonic() >= self._ends(record)
 
     def _mine(self, record: LeaseRecord) -> bool:
-        """Whether this elector wrote the record. Then no other process has held the lease since.
-
-        Such a lease is taken again at once, because this process keeps its caches. Any other lease
-        in our name belongs to another process.
-        """
+        """Whether this elector wrote the record. Then no other process has held the lease since."""
         return record.holder == self.identity and record.renewed in self._sent
 
     def _ends(self, record: LeaseRecord) -> float:

@@ -1,7 +1,7 @@
 """Leases of others: what they say, and whether they are held.
 
 No timestamp of another machine is compared with ours: a Lease is held until it was seen unchanged
-for its duration, on our monotonic clock. One that was seen for the first time is held.
+for its duration, on our monotonic clock.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class SeenLease:
 class LeaseReader:
     """Reads Leases of `namespace` by name. Others wait at least `lease_seconds` after a renewal.
 
-    A holder renews each `retry_seconds`. Who could not look for longer than `blind_seconds` has not
-    seen whether it did.
+    A holder renews each `retry_seconds`.
     """
 
     def __init__(
@@ -60,10 +59,7 @@ class LeaseReader:
         return self._seen.get(name)
 
     async def read(self, names: Iterable[str]) -> None:
-        """Read all side by side. Raises TransportError: then some are read, and some are not.
-
-        Not by a list: that of a quiet kind takes 100 ms while other kinds are written.
-        """
+        """Read all side by side. Raises TransportError: then some are read, and some are not."""
         answers = await asyncio.gather(*map(self._read, names), return_exceptions=True)
         for answer in answers:
             if answer is not None:

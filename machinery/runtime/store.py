@@ -1,11 +1,10 @@
 """A cache of one kind's objects as an API server last showed them, compared by resourceVersion.
 
-The synchronous half of an informer: no I/O, no clock. Handlers see a gapless sequence for each key:
-added, changed, deleted. They never see an older version, nor one object turn into another (another
-uid, or a restored server's) without a deletion in between.
+Handlers see a gapless sequence for each key: added, changed, deleted. They never see an older
+version, nor one object turn into another (another uid, or a restored server's) without a deletion
+in between.
 
-resourceVersions compare only within one resource of one server, where they are growing integers. A
-version that is no integer counts as new.
+resourceVersions compare only within one resource of one server, where they are growing integers.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
 - Each key has one deadline, the earliest requested: `add` overrides the back-off of a failure.
 - A cancelled `get` or reconcile loses no key.
 
-One loop, no threads: everything but `get` returns at once. Queues of one name share their metrics;
-a name is one of a few (`scheduling`, `member`), never that of an object.
+One loop, no threads: everything but `get` returns at once.
 """
 
 from __future__ import annotations
@@ -363,8 +362,7 @@ def _text(key: Hashable) -> str:
 class QueueMetrics:
     """The metrics of all queues of one name. Make it by `of`.
 
-    Depth and age are read from the queues on demand, and cannot drift. The queues are held weakly:
-    a dropped one (a member's session ends) leaves.
+    Depth and age are read from the queues on demand, and cannot drift.
     """
 
     def __init__(self, name: str) -> None:

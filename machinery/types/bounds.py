@@ -1,8 +1,7 @@
 """The bounds on everything that comes from outside, and their checks.
 
 Input of members, tenants and the network is checked where it enters. A violation is a `TooMuch`,
-which the caller turns into the condition of one object. The checks read undecoded bytes in linear
-time.
+which the caller turns into the condition of one object.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ class TooMuch(TransportError):
 def clean(text: str, most: int = MESSAGE) -> str:
     """Return the text in one line of at most `most` characters, without control characters.
 
-    A longer text ends in an ellipsis. At most four times `most` characters are read.
+    A longer text ends in an ellipsis.
     """
     head = _CONTROLS.sub(" ", text[: 4 * most])
     tidy = " ".join(head.split())
@@ -167,8 +166,7 @@ def name_in_words(name: str, *, most: int = LABEL_VALUE) -> str:
 def check_json(data: bytes | memoryview, *, depth: int = DEPTH) -> None:
     """Raise TooMuch for JSON that would cost more to decode than its bytes suggest.
 
-    Such JSON nests deeper than `depth`, or has more containers or values than any object. Malformed
-    JSON passes: the decoder reports it.
+    Such JSON nests deeper than `depth`, or has more containers or values than any object.
     """
     data = bytes(data)
     if data.count(b"{") + data.count(b"[") <= depth and data.count(b",") <= VALUES:
@@ -179,10 +177,7 @@ def check_json(data: bytes | memoryview, *, depth: int = DEPTH) -> None:
 
 
 def check_page(data: bytes) -> None:
-    """Raise TooMuch for a page with too many containers or values.
-
-    The depth is checked for each object alone: one object does not spoil the others.
-    """
+    """Raise TooMuch for a page with too many containers or values."""
     if data.count(b"{") + data.count(b"[") > CONTAINERS or data.count(b",") > VALUES:
         _brackets(data)
 
@@ -190,8 +185,7 @@ def check_page(data: bytes) -> None:
 def shallow(data: bytes) -> bytes:
     """Return the same JSON with null for values that nest too deep even to be skipped.
 
-    A server accepts objects of 10,000 levels from any user, and lists them among all others. The
-    remaining object is still deeper than `check_json` allows: only that one is not read. Slower
+    A server accepts objects of 10,000 levels from any user, and lists them among all others. Slower
     than a decoder: call it after one has failed.
     """
     kept, end, begin, depth = [], 0, 0, 0

@@ -1,8 +1,7 @@
 """Host ports and anti-affinity within a node as resources, of which each node has one. Pure.
 
-kube-scheduler lets no two pods with the same host port on one node (plugin NodePorts). As a
-resource, `hostport/TCP/8080`, a port is counted like any other; no resource of Kubernetes has two
-slashes. hostIP is ignored, which never overstates room. Pods that refuse a node with another of
+As a resource, `hostport/TCP/8080`, a port is counted like any other; no resource of Kubernetes has
+two slashes. hostIP is ignored, which never overstates room. Pods that refuse a node with another of
 theirs request one place each (`apart`).
 """
 
@@ -45,10 +44,7 @@ def resource(protocol: str, port: int) -> str:
 
 @lru_cache(maxsize=4096)
 def code(name: str) -> int | None:
-    """Return the number of a resource of which each node has one; None for any other.
-
-    The numbers of ports are ordered by protocol, then port.
-    """
+    """Return the number of a resource of which each node has one; None for any other."""
     if not name.startswith(PREFIX):
         return None
     if is_apart(name):

@@ -1,7 +1,6 @@
 """Decoded objects as a cache keeps them: equal texts once, and one object for all that is empty.
 
-A decoder makes an object of each text, and of each list that a kind has and an object lacks: half
-of what ten thousand of one kind take. Nobody may change a kept list: all objects may have it.
+Nobody may change a kept list: all objects may have it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The memory for members' objects: one total, shared by their servers.
 
 While the total has room, any server may grow. When it is full, only a server below an equal part
-may. A list without end therefore does not fill the memory that many clusters share. Sizes are
-estimates.
+may.
 """
 
 from __future__ import annotations

@@ -72,8 +72,5 @@ MOST_SHARED = 32_768
 
 @lru_cache(maxsize=MOST_SHARED)
 def shared(text: str) -> str:
-    """Return the first copy of the text.
-
-    `sys.intern` keeps every text for the life of the process from Python 3.12 on.
-    """
+    """Return the first copy of the text."""
     return text

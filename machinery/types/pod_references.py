@@ -1,7 +1,6 @@
 """The objects that a pod's spec names, without which a pod cannot start.
 
-Malformed values name nothing, because the API server refuses them. The propagator calls it for
-templates (dependencies to propagate) and for pods (dependencies still in use). Pure.
+Malformed values name nothing, because the API server refuses them. Pure.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ class Reference(NamedTuple):
 def references(pod: Any) -> list[Reference]:
     """Return the objects of a pod's spec, each once, at the place of its first mention.
 
-    The account comes first, then pull Secrets, volumes, and containers in order. An object is
-    optional if each mention is.
+    The account comes first, then pull Secrets, volumes, and containers in order.
     """
     return once(_named(pod)) if isinstance(pod, Mapping) else []
 

@@ -1,8 +1,6 @@
 """Kubernetes quantities as exact integers, rounded up as in the API server's own Quantity.
 
-The unit is thousandths for cpu, whole units for every other resource. A quantity may be any text:
-each function costs a few microseconds at most, and `bounded` returns only numbers that are safe to
-add.
+The unit is thousandths for cpu, whole units for every other resource.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Label selectors as Kubernetes evaluates them, all six operators. Pure.
 
 Without requirements a `LabelSelector` selects everything, a `SelectorTerm` (as in node affinity)
-nothing. An absent key satisfies only NotIn and DoesNotExist. Gt and Lt compare integers; a label
-that is no integer satisfies neither.
+nothing. An absent key satisfies only NotIn and DoesNotExist.
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@ of others; the process acts by its answers alone:
 - It stops serving what a new number of shards takes away, **before it announces** that number.
 - It **announces before it begins** to serve: first its Lease says the number, and after that it
   reads the Leases of all others. It serves what no other held Lease claims.
-
-Of two that served one member, one has announced last. When it read, the other's Lease was held and
-announced its claim. A search over all runs of a small fleet is in `tests/machinery/shards/`.
 """
 
 from __future__ import annotations
@@ -27,10 +24,7 @@ MOST_SHARDS = 64
 
 @lru_cache(maxsize=1 << 16)
 def owner(name: str, shards: int) -> int:
-    """Return the shard of a member among so many: the one with the greatest hash of both.
-
-    One more shard takes its part of each other, and no other member moves.
-    """
+    """Return the shard of a member among so many: the one with the greatest hash of both."""
     return 0 if shards == 1 else max(range(shards), key=lambda shard: (_rank(name, shard), -shard))
 
 
@@ -62,7 +56,7 @@ class Rival:
     def claims(self, name: str) -> bool:
         """Shard 0 without an annotation may be taken at any moment by a process that reads nothing.
 
-        So it claims every member, held or not. A held Lease that says no number may claim any.
+        So it claims every member, held or not.
         """
         if self.announced is None and self.shard == 0:
             return True

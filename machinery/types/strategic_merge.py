@@ -1,9 +1,8 @@
 """Strategic merge patches, as Kubernetes' API server applies them. Pure.
 
-The controller counts the requests of the patched template, and the propagator writes it: both patch
-here. Lists with a merge key merge item by item in the server's order, because `$(NAME)` in an env
-refers to earlier entries. `$patch: delete`, `$patch: replace` and `$retainKeys` work as in
-Kubernetes; directives of tools (`$setElementOrder` …) are refused.
+Lists with a merge key merge item by item in the server's order, because `$(NAME)` in an env refers
+to earlier entries. `$patch: delete`, `$patch: replace` and `$retainKeys` work as in Kubernetes;
+directives of tools (`$setElementOrder` …) are refused.
 
 Differences from the API server: ports of one number are also told apart by protocol, and spread
 constraints of one topologyKey by whenUnsatisfiable (the server loses one, 1.36.3). Refused are a
@@ -319,8 +318,7 @@ def _keyed(base: Sequence[Any], patch: Sequence[Any], place: _Place) -> list[Any
 def _order(patched: Sequence[int], stood: int) -> Iterator[int]:
     """Yield indices in the order that the API server gives items without `$setElementOrder`.
 
-    Patched items keep their order, and so do the others among the `stood` existing ones. A patched
-    item precedes the next other item, unless it stood behind that one.
+    Patched items keep their order, and so do the others among the `stood` existing ones.
     """
     named, others = set(patched), 0
     for index in patched:
@@ -349,10 +347,7 @@ def _names(item: object, keys: Sequence[str]) -> set[tuple[Any, ...] | None]:
 
 
 def _named(item: object, keys: Sequence[str], *, whole: bool = False) -> tuple[Any, Any] | None:
-    """Return (first key, second key or None) of an item; None without the first.
-
-    `whole` fills in the API server's default for a missing second key.
-    """
+    """Return (first key, second key or None) of an item; None without the first."""
     if not isinstance(item, Mapping):
         return None
     first, second = item.get(keys[0]), item.get(keys[1]) if len(keys) > 1 else None

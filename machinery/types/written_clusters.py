@@ -3,8 +3,7 @@
 Pure.
 
 A member is recorded in the write that gives it a share, or by the propagator before its first
-request. It is removed only when the member itself has shown that nothing is left. After a crash at
-any moment the next process knows which members to ask.
+request. It is removed only when the member itself has shown that nothing is left.
 
 Names beyond ROOM are stored as short digests, which readers resolve with the names of all members.
 Beyond MOST, the record is `ALL`.

@@ -1,9 +1,8 @@
 """Renders the objects of one Workload on one cluster, in the order of their waves. Pure.
 
 A template passes through whole, except for: namespace, name, replicas, first ordinal, Stowage's
-labels and annotations, the hub's own schedulerName, and fields that a server writes. Copied labels
-and annotations of Stowage are dropped: a template must not pass for another Workload's object.
-Overrides apply first, then the subset's patch, then the cluster's images.
+labels and annotations, the hub's own schedulerName, and fields that a server writes. Overrides
+apply first, then the subset's patch, then the cluster's images.
 """
 
 from __future__ import annotations
@@ -350,10 +349,7 @@ def _mark_pods(body: dict[str, Any], profile: Profile, uid: str) -> None:
 
 
 def _set_labels(body: Any, place: Place, labels: Mapping[str, str]) -> None:
-    """Set labels there, in place; without any remove those of the Workload.
-
-    Mappings that hold nothing then go with them. A place below something else has no labels.
-    """
+    """Set labels there, in place; without any remove those of the Workload."""
     above = [body]
     for at, step in enumerate(place):
         if isinstance(step, int):
@@ -394,10 +390,7 @@ def carried_to(workload: Workload, live: ManagedObject | None) -> dict[str, str]
 
 
 def beside(piece: Piece, live: ManagedObject) -> Piece:
-    """Keep the ordinals and pod label of the existing object.
-
-    Changing them would restart the pods of an adopted object.
-    """
+    """Keep the ordinals and pod label of the existing object."""
     return _with_start(_with_label(piece, live), live) if piece.main else piece
 
 
@@ -536,9 +529,8 @@ def _fixed(body: Mapping[str, Any], profile: Profile, made: str) -> tuple[str, .
 def as_made(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piece:
     """Return the piece with the immutable parts of the existing object.
 
-    Later changes by a cluster or an override do not affect a running object. A change in the
-    Workload itself is applied: the member then refuses it and names the field. A suspension that
-    another client changed stays until the Workload changes its own.
+    A change in the Workload itself is applied: the member then refuses it and names the field. A
+    suspension that another client changed stays until the Workload changes its own.
     """
     said, notes = live.metadata.annotations, piece.body["metadata"]["annotations"]
     if ANNOTATION_HASH not in said:
@@ -560,8 +552,7 @@ def with_others(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> 
     """Return the piece with what others on the member wrote into its ignored fields.
 
     A field is theirs if its value differs from that of the Workload, which has not changed its own
-    since the last apply. The managers of a field do not tell: a number of 0 that was written
-    through the scale subresource has none (Kubernetes 1.36.3).
+    since the last apply.
     """
     said = live.metadata.annotations
     if not piece.ignored or ANNOTATION_HASH not in said:
@@ -598,10 +589,7 @@ def _as_there(body: Mapping[str, Any], at: Steps, found: Mapping[str, Any]) -> M
 
 
 def with_added(piece: Piece, found: Mapping[str, Any]) -> Piece:
-    """Return the piece with what the member has added to its list of references.
-
-    An apply takes the place of the whole list, and the member's controllers would add it again.
-    """
+    """Return the piece with what the member has added to its list of references."""
     if not piece.joined:
         return piece
     before = value_at(found, "metadata.annotations") or {}

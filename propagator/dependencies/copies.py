@@ -1,8 +1,7 @@
 """The content of a hub's object for a member, and the objects that never travel. Pure.
 
-The content depends on the hub's object only, so several Workloads can share a copy. Content of one
-cluster stays behind: tokens, addresses and ports of a Service, and annotations for cloud rights
-unless the member takes those.
+Content of one cluster stays behind: tokens, addresses and ports of a Service, and annotations for
+cloud rights unless the member takes those.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Copies what the pods of a Workload name, if its `spec.dependencies` is Follow.
 
 The share writer calls `follow` before an apply, `applied` after it, and `held` before a removal. An
-object that the hub lacks blocks nothing: the member may have its own, and an earlier copy stays. An
-object that never travels is removed from members.
+object that the hub lacks blocks nothing: the member may have its own, and an earlier copy stays.
 """
 
 from __future__ import annotations
@@ -211,8 +210,7 @@ class Follower:
     ) -> Held:
         """Return what stays without being `rendered`; nothing when the Workload ends.
 
-        An object that the hub lacks stays while it is named. One that is no longer named stays
-        until no pod names it: pods of the former template may run for long. Raises TransportError.
+        An object that the hub lacks stays while it is named. Raises TransportError.
         """
         if workload.metadata.deleting or not (workload.follows or rendered):
             return Held()
@@ -325,7 +323,7 @@ class Follower:
     ) -> set[Name]:
         """Return which of these objects pods there may still need.
 
-        `stays`: the share does. For one that leaves only marked pods count, or it would never end.
+        `stays`: the share does.
         """
         main = main_object(main_of(workload), owned(session, workload.uid))
         if main is not None and not main.judged.observed:

@@ -51,10 +51,7 @@ _pods = msgspec.json.Decoder(_Pods)
 
 
 def named_by(main: Mapping[str, Any]) -> list[Reference]:
-    """Return what the pods of an object need, in template order; nothing for an unknown kind.
-
-    The account `default` is ignored: each namespace has its own.
-    """
+    """Return what the pods of an object need, in template order; nothing for an unknown kind."""
     profile = profile_in(main)
     pods = (each.template.get("spec") for each in pods_in(profile, main))
     found = [each for spec in pods for each in references(spec)]
@@ -67,8 +64,7 @@ async def named_by_pods(
 ) -> set[tuple[str, str]]:
     """Return (kind, name) of what the running pods of a Workload name on a member.
 
-    `unmarked` includes pods without a Workload's label: they may belong to its manifests, or to an
-    adopted object. Any user who may create pods can so keep objects there. Raises TransportError.
+    Raises TransportError.
     """
     found: set[tuple[str, str]] = set()
     ours = f"{LABEL_WORKLOAD_UID}={workload.uid}"

@@ -1,8 +1,6 @@
 """The fields of ours that other managers changed, and what an apply would change. Pure.
 
 A manager that changes or removes a field of ours takes it out of our entry of managedFields.
-Defaults, added fields and normalized quantities do not change our entry, so they are no drift. An
-object whose entries were reset shows none.
 """
 
 from __future__ import annotations
@@ -93,8 +91,7 @@ def dropped(body: Mapping[str, Any], answer: Mapping[str, Any], server: str) -> 
     """Return the fields of `body` that the answer to its apply lacks.
 
     A server drops unknown and gated fields, answers 200, and still lists them in managedFields.
-    Empty values, 0 and false may be missing from any answer. Items of a list without merge keys are
-    compared by position if none is missing. `server` becomes their manager.
+    `server` becomes their manager.
     """
     try:
         said = answer["metadata"].get("managedFields") or []
@@ -196,10 +193,7 @@ def digest_of(value: Any) -> str:
 
 
 def noted_in(text: str) -> list[tuple[Steps, str]]:
-    """Return the fields of a note, each with the digest of the value that was wanted.
-
-    Malformed notes, and fields that are never left, are ignored.
-    """
+    """Return the fields of a note, each with the digest of the value that was wanted."""
     try:
         found = msgspec.json.decode(text, type=list[tuple[list[str | dict[str, Any]], str]])
     except (msgspec.DecodeError, RecursionError):
@@ -421,7 +415,6 @@ def differences(live: Json, applied: Json) -> list[Difference]:
 
     The answer to a dry run: only the server knows its defaults, and how it spells quantities.
     Status, fields that each write changes, and Stowage's marks are not compared.
-    An annotation applied as null is answered as an empty one (Kubernetes 1.36.3): no change.
     """
     here, there = _unmarked(applied), _unmarked(live)
     known = there["metadata"].get("annotations") or {}

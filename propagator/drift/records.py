@@ -1,7 +1,4 @@
-"""Recent drift, for the status of each Workload; bounded, in memory, without I/O.
-
-Drift reported by an earlier process stays until its objects are compared again, or it expires.
-"""
+"""Recent drift, for the status of each Workload; bounded, in memory, without I/O."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 """The gates of all gangs on the hub, checked before each write.
 
 A change of a group, of placements or of a cluster has the group reviewed, which wakes each Workload
-whose verdict changed. Workloads of a group that is unknown or stale WAIT. A hub without the kind
-has no groups.
+whose verdict changed. Workloads of a group that is unknown or stale WAIT.
 
-The last step before a gang starts reads its group from the hub. A release names placements, not an
-attempt: if the watch is dead, observations of one attempt would start the next, equally placed one
-behind a closed gate.
+The last step before a gang starts reads its group from the hub.
 """
 
 from __future__ import annotations
@@ -128,10 +125,7 @@ class Gates:
         return group is not None and member in group.retained(workload.uid)
 
     def removal_pending(self, workload: Workload, member: str) -> bool:
-        """Whether a closed gate required its removal there, and objects may remain.
-
-        The gate may be open again. Nothing was applied there since it closed.
-        """
+        """Whether a closed gate required its removal there, and objects may remain."""
         return self._closed.removal_pending(workload, member) and self._unread() is None
 
     def removed(self, workload: Workload, member: str) -> None:
@@ -352,9 +346,7 @@ class Gates:
 class ClosedGates:
     """Workloads that must leave clusters since their gate closed, even if it is open again.
 
-    A cluster may be away while the gate is closed. So members and clean clusters are kept until the
-    gate opens or the group is deleted. Workloads that were never released or join later keep their
-    objects, and so do clusters where replicas ran before the release.
+    So members and clean clusters are kept until the gate opens or the group is deleted.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,7 @@
 """The meaning of a gang's gate for one of its Workloads: apply, wait, or remove. Pure.
 
 The group's status alone decides what reaches and leaves members, whatever wrote the placements.
-Replicas that ran before the release are not the gate's: while it is not open, a Workload placed on
-no more than these is applied as usual, and otherwise their clusters keep it. Until its quorum has
-run once, a gang starts on all of its clusters or on none. A cluster that is away is reported as
-ClusterUnreachable, and the controller takes the whole gang back.
+Until its quorum has run once, a gang starts on all of its clusters or on none.
 """
 
 from __future__ import annotations
@@ -46,10 +43,7 @@ WAIT_SILENTLY = GateVerdict(GateAnswer.WAIT)
 
 
 def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
-    """Return the verdict; `group` is the one that the Workload names.
-
-    Whether the gang's clusters are reachable is not checked here.
-    """
+    """Return the verdict; `group` is the one that the Workload names."""
     names = workload.groups
     if not names:
         return APPLY

@@ -1,8 +1,7 @@
 """The start of a gang, and whether each of its clusters is reachable.
 
-An unreachable cluster is reported at once, a connecting one after `PATIENCE_SECONDS`. Each cluster
-is probed once the gang may start; one that fails between that probe and the apply can still start
-only part of the gang.
+Each cluster is probed once the gang may start; one that fails between that probe and the apply can
+still start only part of the gang.
 """
 
 from __future__ import annotations
@@ -71,10 +70,7 @@ class Contacts:
         self._since: dict[str, float] = {}  # clusters that are connecting
 
     def lack(self, name: str) -> str | None:
-        """Return None for a reachable cluster; else why not, empty while it may still connect.
-
-        The time that a cluster has been connecting counts from the first call.
-        """
+        """Return None for a reachable cluster; else why not, empty while it may still connect."""
         contact, trouble = self._of(name)
         if contact is not Contact.CONNECTING:
             self._since.pop(name, None)

@@ -3,9 +3,7 @@
 Shares that grow while others leave get no more than is seen to be gone there: terminating pods
 count, and pods that an object there still asks for. A member that does not answer may run all that
 leaves it, and so may one whose MemberCluster is gone, until an operator gives it up (`stowage
-unjoin`) or sets the taint `stowage.dev/out-of-service`: nothing runs there. If the member comes
-back with the taint, replicas that were made elsewhere exist twice; they are removed from it before
-anything else is written there.
+unjoin`) or sets the taint `stowage.dev/out-of-service`: nothing runs there.
 """
 
 from __future__ import annotations
@@ -74,8 +72,7 @@ class AtMostOnce:
     def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
         """Return the other clusters that replicas leave, or where some that left may still run.
 
-        A cluster stays in the footprint until its pods are gone. A Workload that the hub has
-        forgotten, because it was set back, runs on where this one has no share.
+        A cluster stays in the footprint until its pods are gone.
         """
         record, placed = record_of(workload), workload.placements
         others = (n for n in self._registry.names() if n not in placed and n != member)
@@ -89,8 +86,7 @@ class AtMostOnce:
     def _may_stand(self, workload: Workload, main: Main, name: str) -> bool:
         """Whether something may run on a cluster that a Workload was sent to, and does not name.
 
-        `leaving` does not list what a gang, or another scheduler, takes from there. Copies of a
-        duplicated Workload replace no others, so only pods that are seen to end count.
+        `leaving` does not list what a gang, or another scheduler, takes from there.
         """
         session = self._registry.get(name)
         serves = session is not None and _serves(session)
@@ -147,11 +143,7 @@ class AtMostOnce:
         return start
 
     def _not_heard(self, workload: Workload, member: str) -> str:
-        """Return a cluster with a share that may hold an object not seen yet, or empty.
-
-        Objects there of a forgotten Workload of that name keep their ordinals. A member that is
-        connecting shows them in a moment; one that is away may never.
-        """
+        """Return a cluster with a share that may hold an object not seen yet, or empty."""
         for name in workload.placements.keys() - {member}:
             session = self._registry.get(name)
             if session is None and self._views.elsewhere(name):
@@ -167,10 +159,7 @@ class AtMostOnce:
     def _starts(
         self, workload: Workload, main: Main, member: str, *, taken_over: bool
     ) -> dict[str, int]:
-        """Return the first ordinals of the objects that other members have.
-
-        Of several that could be taken over the first by name is: it waits for no other of them.
-        """
+        """Return the first ordinals of the objects that other members have."""
         told = (each for each in workload.status.clusters if each.get("start") is not None)
         found = {e["name"]: e["start"] for e in told if self._views.elsewhere(e["name"])}
         for name in self._registry.names():
@@ -281,11 +270,7 @@ class AtMostOnce:
 
 
 def held_back(excess: int, later: Iterable[int]) -> int:
-    """Return the replicas that a growing share does not get, while `excess` exist elsewhere.
-
-    `later` is by how much the shares grow that are held back before this one: shares that grow at
-    the same moment must not both count on one replica that went, and some of them must get it.
-    """
+    """Return the replicas that a growing share does not get, while `excess` exist elsewhere."""
     return max(excess - sum(later), 0)
 
 
@@ -301,8 +286,7 @@ def _serves(session: MemberSession) -> bool:
 def _in_place(session: MemberSession, workload: Workload, main: Main) -> ManagedObject | None:
     """Return the main object on a member, also one that a share there takes over.
 
-    That one is of a forgotten Workload of its name; its ordinals stay. It is taken over last: what
-    its pods need is this Workload's before.
+    That one is of a forgotten Workload of its name; its ordinals stay.
     """
     found = main_object(main, owned(session, main.uid), ending=True)
     if found is None and session.link is not None and session.name in workload.placements:

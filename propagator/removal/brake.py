@@ -4,12 +4,8 @@ A hub that was restored from a backup knows no Workload that was made since, and
 sweep their objects. So before anything is removed, the brake counts all that would go from that
 member, and what went recently. More than a tenth of the member's Workloads, and more than ten, is
 held; so it is by the numbers of all members together. Objects with data are held whatever their
-number. All are held if the hub's resourceVersion is older than one that this process, or an object
-on the member, has seen, or if one is older than the hub's kind Workload: an earlier installation
-had its Workload, and nobody deleted that; so are they, and those that the former hub wrote, while a
-restore from a backup is not over. MemberCluster.status reports what is held, over restarts. An
-operator ends it by naming the very Workloads that may go (the annotation `stowage.dev/sweep`, which
-`stowage sweep` sets). Later ones are not covered.
+number. An operator ends it by naming the very Workloads that may go (the annotation
+`stowage.dev/sweep`, which `stowage sweep` sets).
 """
 
 from __future__ import annotations
@@ -236,10 +232,7 @@ class SweepBrake:
             return False
 
     async def _settle(self, link: Link, hub: str) -> None:
-        """Take the mark of a hub that went back off the member, once nothing younger is there.
-
-        An object of a Workload that the hub does not know is held by now.
-        """
+        """Take the mark of a hub that went back off the member, once nothing younger is there."""
         back = link.went_back_to
         if back is not None:
             backup = Backup(set_back_name(hub, back), hub, back)
@@ -283,12 +276,7 @@ class SweepBrake:
         return _Count(session.name, self._clock.monotonic(), left, made, present + len(left))
 
     async def _hub_went_back(self, member: str, link: Link) -> bool:
-        """Whether this process, or an object there, has seen a later version than the hub has.
-
-        Also on the first count of a member after that: its objects of Workloads that the hub lost
-        are held from then on, while later sweeps are not. A process that began later learns from
-        the Lease on the member that the hub went back.
-        """
+        """Whether this process, or an object there, has seen a later version than the hub has."""
         hub, there = await self._identity.uid(), 0
         for informer in link.watches:
             async for found in in_slices(informer.values()):
@@ -360,11 +348,7 @@ class SweepBrake:
 def left_behind(
     found: ManagedObject, uid: str, hubs: Collection[str], key: Key | None = None
 ) -> bool:
-    """Whether one of these hubs wrote the object for that very Workload.
-
-    An annotation with another Workload's name, or one that no Workload can have, was not written by
-    Stowage.
-    """
+    """Whether one of these hubs wrote the object for that very Workload."""
     owner = owners(found.metadata).get(uid)
     if owner is None or key not in (None, owner) or hub_of(found) not in hubs:
         return False

@@ -1,10 +1,10 @@
 """The brake on deletions: many Workloads deleted at once wait for approval.
 
-`kubectl delete workloads --all` empties a fleet by one command. So of deleted Workloads that run
-something, more than ten, and more than a tenth of all, are held. The condition Propagated says so,
-which outlives this process, until an operator lets them go (the annotation `stowage.dev/deletion`)
-or leaves what runs (`onDelete: Orphan`); `stowage sweep` does both. Ended Workloads, and those made
-a short while before their deletion, as by tests and batches, count for nothing.
+So of deleted Workloads that run something, more than ten, and more than a tenth of all, are held.
+The condition Propagated says so, which outlives this process, until an operator lets them go (the
+annotation `stowage.dev/deletion`) or leaves what runs (`onDelete: Orphan`); `stowage sweep` does
+both. Ended Workloads, and those made a short while before their deletion, as by tests and batches,
+count for nothing.
 
 One that is let go waits for the same approval if nothing takes up later what it leaves.
 """

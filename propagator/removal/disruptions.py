@@ -1,11 +1,8 @@
 """How many pods a voluntary move may take from a member at once, by its disruption budgets.
 
 A share that leaves is lowered in one step by no more than every PodDisruptionBudget over its pods
-allows. The next step follows when the pods of the last one are gone and the budget's status was
-seen again. Workloads under one budget share what it allows. An unknown budget allows nothing. The
-pods themselves, and the object on the member, have their labels: the template may lack those of an
-override, a patch or an older revision. A loss, a deletion and a smaller number of wanted replicas
-do not come here.
+allows. Workloads under one budget share what it allows. An unknown budget allows nothing. A loss, a
+deletion and a smaller number of wanted replicas do not come here.
 """
 
 from __future__ import annotations

@@ -3,10 +3,8 @@
 Every member in the footprint must acknowledge (`hub.workloads.clusters_of`), and every one that
 shows something of the Workload. A member acknowledges when its own worker, after the deletion, has
 found nothing there and no write is unconfirmed (`share_writer`). A member that does not answer
-delays the end, and so does one whose MemberCluster is gone while it has a share. One that an
-operator gave up (`stowage unjoin`) does not: what is left there is swept when it comes back
-(`orphans`). Of several shards each takes its members off the footprint; the one that finds no
-others there removes the finalizer.
+delays the end, and so does one whose MemberCluster is gone while it has a share. Of several shards
+each takes its members off the footprint; the one that finds no others there removes the finalizer.
 """
 
 from __future__ import annotations
@@ -49,10 +47,7 @@ class Finalizer:
         return there | self._inventory.holders(workload.uid)
 
     def elsewhere(self, workload: Workload) -> set[str]:
-        """Return the members of other shards that hold, or may hold, something of it.
-
-        A member is noted before its first write, and each shard takes off its own.
-        """
+        """Return the members of other shards that hold, or may hold, something of it."""
         return {name for name in self.noted(workload) if self._views.elsewhere(name)}
 
     def noted(self, workload: Workload) -> set[str]:
@@ -63,10 +58,7 @@ class Finalizer:
         return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
 
     def _away(self, workload: Workload, name: str) -> bool:
-        """Whether a share runs on a cluster that has no MemberCluster, and that is not given up.
-
-        Ended shares do not run: if the cluster comes back, what is left of them is swept.
-        """
+        """Whether a share runs on a cluster that has no MemberCluster, and that is not given up."""
         if self._clusters.get(("", name)) is not None or self._registry.gave_up(name):
             return False
         placed = name in workload.placements and name not in workload.ends

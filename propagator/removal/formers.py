@@ -2,7 +2,7 @@
 
 They run its pods until the present main object replaces them, and are lowered as its replicas
 become ready. If replicas run at most once, the former ones go first, and the present object is made
-when their pods are gone. A member shows both, so nothing has to be remembered.
+when their pods are gone.
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ class Formers:
         self._guard = guard
 
     async def give_way(self, session: MemberSession, workload: Workload, *, decided: float) -> str:
-        """Remove former main objects of what runs at most once; return what is still there.
-
-        Each is lowered to nothing first, so that it exists until its pods are gone; the pods of a
-        kind without a number are known by their Workload alone.
-        """
+        """Remove former main objects of what runs at most once; return what is still there."""
         main, waits = main_of(workload), ""
         for found in _leaving(session, workload):
             live = found[1]

@@ -8,9 +8,7 @@ nothing, and neither does a replica that a rollout replaces. Disruption budgets 
 (`disruptions`). The deletion of a Workload, a scale to 0 and a gate that closes do not come here:
 they remove at once.
 
-At most the target of every other share counts. Otherwise two members that lower their shares at the
-same moment would each rely on the other's surplus. If replicas run at most once, one of the two
-counts on them.
+At most the target of every other share counts.
 """
 
 from __future__ import annotations
@@ -146,10 +144,7 @@ class Guard:
     def _going_later(self, workload: Workload, main: Main, member: str) -> int:
         """Return the ready replicas that leave members which are lowered after that one: by name.
 
-        Replicas that run at most once have no successors yet. If each member counted on none of the
-        others that it leaves, none of them would be lowered; the later ones do not count on this
-        one. Another scheduler does not write `leaving`, so all members count that have, or may
-        have, something of it.
+        Replicas that run at most once have no successors yet.
         """
         if not workload.at_most_once:
             return 0

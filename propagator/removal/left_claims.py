@@ -1,8 +1,7 @@
 """Claims that a share leaves behind: those of its replicas, where it is placed no more.
 
 They are the member's own objects, and no Workload owns them. So `status.kept` has them before the
-object goes that gives them their names, and they are read again now and then until they are gone. A
-new process continues with the status.
+object goes that gives them their names, and they are read again now and then until they are gone.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class LeftClaims:
     async def note(self, session: MemberSession, workload: Workload) -> bool:
         """Record what a share would leave; return whether the hub's status already has it.
 
-        Claims that may not be read are left out. Raises TransportError.
+        Raises TransportError.
         """
         main = main_of(workload)
         live = main_object(main, owned(session, workload.uid))

@@ -1,14 +1,12 @@
 """Sweeps objects on a member whose Workload is gone.
 
-Workloads keep their finalizer until every member is clean, but a removed member may come back, an
-operator may remove the finalizer, and a request of a dead process may arrive late. The object that
-is left names an owner UID that the hub does not know. It goes when the member is listed for the
-first time, or when a watch shows it.
+The object that is left names an owner UID that the hub does not know. It goes when the member is
+listed for the first time, or when a watch shows it.
 
-No author asked for these removals. So only objects with this hub's own mark go, because a member
-may serve two hubs, or that of the hub that this one was restored from; only on a fresh view of the
-hub; only after the hub was asked for that very Workload; and many at once wait for approval
-(`brake`). While the hub deletes the kind Workload itself, such objects are let go instead.
+So only objects with this hub's own mark go, because a member may serve two hubs, or that of the hub
+that this one was restored from; only on a fresh view of the hub; only after the hub was asked for
+that very Workload; and many at once wait for approval (`brake`). While the hub deletes the kind
+Workload itself, such objects are let go instead.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The reverse of `applier`: the workload itself goes first, then what its pods need. Only objects that
 the member's informers show as owned by that Workload are touched; the caller knows whether these
-are all (`inventory`). An object that cannot go stops no other.
+are all (`inventory`).
 """
 
 from __future__ import annotations
@@ -270,10 +270,7 @@ def _refused(
 async def _scale(
     session: MemberSession, place: ObjectPlace, live: ManagedObject, replicas: int
 ) -> None:
-    """Apply the object once more unchanged except for its number of replicas.
-
-    After a patch another field manager than that of our applies would own the number.
-    """
+    """Apply the object once more unchanged except for its number of replicas."""
     resource, client = place.resource, session.client_for(place.namespace)
     found = await client.get(resource, place.name, namespace=place.namespace)
     body, meta = applied(found), live.metadata
@@ -294,10 +291,7 @@ async def _scale(
 def _beside(
     kept: Collection[ObjectPlace], there: Sequence[tuple[ObjectPlace, ManagedObject]]
 ) -> list[tuple[ObjectPlace, ManagedObject]]:
-    """Return each object outside of the kept places once, by its UID.
-
-    A server may show one object more than once, in several versions or groups.
-    """
+    """Return each object outside of the kept places once, by its UID."""
     done = {found.metadata.uid for place, found in there if place in kept}
     leaving = []
     for place, found in there:

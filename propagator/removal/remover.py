@@ -1,9 +1,7 @@
 """Removes one object from a member: deletes it, or releases it if other Workloads own it too.
 
-A deletion is requested once. Its answer says whether the object is gone or waits for finalizers,
-and counts without a watch: an account may be allowed to list a kind and not to watch it. An object
-that waits is read now and then; a refused deletion is requested again. Both at growing intervals,
-whatever wakes the Workload in between.
+A deletion is requested once. An object that waits is read now and then; a refused deletion is
+requested again. Both at growing intervals, whatever wakes the Workload in between.
 """
 
 from __future__ import annotations

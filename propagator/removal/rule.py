@@ -2,9 +2,7 @@
 
 An object is removed if it was written through this session's MemberCluster, into this very cluster,
 for no younger decision than the one that asks for its removal, and is not kept. What an ended
-Workload leaves behind on request loses our marks instead. An object that was written through a
-MemberCluster that is gone belongs to an earlier registration and is taken up by this one; an object
-without a mark was written by a release that had none, and counts as ours. The Workload's worker
+Workload leaves behind on request loses our marks instead. The Workload's worker
 (`propagator.reconciler`) decides whether the Workload wants it gone, and `brake` how much may go at
 once that has no Workload.
 

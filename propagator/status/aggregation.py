@@ -1,14 +1,14 @@
 """A Workload's status from its entries: their sums, its progress, and our conditions. Pure.
 
 Nothing but the entries and the stored Workload counts, so whoever reports some of the entries, and
-reads the others, computes the same. See `ReportedShare.told` for the form of an entry here.
+reads the others, computes the same.
 
 A condition names its generation: while the present one is in flight, nothing of the one before is
 reported for it.
 
 `observedGeneration` is the lower of `observed.controller`, the generation decided on, and
 `observed.propagator`, the one reported on. Only the propagator writes Ready, Reconciling and
-Stalled. It reads the decision from the stored status, so a decision stays one write.
+Stalled.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def _runs(entry: Mapping[str, Any], generation: int) -> bool:
 def _ready(entry: Mapping[str, Any]) -> int:
     """Return the ready replicas of a share; on an unreachable cluster those that ended.
 
-    The others are Unknown, like pods of a lost Node. The entry keeps their last number.
+    The others are Unknown, like pods of a lost Node.
     """
     if entry["state"] == ShareState.UNREACHABLE.value:
         return int(entry.get("succeeded", 0))
@@ -500,8 +500,7 @@ def undelivered_status(
 ) -> dict[str, Any]:
     """Return the status of a Workload that another tool delivers.
 
-    Ready means that the decision is made. All pods of the named object are counted. Otherwise the
-    controller would count their room twice: as used on the member, and as units still to come.
+    Ready means that the decision is made.
     """
     before = {share["name"]: share for share in workload.status.clusters}
     entries = [_undelivered_entry(each, before.get(each.name, {})) for each in seen]

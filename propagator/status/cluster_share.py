@@ -1,7 +1,7 @@
 """One entry of a Workload's status.clusters: the state of one share. Pure.
 
 If this process has not observed the share yet, the last reported entry stays: a restart must not
-change the status. The numbers of an old desired share are never reported for a new one.
+change the status.
 """
 
 from __future__ import annotations
@@ -176,11 +176,7 @@ class ReportedShare:
         return asked if asked != self.seen.desired.replicas else None
 
     def _problem(self) -> tuple[PropagatedReason | None, str]:
-        """Return why the share does not go on, where this process knows; None leaves the entry.
-
-        That of a leaving share only if a disruption budget keeps it, or the member refuses to
-        remove it.
-        """
+        """Return why the share does not go on, where this process knows; None leaves the entry."""
         outcome = self.seen.outcome
         if self.word is Word.ON_ITS_WAY:
             return PropagatedReason.PROPAGATING, ""
@@ -334,10 +330,7 @@ def _judged(seen: ObservedShare) -> Judged | None:
 def _unless_only_mark_changed(
     entry: dict[str, Any], before: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return `before` if only the mark would change, which is not worth a write.
-
-    The pods were counted before, and a restart marks all of them again.
-    """
+    """Return `before` if only the mark would change, which is not worth a write."""
     if entry.get(_MARK) == before.get(_MARK):
         return entry
     one, other = ({k: v for k, v in e.items() if k != _MARK} for e in (entry, before))
@@ -418,10 +411,7 @@ def _completed(seen: ObservedShare) -> int | None:
 def _available(
     seen: ObservedShare, profile: Profile, readiness: Readiness, before: Mapping[str, Any]
 ) -> int | None:
-    """Return the replicas that have been ready for long enough; None if all count.
-
-    Pods that were ready before they were watched count as reported: a restart must not change them.
-    """
+    """Return the replicas that have been ready for long enough; None if all count."""
     if not seen.ready_seconds:
         return None
     told = int(before.get("available") or 0)

@@ -1,8 +1,4 @@
-"""Which members were compared with the hub, after a start and after each reconnection.
-
-What other shards are told of a member counts only then: once every Workload that touches it was
-reported as its watches show it.
-"""
+"""Which members were compared with the hub, after a start and after each reconnection."""
 
 from __future__ import annotations
 

@@ -102,8 +102,7 @@ CONFLICTS = metrics.counter(
 class BurstDetector:
     """Counts outcomes of shares. A member that hangs delays no report.
 
-    A status write costs as much as the apply that it reports. In a burst applies go first: good
-    news waits for its end, at most `LONGEST_BURST_SECONDS`.
+    In a burst applies go first: good news waits for its end, at most `LONGEST_BURST_SECONDS`.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -2,8 +2,7 @@
 
 A share counts as unhealthy only while its cluster answers, and only of a revision that was ready
 there. The clock is the one field `since`: it is put off by the time for which the cluster was
-silent, and stands in the status, so that another process goes on with it. `seconds` is written when
-the clock stops, and when the time is over: who decides needs no clock.
+silent, and stands in the status, so that another process goes on with it.
 """
 
 from __future__ import annotations

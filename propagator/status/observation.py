@@ -110,10 +110,7 @@ class Survey:
             yield self._away(workload, name, trouble)
 
     def _told(self, workload: Workload) -> set[str]:
-        """Return the clusters of the last report that are about to show what they have.
-
-        After a restart a hub that was set back may not tell that one was sent something.
-        """
+        """Return the clusters of the last report that are about to show what they have."""
         found = set()
         for name in (each["name"] for each in workload.status.clusters):
             session = self._registry.get(name)
@@ -152,11 +149,7 @@ class Survey:
                 yield OthersShare(name, workload.decided[name], session.others_pods(main, key))
 
     async def runs(self, workload: Workload, outcomes: Mapping[str, Outcome]) -> bool:
-        """Whether this process wrote each present share, and observes that it runs.
-
-        Shares without replicas, such as a DaemonSet on no node, are ready but replace nothing: at
-        least one share has to.
-        """
+        """Whether this process wrote each present share, and observes that it runs."""
         # The hub's status does not count: an earlier process or a backup may have written it.
         stands_in = 0
         async for name in in_slices(sorted(workload.placements)):

@@ -1,16 +1,11 @@
 """ClusterProfiles while this instance leads: imported as MemberClusters, and exported.
 
 `Imports` creates a MemberCluster for each selected ClusterProfile that none stands for, under any
-name because `stowage rename` changes it. `Following` updates labels and the condition
-InventoryUnhealthy, on which the propagator stops serving the member. A MemberCluster is never
-deleted, and its spec is written once, so an edited inventory cannot redirect a token.
+name because `stowage rename` changes it. A MemberCluster is never deleted, and its spec is written
+once, so an edited inventory cannot redirect a token.
 
 `Exports` writes a ClusterProfile per MemberCluster into the processes' namespace. It never touches
 another manager's, and deletes its own when the MemberCluster is gone, or when the next term starts.
-Exported ClusterProfiles are never imported.
-
-The feature has an informer of its own, which retries on a hub without the kind: decisions do not
-wait for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """ClusterProfile (multicluster.x-k8s.io/v1alpha1) and its MemberCluster. Pure.
 
-Spec and status come from another system: malformed parts count as absent. Credential providers are
-never run; only the server's address and certificates are read.
+Spec and status come from another system: malformed parts count as absent.
 """
 
 from __future__ import annotations
@@ -129,8 +128,7 @@ def relabelled(
 ) -> dict[str, Any]:
     """Return the patch of metadata that updates the labels, or empty.
 
-    Labels of other writers stay. The version is the ClusterProfile's until the API server reports
-    one.
+    Labels of other writers stay.
     """
     have, notes = cluster.metadata.labels, cluster.metadata.annotations
     taken = set(filter(None, notes.get(ANNOTATION_PROFILE_LABELS, "").split(",")))

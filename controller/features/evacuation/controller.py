@@ -2,10 +2,7 @@
 
 They are stored before anything leaves, so the next leader continues with the same times.
 
-A loss counts only while a propagator watches the members, which renewals of its Lease show. A late
-Lease, another holder or another term restarts the toleration of a loss. No clocks are compared,
-except the start of a term with a moment that this process wrote: a new process knows no earlier
-term.
+A late Lease, another holder or another term restarts the toleration of a loss.
 """
 
 from __future__ import annotations
@@ -86,10 +83,7 @@ class PropagatorLease:
         self.judged, self.late, self._expired = False, True, True
 
     def counts(self, since: datetime) -> bool:
-        """Whether the current propagator has watched since that moment.
-
-        A term with an expired Lease may be over.
-        """
+        """Whether the current propagator has watched since that moment."""
         began = self._view.began
         return not self.judged or (began is not None and began <= since and not self._expired)
 

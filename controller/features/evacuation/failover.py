@@ -1,10 +1,7 @@
 """Failover: evictions because of the application, where spec.movement.unhealthySeconds is set.
 
 The propagator counts for how long a share is unhealthy, of a revision that was ready there
-(`propagator.status.failover`). The pass decides: replicas leave a cluster whose time is over, place
-first, and the cluster is held to what stays there (`controller.scheduling.moving.learnt`). An
-application that is unhealthy on more than half of its clusters would be so on others too, and
-stays.
+(`propagator.status.failover`).
 """
 
 from __future__ import annotations

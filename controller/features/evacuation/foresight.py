@@ -1,7 +1,4 @@
-"""MemberClusters as the evacuation controller would write them, for a simulation. Pure.
-
-Taints count from the given moment, because a dry run has not seen them before.
-"""
+"""MemberClusters as the evacuation controller would write them, for a simulation. Pure."""
 
 from __future__ import annotations
 

@@ -5,10 +5,8 @@ on nodes. Only causes in status.evacuation of the MemberCluster have an effect, 
 counts a toleration from the same moment.
 
 NodeRoom evicts a share that no node of its cluster could ever run. Its pods must have waited for a
-node for `PATIENCE_SECONDS`; then a whole Workload moves. Shares of a divided one follow from what
-clusters ran (`controller.model.observedlimits`). The size of a node is taken as the most free on
-one, or the average allocatable if greater. That may be too little for unequal nodes, so nothing
-moves before pods were seen to wait.
+node for `PATIENCE_SECONDS`; then a whole Workload moves. The size of a node is taken as the most
+free on one, or the average allocatable if greater.
 """
 
 from __future__ import annotations
@@ -180,10 +178,7 @@ def _order(eviction: Eviction) -> tuple[bool, float]:
 
 
 def _held(cluster: MemberCluster) -> tuple[str, str] | None:
-    """Return why a loss moves nothing now, as Moving's reason and text; None if it does.
-
-    BLIND is not reported on Workloads: it ends soon, or the cluster reports it.
-    """
+    """Return why a loss moves nothing now, as Moving's reason and text; None if it does."""
     said = cluster.condition(MemberClusterCondition.EVACUATING.value)
     if said is None or said.reason not in HELD:
         return None

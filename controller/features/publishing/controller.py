@@ -1,8 +1,6 @@
 """Publishes decisions of Workloads with spec.publish. Leader only.
 
-A turn updates the ClusterDecision and PlacementDecisions, then the condition Published. Everything
-follows from stored objects, so a repeated or interrupted turn ends the same and writes only
-differences.
+A turn updates the ClusterDecision and PlacementDecisions, then the condition Published.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 They list the clusters with replicas, including leaving ones, which run until their successors are
 ready. The most replicas have rank 1, ties by name, so a list changes only with its numbers. Objects
-of other owners are never touched. After a crash between two writes an object has the previous list,
-or is in progress for kstatus.
+of other owners are never touched.
 
 PlacementDecisions are slices of at most 100 clusters (KEP-5313), and no write covers all. A cluster
 that changes slices is written to the new one first: a growing list from its end, a shrinking one
-from its beginning. Surplus slices are deleted last.
+from its beginning.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ class PublishedObjects(ObjectWriter[T]):
     async def claim(self, workload: Workload, body: Mapping[str, Any]) -> T | Obstacle | None:
         """Return the object that a Workload controls, created from `body` if missing.
 
-        None if the next event of the object must be awaited. One of an earlier Workload of that
-        name is deleted ahead of the garbage collector.
+        None if the next event of the object must be awaited.
         """
         namespace, name = key = (workload.metadata.namespace, body["metadata"]["name"])
         try:

@@ -38,8 +38,7 @@ class Reserved:
     """The room of a reservation and its owners.
 
     `request` and `load` are those of one unit. `expires` is None for never. `namespaces` has that
-    of each of `owners`, "" for an entry that selects none. An `ended` reservation takes part in no
-    decision.
+    of each of `owners`, "" for an entry that selects none.
     """
 
     key: Key
@@ -97,7 +96,7 @@ def compile_reservation(stored: Reservation) -> Reserved:
 def as_placed(stored: Reservation) -> Workload | None:
     """Return the Workload that decisions read; None for a reservation that has ended.
 
-    An invalid spec becomes the `fault`. One that is being deleted holds nothing, but has shares.
+    An invalid spec becomes the `fault`.
     """
     if stored.status.phase in ENDED:
         return None

@@ -1,8 +1,7 @@
 """Keeps the statuses of all Reservations beside their decisions; the leader runs it.
 
 An expired reservation ends, but not while this machine's clock and the hub's differ, because that
-cannot be taken back. A cluster with less free room than is held there is reported once that has
-lasted: ending replicas take their room until their member reports.
+cannot be taken back.
 """
 
 from __future__ import annotations

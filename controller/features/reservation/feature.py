@@ -1,8 +1,4 @@
-"""Reservation as a feature: the kinds that the process watches, places and counts for it.
-
-Only the leader ends expired reservations, and checks the room of clusters. The endpoints have the
-numbers of the next decision: one that is being written counts.
-"""
+"""Reservation as a feature: the kinds that the process watches, places and counts for it."""
 
 from __future__ import annotations
 
@@ -151,10 +147,7 @@ def book(ledger: Ledger) -> Book[Reserved]:
 
 
 def _there(ledger: Ledger, reserved: Reserved, cluster: str, replicas: int) -> dict[str, Any]:
-    """Return the reserved room on a cluster.
-
-    Requests of owners beyond the reserved amounts are not counted as allocated.
-    """
+    """Return the reserved room on a cluster."""
     held = {resource: n * replicas for resource, n in reserved.request.items()}
     taken = ledger.taken(reserved.key, cluster)
     return {

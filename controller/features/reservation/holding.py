@@ -1,9 +1,7 @@
 """`hold: Member`: pods that keep the room of a Reservation on its members.
 
-The ledger keeps other Workloads out, but not pods that users deploy to a member directly. So each
-such reservation has a Workload `NAME-hold`, whose pods ask for one unit and give way to every other
-pod. Its shares are the whole units that no owner has taken. The controlling owner reference marks
-the Workload; another one of that name is never touched.
+So each such reservation has a Workload `NAME-hold`, whose pods ask for one unit and give way to
+every other pod. Its shares are the whole units that no owner has taken.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """The ledger of Reservations: who is inside each, what is left of it, and the room that it holds.
 
-The status of a Workload names its shares inside, in the write of its placements; a decision that is
-not written yet is split in the same way (`split`). So all counts follow from stored objects, in any
-order, and no claim outlives its Workload. A claim counts as far as the cluster has replicas, and
-only on a known reservation of that UID that may serve the Workload's namespace.
+A claim counts as far as the cluster has replicas, and only on a known reservation of that UID that
+may serve the Workload's namespace.
 
-Room that no user has taken is held: other Workloads find less. A reservation that serves once holds
-nothing from its first owner on.
+Room that no user has taken is held: other Workloads find less.
 """
 
 from __future__ import annotations
@@ -84,10 +81,7 @@ class _Users:
 
 
 class _Hold(NamedTuple):
-    """The loads that a reservation holds on a cluster, and the amounts that no other may have.
-
-    `spoken` includes the users inside: one that leaves frees its room for the reservation alone.
-    """
+    """The loads that a reservation holds on a cluster, and the amounts that no other may have."""
 
     loads: dict[Load, int]
     spoken: Amounts
@@ -175,10 +169,7 @@ class ReservationLedger:
     # --- the reservations of a Workload -----------------------------------------------------------
 
     def of(self, info: WorkloadInfo) -> list[Reserved]:
-        """Return the open reservations that a Workload may use, in their order of use.
-
-        Without those that serve once and already serve another Workload.
-        """
+        """Return the open reservations that a Workload may use, in their order of use."""
         if info.booked or not len(self._open):
             return []
         known = (self._reserved[key] for key in self._open.of(offered(info)))
@@ -221,16 +212,12 @@ class ReservationLedger:
     def split(self, info: WorkloadInfo, placements: Placements) -> tuple[ReservedShare, ...]:
         """Return the shares inside reservations that the Workload has with these placements.
 
-        Replicas that were inside stay. New ones go into a cluster's reservations in order, as many
-        as fit; the rest goes where it lacks the least, until the reservation is used up.
+        Replicas that were inside stay.
         """
         return self._reached(info, self._counting(placements, self._claims(info, placements)))
 
     def says_too_much(self, info: WorkloadInfo) -> bool:
-        """Whether the status has more replicas inside than a reservation has room for.
-
-        It happens if a decision of the reservation was lost after an owner relied on it.
-        """
+        """Whether the status has more replicas inside than a reservation has room for."""
         known = tuple(share for share in _claimed(info) if self._is_there(share))
         return self._reached(info, known) != known
 

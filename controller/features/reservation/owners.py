@@ -1,8 +1,7 @@
 """Which Workloads are owners of which reservations, by an index.
 
 An owner is in the reservation's own namespace; only a reservation in the namespace of Stowage may
-name others. The index files each entry of `spec.owners` under its narrowest demand: a name, a
-controller's name, a label, or the namespace.
+name others.
 """
 
 from __future__ import annotations

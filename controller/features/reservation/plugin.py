@@ -3,8 +3,7 @@
 If all new replicas of a Workload fit into the room of its reservations, the first pass tries them
 inside: without its rules about other Workloads and its spread, because the author of the
 reservation has chosen the cluster, and with at most the replicas that fit. If that leaves replicas
-without a cluster, the pass runs again without these changes. Both passes release the room that its
-reservations hold.
+without a cluster, the pass runs again without these changes.
 """
 
 from __future__ import annotations
@@ -53,8 +52,7 @@ NAMED = 3
 class UsableReservations:
     """The reservations that a Workload may use, in one pass.
 
-    `inside` are the replicas that fit into each, by cluster, `room` their sum. With `first` this
-    pass tries all new replicas there.
+    `inside` are the replicas that fit into each, by cluster, `room` their sum.
     """
 
     reserved: Sequence[Reserved]
@@ -229,10 +227,7 @@ def _given_back(before: Snapshot, after: Snapshot) -> Iterator[str]:
 def _held_for_others(
     state: CycleState, info: WorkloadInfo, snapshot: Snapshot, found: Unplaced
 ) -> str:
-    """Return, for example, `Reservations hold 6 of 8 cpu that 4 replicas ask for`.
-
-    Counts clusters that would take more replicas if nothing were held there; "" without any.
-    """
+    """Return, for example, `Reservations hold 6 of 8 cpu that 4 replicas ask for`."""
     names = [snapshot.names[row] for row in np.unique(snapshot.holds.cluster).tolist()]
     without = snapshot.releasing({name: snapshot.held(name) for name in names})
     now, then = (room(info, each, variants=variants_of(state)) for each in (snapshot, without))
@@ -271,8 +266,7 @@ def _apart(
     """Return the most replicas of each cluster on which several reservations may be used.
 
     All their room is released, so a replica larger than the rest of its reservation could take room
-    that another one holds. So all but one of them serve whole replicas alone; that one may use free
-    room as well.
+    that another one holds.
     """
     held = {key: own.ledger.held(key) for key in own.inside}
     shared = Counter(cluster for loads in held.values() for cluster in loads)

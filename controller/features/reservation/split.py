@@ -1,8 +1,7 @@
 """Arithmetic of one reservation on one cluster: what is left of it, and how it is held. Pure.
 
 Amounts are by resource, in the smallest units. Each unit reserves a place for a pod too, but
-smaller replicas of an owner need more places. So places for pods bound no owner if the reservation
-holds anything else; further ones come from the free room.
+smaller replicas of an owner need more places.
 """
 
 from __future__ import annotations
@@ -58,10 +57,7 @@ def _bounding(unused: Amounts, request: Amounts) -> list[str]:
 
 
 def pieces(unused: Amounts, request: Amounts) -> list[tuple[dict[str, int], int]]:
-    """Return the unused amounts as pairs (load, number), whole units first.
-
-    No piece is larger than a unit: it might fit nowhere and would hold nothing.
-    """
+    """Return the unused amounts as pairs (load, number), whole units first."""
     rest = {r: n for r, n in unused.items() if n > 0}
     found: list[tuple[dict[str, int], int]] = []
     while full := {r: request[r] for r, n in rest.items() if n >= request[r]}:

@@ -1,7 +1,6 @@
 """The status of a Reservation: what its decision writes, its phase, and the use of its room. Pure.
 
-A decision writes placements, phase, names of the clusters and reserved amounts at once, for clients
-that wait for `Available`. The leader derives the rest. Succeeded and Failed are final.
+The leader derives the rest. Succeeded and Failed are final.
 """
 
 from __future__ import annotations
@@ -110,8 +109,7 @@ def held(stored: Reservation) -> dict[str, int]:
 def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the status fields of a Reservation for those of a Workload's decision.
 
-    With placements the phase is Available, without them Pending. A reservation that was available
-    and has no placements any more keeps its phase: the leader tells whether its clusters are lost.
+    With placements the phase is Available, without them Pending.
     """
     found = {name: value for name, value in fields.items() if name in _KEPT}
     if "placements" not in fields:

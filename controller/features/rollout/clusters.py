@@ -119,11 +119,7 @@ def _shown(share: ClusterShare, units: int, profile: Profile) -> Mapping[str, An
 
 
 def _settled(share: ClusterShare, units: int) -> bool:
-    """Whether all replicas are updated and ready, without pods of another template.
-
-    Surplus replicas may wait for successors elsewhere. During the member's own update, updated and
-    ready pods may be equally many but not the same.
-    """
+    """Whether all replicas are updated and ready, without pods of another template."""
     return share.replicas == units <= share.updated == share.ready and not share.outdated
 
 

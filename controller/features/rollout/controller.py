@@ -1,8 +1,7 @@
 """Rolls new revisions out wave by wave. Leader only.
 
 A turn stores the ControllerRevision of the spec, writes the status by the wave machine on the
-version that was read, then prunes ControllerRevisions. After a crash in between, the next turn
-continues.
+version that was read, then prunes ControllerRevisions.
 """
 
 from __future__ import annotations

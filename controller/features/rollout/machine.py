@@ -1,7 +1,6 @@
 """The wave machine: which clusters have the new revision, and which get it next. Pure.
 
-There is no state except the status, so a restart or another instance continues from there. A
-cluster is in one of these states:
+A cluster is in one of these states:
 
     waits      an exception of the status gives it another revision
     on its way it was given the revision, and `updates` has since when
@@ -190,10 +189,7 @@ class Machine:
     # The revision.
 
     def _find_stable(self) -> None:
-        """Take the most frequent running revision as stable if none was on all clusters.
-
-        Each cluster keeps its own until its turn. Without one it is a first placement.
-        """
+        """Take the most frequent running revision as stable if none was on all clusters."""
         found = Counter(
             each.revision
             for each in self._held()

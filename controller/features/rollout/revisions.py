@@ -1,8 +1,4 @@
-"""The ControllerRevisions of a Workload: stored before a status names them, pruned after.
-
-An old revision can only be rendered from its ControllerRevision, so the current one is stored as
-soon as it is seen.
-"""
+"""The ControllerRevisions of a Workload: stored before a status names them, pruned after."""
 
 from __future__ import annotations
 

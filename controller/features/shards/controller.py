@@ -1,7 +1,6 @@
 """The condition Served of MemberClusters: False while no propagator holds the member's shard.
 
-A fleet of one shard has no `status.shard`, and no Lease is read for it: who leads is told by
-`stowage status`. Else the Lease of shard 0 says how many shards there are.
+Else the Lease of shard 0 says how many shards there are.
 """
 
 from __future__ import annotations

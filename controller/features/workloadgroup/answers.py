@@ -1,7 +1,4 @@
-"""The endpoints of gangs: how many replicas each needs and has, what is held, and why it waits.
-
-The numbers are those of the next decision: held replicas, and those being written, count.
-"""
+"""The endpoints of gangs: how many replicas each needs and has, what is held, and why it waits."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """The shortage of a gang: before any attempt, by columns over all clusters, and after an attempt.
 
 The resource gap is a lower bound: if it reports a shortage, no pass could place the quorum, or so
-much of it that it were held for the rest. A gang without a gap may still fail. With
-spec.minResources the amounts named there count, whatever replicas ask for. Patches of a
+much of it that it were held for the rest. A gang without a gap may still fail. Patches of a
 WorkloadSpread are unknown here: the caller leaves such gangs out.
-
-Attempts with the same result get the same message, so no status is written twice.
 """
 
 from __future__ import annotations
@@ -240,7 +237,7 @@ def rejected(
     """Return the message of a failed attempt: the member that failed, the numbers, and why.
 
     `left_out` are members that took no part, because they are refused themselves; `denial` says for
-    how long the gang is not tried again. Also return the message after the member's name.
+    how long the gang is not tried again.
     """
     short = next((each for each in tried if each.assigned < each.desired), None)
     who = (
@@ -263,10 +260,7 @@ def rejected(
 
 
 def cure(info: WorkloadInfo, reason: ScheduledReason, code: str) -> str:
-    """Return the change that lifts the refusal, as a noun phrase.
-
-    By the code of the refusal, else by the reason of the condition.
-    """
+    """Return the change that lifts the refusal, as a noun phrase."""
     name = info.groups[0] if len(info.groups) == 1 else ""
     group = named((info.namespace, name))
     words = _BY_CODE.get(code) or _OF_ALL.get(reason, "what {group} says in its own status")

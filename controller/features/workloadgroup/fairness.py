@@ -10,8 +10,7 @@ may each hold what the other lacks. So
   even so, it does not ask the same holder again while that holds, or they would ask for ever.
 
 Turns. docs/decisions/0004-turns-of-gangs.md has the rule, its bounds and its cost. Later gangs are
-those of lower priority, then shorter wait, then by name. A gang waits since its group was there and
-its Workloads were complete, by their creation times.
+those of lower priority, then shorter wait, then by name.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ _MOST_ASKED: Final = 16
 class Claim:
     """The clusters where a gang would fit if all gangs gave back their room, known `until` then.
 
-    `order` is its place in line. Without clusters it has no turn until it is decided again, and
-    none before `until`.
+    `order` is its place in line.
     """
 
     key: Key
@@ -118,7 +116,6 @@ class GangTry:
 
     Args:
         infos: all of its members.
-        order: its place in the order of the queue.
         snapshot: without the gang's own room if that is decided again.
         seen: the same state, as a denial keeps it.
         patience: seconds after which a gang gets its turn; 0 for never.
@@ -188,9 +185,7 @@ class GangHold:
 class Keeping:
     """Since when the turns of a namespace keep gangs of others out, the last time that they did.
 
-    Such a stretch begins with the first gang that is kept out and lasts as long as a first turn,
-    whichever gang has the turn by then. The next one begins no earlier than SHARE times that length
-    after this one began. For one term.
+    The next one begins no earlier than SHARE times that length after this one began. For one term.
     """
 
     def __init__(self) -> None:
@@ -215,8 +210,7 @@ class Keeping:
 class Turns:
     """Who has the turn, who stands behind it, and who gave way for whom, for one term.
 
-    `wake` queues the Workloads of a group for which another gang made way. Each check of the turn
-    costs a few gangs at most.
+    `wake` queues the Workloads of a group for which another gang made way.
     """
 
     def __init__(self, wake: Callable[[Key], None]) -> None:
@@ -259,11 +253,7 @@ class Turns:
         return None
 
     def again(self, key: Key, now: datetime) -> float | None:
-        """Return the seconds until the turn ends that a gang stands behind, or None.
-
-        A gang whose wait has ended since its decision is queued instead, once: the caller may be a
-        member whose decision is not that of the gang.
-        """
+        """Return the seconds until the turn ends that a gang stands behind, or None."""
         if (behind := self._behind.get(key)) is None:
             return None
         if behind[1] > now:

@@ -1,9 +1,4 @@
-"""WorkloadGroup as a feature: the kinds that the process watches and counts for gangs.
-
-When a group comes, changes or goes, or a Workload joins or leaves it, its denial is dropped and its
-Workloads are decided again, once for many changes. A cluster that may have become more useful drops
-denials too.
-"""
+"""WorkloadGroup as a feature: the kinds that the process watches and counts for gangs."""
 
 from __future__ import annotations
 

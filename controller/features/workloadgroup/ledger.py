@@ -1,8 +1,7 @@
 """The ledger of WorkloadGroups: which Workloads are members of which, and which of them are placed.
 
-Decided and held shares count. A decision reads two numbers whatever the group's size. A pass on a
-whole gang makes an overlay for each member that it places; an overlay computes nothing until it is
-read, which is rare.
+A pass on a whole gang makes an overlay for each member that it places; an overlay computes nothing
+until it is read, which is rare.
 """
 
 from __future__ import annotations
@@ -48,10 +47,7 @@ class Member:
 
 @dataclass(slots=True)
 class _Roll:
-    """The members of one group. `version` changes whenever a member asks for something else.
-
-    Replicas that have ended count as `assigned` and as `desired`.
-    """
+    """The members of one group. `version` changes whenever a member asks for something else."""
 
     members: dict[Key, Member] = field(default_factory=dict)
     placed: dict[Key, Member] = field(default_factory=dict)
@@ -147,10 +143,7 @@ class Groups:
 
     @staticmethod
     def group_of(info: WorkloadInfo) -> Key | None:
-        """Return the group that the Workload names; None for none, and for several.
-
-        A reservation, whose room a ledger holds, is in no group.
-        """
+        """Return the group that the Workload names; None for none, and for several."""
         if len(info.groups) != 1 or info.booked:
             return None
         return (info.namespace, info.groups[0])
@@ -170,8 +163,7 @@ class Groups:
     def started(self, key: Key) -> bool:
         """Whether no quorum is needed any more: enough replicas are placed, or it has run.
 
-        A group that has run needs a quorum again once no placement of it is stored, even before its
-        status says so. Held placements, and those being written, do not count for that.
+        Held placements, and those being written, do not count for that.
         """
         group, roll = self.get(key), self._roll(key)
         if group is None:

@@ -1,8 +1,4 @@
-"""The memory of one term of leadership about each group, beside the stored objects.
-
-A restart loses nothing of value: a refusal is found again, and held replicas are given back with
-the term.
-"""
+"""The memory of one term of leadership about each group, beside the stored objects."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ class Denial:
     """A refusal that keeps a group from being tried for `seconds`.
 
     `status` is that of its members: a member that is refused later gets the same one, so that no
-    status is written twice. Its `args` say the same of the group, which is not named there.
+    status is written twice.
     """
 
     since: datetime
@@ -73,10 +69,7 @@ class GroupMemory:
         self._groups: dict[Key, _RememberedGroup] = {}
 
     def deny(self, key: Key, denial: Denial) -> None:
-        """Keep a group from being tried until the denial is over.
-
-        All members were answered with it, so the member that was to come back is withdrawn.
-        """
+        """Keep a group from being tried until the denial is over."""
         group = self._of(key)
         group.denial, group.asked = denial, False
         group.due = group.comes = None
@@ -100,11 +93,7 @@ class GroupMemory:
         self._of(key).asked = True
 
     def due(self, key: Key, until: datetime, who: Key) -> bool:
-        """Whether `who` must come back at `until`, for all members.
-
-        True if a member was refused and no other member is due by then. A member that came back
-        early, woken by another event, must come back again: its one turn is used up.
-        """
+        """Whether `who` must come back at `until`, for all members."""
         group = self._groups.get(key)
         if group is None or not group.asked:
             return False
@@ -120,10 +109,7 @@ class GroupMemory:
         group.found = found
 
     def too_long(self, key: Key, seen: Findings) -> None:
-        """Record that a hold timed out: as many replicas of these members are not held again.
-
-        Otherwise a gang that nothing has helped would keep room from others nearly all the time.
-        """
+        """Record that a hold timed out: as many replicas of these members are not held again."""
         group = self._of(key)
         group.vain = (group.found, seen.generation, seen.members)
 

@@ -6,10 +6,7 @@ tenth of it is missing, the replicas are held as waiting Workloads, up to the gr
 Otherwise nothing is placed, and the gang is denied for a moment, which a new member, an edit of the
 group or a cluster that changes ends at once.
 
-Members of another scheduler, held members, and members that are refused themselves take no part:
-their shares count, and replicas that they lack do not come. A member that comes alone is answered
-by itself: before its group can be tried, and as further replicas once its quorum has clusters. A
-caller that does not lead changes nothing but the notes of refused members.
+A caller that does not lead changes nothing but the notes of refused members.
 """
 
 from __future__ import annotations
@@ -108,10 +105,7 @@ class CoschedulingArgs(Args):
 
 
 class Coscheduling:
-    """Gangs at QueueSort, PreFilter, Filter, PostFilter, Reserve, Permit and PostBind.
-
-    In a process the feature gives every instance the same `memory`.
-    """
+    """Gangs at QueueSort, PreFilter, Filter, PostFilter, Reserve, Permit and PostBind."""
 
     name = NAME
     ignored_during_execution = True
@@ -131,11 +125,7 @@ class Coscheduling:
         self._waiting = waiting
 
     def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
-        """Sort by priority descending, age of the group or else of the Workload, and its name.
-
-        A group that could not be placed counts from its failure on, so that it keeps no other
-        waiting.
-        """
+        """Sort by priority descending, age of the group or its last failed attempt, and name."""
         key = Groups.group_of(info)
         group = None if key is None else self._groups().get(key)
         if group is None:
@@ -150,10 +140,7 @@ class Coscheduling:
     def gathering(
         self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
     ) -> Gathering | None:
-        """Return all members that this process decides and that are not held; None for no attempt.
-
-        A member that comes during a denial is refused by itself, with the message of the denial.
-        """
+        """Return the members that this process decides and that are not held; None for no attempt."""
         if not info.groups:
             return None
         groups, key = bound.ledger(Groups), Groups.group_of(info)
@@ -555,11 +542,7 @@ class Coscheduling:
         return info
 
     def next_look(self, info: WorkloadInfo, now: datetime) -> float | None:
-        """Return the seconds until this member comes back for all members of its gang.
-
-        The member comes back at the end of a denial, a back-off or another gang's turn; None if
-        another member comes, or none needs to.
-        """
+        """Return the seconds until this member comes back for all members of its gang."""
         if (key := Groups.group_of(info)) is None:
             return None
         looks = [self.memory.turns.again(key, now)]
@@ -660,8 +643,7 @@ def _withdrawn(group: CompiledGroup, members: Mapping[Key, Member]) -> Withdrawn
     """Return the members whose placements are taken back, and the earlier replicas that they keep.
 
     A closed gate takes back the placements that it had released; without a gate, placements since
-    then are taken back. A Workload with replicas on clusters without a release ran before the group
-    existed, and keeps them; one without replicas there gives up its place.
+    then are taken back.
     """
     found = {}
     for key, member in members.items():

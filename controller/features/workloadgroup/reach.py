@@ -1,9 +1,8 @@
 """How many replicas of a gang fit where, at most: by columns, without a pass.
 
-Members with the same rules and requests are one class. Its rules and the clusters' state bound
-where it may go, as Stowage's plugins do. Nothing of the gang counts as placed, and all held room as
-given back, because some of it may be held for the gang: so a pass never places more. Beyond
-`MOST_CLASSES` the further classes count as if they fitted everywhere.
+Nothing of the gang counts as placed, and all held room as given back, because some of it may be
+held for the gang: so a pass never places more. Beyond `MOST_CLASSES` the further classes count as
+if they fitted everywhere.
 """
 
 from __future__ import annotations
@@ -112,9 +111,7 @@ class Reach:
     """The replicas of a gang that fit where.
 
     `able` are the replicas of each class that fit on each cluster, shape (classes, n), `any_units`
-    those that fit of whatever class, shape (n,), `wanted` the replicas of each class. `wholes` are
-    the members of a class each of which goes to one cluster, with as many replicas as fit there; 0
-    for other classes.
+    those that fit of whatever class, shape (n,), `wanted` the replicas of each class.
     """
 
     able: Sequence[Ints]
@@ -133,8 +130,7 @@ class Reach:
         """Return the reach of these members.
 
         `kept`: clusters where none of them may go, shape (n,). `given`: amounts that others would
-        give back, by resource, shape (n,) each. Their nodes are not known, so the result is an
-        upper bound.
+        give back, by resource, shape (n,) each.
         """
         found = classes(infos)
         room = _Room(replace(snapshot, holds=NO_FLIGHTS, merged={}), kept, given, filters)

@@ -1,17 +1,13 @@
 """Where a gang is tried, the most promising first: inside one domain, in few, or anywhere.
 
-A domain is the clusters that share the value of a label (`spec.topology.topologyKey`); a cluster
-without the label is in none. Required keeps a gang inside one domain; Preferred tries one after the
-other, then the roomiest together, one more each time, then all clusters. Domains where the quorum
-can have no room by columns, an upper bound, are left out, but for two: a plugin may know of room
-that no column shows, and an attempt has to report what is missing.
+Required keeps a gang inside one domain; Preferred tries one after the other, then the roomiest
+together, one more each time, then all clusters. Domains where the quorum can have no room by
+columns, an upper bound, are left out, but for two: a plugin may know of room that no column shows,
+and an attempt has to report what is missing.
 
 A gang takes at most `MOST_PASSES` passes, but four ways to place it are always tried, and never
 more than `MOST_WAYS`. In each domain the members go in the order given; if that misses the quorum,
 the smaller ones go first.
-
-A running replica is never moved. A member that comes after the quorum is bound to the domains where
-its siblings have replicas.
 """
 
 from __future__ import annotations
@@ -93,8 +89,7 @@ def attempts_of(
 ) -> Iterator[Attempt]:
     """Yield the ways to place a gang, each made on demand; `told` is a `Within`, or None.
 
-    `infos` are the members to decide, in their order; `ledger` has the present placements. `kept`:
-    clusters that are kept for another gang, shape (n,).
+    `kept`: clusters that are kept for another gang, shape (n,).
     """
     orders = _orders(infos, snapshot)
     most = MOST_PASSES // max(len(infos) * len(orders), 1)
@@ -122,10 +117,7 @@ def standing(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within
 
 
 def refuge(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within | None:
-    """Return the domain with the most room for a gang whose clusters are all gone.
-
-    The members come one by one, and the later ones find the first one there.
-    """
+    """Return the domain with the most room for a gang whose clusters are all gone."""
     members = ledger.members(group.key).values()
     if not group.topology_key or not any(member.assigned for member in members):
         return None
@@ -199,7 +191,7 @@ class _Domains:
 
     `able` are the replicas of each class that fit there, shape (classes, domains), `any_units`
     those that fit of whatever class, `wanted` the replicas of each class, `need` those that the
-    quorum lacks. The first `first` belong together.
+    quorum lacks.
     """
 
     values: Sequence[str]

@@ -1,7 +1,4 @@
-"""The endpoints of policies, with the numbers of the next decision.
-
-Decisions in flight and claims of other processes count.
-"""
+"""The endpoints of policies, with the numbers of the next decision."""
 
 from __future__ import annotations
 

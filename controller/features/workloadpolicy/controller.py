@@ -1,7 +1,7 @@
 """The status of every WorkloadPolicy: the replicas of its domains, and claims.
 
 Only `Required` policies are claimed: a `Preferred` one may be exceeded, so concurrent schedulers do
-no harm. All fields are cut to the schema, or the hub would refuse the status.
+no harm.
 """
 
 from __future__ import annotations

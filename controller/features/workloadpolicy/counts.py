@@ -1,8 +1,7 @@
 """The ledger of WorkloadPolicies: the replicas by cluster that count against each.
 
 These are Workloads of the policy's namespace whose pod labels match, except those being deleted,
-and claims of other processes (`set_foreign`). Leaving replicas count until they are gone, because
-they run and may be resumed.
+and claims of other processes (`set_foreign`).
 """
 
 from __future__ import annotations

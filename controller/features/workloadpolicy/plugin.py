@@ -1,9 +1,7 @@
 """WorkloadPolicy: a number of replicas per domain, shared by all counted Workloads.
 
 PreFilter binds the policy and copies its counts, Filter refuses clusters at a Required policy's
-numbers, and the order of domains precedes other scores (`controller.planner.replicacycle`). Each
-point can be disabled: without PreFilter the policy has no effect, without Filter its numbers do not
-bind, without Score the other plugins rank within them.
+numbers, and the order of domains precedes other scores (`controller.planner.replicacycle`).
 """
 
 from __future__ import annotations

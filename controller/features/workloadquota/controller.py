@@ -1,8 +1,4 @@
-"""The status of every WorkloadQuota: the amounts in use, and claims.
-
-All schedulers claim from the oldest quota of a namespace: each claim is a compare-and-swap on one
-object.
-"""
+"""The status of every WorkloadQuota: the amounts in use, and the claims of schedulers."""
 
 from __future__ import annotations
 

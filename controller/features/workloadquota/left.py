@@ -1,8 +1,7 @@
 """Pods that deleted Workloads left on clusters, which still count.
 
-`onDelete: Orphan` and the annotation `stowage.dev/keep: Always` leave some. Each such Workload is
-noted in the status of the oldest quota while it exists, for a controller that misses its deletion.
-The quota's annotation `stowage.dev/released` releases what no longer runs.
+`onDelete: Orphan` and the annotation `stowage.dev/keep: Always` leave some. The quota's annotation
+`stowage.dev/released` releases what no longer runs.
 """
 
 from __future__ import annotations

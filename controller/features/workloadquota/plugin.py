@@ -1,13 +1,10 @@
 """WorkloadQuota: bounds the new replicas of a namespace by its quotas.
 
 PreFilter limits the replicas of the pass (`controller.framework.room`) to the placed ones plus
-those that the quotas let in. Nothing placed is removed, a move costs nothing, and `distribution:
-Single` gets all or none. Room of the namespace's Reservations counts already, so replicas in it are
-let in beyond the limit, on its clusters.
+those that the quotas let in.
 
 Reserve and PreBind claim the decision in the oldest quota's status, for schedulers of other names
-(`controller.claims`). The default quota has no object: each scheduler enforces it by the placements
-that it sees.
+(`controller.claims`).
 """
 
 from __future__ import annotations
@@ -198,10 +195,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
 def _with_manifests(
     info: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used, each: Amounts
 ) -> Spare:
-    """Return how many replicas are let in, each as if on a separate cluster.
-
-    Clusters are chosen later, and no choice may exceed a quota.
-    """
+    """Return how many replicas are let in, each as if on a separate cluster."""
     along = of_cluster(info)
     if not along:
         return spare(quotas, used, each)
@@ -229,10 +223,7 @@ def _patched(
 def _inside(
     info: WorkloadInfo, quotas: Sequence[CompiledQuota], reservations: ReservationLedger
 ) -> dict[str, int]:
-    """Return how many more replicas fit, by cluster, into reserved room.
-
-    All amounts that the quotas count must be reserved there.
-    """
+    """Return how many more replicas fit, by cluster, into reserved room."""
     counts = {name for quota in quotas for name in quota.hard}
     each = {name: n for name, n in of_unit(info).items() if n and name in counts}
     found: dict[str, int] = {}
@@ -254,10 +245,7 @@ def _most(info: WorkloadInfo, inside: Mapping[str, int]) -> int:
 
 
 def _capped(info: WorkloadInfo, inside: Mapping[str, int], spare: int, snapshot: Snapshot) -> Ints:
-    """Return the most per cluster, shape (n,): present, inside, and on one the spare.
-
-    For a whole Workload each cluster may have the spare.
-    """
+    """Return the most per cluster, shape (n,): present, inside, and on one the spare."""
     there = {name: n for name, n in inside.items() if name in snapshot.row}
     # Only one cluster gets the spare, or several would each take all of it.
     first = max(sorted(there), key=there.__getitem__, default="")

@@ -2,7 +2,7 @@
 
 Workloads count by their template's request, Reservations by their unused room, because their users
 count themselves. Claims of other processes (`set_foreign`) count too; while a claim's Workload is
-unknown here, nothing is let in. Leftovers of deleted Workloads still count (`left`).
+unknown here, nothing is let in.
 """
 
 from __future__ import annotations

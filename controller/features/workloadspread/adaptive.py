@@ -1,8 +1,7 @@
 """Marks: subsets that take no new replica for a while, because some found no node there.
 
 A mark is a condition in the spread's status, so a restart forgets none. It begins when replicas of
-a subset have had no node for the critical seconds, and lasts for exactly the mark seconds. The next
-one begins only after replicas have waited again. The last subset is never marked.
+a subset have had no node for the critical seconds, and lasts for exactly the mark seconds.
 """
 
 from __future__ import annotations

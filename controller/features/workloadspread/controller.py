@@ -1,9 +1,7 @@
 """The status of every WorkloadSpread: the replicas of its subsets, and the quota of decisions.
 
 A decision takes its quota first (`controller.claims.controller`): the status names the replicas
-that it is about to place, and only then are the placements written. If another writer changed the
-rules or marked a subset in between, the Workload is decided again. A scheduler that dies between
-the two writes leaves replicas that never come, and these count for a while only.
+that it is about to place, and only then are the placements written.
 """
 
 from __future__ import annotations
@@ -194,10 +192,7 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         *,
         certain: bool,
     ) -> SpreadTarget:
-        """Return the Workload as it is, or as it is about to be.
-
-        What waits for a node does so no longer than this term has seen it.
-        """
+        """Return the Workload as it is, or as it is about to be."""
         if workload is None:
             return SpreadTarget(0, {}, {}, certain=True)
         total, status = workload.info.replicas, workload.status

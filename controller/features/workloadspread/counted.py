@@ -1,12 +1,10 @@
 """Which replicas count to each subset: those that run, that come, and that do not go. Pure.
 
 The counts follow from the placements of the target, the reports of the members, and the moments in
-the spread's own status. So a write by another client, or a crash between two writes, leaves nothing
-wrong for long.
+the spread's own status.
 
 A replica counts while a member runs it, and for `CREATE_SECONDS` while it is being created. One
-that is taken back counts again if its member still has it after `DELETE_SECONDS`. Quota for
-placements that never came is free again after `CREATE_SECONDS`.
+that is taken back counts again if its member still has it after `DELETE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -107,8 +105,7 @@ class Ranges:
 class SpreadTarget:
     """A Workload: wanted replicas, placements and when they were decided, reports of members.
 
-    `leaving` are the stored placements that `placements` are about to replace. `certain`: no other
-    placements can be on their way.
+    `leaving` are the stored placements that `placements` are about to replace.
     """
 
     total: int

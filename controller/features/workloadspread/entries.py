@@ -1,9 +1,8 @@
 """Replicas under way: those that no member has shown yet, and those that still end on one.
 
 The replicas of a cluster are numbered from 1. The status of the spread has ranges of these numbers,
-each with the moment since when it waits: `member-a/81-100`. So a thousand replicas that came at
-once are one entry, and a restart forgets no moment. Entries beyond the allowed number are stored as
-a sum: `*/250`.
+each with the moment since when it waits: `member-a/81-100`. Entries beyond the allowed number are
+stored as a sum: `*/250`.
 """
 
 from __future__ import annotations

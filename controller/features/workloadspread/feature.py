@@ -1,8 +1,4 @@
-"""WorkloadSpread as a feature: the kinds that the process watches and counts for it.
-
-When a spread changes or is gone, its Workload is decided again; that alone moves nothing. The
-endpoints have the numbers of the next decision: quota that is being taken counts.
-"""
+"""WorkloadSpread as a feature: the kinds that the process watches and counts for it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The ledger of WorkloadSpreads: which of them divides the replicas of which Workload.
-
-It counts nothing: a spread bounds one Workload, whose own shares a decision knows.
-"""
+"""The ledger of WorkloadSpreads: which of them divides the replicas of which Workload."""
 
 from __future__ import annotations
 

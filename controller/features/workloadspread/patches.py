@@ -1,8 +1,6 @@
 """The pods of a Workload in a subset: patch and tolerations for placing, and its status.
 
-A patch is merged over `WorkloadInfo.pod`, as the propagator merges it over the whole template. A
-patch that does not fit is the fault of the whole spread, because a Workload patched in part would
-run in an undefined state. Pure: a restart computes the same overrides.
+A patch is merged over `WorkloadInfo.pod`, as the propagator merges it over the whole template.
 """
 
 from __future__ import annotations
@@ -45,9 +43,9 @@ def variants(
 ) -> list[Variant]:
     """Return the Workload as it is in the subsets where it differs, equal ones as one.
 
-    The patches must fit the template. They are laid over the pods of `before`, its other variants,
-    too, if they fit. A cluster of several subsets has the variant of the first one that tolerates
-    its taints, else of the first one.
+    They are laid over the pods of `before`, its other variants, too, if they fit. A cluster of
+    several subsets has the variant of the first one that tolerates its taints, else of the first
+    one.
     """
     both = []
     for each in before:

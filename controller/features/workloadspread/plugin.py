@@ -1,9 +1,7 @@
 """The plugin WorkloadSpread: ordered subsets of clusters for the replicas of one Workload.
 
-The replicas of a spread's Workload are divided, whatever its distribution. PreFilter finds the
-spread and applies the subsets' patches and tolerations; Filter refuses clusters of no subset;
-Assign gives the plan the subsets with their order, caps and preferences. An invalid spread lets in
-nothing new and takes nothing away.
+PreFilter finds the spread and applies the subsets' patches and tolerations; Filter refuses clusters
+of no subset; Assign gives the plan the subsets with their order, caps and preferences.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The subsets of a spread over a snapshot, as the planner reads them.
-
-Placing, the counts and the status of each share all use this module, so a replica counts to the
-same subset in all of them.
-"""
+"""The subsets of a spread over a snapshot, as the planner reads them."""
 
 from __future__ import annotations
 
@@ -29,10 +25,7 @@ def kept(spread: CompiledSpread, snapshot: Snapshot, name: Hashable, compute: Ca
 
 
 def subsets_of(spread: CompiledSpread, snapshot: Snapshot, total: int) -> Subsets:
-    """Return the subsets for `total` replicas; `crowded` is left empty.
-
-    Ties are broken by name, so nothing depends on scores, which change.
-    """
+    """Return the subsets for `total` replicas; `crowded` is left empty."""
 
     def computed() -> Subsets:
         subsets = spread.subsets

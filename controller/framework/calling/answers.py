@@ -1,7 +1,4 @@
-"""Checks of plugins' answers, by extension point. Each raises `Unusable`.
-
-An unchecked array of another length would shift verdicts to other clusters.
-"""
+"""Checks of plugins' answers, by extension point. Each raises `Unusable`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The time limit of plugin calls.
 
 A timer ticks while plugins run. A call that sees more than `_TICKS` ticks is ended by an exception
-inside it. Unlike a clock, ticks do not blame a plugin for a process that was stopped.
+inside it.
 
 Python handles signals in the main thread, between bytecodes. Calls on other threads, inside C
 functions, or with another SIGALRM handler cannot be ended; `guard` reports them as late.

@@ -165,8 +165,7 @@ class _Stretch(NamedTuple):
 class in_stretches(Awaitable[Status]):  # noqa: N801 - it reads as what it does
     """Awaits the answer of a PreBind plugin with the time limit on each stretch between waits.
 
-    A stretch blocks the event loop, and raises PluginError if it is too long. The plugin's own
-    exceptions are raised unchanged: they may be faults of the hub.
+    A stretch blocks the event loop, and raises PluginError if it is too long.
     """
 
     def __init__(

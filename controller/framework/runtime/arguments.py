@@ -1,7 +1,7 @@
 """The arguments of a plugin, checked before it is made so that an error names the field.
 
-A factory is called as `factory(args, handle)`. `args` is an instance of the pydantic model that its
-`args_model` or the annotation of its first parameter names; otherwise a mapping as written.
+`args` is an instance of the pydantic model that its `args_model` or the annotation of its first
+parameter names; otherwise a mapping as written.
 """
 
 from __future__ import annotations

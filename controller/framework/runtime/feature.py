@@ -1,7 +1,7 @@
 """A feature: a kind with its ledgers, plugins and controllers, in one folder.
 
-The scheduler and the queue import no feature. Every instance counts, so a standby decides at once
-when its turn comes; only the leader writes statuses and claims.
+Every instance counts, so a standby decides at once when its turn comes; only the leader writes
+statuses and claims.
 """
 
 from __future__ import annotations

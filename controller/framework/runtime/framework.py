@@ -1,8 +1,7 @@
 """Calls plugins, guarded and timed, at the points around the write and for the status.
 
 Reserve and Permit run without an await after the decision, PreBind before the write, PostBind after
-it. Each but PostBind may withhold the write. A fault becomes a `PluginError`, which only that
-Workload's condition reports.
+it. Each but PostBind may withhold the write.
 """
 
 from __future__ import annotations
@@ -83,10 +82,7 @@ def status_fields(
     snapshot: Snapshot,
     bound: PlacementIndex,
 ) -> dict[str, Any]:
-    """Return the plugins' status fields for these placements, without those of a plugin that fails.
-
-    The cache asks for every Workload when a term begins, and one fault must not end that.
-    """
+    """Return the plugins' status fields for these placements. Leaves out a plugin that fails."""
     fields: dict[str, Any] = {}
     own, about = PluginStatus(), (info, placements, snapshot, bound)
     if not (profile.telling or profile.telling_own):
@@ -202,8 +198,7 @@ async def pre_bind(
 ) -> Status:
     """Call the PreBind plugins in turn.
 
-    Each may wait `PRE_BIND_SECONDS`; the profile's limit applies to each stretch between waits. A
-    StowageError is raised: it is the hub's, and the scheduler knows which to retry.
+    Each may wait `PRE_BIND_SECONDS`; the profile's limit applies to each stretch between waits.
     """
     for plugin in profile.pre_bind:
         try:

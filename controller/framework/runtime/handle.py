@@ -1,7 +1,4 @@
-"""The handle: what a plugin or a feature may ask of its process, leading or not.
-
-Factories get it first: until `begin`, snapshot and configuration are empty.
-"""
+"""The handle: what a plugin or a feature may ask of its process, leading or not."""
 
 from __future__ import annotations
 
@@ -80,10 +77,7 @@ class Handle(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise LeaseLost if this instance no longer leads. Call it right before each write.
-
-        Also raises in a task left over from an earlier term.
-        """
+        """Raise LeaseLost if this instance no longer leads. Call it right before each write."""
         ...
 
     def controls(self, plugin: str) -> bool:

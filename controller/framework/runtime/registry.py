@@ -1,7 +1,7 @@
 """The registry of plugins: a name and a factory each.
 
 Factories are Stowage's own, or come from features, `--plugin module:factory` and entry points of
-the group `stowage.plugins`. See `arguments` for their form.
+the group `stowage.plugins`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Endpoints of plugins, below `/apis/v1/plugins/<Name>/`.
 
-The instance of the first profile answers. Guard, leader check and error form are those of the
-controller's own endpoints. An invalid route is left out and logged.
+The instance of the first profile answers. An invalid route is left out and logged.
 """
 
 from __future__ import annotations

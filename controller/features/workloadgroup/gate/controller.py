@@ -1,11 +1,7 @@
 """Keeps the statuses of all WorkloadGroups, and with them the gate of each; the leader runs it.
 
-A status follows from stored objects, so nothing is lost with a leader. A gate that opens, closes or
-extends is written at once; numbers of one group are written once a second at most, and changes of
-the message alone once in ten.
-
-The Workloads of a group are decided again when the group comes, changes or loses its gate, when a
-failed group may be tried again, and while they must be emptied.
+A gate that opens, closes or extends is written at once; numbers of one group are written once a
+second at most, and changes of the message alone once in ten.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
 """The gate of a WorkloadGroup: which Workloads may stand on members, at which decision. Pure.
 
 The propagator pushes only placements that the group's status releases; one compare-and-swap opens
-the gate for all, and one closes it (docs/decisions/0003-the-gate.md). The gate follows from stored
-objects alone, so the next leader goes on from there.
+the gate for all, and one closes it (docs/decisions/0003-the-gate.md).
 
 The gate opens once replicas of at least minMember have a cluster, and closes when one of them fails
 before so many have run, or when so many find no node that too few are left. An open gate releases
 nothing more while fewer than minMember are left. Once so many have run, nothing closes it. It is
 removed when all have lost their placements, so that the next try starts over.
 
-A gate that closes takes back the placements that it has released, and nothing else. The pods that
-clusters report in the write that releases their Workload ran before: that write records them until
-the quorum has run, and the released decisions too, or replicas that a closed gate has left on a
-lost cluster would pass for earlier ones.
+A gate that closes takes back the placements that it has released, and nothing else.
 """
 
 from __future__ import annotations
@@ -64,11 +60,8 @@ class Standing:
 
     `placed`: it has placements, also empty ones; `shares` are their replicas by cluster, `replicas`
     the sum, and `decision` their digest. What has `ended` keeps its share. `ours`: this controller
-    decides it. `running`, `succeeded` and `failed` are what its clusters report of these replicas;
-    `there` are the clusters on which some of them may stand, `seen` the pods of them by cluster;
-    `stands`: any cluster at all reports pods. `trouble` is the text of what keeps one of its
-    clusters from running them. `stuck` replicas have a cluster on which they find no node, the last
-    of them since `stuck_since`. `reason` and `message` are those of its last decision.
+    decides it. `trouble` is the text of what keeps one of its clusters from running them. `stuck`
+    replicas have a cluster on which they find no node, the last of them since `stuck_since`.
     """
 
     name: str
@@ -128,9 +121,8 @@ class Gate:
 class Unconfirmed:
     """Stored facts that may change in a moment.
 
-    `writing`: permitted decisions are on their way to the hub. `fresh`: a failure was reported
-    before the gate has ever been open, and may be that of an earlier try. `most`: the bytes that
-    `released` and `retained` may take.
+    `writing`: permitted decisions are on their way to the hub. `most`: the bytes that `released`
+    and `retained` may take.
     """
 
     writing: bool = False
@@ -243,10 +235,7 @@ def _refused(workload: Workload) -> str:
 
 
 def _left_behind(workload: Workload) -> bool:
-    """Whether it is out of reach only on clusters that it has left.
-
-    If its gang waits for a cluster of another Workload, its own shares have that reason.
-    """
+    """Whether it is out of reach only on clusters that it has left."""
     away = {
         share.name
         for share in workload.status.clusters
@@ -313,10 +302,7 @@ def _open(
 def _too_few_nodes(
     group: CompiledGroup, members: Sequence[Standing], now: datetime
 ) -> tuple[datetime | None, str]:
-    """Return when too few find a node for too long, and the failure once that is so.
-
-    Replicas may wait for a node as long as the gang may wait for its clusters.
-    """
+    """Return when too few find a node for too long, and the failure once that is so."""
     stuck = [each for each in members if each.stuck]
     since = max((each.stuck_since for each in stuck if each.stuck_since), default=None)
     able = sum(each.replicas - each.stuck for each in members)
@@ -334,11 +320,7 @@ def _too_few_nodes(
 
 
 def _closed(group: CompiledGroup, members: Sequence[Standing], now: datetime) -> Gate:
-    """Return the gate of a closed one, which stays until the released placements have left.
-
-    Our Workloads then have no placements except those that ran before, others are on no other
-    clusters.
-    """
+    """Return the gate of a closed one, which stays until the released placements have left."""
     left = any(_has_to_leave(group, each) for each in members)
     # Workloads of other controllers keep their placements, so without a gate nothing would take
     # these away. Their controllers must see the closed gate, so it stays during the back-off, too.
@@ -386,11 +368,7 @@ def _noted(group: CompiledGroup, members: Sequence[Standing], gate: Gate) -> Gat
 
 
 def _ran_before(group: CompiledGroup, member: Standing) -> Mapping[str, int]:
-    """Return the replicas that ran before the release, without those given up since.
-
-    Such a share that has left the placements is retained while it stands: it is left as any share
-    is, once its successors are ready.
-    """
+    """Return the replicas that ran before the release, without those given up since."""
     if member.uid not in group.released:
         return member.seen
     before = group.retained.get(member.uid, {})

@@ -1,7 +1,6 @@
 """The status of a WorkloadGroup: phase, numbers, condition and events. Pure.
 
-Every number is counted from stored objects each time, so the next leader writes the same. The
-Workloads' own statuses tell why the last try failed; if none does any more, the stored message
+The Workloads' own statuses tell why the last try failed; if none does any more, the stored message
 stays.
 """
 
@@ -150,11 +149,7 @@ def differs(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
 
 
 def changes(fields: Mapping[str, Any], stored: WorkloadGroup) -> dict[str, Any]:
-    """Return the merge patch that adds the fields; of large maps only the changed entries.
-
-    The first patch writes numbers that are 0 as well. Each one removes the entries of an earlier
-    release, even unreadable ones.
-    """
+    """Return the merge patch that adds the fields; of large maps only the changed entries."""
     said = msgspec.to_builtins(stored.status)
     names = changed(fields, stored.status) if stored.status.phase else fields
     return {**{each: _delta(said.get(each), fields[each]) for each in names}, "released": None}
