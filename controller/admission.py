@@ -109,7 +109,7 @@ class Admission:
             self._objections.pop(old.metadata.key, None)
 
     async def _patch(self, path: str, patch: Mapping[str, Any], version: str) -> bytes:
-        """Patch that version. Raises Conflict if another one is stored."""
+        """Raises Conflict if another version is stored."""
         metadata = {**patch.get("metadata", {}), "resourceVersion": version}
         return await self._client.request(
             "PATCH", path, body={**patch, "metadata": metadata}, content_type=MERGE_PATCH

@@ -156,7 +156,7 @@ class Controller:
         )
 
     def _configuration(self, plugins: Mapping[str, Factory]) -> SchedulerConfiguration:
-        """Return the file's configuration, or the default. Raises ConfigurationError."""
+        """Raises ConfigurationError."""
         registry = catalogue.registry(self._features).with_installed()
         for name, factory in plugins.items():
             registry.with_plugin(name, factory)
@@ -303,7 +303,6 @@ class Controller:
         return True
 
     async def _caught_up(self, *, within: float) -> bool:
-        """Whether the view reaches what is stored now within that many seconds."""
         return await caught_up(self._client, self._kinds.values(), clock=self._clock, within=within)
 
     async def _stale_for_long(self) -> None:

@@ -275,7 +275,6 @@ class _Places:
 
 
 def _note(lines: dict[Where, int], node: Any, path: Where = ()) -> Where | None:
-    """Record the line of every field. Return a duplicate field."""
     if node is None:
         return None
     lines.setdefault(path, node.start_mark.line + 1)
@@ -328,7 +327,6 @@ def _profile(found: _Profile, workshop: _Workshop, places: _Places, index: int) 
 def _arguments(
     found: _Profile, registry: Registry, places: _Places, at: Where
 ) -> dict[str, tuple[int, Mapping[str, Any]]]:
-    """Return the args of each plugin, with their index in the list."""
     args: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for number, config in enumerate(found.plugin_config):
         place = (*at, "pluginConfig", number, "name")
@@ -365,7 +363,6 @@ def _chosen(
     places: _Places,
     where: Where,
 ) -> list[tuple[str, int]]:
-    """Return the plugins of a point: defaults without disabled ones, then enabled ones."""
     asked = found.plugins.get(point, _Point())
     for number, disabled in enumerate(asked.disabled):
         if disabled.name != ALL:

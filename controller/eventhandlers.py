@@ -310,7 +310,6 @@ class SchedulerCache:
         )
 
     def _moves(self, info: WorkloadInfo) -> bool:
-        """Whether replicas leave a cluster, may have to, or may return."""
         state = info.moving
         if state.leaving or state.displaced or state.rebalance_due or any(state.unhealthy.values()):
             return True
@@ -434,7 +433,6 @@ class SchedulerCache:
         )
 
     def _find_away(self, workload: Workload) -> None:
-        """Mark the Workload's clusters without a MemberCluster as away."""
         if not self.ours(workload):
             return
         info = self.named(workload).info
@@ -494,7 +492,6 @@ class SchedulerCache:
         self._activate_ours([key])
 
     def _look_again(self, cluster: str) -> None:
-        """Requeue the Workloads on a cluster that went away or returned."""
         self._activate_ours({*self._assumed.holders(cluster), *self.away.holders(cluster)})
 
     def _activate_ours(self, keys: Iterable[Key]) -> None:
@@ -514,7 +511,6 @@ def _keep_room(ledgers: Iterable[Ledger], room: RoomHolder) -> None:
 
 
 def _lacks_ranges(info: WorkloadInfo, workload: Workload) -> bool:
-    """Whether the status lacks ranges of ordinals that it could have."""
     if not info.profile.ordered:
         return False
     about = workload, info.present, info.ranges, info.first_ordinal
@@ -530,7 +526,6 @@ def _as_decided(
 
 
 def _reported(info: WorkloadInfo) -> tuple[object, ...]:
-    """Return what its clusters report that may make another decision."""
     return info.shown, info.waits, info.holding, info.moving.kept, info.moving.unhealthy
 
 

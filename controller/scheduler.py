@@ -147,7 +147,6 @@ class Scheduler:
         return OBJECTION_RETRY_SECONDS if objection and not objection.lasting else retry
 
     def _to_decide(self, key: Key) -> Workload | None:
-        """Return the Workload if it is ours and not in flight."""
         if key in self._in_flight:
             self._in_flight.missed(key, key)
             return None
@@ -162,7 +161,6 @@ class Scheduler:
     async def _decide(
         self, workload: Workload, objection: str, cycle: Cycle, *, reopened: bool
     ) -> Batch:
-        """Return the decisions on the Workload and its set."""
         started, begun = self._clock.monotonic(), set[Key]()
         queued, answered = list[HeapEntry[Key]](), frozenset[Key]()
 
@@ -308,7 +306,6 @@ class Scheduler:
         return looks[key]
 
     async def _write(self, decisions: Sequence[Decision]) -> None:
-        """Write the decisions in turn, and undo those that are not written."""
         left = {decision.workload.key: decision for decision in decisions}
         self._in_flight.begin(left)
         failed = conflict = False

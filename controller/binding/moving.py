@@ -216,7 +216,6 @@ def _going(
     going: Sequence[LeavingShare],
     missing: Mapping[str, int],
 ) -> tuple[MovingReason, str]:
-    """Return what leaving replicas wait for."""
     shares = {share.name: share for share in workload.status.clusters}
     for each in going:
         share = shares.get(each.cluster)

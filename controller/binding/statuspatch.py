@@ -341,7 +341,6 @@ _LEAST_TELLING = (RuleKind.TIE, RuleKind.REMAINDER)
 
 
 def _rules(row: Mapping[str, int], why: Reasons, cluster: str) -> list[RuleNote]:
-    """Return the rules behind a number; rounding comes last."""
     if cluster not in row:
         return []
     found = [reason for reason in why(row[cluster]) if reason.kind is not RuleKind.KEPT]
@@ -448,7 +447,6 @@ def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:
 def _conditions(
     decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> list[dict[str, Any]]:
-    """Return the conditions in order, the propagator's unchanged."""
     after = {condition["type"]: condition for condition in workload.status.conditions}
     failed = after.pop(WorkloadCondition.FAILED.value, {})
     scheduled = after.get(WorkloadCondition.SCHEDULED.value, {})

@@ -296,7 +296,6 @@ class WaitingSets(WaitingWorkloads):
         self._cache.restore(info, decision.placements, workload, at_once=at_once)
 
     def _same(self, old: Workload | None, new: Workload | None) -> bool:
-        """Whether a decision on the old version holds for the new one."""
         if old is None or new is None:
             return False
         edited = events.edited(old, new) or old.placements != new.placements

@@ -252,7 +252,6 @@ def _fits(decision: Decision, *, only: str | None = None) -> Ints:
 
 
 def _asked(decision: Decision, resource: str) -> int:
-    """Return a replica's request, the maximum over the clusters."""
     said = [each.request for each in variants_of(decision.cycle_state)]
     return max(request.get(resource, 0) for request in (decision.seen.request, *said))
 

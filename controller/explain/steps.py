@@ -132,7 +132,6 @@ def _folded(steps: list[ShareStep]) -> list[ShareStep]:
 def _counted(
     counts: Sequence[RuleCount], others: Sequence[str], shares: ShareDifference, rules: Rules
 ) -> list[RuleCount]:
-    """Update the counts: changed shares by their rule, the rest as before."""
     clusters = Counter({each.rule: each.clusters for each in counts})
     replicas = Counter({each.rule: each.units for each in counts})
     changed = [cluster for cluster in others if shares.touched(cluster)]

@@ -50,7 +50,6 @@ _NOTHING_YET = (ShareState.PENDING.value, ShareState.LEAVING.value)
 
 
 def _annotated(workload: Workload, first: int) -> dict[str, int]:
-    """Return the ranges of an earlier release, which noted 0 for the template's start."""
     try:
         found: Any = json.loads(workload.metadata.annotations.get(ANNOTATION_ORDINALS, "{}"))
     except ValueError:

@@ -121,7 +121,7 @@ def _running(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _port(protocol: str, port: int, where: str, field: str) -> int:
-    """Return the code of a port. Raises ValueError, naming the field."""
+    """Raises ValueError, naming the field."""
     if protocol not in hostports.PROTOCOLS:
         known = ", ".join(hostports.PROTOCOLS)
         raise ValueError(f"{where}.protocol: {quoted(protocol)} is none of {known}")
@@ -132,7 +132,6 @@ def _port(protocol: str, port: int, where: str, field: str) -> int:
 
 
 def _whole(pod: Mapping[str, Any], containers: Mapping[str, int]) -> dict[str, int]:
-    """Return the request of the whole pod."""
     resources = pod.get("resources") or {}
     limits = _amounts(resources.get("limits") or {}, "resources")
     asked = _amounts(resources.get("requests") or {}, "resources")

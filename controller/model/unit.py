@@ -476,7 +476,6 @@ def _of_status(
     total: int | None,
     gang: bool,
 ) -> dict[str, Any]:
-    """Return the fields that the status gives, and the version."""
     status, decided = workload.status, _parts(workload.status.decision.hash)
     stored = workload.placements
     ended = _ended(status, stored, run, asked=0 if divided or each else asked) if run else _NOTHING
@@ -513,7 +512,6 @@ def _holding(workload: Workload) -> dict[str, str]:
 def _ended(
     status: WorkloadStatus, stored: Mapping[str, int], run: str, *, asked: int
 ) -> dict[str, int]:
-    """Return the shares that have ended."""
     found = ((share.name, share.ended) for share in status.clusters if share.ended is not None)
     names = [name for name, end in found if end.object in ("", run)]
     shares = {name: stored.get(name, asked) for name in names}
@@ -521,7 +519,6 @@ def _ended(
 
 
 def _left(asked: int, ended: Mapping[str, int]) -> int:
-    """Return the replicas that are wanted beside those that have ended."""
     return max(asked - sum(ended.values()), 0) if ended else asked
 
 
@@ -547,7 +544,6 @@ def _outliving(spec: WorkloadSpec, template: Template, raw: bytes) -> Left | Non
 
 
 def _each(spec: WorkloadSpec, profile: Profile, *, split: bool) -> bool:
-    """Whether each cluster runs as many replicas as the spec asks for."""
     return profile.everywhere or (spec.distribution == Distribution.DUPLICATED and not split)
 
 
@@ -635,7 +631,6 @@ def _served(spec: WorkloadSpec) -> tuple[str, ...]:
 
 
 def _defined(body: Manifest) -> Iterator[str]:
-    """Yield the kinds that a manifest brings along, if it defines one."""
     if group_of(str(body.api_version)) != CRDS.group or body.kind != CRDS.kind:
         return
     spec = body.spec if isinstance(body.spec, dict) else {}
@@ -737,7 +732,6 @@ def _refuse_numbers(spec: WorkloadSpec) -> None:
 
 
 def _selector(template: Template, pod_meta: Mapping[str, Any]) -> str:
-    """Return the pods' selector as text, for the scale subresource."""
     selector = template.spec.get("selector")
     # A custom kind's selector may be of any form.
     pairs = selector.get("matchLabels") if isinstance(selector, dict) else None

@@ -149,7 +149,6 @@ class PlanColumns:
         yield Reason(kind, held, name=order.names[at], of=desired)
 
     def _of_subsets(self, row: int) -> Iterator[Reason]:
-        """Yield the subsets that the cluster's replicas count to, and the ones that wait here."""
         of, subsets, share = self.problem, self.problem.subsets, int(self.shares[row])
         if subsets is None or self.sorted is None:
             return
@@ -300,7 +299,6 @@ def _held_by_groups(problem: Problem, shares: Ints) -> Iterator[tuple[GroupBound
 
 
 def _full(problem: Problem, shares: Ints) -> Iterator[tuple[Ints, Mask]]:
-    """Yield for each level each cluster's group, and whether that is full."""
     for bound, held in _held_by_groups(problem, shares):
         yield bound.group, (held >= bound.upper)[bound.group]
 

@@ -106,7 +106,6 @@ def _by_weight(problem: Problem) -> Ints:
 
 
 def _in_subsets(problem: Problem, subsets: Subsets, most: Ints, stays: Ints) -> Ints:
-    """Return the replicas that each may hold by its subset."""
     able = (problem.weight > 0) & (problem.room > problem.present)
     most = np.where(subsets.passing(able), np.maximum(problem.without_room(), most), most)
     most = np.where(subsets.open_to(most > 0), most, 0)
@@ -199,7 +198,6 @@ def _full(asked: Problem, shares: Ints) -> dict[int, Reason]:
 
 
 def _capped(subsets: Subsets, shares: Ints) -> Iterator[tuple[int, Reason]]:
-    """Yield the clusters whose subsets are all full, with the cap of the first."""
     counted = subsets.counted(shares)
     for row in np.flatnonzero(subsets.shut(counted)).tolist():
         home = int(subsets.home[row])

@@ -230,7 +230,6 @@ def one_level(most: int, leaves: Leaves, need: int, effort: Effort) -> Ints:
 
 
 def _leaves(levels: Sequence[Level], held: Mask, room: Ints) -> Leaves:
-    """Return the domains of the finest level with their coarser domains."""
     fine = levels[-1]
     total = np.bincount(fine.domain, weights=room, minlength=fine.size).astype(np.int64)
     taken = np.bincount(fine.domain, weights=held, minlength=fine.size) > 0
@@ -269,7 +268,6 @@ class _Crossing:
         return any(self._ends(every, line, roomy) for line, roomy in turns)
 
     def _improve(self) -> bool:
-        """Choose one level after the other again by room, until that changes nothing."""
         value = None
         while self.best is not None and self.value != value:
             value = self.value

@@ -142,7 +142,6 @@ def _groups(place: Ints, score: Ints) -> tuple[Ints, int]:
 
 
 def _unordered(quota: DomainQuota, clusters: Clusters, replicas: int) -> Ints:
-    """Take replicas by score and order within the quota, where domains have no order."""
     line = np.lexsort((clusters.order, -clusters.score))
     wanted = clusters.room
     if quota.required:

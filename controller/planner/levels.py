@@ -199,7 +199,6 @@ def table(most: Sequence[int], leaves: Leaves, used: Mask | None = None) -> Room
 
 
 def _with(room: Ints, leaves: Leaves, line: Ints, *, used: bool) -> tuple[Ints, Ints]:
-    """Join one more domain; return the table, and how many of its leaves each entry takes."""
     held = int(np.count_nonzero(leaves.held[line]))
     part = np.concatenate(([_NONE], np.cumsum(leaves.room[line])))
     # Leaves in use stand first in the line; no entry takes fewer than all of them.

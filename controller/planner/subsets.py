@@ -88,7 +88,6 @@ class Subsets:
 
     @cached_property
     def _kinds(self) -> tuple[Ints, Mask]:
-        """Return the kind of each cluster, by equal columns, and the subsets of each kind."""
         number: dict[bytes, int] = {}
         columns = np.packbits(self.inside, axis=0).T
         kind = np.array([number.setdefault(each.tobytes(), len(number)) for each in columns])

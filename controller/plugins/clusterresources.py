@@ -120,7 +120,6 @@ class ClusterResources:
 def _closed(
     state: CycleState, info: WorkloadInfo, snapshot: Snapshot, need: int
 ) -> list[tuple[Mask, str, str]]:
-    """Return the clusters whose nodes have the room but do not admit the pods, by the reason."""
     if info.place.parts:
         return []  # each of its pods has other nodes
     hard = any(each.effect in HARD for taints in snapshot.groups.taint_sets for each in taints)

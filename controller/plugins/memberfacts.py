@@ -126,7 +126,6 @@ class MemberQuota:
         return f"a greater ResourceQuota of namespace {shortage.workload.target_namespace} there"
 
     def _at(self, info: WorkloadInfo, snapshot: Snapshot, state: CycleState) -> Mask:
-        """Return the clusters that a quota keeps from all of the replicas."""
         if not info.counted or info.target_namespace not in snapshot.quotas:
             return np.zeros(len(snapshot), dtype=np.bool_)
         mask: Mask = _most(info, snapshot, variants_of(state)) < info.replicas
@@ -135,7 +134,6 @@ class MemberQuota:
     def _named(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, rows: Mask
     ) -> list[MaskedReason]:
-        """Return the quotas that refuse these clusters: what they leave, and where."""
         numbers = np.flatnonzero(rows)
         found: dict[str, Mask] = {}
         for row in numbers[np.argsort(snapshot.by_name[numbers])][:MOST_NAMED].tolist():

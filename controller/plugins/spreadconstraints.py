@@ -66,7 +66,6 @@ class SpreadConstraints:
 
 
 def _left_out(shortage: Shortage) -> Mask:
-    """Return the clusters with weight and room that were not chosen."""
     mask, plan = ~shortage.tight, shortage.state.plan
     if plan is not None:
         mask &= plan.asked.weight > 0
@@ -89,7 +88,6 @@ def counts(info: WorkloadInfo, snapshot: Snapshot) -> tuple[DomainCount, ...]:
 
 
 def _domains(snapshot: Snapshot, key: str) -> Ints:
-    """Return the domain of each cluster; under `LABEL_CLUSTER` each is its own."""
     if key == LABEL_CLUSTER:
         return np.arange(1, len(snapshot) + 1, dtype=np.int64)
     return snapshot.domains_by(key).codes.astype(np.int64)

@@ -75,7 +75,6 @@ class Single:
         )
 
     def _holds(self, row: int, want: int, field: Candidates) -> bool:
-        """Whether the cluster can hold `want` replicas, including present ones."""
         # A cluster that does not answer is kept: its share grows when it returns.
         if want <= field.present[row] or not field.snapshot.ready[row]:
             return True

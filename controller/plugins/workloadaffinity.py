@@ -91,7 +91,6 @@ class WorkloadAffinityPlugin:
 
 
 def _concerns(info: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
-    """Whether terms of the Workload or of the other select one of the two."""
     mine = [*info.affinity.required, *info.anti_affinity.required]
     return any(
         _picked(mine, each.info.labels) or _picked(each.info.anti_affinity.required, info.labels)

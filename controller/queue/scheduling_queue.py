@@ -325,7 +325,6 @@ class SchedulingQueue:
 
 
 def _due(helped: Iterable[_UnschedulableWorkload]) -> dict[int, float]:
-    """Return for each priority the earliest end of a back-off among lower ones."""
     own: dict[int, float] = {}
     for entry in helped:
         priority = entry.rank.priority

@@ -85,7 +85,6 @@ _Group: TypeAlias = tuple[Awaits, About | None]
 
 
 def _concerned(resource: str, key: Key) -> Iterator[_Place]:
-    """Yield the places of an event: any object, its namespace, the object."""
     for each in (resource, ANY_RESOURCE):
         for topic in (None, key[0], key):
             yield each, topic

@@ -72,7 +72,6 @@ def together(
 
 
 def _wanted(info: WorkloadInfo, among: Sequence[PendingAffinity]) -> Iterable[WorkloadInfo]:
-    """Return the selected Workloads, up to a few beyond the limit."""
     found: dict[Key, WorkloadInfo] = {}
     for term, seekers in product(info.affinity.required, among):
         chosen = islice(seekers.selected(info, term.label_selector), MOST_TOGETHER + 1)
@@ -307,7 +306,6 @@ def more(info: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
 
 
 def _bound_to(info: WorkloadInfo, owed: Iterable[_Open], snapshot: Snapshot) -> WorkloadInfo:
-    """Bind the Workload to the domains of placed members that wait for it."""
     for key, values in dict.fromkeys(each.domains(snapshot) for each in owed):
         info = _within(info, Requirement(key, "In", tuple(values)))
     return info

@@ -398,7 +398,6 @@ class _Pass:
         return assignment, moves
 
     def _still(self, data: Mapping[str, int], assignment: Assignment) -> dict[str, int]:
-        """Return what is left of shares that stay with their claims."""
         now = {self.snapshot.names[row]: n for row, n in assignment.shares.items()}
         shares = {name: min(n, now.get(name, 0)) for name, n in data.items()}
         return {name: n for name, n in shares.items() if n}
@@ -408,7 +407,6 @@ class _Pass:
         return sum(named.values()) == assignment.desired and named == dict(self.info.present)
 
     def _onward(self, assignment: Assignment, moves: Moves) -> tuple[Assignment, Moves]:
-        """Return a step of a rebalance, or of a return of displaced replicas."""
         found, plan = self.candidates(), self.state.plan
         nothing = np.zeros(len(self.snapshot), dtype=np.bool_)
         free = replace(found, keeps=nothing, held=nothing)

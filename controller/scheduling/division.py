@@ -199,7 +199,6 @@ def _binding(plan: Apportionment) -> tuple[Obstacle, ...]:
 
 
 def _in_order(plan: Apportionment, field: Candidates) -> Ints:
-    """Return the rows with replicas, by domain in their order, then by name."""
     rows = np.flatnonzero(plan.shares)
     order = plan.asked.domains
     if order is None:
@@ -209,7 +208,6 @@ def _in_order(plan: Apportionment, field: Candidates) -> Ints:
 
 
 def _assignment_order(plan: Apportionment) -> list[str]:
-    """Return each new replica's domain in turn; `-` for none."""
     order = plan.asked.domains
     names = () if order is None else order.names
     return ["-" if turn == OUTSIDE else names[turn] for turn in plan.assignment_order()]

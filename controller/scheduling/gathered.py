@@ -92,7 +92,7 @@ def decide_group(
 def _gathering(
     profile: Profile, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
 ) -> tuple[GroupScheduling, Gathering] | None:
-    """Return the first plugin that gathers `info`. Raises PluginError."""
+    """Raises PluginError."""
     if not profile.gathering:
         return None
     with limited(profile.plugin_timeout):
@@ -112,7 +112,7 @@ def _members(
     now: datetime,
     others: Others,
 ) -> Steps[list[WorkloadInfo]]:
-    """Return the members that can be decided now. Raises PluginError."""
+    """Raises PluginError."""
     found: list[WorkloadInfo] = []
     for number, key in enumerate(gathering.members, start=1):
         known = info if key == info.key else view.info(key) if others.partner(key) else None

@@ -63,7 +63,6 @@ def rendered(amounts: Mapping[str, int]) -> dict[str, str]:
 
 
 def _used(snapshot: Snapshot, here: Mask) -> dict[str, int]:
-    """Return the host ports in use on a cluster, each with the number of nodes."""
     nodes: dict[str, int] = {}
     groups = snapshot.groups
     for code, count in zip(groups.ports[here].tolist(), groups.count[here].tolist(), strict=True):

@@ -139,7 +139,6 @@ class SnapshotBuilder:
             self._tidy(name)
 
     def _tidy(self, name: str) -> None:
-        """Drop the empty counts of a removed cluster."""
         for loads in (self._flying, self._held, self._counted):
             if not loads.get(name):
                 loads.pop(name, None)
@@ -255,7 +254,6 @@ def _loads(last: Snapshot, changes: Changes) -> dict[str, Any]:
 
 
 def _resized(last: Snapshot, gone: set[str], new: Iterable[str]) -> Snapshot:
-    """Cut out the removed rows, and append empty ones for new clusters."""
     keep = np.fromiter((n not in gone for n in last.names), dtype=np.bool_, count=len(last))
     kept = [name for name in last.names if name not in gone]
     names = [*kept, *sorted(new)]

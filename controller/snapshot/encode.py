@@ -385,7 +385,6 @@ def _nodes(group: NodeGroup) -> int:
 def _sets(
     kept: Codes, known: Sequence[Members], fresh: Sequence[Members], order: Ints
 ) -> tuple[Codes, tuple[Members, ...]]:
-    """Return the codes of all groups' sets, in order, and each set in use once."""
     numbers = {each: code for code, each in enumerate(known)}
     added = np.array([numbers.setdefault(each, len(numbers)) for each in fresh], dtype=np.int32)
     codes, sets = np.concatenate([kept, added])[order], tuple(numbers)

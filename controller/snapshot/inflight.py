@@ -171,7 +171,6 @@ class InFlight:
         return self._with(self.cluster[mask], self.load[mask], self.replicas[mask])
 
     def _beside(self, other: InFlight) -> InFlight:
-        """Return the entries of both, each load with one code."""
         codes = dict(self.codes)
         recoded = _ints(codes.setdefault(load, len(codes)) for load in other.codes)
         cluster = np.concatenate([self.cluster, other.cluster])
@@ -343,7 +342,6 @@ def _coded(cluster: Ints, load: Ints, replicas: Ints, codes: Mapping[Load, int])
 
 
 def _used(flights: InFlight) -> InFlight:
-    """Drop the codes of loads that have landed."""
     used, load = np.unique(flights.load, return_inverse=True)
     loads = list(flights.codes)
     codes = {loads[old]: new for new, old in enumerate(used.tolist())}

@@ -91,7 +91,6 @@ class NodeGroups:
         return np.zeros(len(self.count), dtype=np.int64) if free is None else free
 
     def _with_free(self, ports: Collection[int]) -> Ints:
-        """Return 1 for each group on whose nodes all these ports are free, else 0."""
         sets = self.port_sets
         free = np.fromiter((used.isdisjoint(ports) for used in sets), np.int64, count=len(sets))
         column: Ints = free[self.ports]

@@ -284,7 +284,6 @@ class ApiClient(Verbs):
         self._meter.refused(what)
 
     async def _persist(self, call: _Call, first: TransportError) -> bytes:
-        """Repeat a call that failed, within its time and no sooner than the server asks."""
         failed = [first]  # only a failed call pays for this
         over = self.clock.monotonic() + call.seconds
         backoff = tenacity.wait_exponential_jitter(

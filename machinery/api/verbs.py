@@ -187,7 +187,7 @@ class Verbs(ABC):
     async def _page(
         self, res: Resource, path: str, params: Mapping[str, str], accept: str, size: int
     ) -> tuple[bytes, int]:
-        """Return one page, and its limit; 0: no limit. Raises TooMuch."""
+        """Return one page, and its limit. Raises TooMuch."""
         while True:
             bounded = {**params, "limit": str(size)} if size else params
             try:

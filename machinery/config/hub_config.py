@@ -83,7 +83,7 @@ def _in_cluster(account: Path, clock: Clock) -> Connection:
 
 
 def _mounted(file: Path) -> str:
-    """Return the text of a file of the service account. Raises ConfigurationError without one."""
+    """Raises ConfigurationError without the file."""
     try:
         text = file.read_text().strip()
     except OSError as e:

@@ -137,7 +137,7 @@ _TOO_LONG = (
 
 
 def _misfit(encoded: bytes) -> str:
-    """Return why an object is not asked about. A comma in a text counts as one between values."""
+    """Return why an object is not asked about."""
     if len(encoded) > LARGEST:
         return f"the object has more than {LARGEST // 1024} KiB"
     more = encoded.count(b",") >= MOST_VALUES
@@ -256,7 +256,6 @@ def _bounded(text: str, bare: str) -> str:
 
 
 def _closing(bare: str, at: int) -> int:
-    """Return where the parenthesis ends that is open there."""
     depth = 0
     for where in range(at, len(bare)):
         depth += (bare[where] == "(") - (bare[where] == ")")

@@ -456,7 +456,6 @@ _Found: TypeAlias = tuple[ShareHealth, bool, str]
 
 
 def _of_its_own(plan: _Plan, asked: _Asked, counts: tuple[int, int], found: _Found) -> Judged:
-    """Return the state of a kind whose own controller decides the number, or that ends."""
     body, (ready, updated), (health, observed, message) = asked.body, counts, found
     if plan.wanted:
         wanted = _number(body, plan.wanted)
@@ -499,7 +498,6 @@ def _health(profile: Profile, plan: _Plan, asked: _Asked) -> tuple[ShareHealth, 
 
 
 def _by_the_usual(profile: Profile, asked: _Asked) -> tuple[ShareHealth, str] | None:
-    """Return what the conditions say that mean the same for each kind."""
     held = asked.held
     if asked.says("Stalled"):
         return _DEGRADED, _message(held["Stalled"])
@@ -535,7 +533,6 @@ def _rests(profile: Profile, held: _Conditions) -> bool:
 
 
 def _conditions(listed: Any, generation: int, says: Mapping[str, frozenset[str]]) -> _Conditions:
-    """Return the relevant conditions, without those of an older generation."""
     found: dict[str, Body] = {}
     for each in listed[:CONDITIONS] if type(listed) is list else ():
         if type(each) is not dict or type(kind := each.get("type")) is not str:

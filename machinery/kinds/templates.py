@@ -150,7 +150,6 @@ def _elements(sort: Pods, field: str, scope: Scope) -> Iterator[tuple[str, str, 
 
 
 def _made(sort: Pods, scope: Scope) -> Body:
-    """Return a pod template with the requests that a profile computes, and its placing."""
     asks: dict[str, Any] = {}
     for name, text in (sort.requests or {}).items():
         amount = read(text, scope)

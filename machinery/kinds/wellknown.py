@@ -121,7 +121,6 @@ JOB_SET: Final = Profile(
 
 
 def _ray_pods(where: str) -> tuple[Pods, Pods]:
-    """The pods of a RayCluster whose spec is there."""
     return (
         Pods(name="head", template=f"{where}.headGroupSpec.template"),
         Pods(

@@ -68,7 +68,7 @@ async def _caught_up(client: Verbs, informer: Informer[Any], *, clock: Clock, un
 
 
 async def _stored(client: Verbs, informer: Informer[Any]) -> _Stored | None:
-    """Return what the hub stores of the kind; None if it does not answer. Raises NotFound."""
+    """Return None if the hub does not answer. Raises NotFound."""
     found = _Stored()
     chosen: Selection = {**informer.selection, "metadata_only": True}
     try:

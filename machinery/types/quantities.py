@@ -50,7 +50,6 @@ def exact(text: str | float) -> Fraction:
 
 
 def _written(text: str | float) -> str:
-    """Return the text of a quantity, which JSON may also hold as a number."""
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise _none(text)
     if isinstance(text, int) and text.bit_length() > _MOST_BITS:

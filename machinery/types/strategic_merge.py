@@ -333,7 +333,6 @@ def _order(patched: Sequence[int], stood: int) -> Iterator[int]:
 def _index(
     items: Sequence[Any], keys: Sequence[str], begin: int = 0
 ) -> dict[tuple[Any, ...] | None, int]:
-    """Return the index of each item by all of its keys, and by the first key for the first item."""
     at: dict[tuple[Any, ...] | None, int] = {}
     for index, item in enumerate(items, begin):
         for name in _names(item, keys):

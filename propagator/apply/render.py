@@ -349,7 +349,6 @@ def _mark_pods(body: dict[str, Any], profile: Profile, uid: str) -> None:
 
 
 def _set_labels(body: Any, place: Place, labels: Mapping[str, str]) -> None:
-    """Set labels there, in place; without any remove those of the Workload."""
     above = [body]
     for at, step in enumerate(place):
         if isinstance(step, int):
@@ -521,7 +520,6 @@ def _changeable(body: Mapping[str, Any], profile: Profile, made: str) -> Mapping
 
 
 def _fixed(body: Mapping[str, Any], profile: Profile, made: str) -> tuple[str, ...]:
-    """Return the fields that an existing object keeps."""
     settled = profile.settled if holds(profile.settled_when, body) else ()
     return (*profile.immutable, *settled) if made else settled
 

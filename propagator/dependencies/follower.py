@@ -321,10 +321,6 @@ class Follower:
     async def _needed(
         self, session: MemberSession, workload: Workload, names: set[Name], *, stays: bool
     ) -> set[Name]:
-        """Return which of these objects pods there may still need.
-
-        `stays`: the share does.
-        """
         main = main_object(main_of(workload), owned(session, workload.uid))
         if main is not None and not main.judged.observed:
             return names  # pods of the old template may still be made

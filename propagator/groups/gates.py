@@ -307,7 +307,6 @@ class Gates:
             starting.unheard.discard(name)
 
     def _conclude(self, group: Key, starting: Starting) -> None:
-        """Read the group from the hub once nothing else is missing."""
         if not starting.reached:
             starting.confirmed = False
         elif not starting.confirmed:

@@ -159,7 +159,6 @@ class AtMostOnce:
     def _starts(
         self, workload: Workload, main: Main, member: str, *, taken_over: bool
     ) -> dict[str, int]:
-        """Return the first ordinals of the objects that other members have."""
         told = (each for each in workload.status.clusters if each.get("start") is not None)
         found = {e["name"]: e["start"] for e in told if self._views.elsewhere(e["name"])}
         for name in self._registry.names():
@@ -245,7 +244,6 @@ class AtMostOnce:
                 yield max(target - self._present(workload, main, name, target), 0)
 
     def _present(self, workload: Workload, main: Main, member: str, target: int) -> int:
-        """Return the replicas that the object there asks for; all of them if that is unknown."""
         view = self._views.of(workload, member)
         if isinstance(view, Told):
             return view.asked
@@ -256,7 +254,6 @@ class AtMostOnce:
         return target if found.replicas is None else found.replicas
 
     def _made(self, workload: Workload, main: Main, name: str) -> int:
-        """Return the placed replicas that a cluster has, or may have."""
         target, view = workload.placements[name], self._views.of(workload, name)
         if isinstance(view, Told) and name not in workload.ends:
             return min(view.asked, target)

@@ -232,7 +232,6 @@ class SweepBrake:
             return False
 
     async def _settle(self, link: Link, hub: str) -> None:
-        """Take the mark of a hub that went back off the member, once nothing younger is there."""
         back = link.went_back_to
         if back is not None:
             backup = Backup(set_back_name(hub, back), hub, back)
@@ -276,7 +275,6 @@ class SweepBrake:
         return _Count(session.name, self._clock.monotonic(), left, made, present + len(left))
 
     async def _hub_went_back(self, member: str, link: Link) -> bool:
-        """Whether this process, or an object there, has seen a later version than the hub has."""
         hub, there = await self._identity.uid(), 0
         for informer in link.watches:
             async for found in in_slices(informer.values()):
@@ -323,7 +321,6 @@ class SweepBrake:
         return _named(cluster) if cluster is not None else frozenset()
 
     async def _end_permission(self, member: str) -> None:
-        """Remove the annotation once nothing is left of what it released."""
         cluster = self._clusters.get(("", member))
         if cluster is None or ANNOTATION_SWEEP not in cluster.metadata.annotations:
             return
@@ -363,7 +360,6 @@ def _holds_data(found: ManagedObject) -> bool:
 
 
 def _free(session: MemberSession, left: Mapping[str, HeldWorkload]) -> set[str]:
-    """Return the Workloads whose objects may go without approval."""
     held = session.held
     if held is None or held.reason not in (None, SweepHeldReason.HOLDS_DATA):
         return set()

@@ -211,7 +211,6 @@ class Guard:
                 self._registry.wake(new.name, key)
 
     async def _count(self, workload: Workload, main: Main) -> _Count:
-        """Return the replicas of all shares that stand in, of each at most its target."""
         key, version = workload.metadata.key, workload.metadata.resource_version
         async with self._counting:  # else each of the members that wait would count as well
             known, now = self._ready.get(key), self._clock.monotonic()

@@ -311,7 +311,6 @@ class ClusterProfileController:
             self._profiles.discard()
 
     async def _begin(self) -> None:
-        """Queue every MemberCluster once the ClusterProfiles are listed."""
         await self._profiles.wait_synced()
         self._following.add_all()
         for each in self._clusters.values():

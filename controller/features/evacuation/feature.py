@@ -76,7 +76,6 @@ class Evacuations(Feature):
 
 
 def _standing(workload: Workload | None) -> dict[str, tuple[int, int, str]]:
-    """Return replicas, leaving replicas and Moving's reason by cluster."""
     if workload is None:
         return {}
     present, leaving = workload.info.present, workload.info.moving.leaving

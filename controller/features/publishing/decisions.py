@@ -129,7 +129,6 @@ def ranked(workload: Workload) -> list[RankedCluster]:
 
 
 def _reasons(workload: Workload) -> dict[str, str]:
-    """Return the newest rules of each listed share as text."""
     found = {}
     for share in kept(workload.status).reasons:
         rules = next((step.because for step in reversed(share.steps) if step.because), ())

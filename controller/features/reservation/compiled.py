@@ -151,7 +151,6 @@ def _target(own: ReservationSpec, namespace: str) -> str:
 
 
 def _end(spec: ReservationSpec, created: str) -> datetime | None:
-    """Return when the reservation ends by itself; None for never."""
     if spec.expires:
         return datetime.fromisoformat(spec.expires)
     # An object that was read from a file has no time of creation.

@@ -147,7 +147,6 @@ def book(ledger: Ledger) -> Book[Reserved]:
 
 
 def _there(ledger: Ledger, reserved: Reserved, cluster: str, replicas: int) -> dict[str, Any]:
-    """Return the reserved room on a cluster."""
     held = {resource: n * replicas for resource, n in reserved.request.items()}
     taken = ledger.taken(reserved.key, cluster)
     return {

@@ -191,7 +191,6 @@ def state_of(
 
 
 def _allocated(stored: Reservation, reserved: Reserved, uses: Sequence[Use]) -> dict[str, int]:
-    """Return the amounts that users take, no more than is reserved on each cluster."""
     taken: dict[tuple[str, str], int] = {}
     for use in uses:
         for resource, amount in use.request.items():

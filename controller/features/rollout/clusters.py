@@ -119,7 +119,6 @@ def _shown(share: ClusterShare, units: int, profile: Profile) -> Mapping[str, An
 
 
 def _settled(share: ClusterShare, units: int) -> bool:
-    """Whether all replicas are updated and ready, without pods of another template."""
     return share.replicas == units <= share.updated == share.ready and not share.outdated
 
 

@@ -52,7 +52,6 @@ class StagedRollouts(Feature):
 
 
 def _edited(old: Workload, new: Workload) -> bool:
-    """Whether anything changed that a finished rollout reads."""
     return (
         old.metadata.generation != new.metadata.generation
         or old.info.rollout != new.info.rollout

@@ -428,7 +428,6 @@ class Machine:
         return ClusterUpdate(cluster.name, start, ready)
 
     def _unknown(self) -> Iterator[RolloutCluster]:
-        """Yield clusters that another writer placed."""
         for each in self._held():
             known = each.name in self.exceptions or each.name in self.updates
             if not known and each.revision != self.revision:
@@ -443,7 +442,6 @@ class Machine:
             self.exceptions[cluster.name] = self.stable
 
     def _start(self) -> None:
-        """Give clusters of the reached waves the revision, within maxConcurrent."""
         reached = self._members[: self.wave + 1] if self._opens() else []
         for wave, members in enumerate(reached):
             waiting = [e for e in members if e.name in self.exceptions and self._may_start(e)]

@@ -176,7 +176,6 @@ def _wanted(each: Class, snapshot: Snapshot) -> int:
 
 
 def _together(found: Sequence[Class], replicas: int) -> dict[str, int]:
-    """Return the missing amounts if no resource is short by itself."""
     # One replica stands for all, unless every Workload goes whole to one cluster.
     more = replicas if replicas > 0 and all(each.workload.whole for each in found) else 1
     first = min(found, key=lambda each: sorted(each.workload.request.items())).workload.request

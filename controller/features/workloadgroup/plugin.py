@@ -140,7 +140,7 @@ class Coscheduling:
     def gathering(
         self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
     ) -> Gathering | None:
-        """Return the members that this process decides and that are not held; None for no attempt."""
+        """Return the members that this process decides and does not hold; None for no attempt."""
         if not info.groups:
             return None
         groups, key = bound.ledger(Groups), Groups.group_of(info)
@@ -564,7 +564,6 @@ class Coscheduling:
         return standing(group, snapshot, groups) or refuge(group, snapshot, groups)
 
     def _sibling(self, info: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
-        """Whether another member comes, changes or gets replicas, and they can be enough."""
         key, groups = Groups.group_of(info), self._groups()
         found = [each for each in (old, new) if each is not None and each.info is not None]
         if key is None or all(Groups.group_of(each.info) != key for each in found):

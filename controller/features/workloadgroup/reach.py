@@ -209,7 +209,6 @@ def _amounts_fit(group: CompiledGroup, snapshot: Snapshot, given: Mapping[str, I
 
 
 def _domains(group: CompiledGroup, snapshot: Snapshot) -> tuple[Ints, Mask]:
-    """Return a number for the domain of each cluster, and which clusters are in none."""
     if not (group.topology_key and group.topology_required):
         return np.zeros(len(snapshot), dtype=np.int64), np.zeros(len(snapshot), dtype=np.bool_)
     codes = snapshot.domains_by(group.topology_key).codes.astype(np.int64)

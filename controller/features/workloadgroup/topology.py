@@ -153,7 +153,6 @@ def _total(snapshot: Snapshot, resource: str) -> float:
 
 
 def _size(info: WorkloadInfo, totals: Mapping[str, float]) -> float:
-    """Return the amount that must fit in one place, as the greatest share of all free."""
     together = info.replicas if info.whole else 1
     return together * max((n / totals[r] for r, n in info.request.items()), default=0.0)
 

@@ -62,7 +62,6 @@ def policy_of(info: WorkloadInfo) -> Key | None:
 
 
 def _about(info: WorkloadInfo) -> Key:
-    """Return the policy whose events matter; none if the Workload names several."""
     return policy_of(info) or (info.namespace, "")
 
 

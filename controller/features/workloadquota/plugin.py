@@ -223,7 +223,6 @@ def _patched(
 def _inside(
     info: WorkloadInfo, quotas: Sequence[CompiledQuota], reservations: ReservationLedger
 ) -> dict[str, int]:
-    """Return how many more replicas fit, by cluster, into reserved room."""
     counts = {name for quota in quotas for name in quota.hard}
     each = {name: n for name, n in of_unit(info).items() if n and name in counts}
     found: dict[str, int] = {}
@@ -240,7 +239,6 @@ def _inside(
 
 
 def _most(info: WorkloadInfo, inside: Mapping[str, int]) -> int:
-    """Return how many replicas go inside; a whole Workload has one cluster."""
     return max(inside.values(), default=0) if info.whole else sum(inside.values())
 
 
@@ -264,7 +262,6 @@ def _refused(short: Short, replicas: int) -> Status:
 
 
 def _amount_of(short: Short) -> tuple[str, str]:
-    """Return the amount's name, and the quota's; empty for the default."""
     return short.name, short.quota.key[1]
 
 

@@ -130,7 +130,6 @@ def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> C
 
 
 def _target(stored: Any) -> str:
-    """Return the name of the target, even of an invalid spec, or empty."""
     said = stored.get("targetRef") if isinstance(stored, dict) else None
     name = said.get("name") if isinstance(said, dict) else None
     return name if isinstance(name, str) else ""

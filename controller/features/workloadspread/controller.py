@@ -192,7 +192,6 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         *,
         certain: bool,
     ) -> SpreadTarget:
-        """Return the Workload as it is, or as it is about to be."""
         if workload is None:
             return SpreadTarget(0, {}, {}, certain=True)
         total, status = workload.info.replicas, workload.status

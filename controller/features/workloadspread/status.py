@@ -180,7 +180,6 @@ def _summary(statuses: Sequence[Mapping[str, Any]], classes: Classes) -> str:
 
 
 def _failures(name: str, replicas: Counted) -> Iterator[StatusEvent]:
-    """Yield an event for replicas that did not come, or did not go, in time."""
     for late, reason, text in (
         (
             replicas.not_created,

@@ -235,7 +235,6 @@ def _refused(workload: Workload) -> str:
 
 
 def _left_behind(workload: Workload) -> bool:
-    """Whether it is out of reach only on clusters that it has left."""
     away = {
         share.name
         for share in workload.status.clusters
@@ -350,7 +349,6 @@ def _beyond(group: CompiledGroup, member: Standing) -> list[str]:
 
 
 def _noted(group: CompiledGroup, members: Sequence[Standing], gate: Gate) -> Gate:
-    """Add the released decisions, and the replicas that ran before."""
     placed = [each for each in members if each.placed]
     entries = {each.uid: each.decision for each in sorted(placed, key=_by_name)}
     if gate.state is GateState.OPEN and gate.ran:

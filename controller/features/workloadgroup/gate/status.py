@@ -224,7 +224,6 @@ def _in_vain(member: Standing) -> bool:
 
 
 def _waits(group: CompiledGroup, gate: Gate, facts: GroupFacts, before: Said) -> Said:
-    """Return why the gang is not placed yet; the stored reason if no fact gives one any more."""
     if facts.held:
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, _holding(group, facts))
     if facts.could < group.min_member:
