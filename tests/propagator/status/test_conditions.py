@@ -351,10 +351,10 @@ async def test_a_race_that_is_lost_for_long_is_told(
     """Somebody who always writes first cannot be staged, so the refusals are put in."""
     prepare, lost = HubWorkloads.prepare, True
 
-    async def loses(*about: Any) -> Any:
+    async def loses(*about: Any, **more: Any) -> Any:
         if lost:
             raise Conflict(code=409, reason="Conflict", message="the object has been modified")
-        return await prepare(*about)
+        return await prepare(*about, **more)
 
     monkeypatch.setattr(HubWorkloads, "prepare", loses)
     monkeypatch.setattr("propagator.share_writer.CONTENDED_SECONDS", 0.5)
