@@ -230,7 +230,6 @@ def choose(counts: Sequence[DomainCount], field: Field, replicas: int) -> Choice
 
 
 def _wanted(field: Field, rows: Ints, replicas: int) -> tuple[Ints, int]:
-    """Return the replicas that each may hold, and the number needed in all."""
     if field.most is None:
         return np.ones(len(rows), dtype=np.int64), 0
     stays = field.stays
@@ -256,7 +255,6 @@ def _best_first(field: Field, rows: Mask, domain: Ints) -> Ints:
 def _used(
     levels: Sequence[Level], held: Mask, room: Ints, need: int, effort: Effort
 ) -> Mask | None:
-    """Return the best clusters if they have the room; otherwise choose for all counts together."""
     best = in_turn(levels, held)
     if met(levels, best) and int(room[best].sum()) >= need:
         return best

@@ -345,7 +345,6 @@ def _most(level: Level, room: Ints) -> int:
 
 
 def _first(picked: Mask, rank: Ints, most: int) -> Mask:
-    """Return these domains, then the first of a rank above 0 up to `most`."""
     line = np.argsort(-np.where(picked, 0, rank), kind="stable")
     more = line[: max(most - int(np.count_nonzero(picked)), 0)]
     both = picked.copy()

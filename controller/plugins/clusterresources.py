@@ -141,7 +141,6 @@ def _closed(
 
 
 def _untolerated(place: Place, snapshot: Snapshot, rows: Mask) -> dict[Taint, Mask]:
-    """Return the first taints of nodes that keep the pods out of these clusters, and where."""
     groups, found = snapshot.groups, dict[Taint, Mask]()
     shut = rows[groups.cluster] & groups.open_to(replace(place, tolerations=EVERY_TAINT))
     shut &= ~groups.open_to(place)

@@ -208,7 +208,6 @@ def _with_manifests(
 def _patched(
     state: CycleState, info: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used
 ) -> Short | None:
-    """Return an amount that a patch raises on some cluster above the template's."""
     base = asked(most_request(info))
     for variant in variants_of(state):
         for name, n in asked(variant.request).items():
