@@ -35,7 +35,7 @@ def _walk(
 
 
 def _page(path: Sequence[str], command: click.Command) -> str:
-    context = click.Context(command, info_name=" ".join(path), help_option_names=["-h", "--help"])
+    context = click.Context(command, info_name=" ".join(path), **cli.context_settings)
     # As texts are broken at the width of the page, each paragraph is one line.
     first, *more = [
         " ".join(part.split()) for part in (command.help or "").replace("\b", "").split("\n\n")

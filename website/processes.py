@@ -53,7 +53,7 @@ def _walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Comman
 
 
 def _command(path: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, **cli.context_settings)
     usage = " ".join((path, *command.collect_usage_pieces(context)))
     help_text = "\n\n".join(
         " ".join(part.split()) for part in (command.help or "").replace("\b", "").split("\n\n")
