@@ -27,12 +27,14 @@ class DecisionCondition(StrEnum):
     """The condition types of a ClusterDecision."""
 
     READY = "Ready"
+    """Whether `status.decisions` is the present decision."""
 
 
 class DecisionReadyReason(StrEnum):
     """Reasons of Ready. PUBLISHED is the one that is good."""
 
     PUBLISHED = "Published"
+    """The decision stands in the status."""
     TOO_LARGE = "TooLarge"
     """No object can hold so many items: the last ones that fitted stand there."""
 

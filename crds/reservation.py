@@ -72,13 +72,16 @@ class ReservationCondition(StrEnum):
     """The condition types of a Reservation; the first one is that of every placement."""
 
     SCHEDULED = "Scheduled"
+    """Whether its room has a cluster."""
     READY = "Ready"
+    """Whether owners can use it."""
 
 
 class ReservationReadyReason(StrEnum):
     """Reasons of Ready. AVAILABLE and SUCCEEDED are those that are good."""
 
     AVAILABLE = "Available"
+    """The room is held, and owners may take it."""
     PENDING = "Pending"
     """No replica has a cluster."""
     SHORT = "Short"
@@ -88,6 +91,7 @@ class ReservationReadyReason(StrEnum):
     CLOCKS_DIFFER = "ClocksDiffer"
     """The reservation should have ended, but the controller's clock and the hub's do not agree."""
     EXPIRED = "Expired"
+    """Its time is over; nothing is held."""
     CLUSTER_LOST = "ClusterLost"
     """Its clusters are gone, and no other one has room for it."""
     SUCCEEDED = "Succeeded"
@@ -100,11 +104,17 @@ class ReservationEventReason(StrEnum):
     ALLOCATED = "Allocated"
     """A Workload uses it, or more of it than before."""
     SHORT = "Short"
+    """A cluster has less free than is held there."""
     NOT_HELD = "NotHeld"
+    """Pods should keep it on its clusters, and cannot."""
     CLOCKS_DIFFER = "ClocksDiffer"
+    """It should have ended, but the controller's clock and the hub's do not agree."""
     EXPIRED = "Expired"
+    """Its time is over; nothing is held."""
     CLUSTER_LOST = "ClusterLost"
+    """Its clusters are gone, and no other one has room for it."""
     SUCCEEDED = "Succeeded"
+    """It serves only once, and did."""
 
 
 # --- rules: each once in CEL, for the API server, and once in Python ------------------------------

@@ -40,12 +40,14 @@ class WorkloadKindCondition(StrEnum):
     """The condition types of a WorkloadKind."""
 
     VALID = "Valid"
+    """Whether the profile can be used."""
 
 
 class WorkloadKindValidReason(StrEnum):
     """Reasons of Valid. VALID is the one that is good."""
 
     VALID = "Valid"
+    """Every path and expression can be read."""
     INVALID_EXPRESSION = "InvalidExpression"
     """An expression does not compile; the message names the field."""
     INVALID_PATH = "InvalidPath"

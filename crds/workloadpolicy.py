@@ -48,13 +48,16 @@ class PolicyCondition(StrEnum):
     """The condition types of a WorkloadPolicy."""
 
     READY = "Ready"
+    """Whether the policy counts."""
 
 
 class PolicyReadyReason(StrEnum):
     """Reasons of Ready. VALID is the one that is good."""
 
     VALID = "Valid"
+    """The spec can be used."""
     INVALID_POLICY = "InvalidPolicy"
+    """The spec is one that admission refuses; the message names the field."""
 
 
 def _same(spec: Any) -> bool:

@@ -33,13 +33,16 @@ class QuotaCondition(StrEnum):
     """The condition types of a WorkloadQuota."""
 
     READY = "Ready"
+    """Whether the quota counts."""
 
 
 class QuotaReadyReason(StrEnum):
     """Reasons of Ready. VALID is the one that is good."""
 
     VALID = "Valid"
+    """The spec can be used."""
     INVALID_QUOTA = "InvalidQuota"
+    """The spec is one that admission refuses; the message names the field."""
 
 
 def _named(part: Any) -> bool:

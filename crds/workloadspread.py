@@ -66,17 +66,20 @@ class SpreadCondition(StrEnum):
     """The condition types of a WorkloadSpread."""
 
     READY = "Ready"
+    """Whether the spread counts."""
 
 
 class SpreadReadyReason(StrEnum):
     """Reasons of Ready. VALID is the one that is good."""
 
     VALID = "Valid"
+    """The spec can be used, and its Workload is there."""
     INVALID_SPREAD = "InvalidSpread"
     """The spec is one that admission refuses today."""
     INVALID_PATCH = "InvalidPatch"
     """A patch that does not fit the pods of the Workload."""
     TARGET_NOT_FOUND = "TargetNotFound"
+    """The Workload of `spec.targetRef` does not exist."""
     TARGET_TAKEN = "TargetTaken"
     """An older WorkloadSpread has the same Workload."""
 
@@ -89,22 +92,29 @@ class SubsetCondition(StrEnum):
     """The condition types of a subset."""
 
     SCHEDULABLE = "Schedulable"
+    """Whether replicas may go to the subset."""
 
 
 class SchedulableReason(StrEnum):
     """Reasons of Schedulable. SUFFICIENT is the one that is good."""
 
     SUFFICIENT = "Sufficient"
+    """Its clusters take replicas."""
     POD_UNSCHEDULABLE = "PodUnschedulable"
+    """Pods there found no node in time: the subset takes no new replica for a while."""
 
 
 class SpreadEventReason(StrEnum):
     """Reasons of the events on a WorkloadSpread."""
 
     CREATE_FAILED = "CreateFailed"
+    """Replicas of a subset were not made in time."""
     DELETE_FAILED = "DeleteFailed"
+    """Replicas of a subset did not go in time."""
     RESCHEDULED = "Rescheduled"
+    """Replicas without a node went to other subsets."""
     RECOVER_SCHEDULABLE = "RecoverSchedulable"
+    """The subset takes replicas again."""
 
 
 # --- rules: each once in CEL, for the API server, and once in Python ------------------------------

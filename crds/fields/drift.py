@@ -42,9 +42,13 @@ class DriftedReason(StrEnum):
     """Reasons of the condition Drifted: the states that stand, the worst first. NONE is good."""
 
     CONTENDED = "Contended"
+    """Another client writes the same fields each time that they are repaired."""
     DROPPED = "Dropped"
+    """The member's API server took a field that it does not keep."""
     REPORTED = "Reported"
+    """A change stands, as `spec.drift` is Report."""
     NONE = "None"
+    """No change stands on any member."""
 
 
 class DriftedField(Model):

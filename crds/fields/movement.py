@@ -63,7 +63,9 @@ class MovingReason(StrEnum):
     """Reasons of Moving: the first one where it is True, the others where it is not."""
 
     MOVING = "Moving"
+    """Replicas are on their way; the message counts them."""
     SETTLED = "Settled"
+    """No replica is on its way."""
     NO_ROOM = "NoRoom"
     """No cluster takes the replicas that should leave; they stay where they are."""
     DISRUPTION_BUDGET = "DisruptionBudget"

@@ -23,6 +23,7 @@ class PublishedReason(StrEnum):
     """Reasons of Published. PUBLISHED is the one that is good."""
 
     PUBLISHED = "Published"
+    """The decision stands where `spec.publish` wants it."""
     ALREADY_EXISTS = "AlreadyExists"
     """An object of that name belongs to somebody else, and is left alone."""
     NOT_SERVED = "NotServed"

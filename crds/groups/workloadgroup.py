@@ -66,6 +66,7 @@ class GroupCondition(StrEnum):
     """The condition types of a WorkloadGroup."""
 
     SCHEDULED = "Scheduled"
+    """Whether enough replicas of the gang have a cluster."""
     READY = "Ready"
     """Whether the gang runs, or has ended well; its reason is the phase."""
 
@@ -74,6 +75,7 @@ class GroupScheduledReason(StrEnum):
     """Reasons of Scheduled. SCHEDULED is the one that is good."""
 
     SCHEDULED = "Scheduled"
+    """Enough replicas have a cluster."""
     WAITING_FOR_GROUP = "WaitingForGroup"
     """It is not decided yet, or replicas are held for those that are missing."""
     GROUP_INCOMPLETE = "GroupIncomplete"
@@ -87,6 +89,7 @@ class GroupScheduledReason(StrEnum):
     INVALID_GROUP = "InvalidGroup"
     """The spec is one that admission refuses today."""
     TOO_MANY_WORKLOADS = "TooManyWorkloads"
+    """More Workloads name the group than a gang may have: no more of them are released."""
     TOO_LARGE = "TooLarge"
     """The gate's status is more than the hub can store: nothing more is released."""
 
@@ -111,14 +114,23 @@ class GroupEventReason(StrEnum):
     WAITING_FOR_GROUP = "WaitingForGroup"
     """Replicas are held until more of them fit."""
     FAILED_SCHEDULING = "FailedScheduling"
+    """Too few replicas fit, or its Workloads ask for too few."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
+    """Replicas were held for as long as may be, and were given back."""
     PROPAGATION_FAILED = "PropagationFailed"
+    """Everything is taken away, as replicas failed before the quorum ran."""
     INVALID_GROUP = "InvalidGroup"
+    """The spec is one that admission refuses."""
     TOO_MANY_WORKLOADS = "TooManyWorkloads"
+    """More Workloads name the group than a gang may have."""
     TOO_LARGE = "TooLarge"
+    """The gate's status is more than the hub can store."""
     RUNNING = "Running"
+    """The quorum runs."""
     FINISHED = "Finished"
+    """All its Workloads have ended well."""
     FAILED = "Failed"
+    """A Workload of it has failed."""
 
 
 Total = Annotated[int, Field(strict=True, ge=0, json_schema_extra={"format": "int64"})]
