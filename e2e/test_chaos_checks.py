@@ -403,6 +403,15 @@ def test_a_kind_that_says_nothing_of_itself_and_moves_is_found() -> None:
         assert not list(judgement.moved(before, after, excused={"member-1"}))
 
 
+def test_the_claim_of_a_copy_that_stays_for_now_may_be_said_to_stay() -> None:
+    there = {KEY: workload({"member-1": 1})}
+    there[KEY]["status"]["clusters"] = [{"name": "member-2", "state": "Leaving"}]
+    for kind, claims in (("Gadget", {promises._claim(KEY)}), ("Deployment", set())):
+        wish = {KEY: wishes.Wish("Single", kind, 1, "3.1", config=None, secret=False)}
+        assert promises._staying(there, wish, "member-2") == claims
+        assert not promises._staying(there, wish, "member-1")
+
+
 def test_what_says_nothing_of_itself_and_is_called_ready_is_found() -> None:
     wish = wishes.Wish("Single", "Gadget", 1, "3.1", config=None, secret=False)
     unknown = {"type": "Ready", "status": "False", "reason": "ReadinessUnknown"}

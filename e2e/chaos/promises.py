@@ -227,6 +227,7 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
             if each["cluster"] == member
         }
         kept |= told & await _data(stage, member)
+        kept |= told & _staying(found, wanted, member) & there[member].keys()
         # An object with the name of a wanted one may belong to a Workload that the hub forgot.
         if (left - kept or told != kept) and (held := await stage.held(member)):
             churn.forgotten |= held
@@ -290,6 +291,13 @@ def _stays(workload: Mapping[str, Any], wish: Wish) -> set[str]:
         return _waits_for_units(workload)
     shares = workload["status"].get("clusters", ())
     return {each["name"] for each in shares if each["state"] == "Leaving"}
+
+
+def _staying(
+    found: Mapping[Key, Mapping[str, Any]], wanted: Mapping[Key, Wish], member: str
+) -> set[tuple[str, str, str]]:
+    """Return the claims of copies that keep their object on that member for now."""
+    return {_claim(key) for key, wish in wanted.items() if member in _stays(found[key], wish)}
 
 
 def _unknown(workload: Mapping[str, Any], units: int) -> None:
