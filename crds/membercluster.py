@@ -143,6 +143,8 @@ class MemberClusterEventReason(StrEnum):
     FAILOVER_BRAKED = "FailoverBraked"
     TOKEN_NOT_RENEWED = "TokenNotRenewed"  # noqa: S105 - a reason
     """The token of its Secret is due to be renewed, and could not be."""
+    SHARD_CHANGED = "ShardChanged"
+    """Another shard of the propagator serves it."""
     NOT_EXPORTED = "NotExported"
     """Another manager's ClusterProfile has its name."""
 

@@ -36,6 +36,7 @@ class GateStatus(msgspec.Struct, frozen=True, rename="camel"):
     gate: str | None = None
     decisions: dict[str, str] = {}
     retained: dict[str, dict[str, int]] = {}
+    reached: dict[str, str] = {}
     released: list[Released] = []
     quorum_time: str | None = None
 

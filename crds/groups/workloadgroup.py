@@ -224,6 +224,13 @@ class WorkloadGroupStatus(Model):
     retained: Annotated[dict[str, Shares], Field(max_length=MOST_WORKLOADS)] = whole_map()
     """By UID, the replicas on each cluster that ran before the gate released their Workload: a gate
     that closes leaves them. Writer: controller."""
+    reached: Annotated[dict[str, Digest], Field(max_length=64)] = Field(default_factory=dict)
+    """Where several shards of the propagator start the gang: by shard, a digest of the decisions
+    and of the shard's term, once its clusters have answered. All start when all have. The
+    controller empties it with a new gate or new decisions.
+
+    Writer: propagator.
+    """
     released: list[Released] = atomic(MOST_WORKLOADS)
     """`decisions` as an earlier release wrote it: read, and replaced by the next write.
 

@@ -44,6 +44,25 @@ def shards_of(text: str) -> int | None:
     return number if 1 <= (number := int(text)) <= MOST_SHARDS else None
 
 
+def config_fault(where: str, said: str | None, announced: int) -> str:
+    """Return what is wrong with the ConfigMap at `where`; empty if nothing is.
+
+    `said` is its `data.shards`, None without a ConfigMap. `announced` is the number that the Lease
+    of shard 0 has: one that never was set needs no ConfigMap.
+    """
+    if said is None:
+        wrong = "" if announced == 1 else "is gone"
+    else:
+        number = f"no number of 1 to {MOST_SHARDS}"
+        wrong = f"says shards: {said[:80]!r}, which is {number}" if shards_of(said) is None else ""
+    if not wrong:
+        return ""
+    return (
+        f"the ConfigMap {where} {wrong}: the last N stands, which is {announced}; "
+        f"`stowage shards {announced}` writes it again"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Rival:
     """The Lease of another shard, when it was read."""

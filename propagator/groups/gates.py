@@ -9,8 +9,10 @@ The last step before a gang starts reads its group from the hub.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -176,6 +178,9 @@ class Gates:
         starting = self._starting.get(key)
         if starting and not (new and _starts(new) and starting.released == new.released):
             del self._starting[key]
+        elif starting is not None and starting.awaited:  # the last of them may have told
+            starting.ask_after = -math.inf
+            self._conclude(key, starting)
         self._mark(key)
 
     def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
@@ -242,7 +247,7 @@ class Gates:
             for group, starting in [*self._starting.items()]:
                 async for name in in_slices([*starting.missing]):
                     self._check_cluster(group, starting, name)
-                if starting.missing or starting.unseen:
+                if starting.missing or starting.unseen or starting.awaited:
                     self._conclude(group, starting)
             await self._clock.sleep(CHECK_SECONDS)
 
@@ -321,7 +326,7 @@ class Gates:
             return
         stands, obstacle = False, ""
         try:
-            stands = await self._stands(group, starting.released)
+            stands = await self._stands(group, starting)
         except TransportError as fault:
             LOG.info("it cannot be read: %s", fault, extra={"object": "/".join(group)})
             obstacle = str(fault) if isinstance(fault, Forbidden) else ""
@@ -334,12 +339,25 @@ class Gates:
             starting.ask_after = self._clock.monotonic() + pause
         self._conclude(group, starting)
 
-    async def _stands(self, group: Key, released: Mapping[str, str]) -> bool:
+    async def _stands(self, group: Key, starting: Starting) -> bool:
+        """Whether the hub has it so, and each shard has told; this one tells. TransportError."""
         namespace, name = group
         with working_for(group):
             answer = await self._hub.request("GET", WORKLOAD_GROUPS.path(namespace, name))
         now: WorkloadGroup = decode(answer, _group)
-        return now.open and now.released == released
+        if not (now.open and now.released == starting.released):
+            return False
+        starting.awaited = self._contacts.awaited(starting, now.status.reached)
+        if (own := self._contacts.shard) in starting.awaited:
+            reached = {str(own): self._contacts.reach(starting, own)}
+            # On the version that was read: a gate that closed meanwhile has emptied it.
+            at = {"resourceVersion": now.metadata.resource_version}
+            patch = {"metadata": at, "status": {"reached": reached}}
+            where: dict[str, Any] = {"namespace": namespace, "subresource": "status"}
+            with working_for(group):
+                await self._hub.merge_patch(WORKLOAD_GROUPS, name, patch, **where)
+            starting.awaited.discard(own)
+        return not starting.awaited
 
 
 class ClosedGates:

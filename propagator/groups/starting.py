@@ -2,12 +2,19 @@
 
 Each cluster is probed once the gang may start; one that fails between that probe and the apply can
 still start only part of the gang.
+
+Where the clusters belong to several shards, each shard writes `status.reached` of the group once
+its own have answered, and all start when all have. The text names decisions, term and number of
+shards: a successor, and the shard of a member that moved, asks its clusters itself.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+
+import msgspec
 
 from crds.workload import PropagatedReason
 from machinery.clock import Clock
@@ -42,6 +49,8 @@ class Starting:
     """Whether `clusters`, `missing` and `unheard` are complete."""
     confirmed: bool = False
     """Whether the hub confirmed an open gate after all clusters were reached."""
+    awaited: set[int] = field(default_factory=set)
+    """The shards of its clusters that had not told that theirs answer, when the hub was read."""
     obstacle: str = ""
     ask_after: float = 0.0
     """The monotonic time of the next read."""
@@ -69,6 +78,10 @@ class Contacts:
         self._clock: Clock = context.clock
         self._since: dict[str, float] = {}  # clusters that are connecting
 
+    @property
+    def shard(self) -> int:
+        return self._membership.shard
+
     def lack(self, name: str) -> str | None:
         """Return None for a reachable cluster; else why not, empty while it may still connect."""
         contact, trouble = self._of(name)
@@ -89,12 +102,31 @@ class Contacts:
             session.ask_now()
         return heard
 
+    def reach(self, starting: Starting, shard: int) -> str:
+        """Return what that shard writes, in its present term, once its clusters have answered."""
+        of = sorted(starting.released.items()), self._membership.shards, self._membership.term(shard)
+        return hashlib.blake2b(msgspec.json.encode(of), digest_size=8).hexdigest()
+
+    def awaited(self, starting: Starting, reached: Mapping[str, str]) -> set[int]:
+        """Return the shards of its clusters that have not written that; none of a single one."""
+        if not self._membership.several:
+            return set()
+        shards = {self._membership.owner(name) for name in starting.clusters}
+        if shards == {self._membership.shard}:
+            return set()
+        return {each for each in shards if reached.get(str(each)) != self.reach(starting, each)}
+
     def verdict(self, starting: Starting, group: Key) -> GateVerdict:
         if not starting.known:
             late = self._clock.monotonic() - starting.since >= PATIENCE_SECONDS
             return _unseen(starting, group) if starting.unseen and late else WAIT_SILENTLY
+        if starting.reached and starting.confirmed:
+            return APPLY
+        if starting.reached and starting.awaited:
+            late = self._clock.monotonic() - starting.since >= PATIENCE_SECONDS
+            return _awaiting(starting, group) if late else WAIT_SILENTLY
         if starting.reached:
-            return APPLY if starting.confirmed else _unconfirmed(starting, group)
+            return _unconfirmed(starting, group)
         if not starting.troubles:
             return WAIT_SILENTLY
         trouble = starting.troubles[min(starting.troubles)]
@@ -127,6 +159,17 @@ def _unseen(starting: Starting, group: Key) -> GateVerdict:
         f"{label_of(group)} starts as a whole, and {starting.unseen} of its "
         f"{len(starting.released)} released Workloads cannot be seen at the placements that were "
         "released: see that each of them is there, and is valid",
+    )
+
+
+def _awaiting(starting: Starting, group: Key) -> GateVerdict:
+    shards = ", ".join(map(str, sorted(starting.awaited)))
+    return GateVerdict(
+        GateAnswer.WAIT,
+        f"{label_of(group)} starts on all of its clusters or on none: shards {shards} of the "
+        f"propagator have not told after {PATIENCE_SECONDS:.0f} s that theirs answer; `stowage "
+        "shards` shows who holds them",
+        PropagatedReason.CLUSTER_UNREACHABLE,
     )
 
 

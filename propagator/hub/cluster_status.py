@@ -340,6 +340,8 @@ class ClusterStatusWriter:
         )
         if "conditions" in changed:
             self._tell(cluster, ready_condition(changed))
+        if "shard" in changed and ready_condition(cluster.status):
+            self._tell_shard(cluster)
         return self._held(answer)
 
     def _held(self, answer: Mapping[str, Any]) -> MemberCluster:
@@ -351,14 +353,32 @@ class ClusterStatusWriter:
         before = ready_condition(cluster.status)
         if (before.get("status"), before.get("reason")) == (now["status"], now["reason"]):
             return
-        connected = now["status"] == "True"
-        reason = MemberClusterEventReason.CONNECTED
-        if not connected:
-            reason = MemberClusterEventReason.DISCONNECTED
+        if now["status"] == "True":
+            self._event(cluster, MemberClusterEventReason.CONNECTED, now["message"], "Probe")
+            return
+        note = f"{now['reason']}: {now['message']}"
+        lost = MemberClusterEventReason.DISCONNECTED
+        self._event(cluster, lost, note, "Probe", type_="Warning")
+
+    def _tell_shard(self, cluster: MemberCluster) -> None:
+        of, before = self._membership.shards, cluster.status.get("shard", 0)
+        note = f"served by shard {self._membership.shard} of {of}, before by shard {before}"
+        if before != self._membership.shard:
+            self._event(cluster, MemberClusterEventReason.SHARD_CHANGED, note, "Serve")
+
+    def _event(
+        self,
+        cluster: MemberCluster,
+        reason: MemberClusterEventReason,
+        note: str,
+        action: str,
+        *,
+        type_: str = "Normal",
+    ) -> None:
         self._recorder.event(
             ObjectRef(API_VERSION, MEMBER_CLUSTERS.kind, "", cluster.name, cluster.metadata.uid),
-            type="Normal" if connected else "Warning",
+            type=type_,
             reason=reason.value,
-            note=now["message"] if connected else f"{now['reason']}: {now['message']}",
-            action="Probe",
+            note=note,
+            action=action,
         )

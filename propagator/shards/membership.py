@@ -74,6 +74,9 @@ class OneShard:
     def held(self, _shard: int) -> bool:
         return True
 
+    def term(self, _shard: int) -> int:
+        return 0
+
     async def history(self, _shard: int) -> Mapping[int, PastTerm]:
         return {}
 
@@ -155,6 +158,13 @@ class Membership(OneShard):
             return self._election.elector.leading
         seen = self._leases.get(lease_name(shard))
         return seen is not None and seen.held
+
+    def term(self, shard: int) -> int:
+        """Return the present term of a shard, as its Lease was last seen; 0 if it never was."""
+        if shard == self.shard:
+            return self._election.elector.moment.term
+        seen = self._leases.get(lease_name(shard))
+        return seen.record.transitions if seen is not None else 0
 
     def tells(self, shard: int) -> bool:
         """Whether what that shard has written of its members counts.

@@ -7,13 +7,15 @@ import asyncio
 import msgspec
 
 from crds.names import PROPAGATOR_CONFIG
+from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS
 from machinery.clock import Clock
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Object
-from machinery.types.shards import MOST_SHARDS, shards_of
+from machinery.types.shards import config_fault, shards_of
 
+LOG = logs.get(__name__)
 KEY = "shards"
 
 
@@ -36,7 +38,7 @@ class ShardNumber:
             field_selector=f"metadata.name={PROPAGATOR_CONFIG}",
             clock=clock,
         )
-        self._where = namespace, PROPAGATOR_CONFIG
+        self._where = f"{namespace}/{PROPAGATOR_CONFIG}"
         self._informer.add_handler(self._config_changed)
         self._number: int | None = None
         self.changed = asyncio.Event()
@@ -54,19 +56,12 @@ class ShardNumber:
             self._number = shards_of(announced)
         return self._number or 1
 
-    @property
-    def fault(self) -> str:
-        """Return what is wrong with the ConfigMap; empty if nothing is, or there never was one."""
-        config = self._informer.get(self._where)
-        if config is not None and shards_of(said := config.data.get(KEY, "")) is None:
-            return (
-                f"ConfigMap {'/'.join(self._where)}: data.shards is {said!r}, and no number of "
-                f"1 to {MOST_SHARDS}"
-            )
-        return ""
-
     def _config_changed(self, _old: _Config | None, new: _Config | None) -> None:
-        number = shards_of(new.data.get(KEY, "")) if new is not None else None
-        if number is not None and number != self._number:
+        said = new.data.get(KEY, "") if new is not None else None
+        number = shards_of(said or "")
+        if number is None:
+            if self._number is not None:
+                LOG.warning("%s", config_fault(self._where, said, self._number))
+        elif number != self._number:
             self._number = number
             self.changed.set()

@@ -83,7 +83,8 @@ def shards(
     """Show the shards of the propagator, or set how many there are.
 
     Each shard is a process that serves its part of the members. With N, the Deployment gets a
-    process more than shards. The exit code is 1 where a shard has no holder.
+    process more than shards. The exit code is 1 where a shard has no holder, or the ConfigMap with
+    the number is gone or says none.
     """
     from stowage.console.output import show, table
     from stowage.console.terminal import say
@@ -104,8 +105,6 @@ def shards(
                 sharding.table_rows(found, number), ["shard", "holder", "term", "members", "state"]
             )
         ]
-        if found.spares:
-            lines.append(f"{found.spares} more wait as spares")
         if number is not None:
             lines.append(
                 f"{found.moved(number)} of {len(found.members)} members change their shard; "

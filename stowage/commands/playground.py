@@ -37,6 +37,12 @@ DIRECTORY = click.option(
 @click.option(
     "--node-image", help="What kind's nodes are made of, such as an image of your own mirror."
 )
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Share out the members among N propagators, and run one more; as it is when left out.",
+)
 @OUTPUT
 def up(
     directory: Path,
@@ -45,6 +51,7 @@ def up(
     no_run: bool,
     image: str | None,
     node_image: str | None,
+    shards: int | None,
     output: str,
 ) -> None:
     """Bring it up, or what of it is missing."""
@@ -58,6 +65,7 @@ def up(
         run=not no_run,
         image=image,
         node_image=node_image,
+        shards=shards,
         progress=Lines(),
     )
     _show_playground(directory, output)

@@ -15,7 +15,7 @@ import crds
 from machinery.api.resources import CRDS, DEPLOYMENTS
 from stowage.packaging import values
 from stowage.packaging.template import IMAGE, NAMESPACE, Holes, dump, when
-from stowage.setup import install, tenants
+from stowage.setup import install, shards, tenants
 from stowage.setup.images import Image
 
 Manifest = dict[str, Any]
@@ -28,6 +28,7 @@ _SESSION_HINT = (
 _TENANT = "hole-tenant"
 _ARGOCD = "hole-argocd"
 _CONFIG = "stowage-controller-config"
+_SHARDS = "(int .Values.propagator.shards)"
 _MUTATING = 'eq (include "stowage.mutating" .) "true"'
 _VALIDATING = 'eq (include "stowage.validating" .) "true"'
 
@@ -109,6 +110,7 @@ def _templates() -> dict[str, str]:
         "defaults.yaml": when(f"not ({_MUTATING})", _plain(_bindings(defaults=True))),
         "tenants.yaml": _tenants(),
         "config.yaml": _configuration(),
+        "shards.yaml": _shards(),
         "ui.yaml": when(".Values.ui.enabled", _session() + "".join(map(_object, page))),
         "argocd.yaml": _argocd(),
         "monitoring.yaml": _monitoring(),
@@ -133,11 +135,26 @@ def _object(each: Manifest) -> str:
     if each["kind"] == DEPLOYMENTS.kind:
         return _deployment(each, name)
     if each["kind"] == _BUDGET:
-        several = f"gt (int .Values.{name}.replicas) 1"
-        return when(f"and .Values.podDisruptionBudget.enabled ({several})", _plain([each]))
+        return _budget(each, name)
     if each["kind"] == _NETWORK:
         return when(".Values.networkPolicy.enabled", _plain([each]))
     return _plain([each])
+
+
+def _budget(each: Manifest, name: str) -> str:
+    holes, several = Holes(), f"gt (int .Values.{name}.replicas) 1"
+    if name == shards.PROCESS:
+        several = f"or {_SHARDS} ({several})"
+        each["spec"]["minAvailable"] = holes.value(f"max 1 {_SHARDS}")
+    condition = f"and .Values.podDisruptionBudget.enabled ({several})"
+    return when(condition, _documents(holes, [each]))
+
+
+def _shards() -> str:
+    holes = Holes()
+    config = shards.config_map(NAMESPACE, 0)
+    config["data"]["shards"] = holes.value(".Values.propagator.shards | quote")
+    return when(".Values.propagator.shards", _documents(holes, [config]))
 
 
 def _deployment(each: Manifest, name: str) -> str:
@@ -145,7 +162,11 @@ def _deployment(each: Manifest, name: str) -> str:
     spec, template = each["spec"], each["spec"]["template"]
     pod = template["spec"]
     (container,) = pod["containers"]
-    spec["replicas"] = holes.value(f"{own}.replicas")
+    replicas = f"{own}.replicas"
+    if name == shards.PROCESS:
+        most = f"max (int {replicas}) (add {_SHARDS} 1)"
+        replicas = f"ternary ({most}) {replicas} (gt {_SHARDS} 0)"
+    spec["replicas"] = holes.value(replicas)
     container["imagePullPolicy"] = holes.value(".Values.image.pullPolicy")
     pod[holes.optional("imagePullSecrets", ".Values.imagePullSecrets")] = None
     if name == "ui":

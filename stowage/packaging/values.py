@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from controller.config import ConfigurationFile
+from machinery.types.shards import MOST_SHARDS
 from stowage.packaging.template import dump
 from stowage.setup.images import Image
 
@@ -73,7 +74,15 @@ def table(image: Image, deployments: Mapping[str, Manifest]) -> Tree:
                 "A SchedulerConfiguration (docs/reference/configuration.md).",
             ),
         },
-        "propagator": _process(deployments["propagator"]),
+        "propagator": {
+            "shards": Value(
+                0,
+                {**_NUMBER, "maximum": MOST_SHARDS},
+                "Processes that share out the members; one more pod runs as a spare. 0 writes no"
+                " ConfigMap; after another number, 1 ends it.",
+            ),
+            **_process(deployments["propagator"]),
+        },
         "ui": {
             "enabled": Value(False, _FLAG, "The web page, for many readers (docs/ui.md)."),
             "replicas": Value(deployments["ui"]["spec"]["replicas"], _NUMBER, "Pods of the page."),

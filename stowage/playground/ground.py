@@ -27,6 +27,7 @@ from stowage.lock import alone
 from stowage.playground import kind, local, roles
 from stowage.playground.processes import wait_until
 from stowage.setup import install, join, member_side, tenants
+from stowage.setup import shards as sharding
 from stowage.toolchain import binaries
 
 STATE = "playground.json"
@@ -44,13 +45,15 @@ def up(
     progress: Progress,
     image: str | None = None,
     node_image: str | None = None,
+    shards: int | None = None,
 ) -> None:
     """Start the playground. Raises StowageError with what is in the way.
 
     `run` starts controller and propagator in the background; with `image`, an image of this
     machine's Docker engine, they run on the hub instead (kind only), and stay there when a later
     `up` names no image. `node_image` is the image of new clusters' nodes (kind only); a later `up`
-    that names none uses the same.
+    that names none uses the same. With `shards` so many propagators share out the members, and one
+    more runs; a later `up` that names no number keeps it.
     """
     if image and not run:
         raise ConfigurationError("--image runs both on the hub: leave out --no-run")
@@ -72,6 +75,8 @@ def up(
         state["members"] = sorted({*names, *state.get("members", [])}, key=_number)
         if chosen == "kind":
             state["node_image"] = nodes
+        if shards is not None:
+            state["shards"] = shards
         _save(directory, state)
         with _told_what_stays(directory, progress):
             _clusters_up(directory, chosen, names, nodes, progress)
@@ -81,7 +86,9 @@ def up(
             registered = {n: _registration(directory, n, chosen, on_hub=on_hub) for n in names}
             progress.say("Installing Stowage on the hub, and registering the members")
             on_the_hub = asyncio.run(
-                _prepare(directory, registered, image=image, progress=progress)
+                _prepare(
+                    directory, registered, image=image, shards=state.get("shards"), progress=progress
+                )
             )
             if image:
                 # They would hold the leases that the processes on the hub need.
@@ -89,7 +96,11 @@ def up(
                 state["image"] = image
             elif run and "image" not in state:
                 state["processes"] = roles.start(
-                    directory, state.get("processes", {}), kubeconfig(directory, HUB), progress
+                    directory,
+                    state.get("processes", {}),
+                    kubeconfig(directory, HUB),
+                    progress,
+                    shards=state.get("shards"),
                 )
             _save(directory, state)
             if run:
@@ -210,7 +221,12 @@ def _registration(directory: Path, name: str, provider: str, *, on_hub: bool) ->
 
 
 async def _prepare(
-    directory: Path, members: Mapping[str, str], *, image: str | None, progress: Progress
+    directory: Path,
+    members: Mapping[str, str],
+    *,
+    image: str | None,
+    shards: int | None,
+    progress: Progress,
 ) -> list[str]:
     """Install the kinds on the hub, and a Secret for each member: its name, and its kubeconfig.
 
@@ -222,6 +238,7 @@ async def _prepare(
             image=image or "",
             crds_only=not image,
             all_namespaces=True,  # users of a playground create namespaces as they like
+            number=shards,
         )
         if not image:  # then they are among them
             objects += install.tenancy(SYSTEM_NAMESPACE)
@@ -231,6 +248,8 @@ async def _prepare(
                 hub, home=SYSTEM_NAMESPACE, all_namespaces=True, say=lambda _: None
             )
         await install.ensure_namespace(hub, SYSTEM_NAMESPACE)
+        if shards is not None and not image:
+            await sharding.set_config(hub, SYSTEM_NAMESPACE, shards)
         called = await names_on_hub(hub, members)
         for name, text in members.items():
             if called[name] != name:

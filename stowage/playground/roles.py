@@ -1,4 +1,4 @@
-"""Controller and propagator of a playground, as processes in the background."""
+"""Controller and propagators of a playground, as processes in the background."""
 
 from __future__ import annotations
 
@@ -30,24 +30,32 @@ State = Mapping[str, Mapping[str, Any]]
 
 
 def start(
-    directory: Path, known: State, kubeconfig: Path, progress: Progress
+    directory: Path, known: State, kubeconfig: Path, progress: Progress, *, shards: int | None
 ) -> dict[str, Mapping[str, Any]]:
+    """Start what does not run: with `shards`, a propagator more than these. End what is too many.
+
+    Return all that run.
+    """
+    wanted = {role: role for role in ROLES}
+    if shards is not None:
+        wanted |= {f"propagator-{number}": "propagator" for number in range(2, shards + 2)}
     running: dict[str, Mapping[str, Any]] = {}
-    for role in ROLES:
-        if role in known and _process(known[role]).alive():
-            running[role] = known[role]
+    for name, role in wanted.items():
+        if name in known and _process(known[name]).alive():
+            running[name] = known[name]
             continue
         arguments = [sys.executable, "-m", "stowage", role]
         arguments += [f"--kubeconfig={kubeconfig}", "--http-port=0"]
-        process = Process(role, arguments, directory / "logs" / f"{role}.log")
+        process = Process(name, arguments, directory / "logs" / f"{name}.log")
         process.start(detached=True)
-        progress.say(f"{role} started, its log is {process.log}")
-        running[role] = {"process": process.to_json()}
+        progress.say(f"{name} started, its log is {process.log}")
+        running[name] = {"process": process.to_json()}
+    end({name: entry for name, entry in known.items() if name not in wanted})
     return running
 
 
 def end(known: State) -> None:
-    """End both; on SIGTERM they release their lease."""
+    """End them; on SIGTERM they release their lease."""
     for entry in known.values():
         _process(entry).end(signal.SIGTERM, seconds=5.0)
 
@@ -65,7 +73,7 @@ def status(known: State) -> list[dict[str, Any]]:
 
 
 def wait_ready(client: ApiClient, names: Sequence[str], known: State, progress: Progress) -> None:
-    """Return when both leases are held, wherever the two run, and all members are Ready.
+    """Return when both leases are held, wherever they run, and all members are Ready.
 
     Raises StowageError with what is missing, and why.
     """

@@ -64,6 +64,10 @@ class Report(msgspec.Struct, rename="camel"):
     processes: list[ProcessSummary] = []
     releases_apart: str = ""
     """The processes whose releases are not made to run beside each other; empty for none."""
+    shards: int = 1
+    """Of the propagator, as the Lease of the first one announces."""
+    shards_fault: str = ""
+    """What is wrong with the ConfigMap that sets their number; empty for nothing."""
     offered: dict[str, int] = {}
     """Sums over all clusters, in the smallest units."""
     holds_most: str = ""
@@ -106,7 +110,7 @@ class Report(msgspec.Struct, rename="camel"):
         )
         listed = sum(each.urgent for some in lists for each in some)
         silent = sum(not p.leads for p in self.processes)
-        return listed + silent + bool(self.releases_apart)
+        return listed + silent + bool(self.releases_apart) + bool(self.shards_fault)
 
     def to_dict(self) -> dict[str, Any]:
         told = msgspec.to_builtins(self)

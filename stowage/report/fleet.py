@@ -17,17 +17,18 @@ from crds.names import (
     ANNOTATION_RELEASE,
     ANNOTATION_SHARDS,
     DEFAULT_SCHEDULER,
+    PROPAGATOR_CONFIG,
     PROPAGATOR_LEASE,
     SYSTEM_NAMESPACE,
     TAINT_DRAIN,
 )
-from machinery.api.resources import LEASES
-from machinery.errors import TransportError
+from machinery.api.resources import CONFIG_MAPS, LEASES
+from machinery.errors import NotFound, TransportError
 from machinery.release import neighbours, parsed
 from machinery.types import quantities
 from machinery.types.api import Capacity, Placement
 from machinery.types.metadata import Meta
-from machinery.types.shards import lease_name, shards_of
+from machinery.types.shards import config_fault, lease_name, shards_of
 from stowage.console import output
 from stowage.console.words import count, time
 from stowage.report import advice, groups
@@ -48,6 +49,7 @@ from stowage.report.findings import (
 
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient
+    from stowage.hub import ObjectReader
 
 REMOVAL_SECONDS = 300.0
 """Seconds that a removal may take: pods end in their own time."""
@@ -122,10 +124,27 @@ def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
     others = sorted(n for n in known if n.startswith(f"{PROCESSES[0]}-"))
     names = [n for n in PROCESSES if n in known or not (others and n == PROCESSES[0])]
     notes = known[PROPAGATOR_LEASE].metadata.annotations if PROPAGATOR_LEASE in known else {}
-    shards = shards_of(notes.get(ANNOTATION_SHARDS, "")) or 1
-    names += [lease_name(shard) for shard in range(1, shards)]
+    report.shards = shards_of(notes.get(ANNOTATION_SHARDS, "")) or 1
+    names += [lease_name(shard) for shard in range(1, report.shards)]
     report.processes = [_process(name, known.get(name), now) for name in (*names, *others)]
     report.releases_apart = _apart(report.processes)
+
+
+class ShardConfig(Summary):
+    """The ConfigMap that sets the number of shards."""
+
+    data: dict[str, str] = {}
+
+
+def take_shards(report: Report, api: ObjectReader, system: str) -> None:
+    """Report what is wrong with the ConfigMap. Raises TransportError."""
+    try:
+        config = api.read(CONFIG_MAPS, PROPAGATOR_CONFIG, system, ShardConfig)
+        said = config.data.get("shards", "")
+    except NotFound:
+        said = None
+    where = f"{system}/{PROPAGATOR_CONFIG}"
+    report.shards_fault = config_fault(where, said, report.shards)
 
 
 def _apart(processes: Iterable[ProcessSummary]) -> str:

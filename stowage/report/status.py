@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from controller.model.objects import MemberCluster
+from crds.names import PROPAGATOR_CONFIG
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportError
@@ -43,8 +44,7 @@ def show(
 
     Raises ConfigurationError, TransportError.
     """
-    with reader(hub) as api:
-        report = read(api, namespace, system, now := datetime.now(UTC))
+    report, now = _of_hub(hub, namespace, system)
     output.show(report.to_dict(), form, text=text(report, now, everything=everything))
     return report.urgent
 
@@ -60,8 +60,7 @@ def keep(hub: Connection, namespace: str | None, system: str, *, everything: boo
         while True:
             started = time.monotonic()
             try:
-                with reader(hub) as api:
-                    report = read(api, namespace, system, now := datetime.now(UTC))
+                report, now = _of_hub(hub, namespace, system)
                 told, urgent = text(report, now, everything=everything), report.urgent
             except TransportError as e:
                 told, urgent = f"the hub does not answer: {e}", e
@@ -73,6 +72,17 @@ def keep(hub: Connection, namespace: str | None, system: str, *, everything: boo
         if isinstance(urgent, TransportError):
             raise urgent from None
         return urgent
+
+
+def _of_hub(hub: Connection, namespace: str | None, system: str) -> tuple[Report, datetime]:
+    """Return what `read` does and the time, with the ConfigMap of shards, which no snapshot has."""
+    with reader(hub) as api:
+        report = read(api, namespace, system, now := datetime.now(UTC))
+        try:
+            fleet.take_shards(report, api, system)
+        except Forbidden:
+            report.not_shown.append(f"ConfigMap {PROPAGATOR_CONFIG} of {system}")
+    return report, now
 
 
 def read(api: ObjectReader, namespace: str | None, system: str, now: datetime) -> Report:
@@ -118,9 +128,10 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
     """Return the headline, the processes, the counts, and each list that is not empty."""
     most = None if everything else SHOWN
     parts = [headline(report), _counts(report)]
-    if report.processes:
-        apart = f"\n{report.releases_apart}" if report.releases_apart else ""
-        parts.insert(1, _processes(report.processes) + apart)
+    processes = _processes(report.processes) if report.processes else ""
+    told = [each for each in (processes, report.releases_apart, report.shards_fault) if each]
+    if told:
+        parts.insert(1, "\n".join(told))
     parts += [f"{title}:\n{_table(each, now, most)}" for title, each in lists(report)]
     if report.not_shown:
         parts.append(f"Not shown, as you may not read them: {', '.join(report.not_shown)}")

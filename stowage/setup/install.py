@@ -69,7 +69,9 @@ def manifests(
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     parts = [o for part in _PARTS for o in load(part, namespace=namespace, image=image)]
     tenants = _everywhere(namespace) if all_namespaces else []
-    settled = [] if number is None else [shards.config_map(namespace, number)]
+    settled = []
+    if number is not None:
+        settled, parts = [shards.config_map(namespace, number)], shards.sized(parts, number)
     return [*kinds, home, *settled, *parts, *tenants, *generator]
 
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from crds.names import ANNOTATION_SHARDS, PROPAGATOR_CONFIG, PROPAGATOR_LEASE
+from crds.names import ANNOTATION_SHARDS, PROPAGATOR_CONFIG
 from machinery.api.client import ApiClient
-from machinery.api.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES, MEMBER_CLUSTERS, Resource
+from machinery.api.resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    LEASES,
+    MEMBER_CLUSTERS,
+    PODS,
+    Resource,
+)
 from machinery.clock import stored_time
 from machinery.errors import NotFound
-from machinery.types.shards import MOST_SHARDS, lease_name, owner, shards_of
+from machinery.types import conditions
+from machinery.types.shards import MOST_SHARDS, config_fault, lease_name, owner, shards_of
 
 _BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-NAME = "stowage-propagator"
+PROCESS = "propagator"
+NAME = f"stowage-{PROCESS}"
 """Of the Deployment and of its PodDisruptionBudget."""
 SILENT_SECONDS = 25
 """Twice a Lease and more: clocks of two machines differ."""
@@ -27,35 +37,49 @@ class Sharding:
 
     shards: int
     """As many as the Lease of shard 0 announces."""
-    wanted: int | None
-    """What the ConfigMap says; None without one, or with one that says no number."""
     fault: str
     """What is wrong with the ConfigMap; empty if nothing is."""
     leases: Mapping[int, Mapping[str, Any]]
     members: Sequence[str]
-    spares: int
-    """Ready processes beyond those that hold a shard; 0 without a Deployment."""
+    pods: Sequence[str] = ()
+    """The ready processes on the hub; empty where they run elsewhere."""
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def rows(self) -> list[dict[str, Any]]:
-        counts = [0] * self.shards
+        """Return a row for each shard, Held or Unheld, and one for each Spare."""
+        counts = self.counts(self.shards)
+        rows = [self._row(shard, counts[shard]) for shard in range(self.shards)]
+        spare = {"shard": None, "term": None, "members": 0, "state": "Spare"}
+        return [*rows, *({**spare, "holder": each} for each in self.spares)]
+
+    @property
+    def spares(self) -> list[str]:
+        """The processes on the hub that hold no shard. A process is named after its pod."""
+        holders = [str(self._spec(shard).get("holderIdentity") or "") for shard in self.leases]
+        return [pod for pod in self.pods if not any(h.startswith(f"{pod}_") for h in holders)]
+
+    def counts(self, shards: int) -> list[int]:
+        """Return the number of members of each of so many shards."""
+        counts = [0] * shards
         for name in self.members:
-            counts[owner(name, self.shards)] += 1
-        return [self._row(shard, counts[shard]) for shard in range(self.shards)]
+            counts[owner(name, shards)] += 1
+        return counts
 
     def moved(self, shards: int) -> int:
         """Return how many members change their shard with another number of them."""
         return sum(owner(each, self.shards) != owner(each, shards) for each in self.members)
 
+    def _spec(self, shard: int) -> Mapping[str, Any]:
+        return self.leases.get(shard, {}).get("spec") or {}
+
     def _row(self, shard: int, members: int) -> dict[str, Any]:
-        spec = self.leases.get(shard, {}).get("spec") or {}
+        spec = self._spec(shard)
         renewed = stored_time(str(spec.get("renewTime") or ""))
-        silent = (self.now - renewed).total_seconds() if renewed is not None else None
-        held = bool(spec.get("holderIdentity")) and silent is not None
-        held = held and silent is not None and silent <= SILENT_SECONDS
+        silent = (self.now - renewed).total_seconds() if renewed is not None else math.inf
+        held = bool(spec.get("holderIdentity")) and silent <= SILENT_SECONDS
         return {
             "shard": shard,
-            "holder": str(spec.get("holderIdentity") or "") if held else "",
+            "holder": str(spec["holderIdentity"]) if held else "",
             "term": int(spec.get("leaseTransitions") or 0),
             "members": members,
             "state": "Held" if held else "Unheld",
@@ -67,31 +91,28 @@ async def read(hub: ApiClient, namespace: str) -> Sharding:
     listed = (await hub.list(LEASES, namespace=namespace))["items"]
     by_name = {each["metadata"]["name"]: each for each in listed}
     found = {shard: by_name.get(lease_name(shard), {}) for shard in range(MOST_SHARDS)}
-    notes = (by_name.get(PROPAGATOR_LEASE, {}).get("metadata") or {}).get("annotations") or {}
+    notes = (found[0].get("metadata") or {}).get("annotations") or {}
+    shards = shards_of(str(notes.get(ANNOTATION_SHARDS, ""))) or 1
     config = await _found(hub, CONFIG_MAPS, PROPAGATOR_CONFIG, namespace)
-    said = str(((config or {}).get("data") or {}).get("shards", ""))
-    wanted = shards_of(said)
-    fault = (
-        ""
-        if config is None or wanted is not None
-        else (
-            f"the ConfigMap {namespace}/{PROPAGATOR_CONFIG} says shards: {said!r}, which is no "
-            f"number of 1 to {MOST_SHARDS}: the last number stands; `stowage shards N` sets one"
-        )
-    )
+    said = None if config is None else _said(config)
     clusters = (await hub.list(MEMBER_CLUSTERS))["items"]
-    deployment = await _found(hub, DEPLOYMENTS, NAME, namespace)
-    ready = int(((deployment or {}).get("status") or {}).get("readyReplicas") or 0)
-    sharding = Sharding(
-        shards_of(str(notes.get(ANNOTATION_SHARDS, ""))) or 1,
-        wanted,
-        fault,
+    pods = (await hub.list(PODS, namespace=namespace, label_selector=f"app={NAME}"))["items"]
+    return Sharding(
+        shards,
+        config_fault(f"{namespace}/{PROPAGATOR_CONFIG}", said, shards),
         found,
         sorted(each["metadata"]["name"] for each in clusters),
-        0,
+        sorted(each["metadata"]["name"] for each in pods if _ready(each)),
     )
-    held = sum(each["state"] == "Held" for each in sharding.rows())
-    return Sharding(sharding.shards, wanted, fault, found, sharding.members, max(ready - held, 0))
+
+
+def _said(config: Mapping[str, Any] | None) -> str:
+    return str(((config or {}).get("data") or {}).get("shards", ""))
+
+
+def _ready(pod: Mapping[str, Any]) -> bool:
+    deleting = pod["metadata"].get("deletionTimestamp") is not None
+    return not deleting and conditions.holds(pod.get("status") or {}, "Ready")
 
 
 async def set_number(
@@ -116,13 +137,18 @@ async def set_number(
             budget = {"spec": {"minAvailable": shards}}
             await hub.merge_patch(_BUDGETS, NAME, budget, namespace=namespace)
             say(f"poddisruptionbudget.policy/{NAME} keeps {shards} available")
+    await set_config(hub, namespace, shards)
+    say(f"configmap/{PROPAGATOR_CONFIG} says {shards} shards")
+
+
+async def set_config(hub: ApiClient, namespace: str, shards: int) -> None:
+    """Write the ConfigMap alone, which processes follow. Raises TransportError."""
     config = config_map(namespace, shards)
     if await _found(hub, CONFIG_MAPS, PROPAGATOR_CONFIG, namespace) is None:
         await hub.create(CONFIG_MAPS, config)
     else:
         patch = {"data": config["data"]}
         await hub.merge_patch(CONFIG_MAPS, PROPAGATOR_CONFIG, patch, namespace=namespace)
-    say(f"configmap/{PROPAGATOR_CONFIG} says {shards} shards")
 
 
 def config_map(namespace: str, shards: int) -> dict[str, Any]:
@@ -145,9 +171,12 @@ async def with_processes(
     if config is None:
         namespace = processes["metadata"]["namespace"]
         config = await _found(hub, CONFIG_MAPS, PROPAGATOR_CONFIG, namespace)
-    shards = shards_of(str(((config or {}).get("data") or {}).get("shards", "")))
-    if shards is None:
-        return objects
+    shards = shards_of(_said(config))
+    return objects if shards is None else sized(objects, shards)
+
+
+def sized(objects: Iterable[dict[str, Any]], shards: int) -> list[dict[str, Any]]:
+    """Return manifests of an install with a process more than shards, and their budget."""
     given: dict[str, dict[str, Any]] = {
         DEPLOYMENTS.kind: {"replicas": shards + 1},
         _BUDGETS.kind: {"minAvailable": shards},
@@ -166,23 +195,20 @@ def _named(manifest: Mapping[str, Any], kind: str) -> bool:
 
 def table_rows(sharding: Sharding, to: int | None) -> list[dict[str, Any]]:
     """Return what a table shows; with `to`, what becomes of it with that number of shards."""
-    rows = [{**each, "holder": each["holder"] or "-"} for each in sharding.rows()]
+    blank = {None: "-", "": "-"}
+    rows = [{k: blank.get(v, v) for k, v in row.items()} for row in sharding.rows()]
     if to is None:
         return rows
-    counts = [0] * to
-    for name in sharding.members:
-        counts[owner(name, to)] += 1
-    spare = sharding.spares > 0
-    found = []
-    for shard in range(max(to, sharding.shards)):
-        before = rows[shard] if shard < len(rows) else {}
-        new = {"shard": shard, "holder": "-", "term": "-", "members": 0}
-        becomes = counts[shard] if shard < to else 0
-        members = before.get("members", 0)
-        state = before.get("state") or ("taken by the spare" if spare else "needs a process")
-        said = f"{members} → {becomes}" if members != becomes else members
-        found.append({**new, **before, "members": said, "state": state})
-    return found
+    before, after = rows[: sharding.shards], sharding.counts(to)
+    for shard in range(sharding.shards, to):
+        spare = shard - sharding.shards < len(sharding.spares)
+        state = "taken by a spare" if spare else "needs a process"
+        blanks = {"shard": shard, "holder": "-", "term": "-", "members": 0}
+        before.append({**blanks, "state": state})
+    for shard, row in enumerate(before):
+        members, becomes = row["members"], after[shard] if shard < to else 0
+        row["members"] = members if members == becomes else f"{members} → {becomes}"
+    return before
 
 
 async def _found(

@@ -43,6 +43,15 @@ def test_it_renders_what_the_command_applies(helm: Helm) -> None:
 
 
 @pytest.mark.proves("PK1")
+@pytest.mark.parametrize("number", [1, 4])
+def test_with_shards(helm: Helm, number: int) -> None:
+    assert read(helm.template(f"--set=propagator.shards={number}")) == command(f"--shards={number}")
+    more = read(helm.template("--set=propagator.shards=4", "--set=propagator.replicas=7"))
+    assert more["Deployment", HOME, "stowage-propagator"]["spec"]["replicas"] == 7
+    assert "shards" in helm.refused("--set=propagator.shards=65")
+
+
+@pytest.mark.proves("PK1")
 def test_in_another_namespace_too(helm: Helm) -> None:
     assert read(helm.template(home="placing")) == command("--system-namespace=placing")
     assert read(helm.template(home="123")) == command("--system-namespace=123")

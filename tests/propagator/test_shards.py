@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -118,7 +119,7 @@ async def test_each_member_is_served_by_its_shard_alone(steady: None) -> None:
             assert (said["stowage.dev/shards"], said["stowage.dev/reported"]) == ("3", "1")
 
 
-@pytest.mark.proves("SC5", "SC19")
+@pytest.mark.proves("SC5", "SC19", "SC31")
 async def test_members_change_their_shard_with_the_number(steady: None) -> None:
     world = Fleet(*MEMBERS)
     async with world.running("a", "b", "c"):
@@ -139,6 +140,16 @@ async def test_members_change_their_shard_with_the_number(steady: None) -> None:
             assert marks.count("") <= 2, "before there were several, and after"
             (lease,) = world.members[name].objects["leases"].values()
             assert "stowage.dev/shard" not in lease["metadata"].get("annotations", {})
+        numbers = (1, 3, 2, 1)
+        wanted = {
+            (name, f"served by shard {owner(name, of)} of {of}, before by shard {was}")
+            for name in MEMBERS
+            for before, of in pairwise(numbers)
+            if (was := owner(name, before)) != owner(name, of)
+        }
+        await world.calm(3)
+        told = world.hub.events("ShardChanged")
+        assert {(each["regarding"]["name"], each["note"]) for each in told} == wanted
 
 
 @pytest.mark.proves("SC22", "SC27")

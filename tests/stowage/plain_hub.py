@@ -37,6 +37,7 @@ class PlainHub:
 
     def __init__(self) -> None:
         self.leases: list[Json] = []
+        self.configmaps: list[Json] = []
         self.clusters: list[Json] = []
         self.workloads: list[Json] = []
         self.spreads: list[Json] = []

@@ -261,6 +261,27 @@ def test_up_waits_for_a_hub_that_is_busy(monkeypatch):
     assert hub.asked == 2
 
 
+def test_shards_have_a_propagator_more_than_there_are(tmp_path, monkeypatch):
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(roles.sys, "executable", str(program))
+    known, pids = {}, {}
+    try:
+        for shards, more in ((3, (2, 3, 4)), (1, (2,)), (None, ())):
+            before = {name: Process.from_json(entry["process"]) for name, entry in known.items()}
+            known = roles.start(tmp_path, known, tmp_path / "hub", _Said(), shards=shards)
+            names = ["controller", "propagator", *(f"propagator-{number}" for number in more)]
+            assert list(known) == names
+            assert all(entry["running"] for entry in roles.status(known))
+            assert not any(process.alive() for name, process in before.items() if name not in known)
+            now = {name: Process.from_json(each["process"]).pid() for name, each in known.items()}
+            assert all(pids.get(name, pid) == pid for name, pid in now.items())
+            pids = now
+    finally:
+        roles.end(known)
+
+
 def test_auto_says_why_it_is_not_kind(monkeypatch):
     monkeypatch.setattr(kind, "unusable", lambda *_: "no Docker engine answers")
     said = _Said()

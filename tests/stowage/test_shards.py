@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from crds.names import SYSTEM_NAMESPACE
-from machinery.api.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES, MEMBER_CLUSTERS
+from machinery.api.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES, MEMBER_CLUSTERS, PODS
 from machinery.clock import microtime
 from machinery.types.shards import lease_name, owner
-from stowage.setup import shards
+from stowage.setup import install, shards
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
 
@@ -28,7 +28,7 @@ def hub_of(number: int, *, held: int) -> MemoryHub:
         meta = {"name": lease_name(shard), "namespace": SYSTEM_NAMESPACE, "annotations": notes}
         spec: dict[str, Any] = {"leaseTransitions": 7, "leaseDurationSeconds": 10}
         if shard < held:
-            spec |= {"holderIdentity": f"p{shard}", "renewTime": microtime(datetime.now(UTC))}
+            spec |= {"holderIdentity": f"p{shard}_7_ab", "renewTime": microtime(datetime.now(UTC))}
         kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
         hub.put(LEASES, {**kind, "metadata": meta, "spec": spec})
     return hub
@@ -39,11 +39,46 @@ async def test_each_shard_is_shown_with_its_holder_and_members() -> None:
     found = await shards.read(cast("Any", hub_of(3, held=2)), SYSTEM_NAMESPACE)
     rows = found.rows()
     assert [row["state"] for row in rows] == ["Held", "Held", "Unheld"]
-    assert [row["holder"] for row in rows] == ["p0", "p1", ""]
+    assert [row["holder"] for row in rows] == ["p0_7_ab", "p1_7_ab", ""]
     for row in rows:
         assert row["members"] == sum(owner(name, 3) == row["shard"] for name in MEMBERS)
     assert set(rows[0]) == {"shard", "holder", "term", "members", "state"}
-    assert not found.fault
+
+
+@pytest.mark.proves("SC31")
+async def test_a_ready_process_without_a_shard_is_a_spare() -> None:
+    hub = hub_of(2, held=2)
+    for name in ("p0", "p00", "p1", "starting", "ending", "other"):
+        meta = {"name": name, "namespace": SYSTEM_NAMESPACE}
+        meta["labels"] = {"app": "other" if name == "other" else "stowage-propagator"}
+        if name == "ending":
+            meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        ready = [{"type": "Ready", "status": str(name != "starting")}]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+        hub.put(PODS, {**pod, "status": {"conditions": ready}})
+    found = await shards.read(cast("Any", hub), SYSTEM_NAMESPACE)
+    *held, spare = found.rows()
+    assert [row["state"] for row in held] == ["Held", "Held"]
+    assert spare == {"shard": None, "holder": "p00", "term": None, "members": 0, "state": "Spare"}
+    assert [row["shard"] for row in shards.table_rows(found, None)] == [0, 1, "-"]
+    states = [row["state"] for row in shards.table_rows(found, 4)]
+    assert states == ["Held", "Held", "taken by a spare", "needs a process"]
+
+
+@pytest.mark.proves("SC10")
+async def test_a_config_map_that_is_gone_or_says_no_number_is_named() -> None:
+    hub, where = hub_of(3, held=3), f"{SYSTEM_NAMESPACE}/stowage-propagator"
+    found = await shards.read(cast("Any", hub), SYSTEM_NAMESPACE)
+    assert found.fault.startswith(f"the ConfigMap {where} is gone: the last N stands, which is 3")
+    config = shards.config_map(SYSTEM_NAMESPACE, 3)
+    hub.put(CONFIG_MAPS, config)
+    for said, wrong in (("3", ""), ("x", "says shards: 'x', which is no number of 1 to 64")):
+        name = config["metadata"]["name"]
+        hub.edit(CONFIG_MAPS, name, {"data": {"shards": said}}, namespace=SYSTEM_NAMESPACE)
+        found = await shards.read(cast("Any", hub), SYSTEM_NAMESPACE)
+        assert wrong in found.fault
+        assert bool(found.fault) is bool(wrong)
+    assert not (await shards.read(cast("Any", hub_of(1, held=1)), SYSTEM_NAMESPACE)).fault
 
 
 @pytest.mark.proves("SC21")
@@ -77,6 +112,9 @@ async def test_a_number_is_set_with_its_processes() -> None:
     hub.edit(CONFIG_MAPS, meta["name"], {"data": {"shards": "65"}}, namespace=SYSTEM_NAMESPACE)
     found = await shards.read(cast("Any", hub), SYSTEM_NAMESPACE)
     assert "'65', which is no number of 1 to 64" in found.fault
+    sized = install.manifests(namespace=SYSTEM_NAMESPACE, image="i", number=5)
+    (budget,) = (o for o in sized if o["kind"] == "PodDisruptionBudget" and o["metadata"] == meta)
+    assert budget["spec"]["minAvailable"] == 5
 
 
 async def test_an_install_keeps_the_processes_of_the_shards() -> None:

@@ -131,6 +131,35 @@ def test_a_cluster_that_is_drained_is_not_only_cordoned(hub: tuple[Hub, Path]) -
     )
 
 
+@pytest.mark.proves("SC10")
+@pytest.mark.parametrize(
+    ("shards", "said", "told"),
+    [
+        ("3", None, "the ConfigMap stowage-system/stowage-propagator is gone: the last N stands"),
+        ("3", "x", "says shards: 'x', which is no number of 1 to 64: the last N stands"),
+        ("", "65", "says shards: '65', which is no number of 1 to 64: the last N stands"),
+        ("3", "3", ""),
+        ("", None, ""),
+    ],
+)
+def test_a_config_map_of_shards_that_says_no_number_needs_a_person(
+    hub: tuple[Hub, Path], shards: str, said: str | None, told: str
+) -> None:
+    there, file = hub
+    there.leases += [lease(f"stowage-propagator-{n}") for n in range(1, int(shards or 1))]
+    if shards:
+        there.leases[1]["metadata"]["annotations"]["stowage.dev/shards"] = shards
+    if said is not None:
+        meta = {"name": "stowage-propagator", "namespace": "stowage-system"}
+        there.configmaps = [{"metadata": meta, "data": {"shards": said}}]
+    result = run(file)
+    assert result.exit_code == int(bool(told))
+    assert told in result.output
+    found = json.loads(run(file, "-o", "json").output)
+    assert (found["shards"], bool(found["shardsFault"])) == (int(shards or 1), bool(told))
+    assert found["needsAPerson"] == int(bool(told))
+
+
 @pytest.mark.proves("PK20")
 @pytest.mark.parametrize(
     ("propagator", "apart"),

@@ -138,10 +138,18 @@ def look(
         "failures": _failures(group, gate),
         "retryTime": timestamp(retry) if retry else None,
         "conditions": _conditions(stored, said, phase, now),
+        **_reached(stored, gate),
     }
     due = min((at for at in (retry, gate.due) if at is not None and at > now), default=None)
     news = [*_gate_events(group, gate, said, facts), *_events(stored, group, said, facts, phase)]
     return GroupResult(fields, news, due)
+
+
+def _reached(stored: WorkloadGroup, gate: Gate) -> dict[str, Any]:
+    """What the propagator's shards told of a release says nothing of another one."""
+    before = stored.status
+    same = before.gate == gate.state and before.released_decisions() == gate.released
+    return {"reached": {}} if before.reached and (gate.ran or not same) else {}
 
 
 def differs(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
