@@ -79,6 +79,14 @@ class Member:
         self.tell(plural, "MODIFIED", patched)
         return patched
 
+    def report(self, plural: str, key: tuple[str, str], **status: Any) -> None:
+        """Change these fields of the status of an object that is there."""
+        held = self.objects[plural][key]
+        meta = {**held["metadata"], "resourceVersion": str(next(_versions))}
+        now = {**held, "metadata": meta, "status": {**held["status"], **status}}
+        self.objects[plural][key] = now
+        self.tell(plural, "MODIFIED", now)
+
     def delete(self, plural: str, key: tuple[str, str]) -> bool:
         """Delete the object; return whether there was one."""
         gone = self.objects[plural].pop(key, None)

@@ -123,6 +123,8 @@ class Manager:
         self._publisher = ClusterStatusWriter(
             hub, recorder=recorder, membership=membership, **shared
         )
+        for informer in (*self._informers, *self.workloads.optional):
+            informer.crowded = lambda: membership.several
         membership.serve(self.registry.names, self.registry.hand_over)
 
     def stale(self) -> str:

@@ -5,6 +5,8 @@
   objects as deletions, and replaced ones (same name, other uid) as a deletion and an addition.
 - The cache goes back in time only when the server does (`_restored`).
 - A back-off with jitter spaces attempts. Only a healthy period resets it.
+- A server that starts again, or changes a kind, ends all watches and refuses their versions. Where
+  others watch the same (`crowded`), a random moment passes before the list, which has small pages.
 - Lists come in pages, objects are decoded one by one, in slices (`machinery.pace`). A server that
   exceeds its budget (`machinery.types.memory_budget`) counts as failing.
 - An undecodable object keeps its last state: it is not a deletion.
@@ -55,6 +57,10 @@ HEALTHY_SECONDS = 30.0
 BASE_DELAY = 0.2
 LIST_PAGE = 200
 """Objects of one page: the largest answer of a list is held undecoded once."""
+CROWD_PAGE = 50
+"""The same, where others list beside us: a server's queues charge a list by its limit."""
+CROWD_SECONDS = 30.0
+"""Seconds at most before such a list."""
 MOST_DELAY_CUT = 5.0
 """Seconds at most between watches that begin well and end early."""
 COMPLAINT_SECONDS = 60.0
@@ -124,6 +130,9 @@ class Informer(Cache[T]):
         self._cut = False  # the server may have been replaced or restored since
         self._history = client.history.number  # of `version`
         self._whole = False  # the next list is requested in one piece
+        self._expired = False  # the server has refused `version`, as it has those of all others
+        self.crowded: Callable[[], bool] = lambda: False
+        """Whether other processes watch the same, whose watches end together with this one."""
 
     @property
     def synced(self) -> bool:
@@ -194,6 +203,9 @@ class Informer(Cache[T]):
             await self.step()
 
     async def step(self) -> None:
+        if self._expired and self.crowded():
+            await self._clock.sleep(CROWD_SECONDS * self._jitter())
+        self._expired = False
         started = self._clock.monotonic()
         fault: TransportError | None = None
         try:
@@ -212,6 +224,8 @@ class Informer(Cache[T]):
         if isinstance(fault, Gone | Unreadable):  # resuming would bring the same line again
             if isinstance(fault, Gone) and self._listed:
                 log.info("%s are listed anew: %s", self.resource.plural, fault)
+                # A server that was set back is looked at in no time.
+                self._expired = self._history == self._client.history.number
             self._listed = False
         news = fault is not None and str(fault) != str(self.last_error)
         if news and not isinstance(fault, Gone):
@@ -228,7 +242,8 @@ class Informer(Cache[T]):
         return max(wait, asked or 0.0)
 
     async def _list(self) -> None:
-        limit, self._whole = (0, False) if self._whole else (LIST_PAGE, False)
+        page = CROWD_PAGE if self.crowded() else LIST_PAGE
+        limit, self._whole = (0, False) if self._whole else (page, False)
         try:
             await self._take_pages(self._client.pages(self.resource, limit=limit, **self.selection))
         except Gone:

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import deepcopy
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from crds.names import SYSTEM_NAMESPACE
-from machinery.api.resources import CONFIG_MAPS, LEASES, WORKLOADS
+from crds.groups.gate import decision_of
+from crds.names import LABEL_GROUP, SYSTEM_NAMESPACE
+from machinery.api.client import ApiClient
+from machinery.api.resources import (
+    CONFIG_MAPS,
+    LEASES,
+    MEMBER_CLUSTERS,
+    WORKLOAD_GROUPS,
+    WORKLOADS,
+)
+from machinery.errors import Conflict
 from machinery.types import conditions
 from machinery.types.shards import lease_name, owner
 from propagator.app import Propagator
-from tests.propagator.memory import STEP, World
+from propagator.groups.starting import Contacts, Starting
+from propagator.settings import PropagatorSettings
+from propagator.shards.membership import OneShard
+from stowage.setup.rename import Rename, rename
+from tests.propagator.contexts import Context
+from tests.propagator.memory import PROCESS, SPACE, STEP, World
 from tests.propagator.test_one_shard import runs, workload
 
 MEMBERS = tuple(f"m{n}" for n in range(1, 5))
@@ -27,6 +45,33 @@ class Fleet(World):
     def __init__(self, *members: str) -> None:
         super().__init__(*members)
         self.processes: dict[str, Propagator] = {}
+        self.lag = 0.0
+        """Seconds that the hub takes for a write of a status."""
+        self.lost: list[str] = []
+        """The paths of writes that lost a race."""
+        self.renewed: dict[str, float] = {}
+        """When the last renewal of each process began."""
+        self.lands: list[tuple[str, float]] = []
+        """The process of each write of a term, and how long after that it may still land."""
+
+    async def _attempt(self, client: ApiClient, call: Any, token: str | None) -> bytes:
+        began, process = self.clock.monotonic(), PROCESS.get()
+        if call.method != "GET" and client._before_write is not None:
+            left = int(client._ending(call).query["timeout"].removesuffix("ms")) / 1000
+            self.lands.append((process, began + left - self.renewed[process]))
+        answer = await super()._attempt(client, call, token)
+        if call.method != "GET" and LEASES.path(SYSTEM_NAMESPACE) in call.url.path:
+            self.renewed[process] = began
+        return answer
+
+    async def _of_hub(self, method: str, url: Any, body: Any) -> bytes:
+        if self.lag and method == "PATCH" and url.path.endswith("/status"):
+            await self.clock.sleep(self.lag)
+        try:
+            return await super()._of_hub(method, url, body)
+        except Conflict:
+            self.lost.append(url.path)
+            raise
 
     def shards(self, number: Any) -> None:
         meta = {"name": "stowage-propagator", "namespace": SYSTEM_NAMESPACE}
@@ -67,11 +112,11 @@ class Fleet(World):
                     found[server].append(" ".join(words))
         return found
 
-    def written(self) -> list[tuple[str, str]]:
+    def written(self, since: int = 0) -> list[tuple[str, str]]:
         """Server and path of each write but those of Leases, and what is only tried."""
         return [
             (server, path.partition("?")[0])
-            for server, method, path, _, _ in self.sent
+            for server, method, path, _, _ in self.sent[since:]
             if method not in ("GET", "WATCH") and "/leases/" not in path and "dryRun" not in path
         ]
 
@@ -82,6 +127,9 @@ class Fleet(World):
             await self.clock.advance(STEP)
             for name in self.members:
                 assert len(self.serving(name)) < 2, name
+            for name, process in self.processes.items():
+                electors = process._election._electors.values()
+                assert sum(each.leading for each in electors) < 2, name
 
     def serving(self, member: str) -> list[str]:
         """The processes that have a session with the member, and the right to write."""
@@ -304,3 +352,201 @@ async def test_a_share_stays_while_nobody_tells_that_its_successor_runs(steady: 
         await world.calm(40)
         assert world.deployments(here)
         assert not conditions.holds(world.status("web"), "Ready")
+
+
+def gang(world: Fleet, *members: str) -> None:
+    """One Workload on these members, whose group has released it."""
+    world.put(WORKLOADS, workload("web"))
+    label = {"metadata": {"labels": {LABEL_GROUP: "batch"}}}
+    world.hub.edit(WORKLOADS, "web", label)
+    placed = dict.fromkeys(members, 1)
+    world.place("web", **placed)
+    meta = {"name": "batch", "namespace": SPACE}
+    kind = {"apiVersion": WORKLOAD_GROUPS.api_version, "kind": WORKLOAD_GROUPS.kind}
+    world.put(WORKLOAD_GROUPS, {**kind, "metadata": meta, "spec": {"minMember": len(members)}})
+    uid = world.hub.read(WORKLOADS, "web")["metadata"]["uid"]
+    status = {"gate": "Open", "decisions": {uid: decision_of(placed)}}
+    world.hub.edit(WORKLOAD_GROUPS, "batch", {"status": status}, status=True)
+
+
+def reached(world: Fleet) -> dict[str, str]:
+    found: dict[str, str] = world.hub.read(WORKLOAD_GROUPS, "batch")["status"].get("reached", {})
+    return found
+
+
+@pytest.mark.proves("SC16")
+async def test_a_gang_over_three_shards_starts_once_each_of_them_is_held(steady: None) -> None:
+    names = [next(f"m{n}" for n in range(99) if owner(f"m{n}", 3) == shard) for shard in range(3)]
+    world = Fleet(*names)
+    world.shards(3)
+    async with world.running("a", "b", "c") as ends:
+        await world.until(lambda: world.served(3))
+        await ends[world.holder(1)].aclose()
+        gang(world, *names)
+        await world.calm(30)
+        assert not any(map(world.deployments, names))
+        assert "1" not in reached(world)
+        async with world.running("d"):
+            for _ in range(600):
+                await world.calm(STEP)
+                assert len(reached(world)) == 3 or not any(map(world.deployments, names))
+                if all(map(world.deployments, names)):
+                    break
+            assert set(reached(world)) == {"0", "1", "2"}
+            assert len({*reached(world).values()}) == 3, "each names its own term"
+
+
+@pytest.mark.proves("SC16")
+def test_what_a_former_holder_of_a_shard_told_starts_no_gang() -> None:
+    """Nor what was told of other decisions, or by another number of shards."""
+
+    class Three(OneShard):
+        several, shards = True, 3
+        terms = dict.fromkeys(range(3), 7)
+
+        def owner(self, member: str) -> int:
+            return owner(member, self.shards)
+
+        def term(self, shard: int) -> int:
+            return self.terms[shard]
+
+    shards = Three()
+    contacts = Contacts(cast("Any", Context(membership=shards, clock=None)))
+    mine = next(n for n in MEMBERS if shards.owner(n) == 0)
+    starting = Starting({"u": "d"}, {mine, *MEMBERS}, 0.0)
+    told = {str(each): contacts.reach(starting, each) for each in range(3)}
+    others = {shards.owner(name) for name in MEMBERS}
+    assert contacts.awaited(starting, told) == set()
+    assert contacts.awaited(starting, {}) == others
+    assert contacts.awaited(Starting({"u": "d"}, {mine}, 0.0), {}) == set(), "its own alone"
+    assert contacts.awaited(Starting({"u": "e"}, {*MEMBERS}, 0.0), told) == others
+    shards.terms[max(others)] += 1
+    assert contacts.awaited(starting, told) == {max(others)}
+    shards.shards = 2
+    now = {shards.owner(name) for name in MEMBERS}
+    assert contacts.awaited(starting, told) == now
+
+
+def renamed(world: Fleet, old: str, new: str) -> None:
+    """As the controller does with each Workload once the old MemberCluster is gone, in one write."""
+    there = {each["metadata"]["name"] for each in world.hub.all(MEMBER_CLUSTERS)}
+    status = world.status("web")
+    if old in there or new not in there or old not in json.dumps(status):
+        return
+    footprint = status.get("footprint") or {}
+    patch = {
+        "placements": [{**each, "cluster": new} for each in status["placements"]],
+        "clusters": [{**each, "name": new} for each in status["clusters"]],
+        "footprint": json.loads(json.dumps(footprint).replace(old, new)),
+    }
+    world.hub.edit(WORKLOADS, "web", {"status": patch}, status=True)
+
+
+@pytest.mark.proves("SC20")
+async def test_a_member_with_a_new_name_of_another_shard_stays_as_it_is(steady: None) -> None:
+    old = next(f"oslo-{n}" for n in range(99) if owner(f"oslo-{n}", 2) == 0)
+    new = next(f"rome-{n}" for n in range(99) if owner(f"rome-{n}", 2) == 1)
+    world = Fleet(old)
+    world.shards(2)
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **{old: 2})
+        await world.until(lambda: runs(world, "web", **{old: 2}))
+        await world.calm(5)
+        kinds = ("deployments", "configmaps")
+        before = {kind: deepcopy(world.members[old].objects[kind]) for kind in kinds}
+        since = len(world.sent)
+        plan = Rename(old=old, new=new, namespace=SYSTEM_NAMESPACE)
+        renaming = asyncio.create_task(rename(cast("Any", world.hub), plan, say=lambda _: None))
+        while not renaming.done():
+            await world.calm(STEP)
+            await asyncio.sleep(0.02)  # the command waits by the clock of its machine
+            renamed(world, old, new)
+        await renaming
+        await world.calm(20)
+        assert runs(world, "web", **{new: 2})
+        assert world.cluster(new)["shard"] == 1
+        assert {kind: world.members[old].objects[kind] for kind in kinds} == before
+        written = [path for server, path in world.written(since) if server == old]
+        assert not written, "nothing but the Lease of the hub"
+
+
+CHANGES = 1000
+
+
+@pytest.mark.proves("SC11")
+async def test_a_workload_over_all_shards_loses_few_races(steady: None) -> None:
+    """Numbers of replicas change on all members, sometimes of several shards in one moment."""
+    given = random.Random(11)
+    world = Fleet(*MEMBERS)
+    world.shards(3)
+    async with world.running("a", "b", "c"):
+        await world.until(lambda: world.served(3))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **dict.fromkeys(MEMBERS, 9))
+        await world.until(lambda: runs(world, "web", **dict.fromkeys(MEMBERS, 9)))
+        since, world.lag = len(world.sent), 0.01
+        ready = dict.fromkeys(MEMBERS, 9)
+        for number in range(CHANGES):
+            name = given.choice(MEMBERS)
+            ready[name] = given.randint(0, 9)
+            world.members[name].report("deployments", (SPACE, "web"), readyReplicas=ready[name])
+            if number % 4 == 0:
+                await world.clock.advance(given.expovariate(1 / STEP))
+        await world.until(
+            lambda: {e["name"]: e["ready"] for e in world.status("web")["clusters"]} == ready
+        )
+        path = WORKLOADS.path(SPACE, "web") + "/status"
+        written = [(server, at) for server, at in world.written(since) if at == path]
+        assert len(written) > 50
+        assert world.lost.count(path) < 0.05 * len(written)
+        assert all(each["replicas"] == 9 for each in world.status("web")["clusters"])
+
+
+@pytest.mark.proves("SC7")
+async def test_the_last_write_of_a_process_that_is_cut_off_lands_before_its_term_ends(
+    steady: None,
+) -> None:
+    """Each write tells its server how long it may take: one that an admission webhook holds, too."""
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, workload("web"))
+        for number in range(6):
+            world.place("web", **dict.fromkeys(MEMBERS, 1 + number))
+            await world.calm(1)
+        since = {process: world.lands[-1:] and len(world.lands) for process in "ab"}
+        cut = world.holder(1)
+        world.cut.add(cut)
+        for name in MEMBERS:  # each has its share repaired, again and again
+            for _ in range(6):
+                world.members[name].delete("deployments", (SPACE, "web"))
+                await world.calm(0.5)
+        after = [process for process, _ in world.lands[since[cut] or 0 :]]
+        assert cut in after, "it goes on until its deadline"
+        deadline = PropagatorSettings().renew_deadline
+        assert max(seconds for _, seconds in world.lands) <= deadline + 0.001
+
+
+@pytest.mark.proves("SC9")
+async def test_a_shard_that_kills_its_holder_leaves_the_others_alone(steady: None) -> None:
+    """As a memory limit does. Whoever holds it held none before, and holds no other beside it."""
+    world = Fleet(*MEMBERS)
+    world.shards(3)
+    async with world.running("a", "b", "c", "d", "e") as ends:
+        await world.until(lambda: world.served(3))
+        terms = {shard: world.lease(shard)["spec"]["leaseTransitions"] for shard in (0, 2)}
+        held = [world.holder(1)]
+        for _ in range(2):
+            world.cut.add(held[-1])  # a process that is killed releases nothing
+            await ends[held[-1]].aclose()
+            del world.processes[held[-1]]
+            await world.until(lambda: world.holder(1) not in (*held, ""))
+            held.append(world.holder(1))
+            await world.calm(5)
+            for shard, term in terms.items():
+                assert world.lease(shard)["spec"]["leaseTransitions"] == term
+                assert world.holder(shard) not in held
+        assert len(set(held)) == 3

@@ -83,7 +83,7 @@ async def admission(client: ApiClient, directory: Path) -> AsyncIterator[asyncio
         await runner.cleanup()
 
 
-@pytest.mark.proves("RB24")
+@pytest.mark.proves("RB24", "SC7")
 async def test_a_write_ends_on_the_server_with_the_right_to_make_it(
     apiserver: Cluster, client: ApiClient, tmp_path: Path
 ) -> None:

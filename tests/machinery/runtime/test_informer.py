@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,7 +24,14 @@ from machinery.errors import (
     Unreachable,
 )
 from machinery.pace import ServerBudget
-from machinery.runtime.informer import HEALTHY_SECONDS, WATCH_SECONDS, Informer
+from machinery.runtime.informer import (
+    CROWD_PAGE,
+    HEALTHY_SECONDS,
+    LIST_PAGE,
+    WATCH_SECONDS,
+    Informer,
+)
+from machinery.tasks import end
 from machinery.types.memory_budget import Book, BudgetShare
 from machinery.types.metadata import Meta, Object
 from tests.fakeclock import FakeClock, settle
@@ -902,3 +910,51 @@ async def test_one_step_is_one_list_and_one_watch(server, clock, story):
     await clock.advance(1)
     assert stepping.done()
     assert (len(server.lists), len(server.watches)) == (1, 1)
+
+
+# --- many watch the same --------------------------------------------------------------------------
+
+
+@pytest.mark.proves("SC33")
+@pytest.mark.parametrize("crowded", [True, False])
+async def test_a_crowd_whose_watches_end_together_lists_one_after_the_other(
+    server, clock, story, *, crowded: bool
+):
+    """As after a restart of an API server, or a change of a kind. A first list waits for nothing."""
+    given, times, pages = random.Random(33), [], server.pages
+
+    def noted(resource, **how):
+        times.append(clock.monotonic())
+        return pages(resource, **how)
+
+    server.pages = noted
+    crowd = [Informer(server, SECRETS, Thing, clock=clock, jitter=given.random) for _ in range(104)]
+    for each in crowd:
+        each.crowded = lambda: crowded
+    running = [asyncio.create_task(each.run()) for each in crowd]
+    await settle()
+    assert all(each.synced for each in crowd)
+    assert times == [clock.monotonic()] * len(crowd)
+    times.clear()
+    server.version += 1
+    server.compact()
+    server.say(Gone(code=410, reason="Expired", message="old"))
+    for _ in range(80):
+        await clock.advance(0.5)
+    await end(running)
+    assert len(times) == len(crowd), "each once"
+    assert (max(times) - min(times) >= 20) is crowded
+    assert {each["limit"] for each in server.lists} == {CROWD_PAGE if crowded else LIST_PAGE}
+
+
+@pytest.mark.proves("SC33")
+async def test_a_server_that_was_set_back_is_looked_at_at_once(server, clock, story):
+    informer = Informer(server, SECRETS, Thing, clock=clock, jitter=lambda: 0.9)
+    informer.crowded = lambda: True
+    running = asyncio.create_task(informer.run())
+    await settle()
+    server.version -= 50
+    server.bookmark()
+    await clock.advance(3)
+    await end([running])
+    assert len(server.lists) == 2

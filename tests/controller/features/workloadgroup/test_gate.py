@@ -1155,3 +1155,23 @@ def test_a_share_that_ended_before_the_quorum_ran_holds_no_gate_closed_and_count
     queue.clusters = [ended]
     gang.look()
     assert gang.status["gate"] == "Open"
+
+
+# --- several shards -------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("SC16")
+@pytest.mark.parametrize("then", ["closes", "changes", "runs", "stays"])
+def test_what_shards_told_of_a_release_ends_with_it(gang: Gang, then: str):
+    opened(gang)
+    gang.status["reached"] = {"0": "ab", "2": "cd"}
+    match then:
+        case "closes":
+            gang.report("worker", "Failed").look()
+        case "changes":
+            gang.place(worker={"m1": 2, "m2": 2}).look()
+        case "runs":
+            gang.run().look()
+        case _:
+            gang.report("worker", scheduled=1).look()
+    assert ("reached" in gang.status) is (then == "stays")
