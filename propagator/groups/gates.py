@@ -245,9 +245,10 @@ class Gates:
                 self._obstacle, self._blocked = obstacle, False
                 self._mark_all()
             for group, starting in [*self._starting.items()]:
+                waits = bool(starting.missing or starting.unseen or starting.awaited)
                 async for name in in_slices([*starting.missing]):
                     self._check_cluster(group, starting, name)
-                if starting.missing or starting.unseen or starting.awaited:
+                if waits:  # also if nothing is missing now: no event tells of another shard's
                     self._conclude(group, starting)
             await self._clock.sleep(CHECK_SECONDS)
 
