@@ -414,6 +414,7 @@ class WorkloadGroupStatus(Part, frozen=True):
     gate: str = ""
     decisions: dict[str, str] = {}
     retained: dict[str, dict[str, int]] = {}
+    reached: dict[str, str] = {}
     released: list[Released] = []
     failures: int | None = None
     retry_time: str = ""

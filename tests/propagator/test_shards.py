@@ -1,12 +1,9 @@
-"""Several processes that share out the members, between a hub and members in memory."""
+"""Several processes share out the members, and follow each other."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from copy import deepcopy
 from itertools import pairwise
 from typing import Any, cast
@@ -15,139 +12,21 @@ import pytest
 
 from crds.groups.gate import decision_of
 from crds.names import LABEL_GROUP, SYSTEM_NAMESPACE
-from machinery.api.client import ApiClient
 from machinery.api.resources import (
     CONFIG_MAPS,
-    LEASES,
     MEMBER_CLUSTERS,
     WORKLOAD_GROUPS,
     WORKLOADS,
 )
-from machinery.errors import Conflict
 from machinery.types import conditions
-from machinery.types.shards import lease_name, owner
-from propagator.app import Propagator
+from machinery.types.shards import owner
 from propagator.groups.starting import Contacts, Starting
-from propagator.settings import PropagatorSettings
 from propagator.shards.membership import OneShard
 from stowage.setup.rename import Rename, rename
 from tests.propagator.contexts import Context
-from tests.propagator.memory import PROCESS, SPACE, STEP, World
+from tests.propagator.fleet import ALL, MEMBERS, Fleet
+from tests.propagator.memory import SPACE, STEP
 from tests.propagator.test_one_shard import runs, workload
-
-MEMBERS = tuple(f"m{n}" for n in range(1, 5))
-ALL = dict.fromkeys(MEMBERS, 1)
-
-
-class Fleet(World):
-    """A hub, members and processes, which a test begins and ends."""
-
-    def __init__(self, *members: str) -> None:
-        super().__init__(*members)
-        self.processes: dict[str, Propagator] = {}
-        self.lag = 0.0
-        """Seconds that the hub takes for a write of a status."""
-        self.lost: list[str] = []
-        """The paths of writes that lost a race."""
-        self.renewed: dict[str, float] = {}
-        """When the last renewal of each process began."""
-        self.lands: list[tuple[str, float]] = []
-        """The process of each write of a term, and how long after that it may still land."""
-
-    async def _attempt(self, client: ApiClient, call: Any, token: str | None) -> bytes:
-        began, process = self.clock.monotonic(), PROCESS.get()
-        if call.method != "GET" and client._before_write is not None:
-            left = int(client._ending(call).query["timeout"].removesuffix("ms")) / 1000
-            self.lands.append((process, began + left - self.renewed[process]))
-        answer = await super()._attempt(client, call, token)
-        if call.method != "GET" and LEASES.path(SYSTEM_NAMESPACE) in call.url.path:
-            self.renewed[process] = began
-        return answer
-
-    async def _of_hub(self, method: str, url: Any, body: Any) -> bytes:
-        if self.lag and method == "PATCH" and url.path.endswith("/status"):
-            await self.clock.sleep(self.lag)
-        try:
-            return await super()._of_hub(method, url, body)
-        except Conflict:
-            self.lost.append(url.path)
-            raise
-
-    def shards(self, number: Any) -> None:
-        meta = {"name": "stowage-propagator", "namespace": SYSTEM_NAMESPACE}
-        data = {"data": {"shards": str(number)}}
-        if any(each["metadata"]["name"] == meta["name"] for each in self.hub.all(CONFIG_MAPS)):
-            self.hub.edit(CONFIG_MAPS, meta["name"], data, namespace=SYSTEM_NAMESPACE)
-        else:
-            self.put(
-                CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta} | data
-            )
-
-    def lease(self, shard: int) -> dict[str, Any]:
-        return self.hub.read(LEASES, lease_name(shard), SYSTEM_NAMESPACE)
-
-    def holder(self, shard: int) -> str:
-        try:
-            return self.lease(shard)["spec"].get("holderIdentity") or ""
-        except KeyError:
-            return ""
-
-    def served(self, shards: int) -> bool:
-        """Whether each member is Ready, and told to be served by its shard."""
-        told = {name: self.cluster(name) for name in self.members}
-        ready = all(conditions.holds(each, "Ready") for each in told.values())
-        theirs = {n: None if shards == 1 else owner(n, shards) for n in told}
-        return ready and {name: each.get("shard") for name, each in told.items()} == theirs
-
-    def held(self, shards: int) -> bool:
-        return all(self.holder(each) for each in range(shards))
-
-    def writers(self) -> dict[str, list[str]]:
-        """By member, the shards and terms of its writes in order, each once in a row."""
-        found: dict[str, list[str]] = {name: [] for name in self.members}
-        for server, method, _, agent, _ in self.sent:
-            if server in found and method not in ("GET", "WATCH"):
-                words = [word for word in agent.split() if word.startswith(("shard/", "term/"))]
-                if found[server][-1:] != [" ".join(words)]:
-                    found[server].append(" ".join(words))
-        return found
-
-    def written(self, since: int = 0) -> list[tuple[str, str]]:
-        """Server and path of each write but those of Leases, and what is only tried."""
-        return [
-            (server, path.partition("?")[0])
-            for server, method, path, _, _ in self.sent[since:]
-            if method not in ("GET", "WATCH") and "/leases/" not in path and "dryRun" not in path
-        ]
-
-    async def calm(self, seconds: float) -> None:
-        """Let time pass, and see that no two processes may write to one member."""
-        end = self.clock.monotonic() + seconds
-        while self.clock.monotonic() < end:
-            await self.clock.advance(STEP)
-            for name in self.members:
-                assert len(self.serving(name)) < 2, name
-            for name, process in self.processes.items():
-                electors = process._election._electors.values()
-                assert sum(each.leading for each in electors) < 2, name
-
-    def serving(self, member: str) -> list[str]:
-        """The processes that have a session with the member, and the right to write."""
-        terms = ((name, process.term) for name, process in self.processes.items())
-        held = [(n, t.registry.get(member)) for n, t in terms if t is not None]
-        leads = {n for n, each in self.processes.items() if each._election.elector.leading}
-        return [n for n, session in held if session is not None and n in leads]
-
-    @asynccontextmanager
-    async def running(self, *names: str) -> AsyncIterator[dict[str, AsyncExitStack]]:
-        """Yield what ends each process, by its name."""
-        async with AsyncExitStack() as all_of_them:
-            ends = {}
-            for name in names:
-                ends[name] = await all_of_them.enter_async_context(AsyncExitStack())
-                process = await ends[name].enter_async_context(self.propagating(name))
-                self.processes[name] = process
-            yield ends
 
 
 @pytest.mark.proves("SC2")
@@ -470,83 +349,3 @@ async def test_a_member_with_a_new_name_of_another_shard_stays_as_it_is(steady: 
         assert {kind: world.members[old].objects[kind] for kind in kinds} == before
         written = [path for server, path in world.written(since) if server == old]
         assert not written, "nothing but the Lease of the hub"
-
-
-CHANGES = 1000
-
-
-@pytest.mark.proves("SC11")
-async def test_a_workload_over_all_shards_loses_few_races(steady: None) -> None:
-    """Numbers of replicas change on all members, sometimes of several shards in one moment."""
-    given = random.Random(11)
-    world = Fleet(*MEMBERS)
-    world.shards(3)
-    async with world.running("a", "b", "c"):
-        await world.until(lambda: world.served(3))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **dict.fromkeys(MEMBERS, 9))
-        await world.until(lambda: runs(world, "web", **dict.fromkeys(MEMBERS, 9)))
-        since, world.lag = len(world.sent), 0.01
-        ready = dict.fromkeys(MEMBERS, 9)
-        for number in range(CHANGES):
-            name = given.choice(MEMBERS)
-            ready[name] = given.randint(0, 9)
-            world.members[name].report("deployments", (SPACE, "web"), readyReplicas=ready[name])
-            if number % 4 == 0:
-                await world.clock.advance(given.expovariate(1 / STEP))
-        await world.until(
-            lambda: {e["name"]: e["ready"] for e in world.status("web")["clusters"]} == ready
-        )
-        path = WORKLOADS.path(SPACE, "web") + "/status"
-        written = [(server, at) for server, at in world.written(since) if at == path]
-        assert len(written) > 50
-        assert world.lost.count(path) < 0.05 * len(written)
-        assert all(each["replicas"] == 9 for each in world.status("web")["clusters"])
-
-
-@pytest.mark.proves("SC7")
-async def test_the_last_write_of_a_process_that_is_cut_off_lands_before_its_term_ends(
-    steady: None,
-) -> None:
-    """Each write tells its server how long it may take: one that an admission webhook holds, too."""
-    world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
-        world.put(WORKLOADS, workload("web"))
-        for number in range(6):
-            world.place("web", **dict.fromkeys(MEMBERS, 1 + number))
-            await world.calm(1)
-        since = {process: world.lands[-1:] and len(world.lands) for process in "ab"}
-        cut = world.holder(1)
-        world.cut.add(cut)
-        for name in MEMBERS:  # each has its share repaired, again and again
-            for _ in range(6):
-                world.members[name].delete("deployments", (SPACE, "web"))
-                await world.calm(0.5)
-        after = [process for process, _ in world.lands[since[cut] or 0 :]]
-        assert cut in after, "it goes on until its deadline"
-        deadline = PropagatorSettings().renew_deadline
-        assert max(seconds for _, seconds in world.lands) <= deadline + 0.001
-
-
-@pytest.mark.proves("SC9")
-async def test_a_shard_that_kills_its_holder_leaves_the_others_alone(steady: None) -> None:
-    """As a memory limit does. Whoever holds it held none before, and holds no other beside it."""
-    world = Fleet(*MEMBERS)
-    world.shards(3)
-    async with world.running("a", "b", "c", "d", "e") as ends:
-        await world.until(lambda: world.served(3))
-        terms = {shard: world.lease(shard)["spec"]["leaseTransitions"] for shard in (0, 2)}
-        held = [world.holder(1)]
-        for _ in range(2):
-            world.cut.add(held[-1])  # a process that is killed releases nothing
-            await ends[held[-1]].aclose()
-            del world.processes[held[-1]]
-            await world.until(lambda: world.holder(1) not in (*held, ""))
-            held.append(world.holder(1))
-            await world.calm(5)
-            for shard, term in terms.items():
-                assert world.lease(shard)["spec"]["leaseTransitions"] == term
-                assert world.holder(shard) not in held
-        assert len(set(held)) == 3
