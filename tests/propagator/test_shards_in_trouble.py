@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
@@ -83,7 +84,8 @@ async def test_a_shard_that_kills_its_holder_leaves_the_others_alone(steady: Non
         held = [world.holder(1)]
         for _ in range(2):
             world.cut.add(held[-1])  # a process that is killed releases nothing
-            await ends[held[-1]].aclose()
+            ending = asyncio.create_task(ends[held[-1]].aclose())
+            await world.until(ending.done)
             del world.processes[held[-1]]
             await world.until(lambda: world.holder(1) not in (*held, ""))
             held.append(world.holder(1))
