@@ -104,7 +104,8 @@ class Contacts:
 
     def reach(self, starting: Starting, shard: int) -> str:
         """Return what that shard writes, in its present term, once its clusters have answered."""
-        of = sorted(starting.released.items()), self._membership.shards, self._membership.term(shard)
+        held = self._membership.shards, self._membership.term(shard)
+        of = sorted(starting.released.items()), *held
         return hashlib.blake2b(msgspec.json.encode(of), digest_size=8).hexdigest()
 
     def awaited(self, starting: Starting, reached: Mapping[str, str]) -> set[int]:

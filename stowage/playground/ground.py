@@ -75,8 +75,7 @@ def up(
         state["members"] = sorted({*names, *state.get("members", [])}, key=_number)
         if chosen == "kind":
             state["node_image"] = nodes
-        if shards is not None:
-            state["shards"] = shards
+        state |= {} if shards is None else {"shards": shards}
         _save(directory, state)
         with _told_what_stays(directory, progress):
             _clusters_up(directory, chosen, names, nodes, progress)
@@ -87,7 +86,11 @@ def up(
             progress.say("Installing Stowage on the hub, and registering the members")
             on_the_hub = asyncio.run(
                 _prepare(
-                    directory, registered, image=image, shards=state.get("shards"), progress=progress
+                    directory,
+                    registered,
+                    image=image,
+                    shards=state.get("shards"),
+                    progress=progress,
                 )
             )
             if image:

@@ -133,7 +133,7 @@ def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
 class ShardConfig(Summary):
     """The ConfigMap that sets the number of shards."""
 
-    data: dict[str, str] = {}
+    data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def take_shards(report: Report, api: ObjectReader, system: str) -> None:

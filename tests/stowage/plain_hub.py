@@ -74,7 +74,9 @@ class PlainHub:
 
 def _parts(path: str) -> tuple[str, str, str]:
     """Namespace, plural and name of a path; empty without one."""
-    found = re.fullmatch(r"(?:/api/v\w+|/apis/.+/v\w+)?(?:/namespaces/([^/]+))?/([^/]+)(?:/(.+))?", path)
+    found = re.fullmatch(
+        r"(?:/api/v\w+|/apis/.+/v\w+)?(?:/namespaces/([^/]+))?/([^/]+)(?:/(.+))?", path
+    )
     assert found is not None, path
     return found[1] or "", found[2], found[3] or ""
 

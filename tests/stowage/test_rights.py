@@ -76,6 +76,12 @@ RARE = {
     ("controller", "", "events", "patch"): "an event that comes again",
     ("propagator", "", "events", "patch"): "an event that comes again",
     ("propagator", "stowage.dev", "workloads", "get"): "before orphans are removed",
+    (
+        "propagator",
+        "stowage.dev",
+        "workloadgroups/status",
+        "patch",
+    ): "where several shards start a group",
     ("propagator", "authorization.k8s.io", "subjectaccessreviews", "create"): "a kind that only "
     "the member knows to be cluster-scoped",
     (
