@@ -130,7 +130,7 @@ class Informer(Cache[T]):
         self._cut = False  # the server may have been replaced or restored since
         self._history = client.history.number  # of `version`
         self._whole = False  # the next list is requested in one piece
-        self._expired = False  # the server has refused `version`, as it has those of all others
+        self._list_after = -math.inf  # monotonic: others list at the same moment
         self.crowded: Callable[[], bool] = lambda: False
         """Whether other processes watch the same, whose watches end together with this one."""
 
@@ -203,9 +203,8 @@ class Informer(Cache[T]):
             await self.step()
 
     async def step(self) -> None:
-        if self._expired and self.crowded():
-            await self._clock.sleep(CROWD_SECONDS * self._jitter())
-        self._expired = False
+        if (wait := self._list_after - self._clock.monotonic()) > 0:
+            await self._clock.sleep(wait)
         started = self._clock.monotonic()
         fault: TransportError | None = None
         try:
@@ -224,8 +223,10 @@ class Informer(Cache[T]):
         if isinstance(fault, Gone | Unreadable):  # resuming would bring the same line again
             if isinstance(fault, Gone) and self._listed:
                 log.info("%s are listed anew: %s", self.resource.plural, fault)
-                # A server that was set back is looked at in no time.
-                self._expired = self._history == self._client.history.number
+                if self.crowded() and self._history == self._client.history.number:
+                    # Not so a server that was set back. All others were refused as well.
+                    moment = CROWD_SECONDS * self._jitter()
+                    self._list_after = self._clock.monotonic() + moment
             self._listed = False
         news = fault is not None and str(fault) != str(self.last_error)
         if news and not isinstance(fault, Gone):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -373,7 +373,7 @@ class ClusterStatusWriter:
         note: str,
         action: str,
         *,
-        type_: str = "Normal",
+        type_: Literal["Normal", "Warning"] = "Normal",
     ) -> None:
         self._recorder.event(
             ObjectRef(API_VERSION, MEMBER_CLUSTERS.kind, "", cluster.name, cluster.metadata.uid),
