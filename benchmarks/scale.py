@@ -1,6 +1,6 @@
 """Shards under a large fleet: the time until all is served, memory of each shard, long steps.
 
-    uv run python -m benchmarks.scale [--members 1000] [--workloads 10] [--shards 4] [--json FILE]
+    uv run python -m benchmarks.scale [--members 100] [--workloads 10] [--shards 4] [--json FILE]
 
 The hub is a real API server, the members are simulated (`benchmarks.simulated_members`). One
 propagator more than shards runs. Half of the members are registered, then the other half; then half
@@ -220,7 +220,7 @@ def table(runs: Sequence[Run]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--members", type=int, default=1000)
+    parser.add_argument("--members", type=int, default=100)
     parser.add_argument("--workloads", type=int, default=10, help="for each member")
     parser.add_argument("--shards", type=int, default=4, choices=range(2, 65), metavar="N")
     parser.add_argument(
