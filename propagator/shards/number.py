@@ -60,8 +60,8 @@ class ShardNumber:
         said = new.data.get(KEY, "") if new is not None else None
         number = shards_of(said or "")
         if number is None:
-            if self._number is not None:
-                LOG.warning("%s", config_fault(self._where, said, self._number))
+            if fault := config_fault(self._where, said, self.get()):
+                LOG.warning("%s", fault)
         elif number != self._number:
             self._number = number
             self.changed.set()
