@@ -204,7 +204,7 @@ def table(runs: Sequence[Run]) -> str:
     lines = []
     for run in runs:
         lines += [
-            f"`{run['command']}` at {run['commit']}, on {run['machine']}:",
+            f"`{run['command']}` at {run['commit']}, on {run['machine']}, load {run['load']}:",
             "",
             "| figure | measured |",
             "|---|---|",
@@ -233,6 +233,7 @@ def main() -> None:
     run |= {"command": f"python -m benchmarks.scale {flags}", **sizes}
     with fleet() as servers:
         run |= asyncio.run(measure(servers, **sizes))
+        run["load"] = round(os.getloadavg()[2])
     print(table([run]))
     if given.json is not None:
         runs = json.loads(given.json.read_text()) if given.json.exists() else []

@@ -21,7 +21,7 @@ def test_the_page_has_each_run_with_machine_commit_and_command() -> None:
     assert scale.table(RUNS).strip() in FIGURES
     assert len(re.findall(r"(?m)^`python -m benchmarks\.", FIGURES)) == len(RUNS)
     for run in RUNS:
-        head = f"`{run['command']}` at {run['commit']}, on {run['machine']}:"
+        head = f"`{run['command']}` at {run['commit']}, on {run['machine']}, load {run['load']}:"
         assert head in FIGURES
         sizes = dict(re.findall(r"--(\w+) (\d+)", run["command"]))
         assert sizes == {n: str(run[n]) for n in ("members", "workloads", "shards")}
