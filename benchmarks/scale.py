@@ -69,7 +69,7 @@ class Propagators:
 
     def long_steps(self) -> int:
         """Return how many steps of all loops took longer than LONG_SECONDS."""
-        return sum(map(_long_steps, map(listening, self._logs)))
+        return sum(long_steps(_metrics(listening(log))) for log in self._logs)
 
     def end(self) -> None:
         for process in self._processes:
@@ -78,9 +78,13 @@ class Propagators:
             process.wait(timeout=60)
 
 
-def _long_steps(port: int) -> int:
+def _metrics(port: int) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        told = answer.read().decode()
+        return str(answer.read().decode())
+
+
+def long_steps(told: str) -> int:
+    """Return how many steps were longer than LONG_SECONDS, by the metrics of a process."""
     counts = {bound or "all": float(value) for _, bound, value in _STEPS.findall(told)}
     return int(counts["all"] - counts[f"{LONG_SECONDS:g}"]) if counts else 0
 

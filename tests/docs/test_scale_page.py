@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import scale
+from machinery import loopwatch, metrics
 
 RUNS = json.loads(scale.DATA.read_text())
 PAGE = (Path(__file__).parents[2] / "docs/scale.md").read_text()
@@ -45,3 +46,12 @@ def test_a_slope_is_that_of_the_second_half() -> None:
     assert scale.slope(run, "members") == (300 + 1024) / 10
     assert scale.slope(run, "shares") == (1000 + 2048) / 50
     assert scale.largest(run) == pytest.approx(90 + 1300 / 1024)
+
+
+@pytest.mark.proves("SC28")
+def test_each_step_above_the_limit_is_counted() -> None:
+    """By the metrics as a process gives them."""
+    before = scale.long_steps(metrics.exposition().decode())
+    for seconds in (0.01, 0.2, 0.3, 7.0):
+        loopwatch.STEPS.observe(seconds)
+    assert scale.long_steps(metrics.exposition().decode()) == before + 2
