@@ -87,6 +87,8 @@ While it stands, the hub knows less than the members have. `restore --accept --a
 ANNOTATION_RESTORED = f"{GROUP}/restored"
 """On an object of the hub: by which restore it was made, and what has become of it since
 (`crds.restored.RestoredMark`)."""
+ANNOTATION_MIGRATION = f"{GROUP}/migration"
+"""On a Workload: `<system>` while it is migrated from there, and `<system>/finished` after that."""
 ANNOTATION_SINCE = f"{GROUP}/written-since"
 """On an object on a member: the restores, with commas, after which it was written last. Any other
 object with a younger `ANNOTATION_HUB_VERSION` than the backup was written by the former hub."""

@@ -137,10 +137,12 @@ class WorkloadCondition(StrEnum):
 
 
 class ScheduledReason(StrEnum):
-    """Reasons of Scheduled and of Failed. SCHEDULED is the one that is good."""
+    """Reasons of Scheduled and of Failed. SCHEDULED and IMPORTED are the ones that are good."""
 
     SCHEDULED = "Scheduled"
     """Each replica has a cluster."""
+    IMPORTED = "Imported"
+    """It is where another control plane had placed it (`stowage migrate`)."""
     FAILED_TO_SCHEDULE = "FailedToSchedule"
     """No cluster may take it; the message counts the clusters by what refused it."""
     REPLICAS_REACHED = "ReplicasReached"

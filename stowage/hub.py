@@ -45,6 +45,7 @@ from stowage.console.terminal import say
 
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient
+    from machinery.api.verbs import Verbs
 
 JSON = "application/json"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -343,7 +344,7 @@ def _way(proxy_url: str | None, host: str, port: int) -> tuple[str, int, dict[st
 
 
 async def edit(
-    hub: ApiClient,
+    hub: Verbs,
     res: Resource,
     name: str,
     patch_of: Callable[[Body], Mapping[str, Any]],

@@ -29,6 +29,8 @@ class ChangeCause(StrEnum):
 
     PLACED = "Placed"
     """The Workload had no place before."""
+    IMPORTED = "Imported"
+    """Another control plane had placed it there (`stowage migrate`)."""
     SCALED = "Scaled"
     """Another number of replicas is wanted."""
     EDITED = "Edited"

@@ -122,6 +122,7 @@ ELSEWHERE = "by somebody else"
 
 _CAUSES = {
     "Placed": "placed",
+    "Imported": "taken over where it ran",
     "Scaled": "scaled",
     "Edited": "spec edited",
     "ClusterGone": "cluster {name} gone",

@@ -23,6 +23,7 @@ from stowage.importing import pods
 from stowage.importing.clusters import Clusters, Fleet, by_names
 from stowage.importing.differing import Change, Differences, differences, named_apart
 from stowage.importing.fates import SERVER, at
+from stowage.importing.pieces import Piece, Placed
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Conversion, ours
 
@@ -65,47 +66,6 @@ ORDER = (
 
 
 @dataclass(eq=False, slots=True)
-class Piece:
-    """An object that is placed: a document of the input, or a part of one."""
-
-    source: Source
-    body: dict[str, Any]
-    path: str = ""
-    """Where it stands in the document; empty for the document itself."""
-    namespace: str = ""
-    key_in: str = ""
-    """Its key in the envelope that holds it, if one does."""
-
-    @property
-    def group(self) -> str:
-        return str(self.body.get("apiVersion") or "").rpartition("/")[0]
-
-    @property
-    def kind(self) -> str:
-        return str(self.body.get("kind") or "")
-
-    @property
-    def name(self) -> str:
-        return str(dig(self.body, "metadata", "name") or "")
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        return self.group, self.kind, self.namespace, self.name
-
-    def at(self, field: str) -> str:
-        return f"{self.path}.{field}" if self.path and field else self.path or field
-
-    @property
-    def pod(self) -> dict[str, Any]:
-        found = dig(self.body, "spec", "template")
-        return found if isinstance(found, dict) else {}
-
-
-def piece_of(source: Source) -> Piece:
-    return Piece(source, source.document.body, "", source.namespace)
-
-
-@dataclass(eq=False, slots=True)
 class Placement:
     """A rule, as the fields of a Workload's spec, and the objects that it places."""
 
@@ -122,18 +82,6 @@ class Placement:
     """Added to a name that another Workload has too."""
     divided: Callable[[int], Mapping[str, int] | None] = lambda _: None
     """The shares of so many replicas, where they are certain."""
-
-
-@dataclass(eq=False, slots=True)
-class Placed:
-    """A Workload that was made, and the piece in it that runs replicas, if there is one."""
-
-    source: Source
-    body: dict[str, Any]
-    main: Piece | None
-    suffix: str
-    pieces: list[Piece] = field(default_factory=list)
-    where: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -241,7 +189,7 @@ class Placer:
         if path:
             spec["replicasPath"] = path
         placed = self._workload(placement, piece.namespace, piece.name, spec, piece)
-        self._carry(placed, piece, f"spec.{where}")
+        self._carry(placement, placed, piece, f"spec.{where}")
         overrides = list(found.overrides)
         overrides += self._along(placement, placed, along)
         self._secrets(placement, placed, secrets)
@@ -278,7 +226,8 @@ class Placer:
         body["metadata"].pop("namespace", None)
         if namespace:
             body["metadata"]["namespace"] = namespace
-        placed = Placed(source, body, main, placement.suffix)
+        rule = placement.source
+        placed = Placed(source, body, main, placement.suffix, rule, [rule.document])
         self.made.append(placed)
         return placed
 
@@ -298,7 +247,7 @@ class Placer:
             listed = placed.body["spec"].setdefault("manifests", [])
             listed.append(body)
             placed.pieces.append(piece)
-            self._carry(placed, piece, f"spec.manifests[{len(listed) - 1}]")
+            self._carry(placement, placed, piece, f"spec.manifests[{len(listed) - 1}]")
         return overrides
 
     def _secrets(self, placement: Placement, placed: Placed, secrets: Sequence[Piece]) -> None:
@@ -307,6 +256,7 @@ class Placer:
                 text = f"the Secret {each.name} is the hub's, and the same on every cluster"
                 self.into.notes.lost(change.document, change.path, text)
             placed.body["spec"].setdefault("resources", []).append({"name": each.name})
+            placed.secrets.append(each)
             text = "is not printed: apply it to the hub; spec.resources of the Workload names it"
             self.into.notes.note(each.source.document, each.path, text)
 
@@ -320,8 +270,9 @@ class Placer:
             if key in spec
         }
 
-    def _carry(self, placed: Placed, piece: Piece, where: str) -> None:
-        placed.where[len(placed.where)] = where
+    def _carry(self, placement: Placement, placed: Placed, piece: Piece, where: str) -> None:
+        placed.documents.append(piece.source.document)
+        placed.documents += [change.document for change in placement.changes(piece)]
         self.into.notes.carry(piece.source.document, piece.path, where)
         piece.source.taken = True
 
@@ -435,6 +386,7 @@ class Placer:
                 text = f"is the Workload {name}: another one has the name {wanted}"
                 self.into.notes.note(placed.source.document, placed.main.at("metadata.name"), text)
             self.into.add(placed.source, placed.body)
+            self.into.placed.append(placed)
             self._rights(placed)
         return self.made
 

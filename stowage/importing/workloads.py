@@ -14,6 +14,7 @@ from typing import Any
 from crds.names import API_VERSION, BINDING_LABELS, DEFAULT_SCHEDULER
 from stowage.importing.fates import Table, lost, whole
 from stowage.importing.fields import DocumentPart, Notes, keep, walk
+from stowage.importing.pieces import Placed
 from stowage.importing.reading import Bundle, Source, dig
 from stowage.importing.shapes import shapes
 
@@ -276,6 +277,8 @@ class Conversion:
     workloads: Workloads
     others: list[tuple[Source, dict[str, Any]]] = field(default_factory=list)
     """Our objects besides the Workloads, each with its source."""
+    placed: list[Placed] = field(default_factory=list)
+    """The Workloads that rules place, which are among `others` too."""
 
     def add(self, source: Source, body: dict[str, Any]) -> dict[str, Any]:
         self.others.append((source, body))

@@ -43,6 +43,7 @@ NAMED = 10
 _SECRET_FIELDS = ("data", "stringData")
 
 Json = Mapping[str, Any]
+_NO_SECRETS: Mapping[str, HubSecret] = {}
 Objects = dict[str, dict[str, Any]]
 """By kind and name."""
 
@@ -107,12 +108,17 @@ def rendered(body: Json, cluster: MemberCluster) -> str:
     return "---\n".join(_yaml(hidden(each, each)) for each in objects).rstrip("\n")
 
 
-def objects_on(body: Json, cluster: MemberCluster) -> list[Json]:
-    """Return all objects of a Workload on a cluster. Raises ValueError for a misfit."""
+def objects_on(
+    body: Json, cluster: MemberCluster, secrets: Mapping[str, HubSecret] = _NO_SECRETS
+) -> list[Json]:
+    """Return all objects of a Workload on a cluster. Raises ValueError for a misfit.
+
+    Secrets have the values that `secrets` has by their names, if any.
+    """
     workload = _workload(body)
     try:
         override = workload.overrides.of(cluster.metadata.name)
-        return [*_objects(workload, cluster, override).values()]
+        return [*_objects(workload, cluster, override, secrets).values()]
     except OverrideMisfit as e:
         raise ValueError(f"override {e.override}, cluster {cluster.metadata.name}: {e}") from e
 
@@ -203,7 +209,12 @@ def _alike(
         return _Alike(misfit=str(e))
 
 
-def _objects(workload: Workload, cluster: MemberCluster | None, override: Override) -> Objects:
+def _objects(
+    workload: Workload,
+    cluster: MemberCluster | None,
+    override: Override,
+    known: Mapping[str, HubSecret] = _NO_SECRETS,
+) -> Objects:
     """Return the objects of a share; without a cluster those of the plain template.
 
     Raises OverrideMisfit, PatchMisfit and InvalidTemplate.
@@ -211,7 +222,7 @@ def _objects(workload: Workload, cluster: MemberCluster | None, override: Overri
     name = cluster.metadata.name if cluster else ""
     member = MemberFacts(cluster.facts, cluster.spec.images) if cluster else _NOWHERE
     secrets = [
-        HubSecret(metadata=msgspec.structs.replace(_NO_META, name=each))
+        known.get(each) or HubSecret(metadata=msgspec.structs.replace(_NO_META, name=each))
         for each in workload.secrets
     ]
     pieces = render(

@@ -30,7 +30,8 @@ from stowage.importing.clusters import (
 from stowage.importing.differing import CLUSTER_NAME, Body, Change, Misfit, label_of, operated
 from stowage.importing.durations import seconds
 from stowage.importing.fates import METADATA, Table, carried, lost, noted, whole
-from stowage.importing.placing import Piece, Placement, Placer, piece_of
+from stowage.importing.pieces import Piece, piece_of
+from stowage.importing.placing import Placement, Placer
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Conversion, System
 

@@ -23,7 +23,8 @@ from stowage.importing.clusters import (
 )
 from stowage.importing.durations import seconds
 from stowage.importing.fates import METADATA, Row, Table, carried, lost, noted, whole
-from stowage.importing.placing import Piece, Placement, Placer
+from stowage.importing.pieces import Piece
+from stowage.importing.placing import Placement, Placer
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Conversion, System
 

@@ -13,7 +13,8 @@ from typing import Any
 from crds.names import API_VERSION
 from stowage.importing.clusters import REGION, ZONE, Fleet, facts, stub
 from stowage.importing.differing import Body, Change
-from stowage.importing.placing import Piece, Placed, Placement, Placer, piece_of
+from stowage.importing.pieces import Piece, Placed, piece_of
+from stowage.importing.placing import Placement, Placer
 from stowage.importing.reading import Source, dig
 from stowage.importing.systems.karmada import fields, interpreters, overriders
 from stowage.importing.systems.karmada.policies import (

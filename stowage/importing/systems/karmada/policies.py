@@ -46,7 +46,11 @@ def spec_of(source: Source) -> dict[str, Any]:
 
 def claimed(source: Source) -> tuple[str, str, str] | None:
     """Return kind, namespace and name of the policy that an object says it is claimed by."""
-    metadata = source.document.body.get("metadata")
+    return claim_of(source.document.body.get("metadata"))
+
+
+def claim_of(metadata: Any) -> tuple[str, str, str] | None:
+    """Return the same of an object's metadata; a binding carries the claim of its object."""
     for field in ("annotations", "labels"):
         said = dig(metadata, field)
         for kind, prefix in _CLAIMS if isinstance(said, dict) else ():

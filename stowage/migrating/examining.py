@@ -1,0 +1,210 @@
+"""What is in the way of each candidate: on its members, and in what the controller would decide.
+
+Members are only read, and with `compare` asked by dry runs. A member that does not answer is in the
+way of what it runs, and of nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from controller.model.objects import MemberCluster
+from machinery.api.resources import SECRETS
+from machinery.api.verbs import Verbs
+from machinery.errors import NotFound, StowageError
+from machinery.kinds.table import profile_of
+from machinery.types.metadata import Key
+from propagator.types.hub_objects import HubSecret
+from stowage.migrating import members
+from stowage.migrating.numbers import Numbers
+from stowage.migrating.peer import Json, Ref
+from stowage.migrating.survey import Asked, Candidate, Survey, World
+
+AT_ONCE = 16
+"""Workloads that are looked at side by side."""
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Examined:
+    """What was found of one candidate."""
+
+    objects: int = 0
+    alike: int = 0
+    """Of the objects on members, those that are as the Workload renders them."""
+    starts: dict[str, int] = field(default_factory=dict)
+    """The first ordinal that each member has."""
+
+
+async def side_by_side(
+    items: Iterable[T], work: Callable[[T], Awaitable[str]]
+) -> list[tuple[T, str]]:
+    """Return each item with what `work` returned, or the text of the fault that it raised."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: T) -> tuple[T, str]:
+        async with room:
+            try:
+                return item, await work(item)
+            except (StowageError, ValueError, OSError) as e:
+                return item, str(e) or type(e).__name__
+
+    return list(await asyncio.gather(*map(one, items)))
+
+
+async def examined(
+    world: World, asked: Asked, survey: Survey, *, compare: bool
+) -> tuple[dict[Key, Examined], Numbers]:
+    """Add what is in the way to each candidate. Raises StowageError if our hub does not answer."""
+    found = {each.key: Examined() for each in survey.candidates}
+
+    async def look(candidate: Candidate) -> str:
+        await _on_members(world, asked, survey, candidate, found[candidate.key], compare=compare)
+        return ""
+
+    for candidate, fault in await side_by_side(survey.candidates, look):
+        if fault:
+            candidate.ways.append(fault)
+    sound = [each for each in survey.candidates if each.sound]
+    numbers = Numbers(
+        world.where,
+        await asyncio.to_thread(world.inputs),
+        {each.key: survey.stored.get(each.key) or numbered(each.body) for each in sound},
+        {each.key: each.shares for each in sound},
+        {key: each.starts for key, each in found.items()},
+        now=world.now(),
+    )
+    for candidate in sound:
+        if candidate.shares and (fault := numbers.fault(candidate.key)):
+            candidate.ways.append(fault)
+    return found, numbers
+
+
+def numbered(body: Json) -> dict[str, Any]:
+    """Return a Workload that is not stored yet as the controller would read it."""
+    return {**body, "metadata": {"uid": "", "resourceVersion": "", **body["metadata"]}}
+
+
+async def _on_members(
+    world: World,
+    asked: Asked,
+    survey: Survey,
+    candidate: Candidate,
+    found: Examined,
+    *,
+    compare: bool,
+) -> None:
+    secrets = await secrets_of(world, asked, candidate.body) if compare else {}
+    for name in candidate.shares:
+        try:
+            member = await world.member(name)
+            candidate.ways += await _scaled(member, name, candidate)
+            await _ordinals(member, name, candidate, found)
+        except (StowageError, OSError) as e:
+            candidate.ways.append(f"{name}: {e}")
+    candidate.ways += _twice(candidate, found)
+    if not compare or not candidate.sound:
+        return
+    body = placed(candidate.body, candidate.shares, found.starts)
+    results = await differing(world, survey, body, candidate.shares, secrets)
+    found.objects, found.alike = results.objects, results.objects - len(results.texts)
+    candidate.ways += results.texts
+
+
+def _main(candidate: Candidate) -> Ref | None:
+    main = candidate.placed.main
+    return Ref.of(main.body, candidate.key[0]) if main is not None else None
+
+
+async def _scaled(member: Verbs, name: str, candidate: Candidate) -> list[str]:
+    ref = _main(candidate)
+    if ref is None:
+        return []
+    held = await members.scalers(member, ref.namespace, ref.kind, ref.name)
+    return [f"{name}: HorizontalPodAutoscaler {each} there holds the replicas" for each in held]
+
+
+async def _ordinals(member: Verbs, name: str, candidate: Candidate, found: Examined) -> None:
+    ref = _main(candidate)
+    if ref is None or not profile_of(ref.api_version, ref.kind).ordered:
+        return
+    if (there := await members.find(member, ref)) is not None:
+        found.starts[name] = members.start_of(there[1])
+
+
+def _twice(candidate: Candidate, found: Examined) -> list[str]:
+    """Return which members give one ordinal twice: here each replica has its own."""
+    ranges = sorted((start, name) for name, start in found.starts.items())
+    texts = []
+    for (start, name), (after, other) in itertools.pairwise(ranges):
+        if after < start + candidate.shares[name]:
+            text = f"ordinal {after} runs on {name} and on {other}"
+            texts.append(f"{text}: give one of them another spec.ordinals.start, by an override")
+    return texts
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How many objects were compared on members, and how each that differs does."""
+
+    objects: int
+    texts: Sequence[str]
+
+
+def placed(body: Json, shares: Mapping[str, int], starts: Mapping[str, int]) -> dict[str, Any]:
+    """Return a Workload as the propagator would bring it to these placements."""
+    status = {
+        **(body.get("status") or {}),
+        "placements": [{"cluster": name, "replicas": n} for name, n in shares.items()],
+        "ordinals": [{"cluster": name, "start": start} for name, start in starts.items()],
+    }
+    return {**body, "spec": {**body["spec"], "delivery": "Push"}, "status": status}
+
+
+async def differing(
+    world: World,
+    survey: Survey,
+    body: Json,
+    shares: Iterable[str],
+    secrets: Mapping[str, HubSecret],
+) -> Comparison:
+    """Compare the objects of a Workload on each member of its shares, by dry runs.
+
+    A member that does not answer counts as one object that differs.
+    """
+    objects, texts = 0, list[str]()
+    for name in shares:
+        try:
+            cluster = msgspec.convert(survey.members[name], MemberCluster)
+            found = await members.compared(await world.member(name), body, cluster, secrets)
+        except (StowageError, ValueError, OSError) as e:
+            objects += 1
+            texts.append(f"{name}: {e}")
+            continue
+        objects += len(found)
+        texts += [f"{name}: {each.text}" for each in found if each.text]
+    return Comparison(objects, texts)
+
+
+async def secrets_of(world: World, asked: Asked, body: Json) -> dict[str, HubSecret]:
+    """Return the Secrets that a Workload brings along, from our hub or as they would be copied."""
+    found = {}
+    space = body["metadata"]["namespace"]
+    for each in body["spec"].get("resources") or ():
+        for server in (world.hub, world.theirs) if asked.secrets else (world.hub,):
+            try:
+                secret = await server.get(SECRETS, each["name"], namespace=space)
+            except NotFound:
+                continue
+            found[each["name"]] = msgspec.convert(secret, HubSecret)
+            break
+    return found

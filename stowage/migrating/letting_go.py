@@ -1,0 +1,164 @@
+"""What has the peer let go, how that is proven, and what takes it back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from machinery.api.resources import SECRETS
+from machinery.errors import ConfigurationError, NotFound, StowageError
+from stowage.console import words
+from stowage.hub import edit
+from stowage.migrating import kept, members
+from stowage.migrating.kept import KeptObject, Progress, Record
+from stowage.migrating.peer import (
+    Json,
+    Objects,
+    PeerView,
+    Ref,
+    Standing,
+    freed,
+    held_again,
+    made,
+    unmade,
+)
+from stowage.migrating.survey import Survey, World, read
+
+POLL_SECONDS = 1.0
+
+
+class Waiting:
+    """Waits for what the peer's objects are to say; one reading of its hub serves all who wait."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._reading: asyncio.Task[list[dict[str, Any]]] | None = None
+
+    async def until(self, missing: Callable[[PeerView], list[str]]) -> None:
+        """Return once nothing is missing. Raises StowageError with what is, after a while."""
+        end = self._world.clock.monotonic() + self._world.patience
+        while found := missing(await self.view()):
+            if self._world.clock.monotonic() >= end:
+                who = self._world.peer.title
+                raise StowageError(f"{words.some(found)}; run it again once {who} has synced")
+            await self._world.clock.sleep(POLL_SECONDS)
+
+    async def view(self) -> PeerView:
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(read(self._world))
+        bodies = await asyncio.shield(self._reading)
+        return self._world.peer.view(Objects(bodies))
+
+
+async def unproven(world: World, view: PeerView, record: Record) -> str:
+    """Return why it is not proven that the peer has let go; empty if it is."""
+    found = [*view.unreleased(record.standing)]
+    for name, ref in on_members(record.standing, record.clusters):
+        there = await members.find(await world.member(name), ref)
+        if there is not None and (by := world.peer.held_by(there[1])):
+            keys = ", ".join(key for keys in by.values() for key in keys)
+            found.append(f"{name}: {ref} has {keys}")
+    return words.some(found)
+
+
+def on_members(standing: Standing, names: Mapping[str, str]) -> Iterator[tuple[str, Ref]]:
+    for held in standing.held:
+        for cluster in held.clusters:
+            if cluster in names:
+                yield names[cluster], held.ref
+
+
+async def change(world: World, record: Record, ref: Ref, *, back: bool) -> None:
+    """Make the changes of one object of the peer, or take them back."""
+    mine = [change for change in record.standing.changes if change.ref == ref]
+    before = record.found(ref)
+
+    def patch_of(found: Json) -> Mapping[str, Any]:
+        if before is not None and found["metadata"]["uid"] != before["metadata"]["uid"]:
+            raise ConfigurationError(f"{ref} is another object by now: nothing of it is changed")
+        return unmade(found, before, mine) if back and before is not None else made(found, mine)
+
+    resource = await world.theirs.resource(ref.api_version, ref.kind)
+    where = ref.namespace if resource.namespaced else None
+    try:
+        await edit(world.theirs, resource, ref.name, patch_of, namespace=where)
+    except NotFound:
+        if back:
+            raise ConfigurationError(f"{ref} is gone: a backup of the peer has it") from None
+
+
+async def edit_member(
+    world: World, name: str, ref: Ref, patch_of: Callable[[Json], Mapping[str, Any]]
+) -> None:
+    """Patch the metadata of an object on a member, if it is there."""
+    member = await world.member(name)
+    if (there := await members.find(member, ref)) is None:
+        return
+    resource, _ = there
+    where = ref.namespace if resource.namespaced else None
+
+    def patch(found: Json) -> Mapping[str, Any]:
+        metadata = patch_of(found)
+        return {"metadata": metadata} if metadata else {}
+
+    await edit(member, resource, ref.name, patch, namespace=where)
+
+
+async def let_go(world: World, record: Record, wait: Waiting) -> None:
+    """Have the peer let go of all that a Workload runs."""
+    for ref in dict.fromkeys(change.ref for change in record.standing.changes):
+        await change(world, record, ref, back=False)
+    await wait.until(lambda view: [*view.unreleased(record.standing)])
+    for name, ref in on_members(record.standing, record.clusters):
+        await edit_member(world, name, ref, lambda found: freed(world.peer.held_by(found), found))
+
+
+async def give_back(
+    world: World, workload: Json, survey: Survey, leaving: Collection[str], wait: Waiting
+) -> None:
+    """Give what a release took, and see the peer write again; then forget what was kept.
+
+    `leaving` are the UIDs of the Workloads that are given back together.
+    """
+    uid = workload["metadata"]["uid"]
+    stored = survey.records[uid]
+    record = stored.record
+    for at, other in survey.records.items():
+        shared = {*other.record.standing.rules} & {*record.standing.rules}
+        if shared and at not in leaving:
+            raise StowageError(f"{min(map(str, shared))} holds other Workloads too: undo them")
+    for name, ref in on_members(record.standing, record.clusters):
+        there = await members.find(await world.member(name), ref)
+        if there is not None and members.ours(there[1]):
+            raise StowageError(f"{name}: {ref} carries Stowage's marks still: run it again")
+    if record.progress is not Progress.KEPT:
+        earlier = msgspec.structs.replace(record, progress=Progress.KEPT)
+        await kept.change(world.hub, world.home, uid, stored, earlier)
+    others = _held_by_others(survey, leaving)
+    for each in record.members:
+        if (each.member, each.ref) in others:
+            continue  # such as a Namespace: what goes with it is Stowage's
+        await edit_member(world, each.member, each.ref, partial(_held, each))
+    for ref in dict.fromkeys(change.ref for change in record.standing.changes):
+        await change(world, record, ref, back=True)
+    await wait.until(lambda view: [*view.silent(record.standing)])
+    await world.hub.delete(SECRETS, kept.name_of(uid), namespace=world.home)
+
+
+def _held_by_others(survey: Survey, leaving: Collection[str]) -> set[tuple[str, Ref]]:
+    """Return the objects on members that Workloads need which are not given back."""
+    return {
+        place
+        for uid, stored in survey.records.items()
+        if uid not in leaving
+        for place in on_members(stored.record.standing, stored.record.clusters)
+    }
+
+
+def _held(was: KeptObject, found: Json) -> Mapping[str, Any]:
+    same = found["metadata"]["uid"] == was.uid
+    return held_again(was.held_by, found) if same else {}

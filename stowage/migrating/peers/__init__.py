@@ -1,0 +1,1 @@
+"""A module for each system that can be migrated from."""

@@ -1,0 +1,309 @@
+"""All that a migration reads: the peer's hub, ours, and the Workloads of the peer's rules.
+
+A `Candidate` is a Workload that a peer runs, as it would be on our hub: made by the same code as
+`stowage import`, with rules that name MemberClusters, and with what the peer's objects say of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from crds.names import ANNOTATION_MIGRATION, SYSTEM_NAMESPACE
+from crds.workload import Adoption, OnDelete
+from machinery.api.resources import (
+    CONFIG_MAPS,
+    MEMBER_CLUSTERS,
+    NAMESPACES,
+    SECRETS,
+    WORKLOADS,
+    Resource,
+)
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import ConfigurationError, Forbidden, NotFound
+from machinery.types.metadata import Key
+from stowage.fleet import admission
+from stowage.fleet.inventory import PlanInputs
+from stowage.fleet.manifests import Document
+from stowage.importing import pods
+from stowage.importing.command import Asked as Import
+from stowage.importing.command import converted
+from stowage.importing.fields import Fate, ImportNote
+from stowage.importing.pieces import Placed
+from stowage.migrating import clusters, kept
+from stowage.migrating.clusters import MatchedCluster
+from stowage.migrating.kept import Step, StoredRecord
+from stowage.migrating.members import Opening
+from stowage.migrating.peer import Json, Objects, Peer, PeerView, Ref, Standing
+from stowage.simulation.plan import Where
+
+_WAITING = ("onDelete", "rollout")
+"""Fields of a spec that a Workload has only once it is Stowage's for good."""
+_COPIED = ("type", "data", "binaryData", "immutable")
+_FOLLOWED: Mapping[str, Resource] = {each.kind: each for each in (CONFIG_MAPS, SECRETS)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a person asks for. An empty `namespace` means all, no `names` all in it."""
+
+    namespace: str = ""
+    names: Collection[str] = ()
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """What `--map` says: MemberClusters by the peer's names."""
+    secrets: bool = False
+    lossy: bool = False
+
+    def takes(self, key: Key) -> bool:
+        return self.namespace in ("", key[0]) and (not self.names or key[1] in self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The servers of a migration, and how they are read."""
+
+    peer: Peer
+    hub: Verbs
+    theirs: Verbs
+    """The peer's hub."""
+    member: Opening
+    documents: Callable[[str], list[Document]]
+    """Returns what an import reads of the peer's hub, of a namespace or of all."""
+    inputs: Callable[[], PlanInputs]
+    """Returns what the controller reads of our hub."""
+    where: Where
+    clock: Clock
+    home: str = SYSTEM_NAMESPACE
+    patience: float = 120.0
+    """Seconds for which a step waits for the peer."""
+    settle: float = 30.0
+    """Seconds for which what a release took off has to stay off: the peer has synced by then."""
+    ready: float = 60.0
+    """Seconds for which a Workload has to be Ready before the peer's objects go."""
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A Workload that the peer runs."""
+
+    key: Key
+    placed: Placed
+    body: dict[str, Any]
+    """As it is made on our hub."""
+    own: dict[str, Any]
+    """The fields of its spec that wait for the end."""
+    standing: Standing
+    shares: dict[str, int]
+    """Its replicas by MemberCluster."""
+    ways: list[str]
+    """What is in the way."""
+    sound: bool
+    """Whether our hub would take it."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """What one reading of the servers shows."""
+
+    matches: list[MatchedCluster]
+    members: dict[str, Json]
+    """The MemberClusters by their names."""
+    candidates: list[Candidate]
+    losses: list[ImportNote]
+    objects: Objects
+    view: PeerView
+    stored: dict[Key, Json]
+    """The Workloads of our hub."""
+    records: dict[str, StoredRecord]
+    """What releases have kept, by UID of the Workload."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The MemberClusters by the peer's names."""
+        return {each.name: each.member for each in self.matches if each.member}
+
+    def record(self, workload: Json) -> StoredRecord | None:
+        return self.records.get(workload["metadata"]["uid"])
+
+    def step(self, key: Key) -> Step:
+        workload = self.stored.get(key)
+        found = self.record(workload) if workload else None
+        return kept.step_of(workload, found.record if found else None)
+
+
+async def surveyed(world: World, asked: Asked, *, imports: bool = True) -> Survey:
+    """Read all there is. Raises StowageError.
+
+    Without `imports` the peer's rules are not made into Workloads: later steps know theirs.
+    """
+    listed = await world.hub.list(MEMBER_CLUSTERS)
+    members = {each["metadata"]["name"]: each for each in listed["items"]}
+    workloads = await world.hub.list(WORKLOADS, namespace=asked.namespace or None)
+    stored = {_key(each): each for each in workloads["items"]}
+    documents: list[Document] = []
+    if imports:
+        documents = await asyncio.to_thread(world.documents, asked.namespace)
+    objects = Objects([*(each.body for each in documents), *await read(world)])
+    view = world.peer.view(objects)
+    matches = clusters.matched(view.clusters(), members.values(), asked.clusters)
+    records = await kept.read_all(world.hub, world.home)
+    found = Survey(matches, members, [], [], objects, view, stored, records)
+    if documents:
+        _convert(world, asked, documents, found)
+        await _look_at_hub(world, asked, found)
+    return found
+
+
+async def read(world: World) -> list[dict[str, Any]]:
+    """Return the peer's own objects. Raises ConfigurationError for a right that lacks."""
+    bodies = []
+    for resource in world.peer.resources:
+        try:
+            listed = await world.theirs.list(resource)
+        except NotFound:
+            continue  # an older release has no such kind
+        except Forbidden as e:
+            what = f"{resource.plural}.{resource.group}"
+            raise ConfigurationError(
+                f"the right to list {what} on the hub of {world.peer.title} lacks: {e.message}"
+            ) from e
+        head = {"apiVersion": resource.api_version, "kind": resource.kind}
+        bodies += [{**each, **head} for each in listed["items"]]
+    return bodies
+
+
+def _key(body: Json) -> Key:
+    return body["metadata"]["namespace"], body["metadata"]["name"]
+
+
+# --- candidates -----------------------------------------------------------------------------------
+
+
+def _convert(world: World, asked: Asked, documents: Sequence[Document], found: Survey) -> None:
+    made = converted(Import(documents=documents, namespace=asked.namespace))
+    found.losses = [note for note in made.notes.in_order() if note.fate is Fate.LOST]
+    mine = [each for each in made.placed if asked.takes(_place(each, asked))]
+    begun = {key[1] for key, each in found.stored.items() if kept.peer_of(each) == world.peer.name}
+    if missing := sorted({*asked.names} - begun - {_place(each, asked)[1] for each in mine}):
+        raise ConfigurationError(
+            f"{world.peer.title} runs no {', '.join(missing)} in {asked.namespace}: "
+            "`migrate plan` lists what it runs"
+        )
+    named = {piece.key for each in mine for piece in each.objects}
+    for each in mine:
+        found.candidates.append(_candidate(world, asked, found, each, named))
+
+
+def _place(placed: Placed, asked: Asked) -> Key:
+    metadata = placed.body["metadata"]
+    return str(metadata.get("namespace") or asked.namespace or "default"), metadata["name"]
+
+
+def _candidate(
+    world: World, asked: Asked, found: Survey, placed: Placed, named: Collection[Any]
+) -> Candidate:
+    key = _place(placed, asked)
+    standing = found.view.standing(placed, named)
+    ways = list(standing.ways)
+    spec = clusters.renamed(placed.body["spec"], found.names)
+    own = {name: spec.pop(name) for name in _WAITING if name in spec}
+    spec |= {
+        "delivery": "None",
+        "adoption": Adoption.IF_NO_DIFF.value,
+        "onDelete": OnDelete.ORPHAN.value,
+    }
+    annotations = {ANNOTATION_MIGRATION: world.peer.name}
+    metadata = {**placed.body["metadata"], "namespace": key[0], "annotations": annotations}
+    body = {**placed.body, "metadata": metadata, "spec": spec}
+    sound = True
+    try:
+        body = admission.admitted(Document(world.peer.title, 1, body), namespace=key[0])
+    except ConfigurationError as e:
+        ways.append(str(e))
+        sound = False
+    shares = {}
+    for name, replicas in standing.shares.items():
+        if member := found.names.get(name):
+            shares[member] = replicas
+            ways += _unfit(found.members[member], key[0])
+        else:
+            says = next((each.says for each in found.matches if each.name == name), "is unknown")
+            ways.append(f"{name}: {says}")
+    if not asked.lossy:
+        ways += [f"lost: {note}" for note in found.losses if note.document in placed.documents]
+    return Candidate(key, placed, body, own, standing, shares, ways, sound)
+
+
+def _unfit(member: Json, namespace: str) -> Iterator[str]:
+    name = member["metadata"]["name"]
+    state = clusters.state(member)
+    if state != clusters.READY:
+        yield f"{name} is {state}"
+    if text := clusters.lacking(member, namespace):
+        yield f"{name}: {text}"
+
+
+async def _look_at_hub(world: World, asked: Asked, found: Survey) -> None:
+    """Add what of our hub is in the way of the candidates."""
+    listed = await world.hub.list(NAMESPACES)
+    spaces = {each["metadata"]["name"] for each in listed["items"]}
+    for each in found.candidates:
+        space, name = each.key
+        if space not in spaces:
+            each.ways.append(f"the hub has no namespace {space}: kubectl create namespace {space}")
+        there = found.stored.get(each.key)
+        if there is not None and kept.peer_of(there) != world.peer.name:
+            each.ways.append(f"the hub has a Workload {space}/{name} already")
+        for ref in needed(each) if space in spaces else ():
+            if await stored(world.hub, ref) is None and not await _copied(world, asked, ref):
+                more = "" if asked.secrets else ", or --with-secrets"
+                each.ways.append(f"{ref} is not on the hub: copy it there{more}")
+
+
+def needed(candidate: Candidate) -> list[Ref]:
+    """Return the objects of the hub that a Workload brings to its members."""
+    spec, space = candidate.body["spec"], candidate.key[0]
+    found = {("Secret", str(each.get("name"))) for each in spec.get("resources") or ()}
+    main = candidate.placed.main
+    if spec.get("dependencies") == "Follow" and main is not None:
+        for template in pods.templates(main.body):
+            found |= pods.references(template.get("spec"))
+    along = {(each.kind, each.name) for each in candidate.placed.pieces}
+    return [
+        Ref("v1", kind, space, name) for kind, name in sorted(found - along) if kind in _FOLLOWED
+    ]
+
+
+async def stored(server: Verbs, ref: Ref) -> dict[str, Any] | None:
+    """Return a ConfigMap or Secret; None where there is none."""
+    try:
+        return await server.get(_FOLLOWED[ref.kind], ref.name, namespace=ref.namespace)
+    except NotFound:
+        return None
+
+
+async def _copied(world: World, asked: Asked, ref: Ref) -> bool:
+    """Whether adopt copies an object from the peer's hub."""
+    if ref.kind == "Secret" and not asked.secrets:
+        return False
+    return await stored(world.theirs, ref) is not None
+
+
+async def copy(world: World, asked: Asked, candidate: Candidate) -> None:
+    """Copy what the hub lacks of what a Workload brings along; Secrets only if that is asked."""
+    for ref in needed(candidate):
+        if await stored(world.hub, ref) is not None or not await _copied(world, asked, ref):
+            continue
+        body = await stored(world.theirs, ref)
+        if body is not None:
+            meta = {"name": ref.name, "namespace": ref.namespace}
+            made: dict[str, Any] = {"apiVersion": "v1", "kind": ref.kind, "metadata": meta}
+            made |= {key: value for key, value in body.items() if key in _COPIED}
+            await world.hub.create(_FOLLOWED[ref.kind], made, namespace=ref.namespace)
