@@ -86,7 +86,7 @@ class Step(StrEnum):
 
 def step_of(workload: Json | None, record: Record | None) -> Step:
     """Return the step that a Workload of the hub is at. Pure."""
-    if workload is None:
+    if workload is None or not peer_of(workload):
         return Step.NONE
     annotations = workload["metadata"].get("annotations") or {}
     progress = record.progress if record is not None else None

@@ -59,9 +59,9 @@ class SmallKarmada:
             await self._claim(resource, template, policy)
         for binding in await _all(self.hub, BINDINGS):
             ref = binding["spec"]["resource"]
-            if (ref["kind"], ref["namespace"], ref["name"]) not in found and not binding["spec"].get(
-                "requiredBy"
-            ):
+            if (ref["kind"], ref["namespace"], ref["name"]) not in found and not binding[
+                "spec"
+            ].get("requiredBy"):
                 await self._unbind(binding)
 
     async def _unbind(self, binding: Body) -> None:
@@ -97,9 +97,7 @@ class SmallKarmada:
                 for name, n in clusters.items()
             ],
             "conflictResolution": policy["spec"].get("conflictResolution", "Abort"),
-            "suspension": {
-                "dispatching": bool(dig(policy, "spec", "suspension", "dispatching"))
-            },
+            "suspension": {"dispatching": bool(dig(policy, "spec", "suspension", "dispatching"))},
         }
         name = f"{meta['name']}-{resource.kind.lower()}"
         await _put(self.hub, BINDINGS, name, meta["namespace"], spec, annotations=claim)
@@ -208,7 +206,7 @@ class SmallKarmada:
         except NotFound:
             await member.create(resource, manifest, namespace=meta.get("namespace"))
             return True
-        overwrites = OVERWRITE in meta["annotations"]
+        overwrites = meta["annotations"].get(OVERWRITE) == "overwrite"
         if (dig(live, "metadata", "labels") or {}).get(MANAGED) != "true" and not overwrites:
             return False
         if _merged(live, manifest) != live:
@@ -246,7 +244,7 @@ def _manifest(template: Body, ref: Mapping[str, Any], cluster: Mapping[str, Any]
         "resourcetemplate.karmada.io/uid": "u",
     }
     body |= {"apiVersion": ref["apiVersion"], "kind": ref["kind"], "metadata": meta}
-    if "replicas" in cluster:
+    if "replicas" in cluster and "spec" in body:
         body["spec"] = {**body["spec"], "replicas": cluster["replicas"]}
     return body
 

@@ -20,7 +20,6 @@ from machinery.api.verbs import Verbs
 from machinery.errors import NotFound, Unreachable
 from stowage.fleet import inventory
 from stowage.fleet.manifests import Document
-from stowage.importing import live
 from stowage.migrating import plan as planning
 from stowage.migrating import steps
 from stowage.migrating.outcomes import Outcome
@@ -33,15 +32,15 @@ from tests.stowage.migrating.smallkarmada import SmallKarmada
 from tests.stowage.test_import_karmada import names, policy, select
 
 Body = dict[str, Any]
-_DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-_STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
-_SERVICES = Resource("", "v1", "services", "Service")
-_HPAS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+SERVICES = Resource("", "v1", "services", "Service")
+HPAS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 _KINDS = (
-    _DEPLOYMENTS,
-    _STATEFUL_SETS,
-    _SERVICES,
-    _HPAS,
+    DEPLOYMENTS,
+    STATEFUL_SETS,
+    SERVICES,
+    HPAS,
     CONFIG_MAPS,
     SECRETS,
     NAMESPACES,
@@ -123,7 +122,9 @@ class Fleet:
                 "metadata": {"name": name}, "spec": {"id": f"uid-{name}", "syncMode": "Push"},
             })  # fmt: skip
         for server in (self.hub, self.theirs):
-            self.put(server, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+            self.put(
+                server, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+            )
         self.clock.during = self.peer.sync
 
     def put(self, server: Server, body: Body) -> None:
@@ -134,9 +135,7 @@ class Fleet:
         body = deployment(replicas=replicas, labels={"app": name})
         body["metadata"] = {"name": name, "namespace": "shop"}
         body["spec"]["selector"] = {"matchLabels": {"app": name}}
-        weights = [
-            {"targetCluster": names(at), "weight": weight} for at, weight in where.items()
-        ]
+        weights = [{"targetCluster": names(at), "weight": weight} for at, weight in where.items()]
         placement = {
             "clusterAffinity": names(*where),
             "replicaScheduling": {
@@ -148,6 +147,18 @@ class Fleet:
         self.put(self.theirs, body)
         self.put(self.theirs, policy(select(name=name), name=name, placement=placement))
         self.peer.where["Deployment", name] = where
+
+    def follow(self, name: str, conf: str, **where: int) -> None:
+        """Have Karmada run a Deployment that needs a ConfigMap, which follows it."""
+        self.run(name, sum(where.values()), **where)
+        volumes = [{"name": "conf", "configMap": {"name": conf}}]
+        patch = {"spec": {"template": {"spec": {"volumes": volumes}}}}
+        self.theirs.edit(DEPLOYMENTS, name, patch)
+        self.theirs.edit(karmada.POLICIES, name, {"spec": {"propagateDeps": True}})
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}
+        body["metadata"] = {"name": conf, "namespace": "shop"}
+        if not [each for each in self.theirs.all(CONFIG_MAPS) if each["metadata"]["name"] == conf]:
+            self.put(self.theirs, body)
 
     def world(self, **how: Any) -> World:
         async def member(name: str) -> Verbs:
@@ -161,14 +172,14 @@ class Fleet:
             theirs=self.theirs,
             member=member,
             documents=self._documents,
-            inputs=lambda: inventory.of_hub(_Stored(self.hub)),  # type: ignore[arg-type]
+            inputs=lambda: inventory.of_hub(Stored(self.hub)),  # type: ignore[arg-type]
             where=Where("default"),
             clock=self.clock,  # type: ignore[arg-type]
             **how,
         )
 
     def _documents(self, namespace: str) -> list[Document]:
-        wanted = (*karmada.PEER.resources[:3], _DEPLOYMENTS, _STATEFUL_SETS, _SERVICES)
+        wanted = (*karmada.PEER.resources[:3], DEPLOYMENTS, STATEFUL_SETS, SERVICES)
         found = []
         for res in (*wanted, CONFIG_MAPS):
             for each in self.theirs.all(res):
@@ -207,7 +218,7 @@ class Fleet:
         ]
 
 
-class _Stored:
+class Stored:
     """Reads a hub in memory as the plan reads one."""
 
     def __init__(self, hub: Server) -> None:
@@ -219,7 +230,6 @@ class _Stored:
             listed = self._hub.all(res)
         except NotFound:
             listed = []
-        return (msgspec.convert(each, as_) if as_ is not dict[str, Any] else each for each in listed)
-
-
-__all__ = ["Fleet", "Killed", "live"]
+        return (
+            msgspec.convert(each, as_) if as_ is not dict[str, Any] else each for each in listed
+        )
