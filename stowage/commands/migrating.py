@@ -157,7 +157,6 @@ def _run(
     references: tuple[str, ...],
     system: str,
     from_kubeconfig: str,
-    namespace: str | None,
     all_namespaces: bool,
     mapping: dict[str, str],
     folder: Path | None,
@@ -166,16 +165,17 @@ def _run(
     hub: HubOptions,
     output: str,
 ) -> None:
-    from stowage.hub import connection
     from stowage.migrating import command
     from stowage.migrating.survey import Asked
 
-    if all_namespaces and (namespace or references):
+    if all_namespaces and (hub.namespace or references):
         raise click.UsageError("-A goes with no namespace and no Workload")
     names = frozenset(workload_name((each,), "migrated") for each in references)
     peer = command.peer_named(system)
-    theirs = connection(from_kubeconfig, None)
-    ours = hub.connection() if step in ("plan", "status") else hub.written()
+    of_peer = HubOptions(from_kubeconfig)
+    reads = step in ("plan", "status")
+    theirs = of_peer.connection() if reads else of_peer.written(called=system)
+    ours = hub.connection() if reads else hub.written()
     servers = command.Servers(
         hub=ours,
         kubeconfig=hub.kubeconfig,
@@ -184,7 +184,7 @@ def _run(
         home=hub.system_namespace,
     )
     asked = Asked(
-        namespace="" if all_namespaces else namespace or theirs.namespace,
+        namespace="" if all_namespaces else hub.namespace or theirs.namespace,
         names=names,
         clusters=mapping,
         secrets=secrets,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from machinery.api.client import ApiClient
+from machinery.api import client
 from machinery.api.verbs import Verbs
 from machinery.clock import SystemClock
 from machinery.config.kubeconfig import Connection
@@ -80,18 +80,20 @@ async def _run(step: str, peer: Peer, servers: Servers, asked: Asked, form: str)
 
 async def _world(peer: Peer, servers: Servers, stack: AsyncExitStack) -> World:
     opened: dict[str, Verbs] = {}
+    one_by_one = asyncio.Lock()
 
     async def member(name: str) -> Verbs:
-        if name not in opened:
-            client = ApiClient(servers.member(name), name=name)
-            opened[name] = await stack.enter_async_context(client)
+        async with one_by_one:
+            if name not in opened:
+                found = client.ApiClient(servers.member(name), name=name)
+                opened[name] = await stack.enter_async_context(found)
         return opened[name]
 
     where = Where("default", hub=servers.hub)
     return World(
         peer=peer,
-        hub=await stack.enter_async_context(ApiClient(servers.hub, name="hub")),
-        theirs=await stack.enter_async_context(ApiClient(servers.theirs, name=peer.name)),
+        hub=await stack.enter_async_context(client.ApiClient(servers.hub, name="hub")),
+        theirs=await stack.enter_async_context(client.ApiClient(servers.theirs, name=peer.name)),
         member=member,
         documents=lambda namespace: _documents(peer, servers.theirs, namespace),
         inputs=where.present,

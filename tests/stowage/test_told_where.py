@@ -46,6 +46,10 @@ WRITES = {
     "rollout retry": "wl/web",
     "upgrade": "",
     "uninstall": "--confirm 0123456789ab",
+    **{
+        f"migrate {step}": "--from karmada --from-kubeconfig PEER"
+        for step in ("adopt", "release", "take", "finish", "undo")
+    },
 }
 """Commands and arguments; what tells a command's second line from its first is a blank."""
 READS = {
@@ -61,6 +65,8 @@ READS = {
     "import",
     "pods",
     "logs",
+    "migrate plan",
+    "migrate status",
     "version",
 }
 PROCESSES = {"controller", "propagator", "ui"}
@@ -119,13 +125,15 @@ def test_a_command_that_writes_says_where_before_it_asks(
     name: str, file: Path, tmp_path: Path
 ) -> None:
     member = written(tmp_path / "member", "https://m1.example", "theirs")
-    args = [str(member) if arg == "MEMBER" else arg for arg in WRITES[name].split()]
+    args = [str(member) if arg in ("MEMBER", "PEER") else arg for arg in WRITES[name].split()]
     ran = CliRunner().invoke(cli, [*name.split(), *args, "--kubeconfig", str(file)])
     assert isinstance(ran.exception, Reached), ran.output
     assert TOLD in ran.stderr
     assert "secret" not in ran.stderr
     if "MEMBER" in WRITES[name]:
         assert "member: https://m1.example (context theirs)\n" in ran.stderr
+    if "PEER" in WRITES[name]:
+        assert "karmada: https://m1.example (context theirs)\n" in ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ class Server(MemoryHub):
 
     def state(self) -> dict[str, Body]:
         """All objects, by path."""
-        return {path: body for path, body in self._objects.items()}
+        return dict(self._objects)
 
 
 class Fleet:
