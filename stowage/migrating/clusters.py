@@ -99,8 +99,9 @@ def lacking(member: Json, namespace: str) -> str:
 def renamed(spec: Json, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a Workload's spec whose rules name MemberClusters in place of the peer's clusters."""
     made = {key: spec[key] if key in _CARRIED else _renamed(spec[key], names) for key in spec}
-    if target := made.get("targetCluster"):
-        made["targetCluster"] = names.get(target, target)
+    target = made.get("targetCluster")
+    if isinstance(target, dict) and "name" in target:
+        made["targetCluster"] = {**target, "name": names.get(target["name"], target["name"])}
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from stowage.hub import edit
 from stowage.migrating import kept, members
 from stowage.migrating.kept import KeptObject, Progress, Record
 from stowage.migrating.peer import (
+    Change,
     Json,
     Objects,
     PeerView,
@@ -47,6 +48,15 @@ class Waiting:
                 raise StowageError(f"{words.some(found)}; run it again once {who} has synced")
             await self._world.clock.sleep(POLL_SECONDS)
 
+    async def proven(self, record: Record) -> None:
+        """Return once the members prove it too. Raises StowageError with what does not."""
+        end = self._world.clock.monotonic() + self._world.patience
+        while fault := await unproven(self._world, await self.view(), record):
+            if self._world.clock.monotonic() >= end:
+                who = self._world.peer.title
+                raise StowageError(f"{fault}; run it again once {who} has synced")
+            await self._world.clock.sleep(POLL_SECONDS)
+
     async def view(self) -> PeerView:
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(read(self._world))
@@ -72,23 +82,30 @@ def on_members(standing: Standing, names: Mapping[str, str]) -> Iterator[tuple[s
                 yield names[cluster], held.ref
 
 
-async def change(world: World, record: Record, ref: Ref, *, back: bool) -> None:
-    """Make the changes of one object of the peer, or take them back."""
-    mine = [change for change in record.standing.changes if change.ref == ref]
-    before = record.found(ref)
+async def change(
+    world: World, record: Record, changes: Sequence[Change], *, back: bool = False
+) -> None:
+    """Make changes of the peer's objects, or take them back."""
+    for ref in dict.fromkeys(each.ref for each in changes):
+        mine = [each for each in changes if each.ref == ref]
+        patch_of = partial(_changed, record.found(ref), mine, back=back)
+        resource = await world.theirs.resource(ref.api_version, ref.kind)
+        where = ref.namespace if resource.namespaced else None
+        try:
+            await edit(world.theirs, resource, ref.name, patch_of, namespace=where)
+        except NotFound:
+            if back:
+                raise ConfigurationError(f"{ref} is gone: a backup of the peer has it") from None
 
-    def patch_of(found: Json) -> Mapping[str, Any]:
-        if before is not None and found["metadata"]["uid"] != before["metadata"]["uid"]:
-            raise ConfigurationError(f"{ref} is another object by now: nothing of it is changed")
-        return unmade(found, before, mine) if back and before is not None else made(found, mine)
 
-    resource = await world.theirs.resource(ref.api_version, ref.kind)
-    where = ref.namespace if resource.namespaced else None
-    try:
-        await edit(world.theirs, resource, ref.name, patch_of, namespace=where)
-    except NotFound:
-        if back:
-            raise ConfigurationError(f"{ref} is gone: a backup of the peer has it") from None
+def _changed(
+    before: Json | None, mine: Sequence[Change], found: Json, *, back: bool
+) -> Mapping[str, Any]:
+    """Return the patch of one object. Raises ConfigurationError for another one of its name."""
+    if before is not None and found["metadata"]["uid"] != before["metadata"]["uid"]:
+        what = f"{before['kind']} {before['metadata']['name']}"
+        raise ConfigurationError(f"{what} is another object by now: nothing of it is changed")
+    return unmade(found, before, mine) if back and before is not None else made(found, mine)
 
 
 async def edit_member(
@@ -110,11 +127,20 @@ async def edit_member(
 
 async def let_go(world: World, record: Record, wait: Waiting) -> None:
     """Have the peer let go of all that a Workload runs."""
-    for ref in dict.fromkeys(change.ref for change in record.standing.changes):
-        await change(world, record, ref, back=False)
-    await wait.until(lambda view: [*view.unreleased(record.standing)])
-    for name, ref in on_members(record.standing, record.clusters):
-        await edit_member(world, name, ref, lambda found: freed(world.peer.held_by(found), found))
+    standing = record.standing
+    if not (standing.seals and not await unproven(world, await wait.view(), record)):
+        await change(world, record, standing.changes)
+        await wait.until(lambda view: [*view.unreleased(standing)])
+    if world.peer.frees:
+        for name, ref in on_members(standing, record.clusters):
+            await edit_member(world, name, ref, partial(_free, world))
+    else:
+        await wait.proven(record)
+    await change(world, record, standing.seals)
+
+
+def _free(world: World, found: Json) -> Mapping[str, Any]:
+    return freed(world.peer.held_by(found), found)
 
 
 async def give_back(
@@ -143,8 +169,7 @@ async def give_back(
         if (each.member, each.ref) in others:
             continue  # such as a Namespace: what goes with it is Stowage's
         await edit_member(world, each.member, each.ref, partial(_held, each))
-    for ref in dict.fromkeys(change.ref for change in record.standing.changes):
-        await change(world, record, ref, back=True)
+    await change(world, record, record.standing.changes, back=True)
     await wait.until(lambda view: [*view.silent(record.standing)])
     await world.hub.delete(SECRETS, kept.name_of(uid), namespace=world.home)
 

@@ -74,6 +74,8 @@ class Standing(msgspec.Struct, frozen=True):
     """What places them: each goes once nothing else is placed by it."""
     ways: Sequence[str] = ()
     """What is in the way of a release."""
+    seals: Sequence[Change] = ()
+    """What follows once the members prove that the peer has let go."""
 
 
 class PeerCluster(msgspec.Struct, frozen=True):
@@ -131,6 +133,10 @@ class Peer:
     release takes off, and what takes that back. Empty for an object that it does not hold."""
     mark: Callable[[str], bool]
     """Whether a label, an annotation, a finalizer or the group of an owner is the peer's."""
+    frees: bool = True
+    """Whether a release takes off what the peer holds objects by; else the peer itself does."""
+    anywhere: bool = False
+    """Whether rules are in other namespaces than what they place."""
 
 
 def without_marks(body: Json, mark: Callable[[str], bool]) -> dict[str, Any]:

@@ -130,7 +130,7 @@ async def _keep(world: World, survey: Survey, candidate: Candidate) -> None:
         if there is None:
             continue
         uid = there[1]["metadata"]["uid"]
-        if by := world.peer.held_by(there[1]):
+        if world.peer.frees and (by := world.peer.held_by(there[1])):
             held.append(KeptObject(name, ref, uid, by))
         elif (before_that := others.get((name, ref))) is not None and before_that.uid == uid:
             held.append(before_that)  # another Workload's release has taken it off

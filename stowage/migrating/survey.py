@@ -43,6 +43,7 @@ from stowage.simulation.plan import Where
 
 _WAITING = ("onDelete", "rollout")
 """Fields of a spec that a Workload has only once it is Stowage's for good."""
+_NAMESPACE = ("", "Namespace")
 _COPIED = ("type", "data", "binaryData", "immutable")
 _FOLLOWED: Mapping[str, Resource] = {each.kind: each for each in (CONFIG_MAPS, SECRETS)}
 
@@ -149,7 +150,8 @@ async def surveyed(world: World, asked: Asked, *, imports: bool = True) -> Surve
     stored = {_key(each): each for each in workloads["items"]}
     documents: list[Document] = []
     if imports:
-        documents = await asyncio.to_thread(world.documents, asked.namespace)
+        namespace = "" if world.peer.anywhere else asked.namespace
+        documents = await asyncio.to_thread(world.documents, namespace)
     objects = Objects([*(each.body for each in documents), *await read(world)])
     view = world.peer.view(objects)
     matches = clusters.matched(view.clusters(), members.values(), asked.clusters)
@@ -198,7 +200,21 @@ def _convert(world: World, asked: Asked, documents: Sequence[Document], found: S
         )
     named = {piece.key for each in mine for piece in each.objects}
     for each in mine:
+        _without_namespaces(each)
+        if not each.objects:
+            continue  # the propagator makes the namespaces of what it brings
         found.candidates.append(_candidate(world, asked, found, each, named))
+
+
+def _without_namespaces(placed: Placed) -> None:
+    """Leave Namespaces out of a Workload: a member's own is never taken over."""
+    left = [n for n, piece in enumerate(placed.pieces) if (piece.group, piece.kind) != _NAMESPACE]
+    if len(left) == len(placed.pieces):
+        return
+    listed = placed.body["spec"].pop("manifests")
+    placed.pieces = [placed.pieces[n] for n in left]
+    if left:
+        placed.body["spec"]["manifests"] = [listed[n] for n in left]
 
 
 def _place(placed: Placed, asked: Asked) -> Key:
