@@ -17,7 +17,7 @@ import pytest
 from e2e.harness import Failed, Kubectl, Playground, deployment, stowage, wait
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES, PODS, Resource
-from machinery.errors import ApiError
+from machinery.errors import TransportError
 from stowage.hub import connection
 from stowage.migrating.peers.karmada import MANAGED
 from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
@@ -96,13 +96,14 @@ class Stand:
         stack.push_async_callback(self.stop)
 
     async def stop(self) -> None:
+        assert not self._task.done(), self._task.exception()
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
 
     async def _sync(self) -> None:
         while True:
-            with suppress(ApiError):
+            with suppress(TransportError):
                 await self.peer.sync()
             await asyncio.sleep(0.5)
 
@@ -275,7 +276,7 @@ async def _taken_over(playground: Playground, karmada: Cluster, space: str) -> N
         await asyncio.sleep(3)
         assert await stand.identities() == before
         assert not [e for e in await stand.events_since(began) if e[0] in ("DELETED", "ADDED")]
-        assert not stand.karmada.kubectl("get", "deploy,sts,pp,works,rb", "-n", space, check=False)
+        assert not stand.karmada.kubectl("get", "deploy,sts,propagationpolicies,resourcebindings", "-n", space, check=False)
         for name, client in stand.clients.items():
             body = await client.get(NAMESPACES, space)
             keys = {*body["metadata"].get("labels", {}), *body["metadata"].get("annotations", {})}

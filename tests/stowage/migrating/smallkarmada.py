@@ -12,7 +12,7 @@ from typing import Any
 
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
-from machinery.errors import NotFound
+from machinery.errors import ApiError, NotFound
 from stowage.importing.reading import dig
 from stowage.migrating.peers.karmada import (
     BINDINGS,
@@ -183,7 +183,10 @@ class SmallKarmada:
         if not suspended:
             cluster = meta["namespace"].removeprefix("karmada-es-")
             manifest = work["spec"]["workload"]["manifests"][0]
-            said["Applied"] = str(await self._apply(self.members[cluster], manifest))
+            try:
+                said["Applied"] = str(await self._apply(self.members[cluster], manifest))
+            except ApiError:  # such as a namespace that another Work is to make
+                said["Applied"] = "False"
         else:
             before = {c["type"]: c["status"] for c in dig(work, "status", "conditions") or ()}
             said = {**before, **said}
