@@ -24,6 +24,7 @@ from stowage.migrating.peer import (
     Standing,
     freed,
     held_again,
+    held_words,
     made,
     unmade,
 )
@@ -70,8 +71,7 @@ async def unproven(world: World, view: PeerView, record: Record) -> str:
     for name, ref in on_members(record.standing, record.clusters):
         there = await members.find(await world.member(name), ref)
         if there is not None and (by := world.peer.held_by(there[1])):
-            keys = ", ".join(key for keys in by.values() for key in keys)
-            found.append(f"{name}: {ref} has {keys}")
+            found.append(f"{name}: {ref} has {held_words(by)}")
     return words.some(found)
 
 

@@ -180,6 +180,15 @@ def held_again(held: Json, found: Json) -> dict[str, Any]:
     return patch
 
 
+def held_words(held: Json) -> str:
+    """Return what the peer holds an object by, in words."""
+    marks = [each for value in held.values() for each in value]
+    return ", ".join(
+        f"the owner {mark.get('kind')} {mark.get('name')}" if isinstance(mark, Mapping) else mark
+        for mark in marks
+    )
+
+
 # --- changes of the peer's objects ----------------------------------------------------------------
 
 

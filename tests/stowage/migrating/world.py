@@ -23,7 +23,7 @@ from stowage.fleet.manifests import Document
 from stowage.migrating import plan as planning
 from stowage.migrating import steps
 from stowage.migrating.outcomes import Outcome
-from stowage.migrating.peers import karmada
+from stowage.migrating.peers import karmada, ocm
 from stowage.migrating.survey import Asked, World
 from stowage.simulation.plan import Where
 from tests.memoryhub import MemoryHub, _merged
@@ -45,6 +45,7 @@ _KINDS = (
     SECRETS,
     NAMESPACES,
     *karmada.PEER.resources,
+    *ocm.PEER.resources,
 )
 KINDS = {(each.api_version, each.kind): each for each in _KINDS}
 
@@ -113,6 +114,7 @@ class Fleet:
         self.members = {name: Server(self.clock) for name in self.named}
         self.peer = SmallKarmada(self.theirs, self.members)
         self.unreachable: set[str] = set()
+        self.system = karmada.PEER
         for name, ours in self.named.items():
             body = cluster(ours)
             body["status"] |= {"clusterUID": f"uid-{name}", "clusterID": f"uid-{name}"}
@@ -167,18 +169,18 @@ class Fleet:
             return self.members[{ours: at for at, ours in self.named.items()}[name]]
 
         return World(
-            peer=karmada.PEER,
+            peer=self.system,
             hub=self.hub,
             theirs=self.theirs,
             member=member,
-            documents=self._documents,
+            documents=self.documents,
             inputs=lambda: inventory.of_hub(Stored(self.hub)),  # type: ignore[arg-type]
             where=Where("default"),
             clock=self.clock,  # type: ignore[arg-type]
             **how,
         )
 
-    def _documents(self, namespace: str) -> list[Document]:
+    def documents(self, namespace: str) -> list[Document]:
         wanted = (*karmada.PEER.resources[:3], DEPLOYMENTS, STATEFUL_SETS, SERVICES)
         found = []
         for res in (*wanted, CONFIG_MAPS):
