@@ -22,12 +22,12 @@ from stowage.importing import live
 from stowage.migrating import plan as planning
 from stowage.migrating.outcomes import Outcome
 from stowage.migrating.peer import Peer
-from stowage.migrating.peers import karmada, ocm
+from stowage.migrating.peers import karmada, kubefleet, ocm
 from stowage.migrating.steps import STEPS
 from stowage.migrating.survey import Asked, World
 from stowage.simulation.plan import Where
 
-PEERS: Mapping[str, Peer] = {each.name: each for each in (karmada.PEER, ocm.PEER)}
+PEERS: Mapping[str, Peer] = {each.name: each for each in (karmada.PEER, ocm.PEER, kubefleet.PEER)}
 _SUFFIXES = ("", ".kubeconfig", ".yaml", ".yml", ".conf")
 _COLUMNS = ("workload", "step", "in the way")
 

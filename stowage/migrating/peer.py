@@ -7,6 +7,7 @@ the end. Pure: the steps (`stowage.migrating.steps`) do all reading and writing.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -209,33 +210,41 @@ def made(body: Json, changes: Iterable[Change]) -> dict[str, Any]:
 def unmade(body: Json, before: Json, changes: Iterable[Change]) -> dict[str, Any]:
     """Return the merge patch that gives the fields of these changes the values of `before`.
 
-    What somebody else changed meanwhile stays.
+    What somebody else changed meanwhile stays; what a change alone has made goes whole.
     """
-    patch: dict[str, Any] = {}
+    wanted = copy.deepcopy(dict(body))
     for each in changes:
-        for depth in range(1, len(each.path) + 1):
-            path = each.path[:depth]
-            was, now = value_at(before, path), value_at(body, path)
-            alone = not isinstance(now, dict) or _leads_only(now, each.path[depth:])
-            if was is None and now is not None and (alone or depth == len(each.path)):
-                _set(patch, path, None)
-                break
-            if depth == len(each.path) and was != now:
-                _set(patch, path, was)
+        _restore(wanted, before, each.path)
+    return _difference(body, wanted)
+
+
+def _restore(value: dict[str, Any], before: Any, path: Sequence[str]) -> None:
+    key, was = path[0], dig(before, path[0])
+    inner = value.get(key)
+    if len(path) > 1 and isinstance(inner, dict):
+        _restore(inner, was, path[1:])
+        if not inner and was is None:
+            del value[key]
+    elif was is None:
+        value.pop(key, None)
+    else:
+        value[key] = was
+
+
+def _difference(now: Json, wanted: Json) -> dict[str, Any]:
+    """Return the merge patch from one object to another."""
+    patch: dict[str, Any] = dict.fromkeys(now.keys() - wanted.keys())
+    for key, value in wanted.items():
+        was = now.get(key)
+        if isinstance(was, dict) and isinstance(value, dict):
+            if inner := _difference(was, value):
+                patch[key] = inner
+        elif was != value:
+            patch[key] = value
     return patch
-
-
-def _leads_only(value: Any, path: Sequence[str]) -> bool:
-    """Whether there is nothing in a value but what a path leads to."""
-    while path and isinstance(value, dict) and list(value) == [path[0]]:
-        value, path = value[path[0]], path[1:]
-    return not path
 
 
 def _set(patch: dict[str, Any], path: Sequence[str], value: Any) -> None:
     for key in path[:-1]:
-        inner = patch.setdefault(key, {})
-        if not isinstance(inner, dict):
-            return  # a part above it goes as a whole
-        patch = inner
+        patch = patch.setdefault(key, {})
     patch[path[-1]] = value

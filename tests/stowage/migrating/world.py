@@ -23,7 +23,7 @@ from stowage.fleet.manifests import Document
 from stowage.migrating import plan as planning
 from stowage.migrating import steps
 from stowage.migrating.outcomes import Outcome
-from stowage.migrating.peers import karmada, ocm
+from stowage.migrating.peers import karmada, kubefleet, ocm
 from stowage.migrating.survey import Asked, World
 from stowage.simulation.plan import Where
 from tests.memoryhub import MemoryHub, _merged
@@ -46,6 +46,7 @@ _KINDS = (
     NAMESPACES,
     *karmada.PEER.resources,
     *ocm.PEER.resources,
+    *kubefleet.PEER.resources,
 )
 KINDS = {(each.api_version, each.kind): each for each in _KINDS}
 
