@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from e2e.harness import Failed, Kubectl, Playground, deployment, stowage, wait
+from crds.names import OWNER_PREFIX
+from e2e.harness import Failed, Kubectl, Playground, at_rest, deployment, stowage, wait
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES, PODS, Resource
 from machinery.errors import TransportError
@@ -75,6 +76,7 @@ class Stand:
         self.playground, self.karmada, self.space = playground, karmada, space
         self.peer: SmallKarmada
         self.clients: dict[str, ApiClient] = {}
+        self.passes = 0
         self._task: asyncio.Task[None]
 
     async def begin(self, stack: AsyncExitStack) -> None:
@@ -105,7 +107,15 @@ class Stand:
         while True:
             with suppress(TransportError):
                 await self.peer.sync()
+                self.passes += 1
             await asyncio.sleep(0.5)
+
+    async def synced(self) -> None:
+        """Return once the peer has synced twice since now."""
+        at = self.passes
+        while self.passes < at + 3:
+            assert not self._task.done(), self._task.exception()
+            await asyncio.sleep(0.2)
 
     def apply(self, *bodies: Any) -> None:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(bodies)}
@@ -244,7 +254,7 @@ def _until_running(stand: Stand, pods: int) -> None:
     wait("the pods of the peer", running)
 
 
-@pytest.mark.proves("IM19", "IM22", "IM23", "IM24", "IM28", "IM29")
+@pytest.mark.proves("IM19", "IM22", "IM23", "IM28", "IM29")
 def test_what_runs_is_taken_over_without_a_restart(
     playground: Playground, karmada: Cluster, namespace: str
 ) -> None:
@@ -276,7 +286,8 @@ async def _taken_over(playground: Playground, karmada: Cluster, space: str) -> N
         await asyncio.sleep(3)
         assert await stand.identities() == before
         assert not [e for e in await stand.events_since(began) if e[0] in ("DELETED", "ADDED")]
-        assert not stand.karmada.kubectl("get", "deploy,sts,propagationpolicies,resourcebindings", "-n", space, check=False)
+        kinds = "deploy,sts,propagationpolicies,resourcebindings"
+        assert not stand.karmada.kubectl("get", kinds, "-n", space, check=False)
         for name, client in stand.clients.items():
             body = await client.get(NAMESPACES, space)
             keys = {*body["metadata"].get("labels", {}), *body["metadata"].get("annotations", {})}
@@ -286,3 +297,63 @@ async def _taken_over(playground: Playground, karmada: Cluster, space: str) -> N
         assert spec.get("onDelete", "Delete") == "Delete"
         with pytest.raises(Failed):
             await stand.migrate("undo")
+
+
+@pytest.mark.proves("IM22", "IM24", "IM26")
+def test_the_peer_changes_nothing_any_more_and_undo_gives_it_all_back(
+    playground: Playground, karmada: Cluster, namespace: str
+) -> None:
+    asyncio.run(_given_back(playground, karmada, namespace))
+
+
+async def _given_back(playground: Playground, karmada: Cluster, space: str) -> None:
+    async with standing(playground, karmada, space) as stand:
+        before, began = await stand.identities(), await stand.versions()
+        await stand.migrate("adopt")
+        await asyncio.to_thread(_restarted, playground)
+        assert playground.placements(space, "web") == {"member-1": 1, "member-2": 2}
+        await stand.migrate("release")
+        stand.peer.where["Deployment", "web"] = {"m2": 3}
+        await stand.synced()
+        await asyncio.to_thread(_restarted, playground)
+        assert await stand.identities() == before
+        stand.karmada.kubectl("delete", "propagationpolicy", "web", "-n", space)
+        await stand.synced()
+        assert await stand.identities() == before
+        await stand.migrate("take")
+        stand.karmada.kubectl("delete", "deployment,service", "web", "-n", space)
+        await stand.synced()
+        await asyncio.to_thread(_restarted, playground)
+        for name in ("web", "db"):
+            await asyncio.to_thread(playground.until_running, space, name)
+        assert await stand.identities() == before
+        events = await stand.events_since(began)
+        assert not [each for each in events if each[0] in ("DELETED", "ADDED")], events
+        await stand.migrate("undo", "wl/db")
+        await asyncio.to_thread(_until_unmarked, stand)
+        await stand.migrate("undo", "wl/db")
+        member = stand.member("m2")
+        member("-n", space, "scale", "sts", "db", "--replicas=1")
+        await asyncio.to_thread(
+            wait, "the peer to repair", lambda: _replicas(stand, "m2", "db") == 2
+        )
+        await stand.migrate("undo", "wl/db")
+        assert not playground.hub.exists("-n", space, "wl", "db")
+
+
+def _restarted(playground: Playground) -> None:
+    with at_rest(playground):
+        pass
+    playground.handled()
+
+
+def _until_unmarked(stand: Stand) -> None:
+    def bare() -> bool:
+        found = stand.member("m2").get("statefulsets", "db", stand.space)
+        return not any(key.startswith(OWNER_PREFIX) for key in found["metadata"]["annotations"])
+
+    wait("our marks to come off", bare)
+
+
+def _replicas(stand: Stand, member: str, name: str) -> int:
+    return int(stand.member(member).get("statefulsets", name, stand.space)["spec"]["replicas"])

@@ -16,6 +16,7 @@ from crds.names import ANNOTATION_MIGRATION, DEFAULT_SCHEDULER, OWNER_PREFIX
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
 from machinery.errors import ConfigurationError
 from stowage.fleet import inventory
+from stowage.migrating.command import peer_named
 from stowage.migrating.kept import Step
 from stowage.migrating.peers.karmada import BINDINGS, CLUSTERS, MANAGED, POLICIES
 from stowage.simulation.plan import Where
@@ -112,6 +113,11 @@ def test_a_plan_names_what_differs(fleet: Fleet) -> None:
         "tokyo: Deployment web differs in spec.paused (false here, true there)"
     ] or ("tokyo: Deployment web differs in spec.paused (false here, true there)" in each.ways)
     assert made.to_dict()["workloads"][0]["alike"] == 0
+
+
+def test_a_system_without_a_migration_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="kubefed can be imported and not migrated"):
+        peer_named("kubefed")
 
 
 # --- clusters -------------------------------------------------------------------------------------
