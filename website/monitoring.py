@@ -46,7 +46,7 @@ PANELS = (
     Panel(
         "Workloads that wait, by reason",
         "short",
-        {"{{reason}}": 'sum by (reason) (stowage_workloads{reason!="Scheduled"}) > 0'},
+        {"{{reason}}": 'sum by (reason) (stowage_workloads{reason!~"Scheduled|Imported"}) > 0'},
     ),
     Panel("Replicas", "short", {"{{state}}": "sum by (state) (stowage_units)"}),
     Panel(

@@ -34,9 +34,10 @@ class Ref(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def of(cls, body: Json, namespace: str = "") -> Ref:
-        meta = body["metadata"]
+        meta = body.get("metadata") or {}
         where = str(meta.get("namespace") or namespace)
-        return cls(str(body["apiVersion"]), str(body["kind"]), where, str(meta["name"]))
+        version, kind = (str(body.get(key) or "") for key in ("apiVersion", "kind"))
+        return cls(version, kind, where, str(meta.get("name") or ""))
 
     @property
     def key(self) -> Key:

@@ -11,7 +11,8 @@ from machinery.types.metadata import Key
 from stowage.console import output, words
 from stowage.migrating.clusters import READY, MatchedCluster, lacking
 from stowage.migrating.examining import Examined, examined
-from stowage.migrating.survey import Asked, Candidate, World, surveyed
+from stowage.migrating.peer import Ref
+from stowage.migrating.survey import Asked, Candidate, World, scales, surveyed
 
 _CLUSTERS = ("cluster", "member", "by", "says")
 _WORKLOADS = ("workload", "replicas", "where it runs", "as it is", "in the way")
@@ -27,6 +28,8 @@ class MigrationPlan:
     found: Mapping[Key, Examined]
     losses: Sequence[str]
     moves: Mapping[Key, tuple[int, Mapping[str, int]]]
+    later: Sequence[str] = ()
+    """What is to be done by hand once Stowage brings the Workloads."""
 
     @property
     def possible(self) -> int:
@@ -52,6 +55,7 @@ class MigrationPlan:
                 for each in self.candidates
             ],
             "lost": list(self.losses),
+            "later": list(self.later),
         }
 
     def text(self) -> str:
@@ -85,6 +89,8 @@ class MigrationPlan:
     def _below(self) -> Iterator[str]:
         for loss in self.losses:
             yield f"lost: {clean(loss)}"
+        for text in self.later:
+            yield f"later: {clean(text)}"
         for each in self.candidates:
             moved, anew = self.moves.get(each.key, (0, {}))
             if moved:
@@ -112,6 +118,13 @@ async def plan(world: World, asked: Asked) -> MigrationPlan:
         found,
         [str(note) for note in survey.losses],
         moves,
+        [
+            f"{Ref.of(body)} scales {'/'.join(each.key)}: stowage import prints it; apply it after"
+            " take"
+            for each in survey.candidates
+            for body in survey.beside
+            if scales(body, each)
+        ],
     )
 
 

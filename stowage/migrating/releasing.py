@@ -7,6 +7,7 @@ taken off on a member while the peer still writes might come back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -28,9 +29,6 @@ from stowage.migrating.outcomes import (
     ordered,
     shares_of,
     uid_of,
-)
-from stowage.migrating.peer import (
-    Json,
 )
 from stowage.migrating.survey import Asked, Candidate, Survey, World, surveyed
 
@@ -139,10 +137,14 @@ async def _keep(world: World, survey: Survey, candidate: Candidate) -> None:
     await kept.keep(world.hub, world.home, uid, record)
 
 
-def _without_values(body: Json) -> Json:
-    """Return an object of the peer as it is kept: no value of a Secret is."""
-    hidden = ("data", "stringData") if body.get("kind") == SECRETS.kind else ()
-    return {key: value for key, value in body.items() if key not in hidden}
+def _without_values(value: Any) -> Any:
+    """Return an object of the peer as it is kept: no value of a Secret is, at any depth."""
+    if isinstance(value, list):
+        return [_without_values(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    hidden = ("data", "stringData") if value.get("kind") == SECRETS.kind else ()
+    return {key: _without_values(each) for key, each in value.items() if key not in hidden}
 
 
 async def _prove(world: World, uid: str, records: Mapping[str, StoredRecord], wait: Waiting) -> str:

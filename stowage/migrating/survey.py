@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from crds.names import ANNOTATION_MIGRATION, SYSTEM_NAMESPACE
+from crds.names import ANNOTATION_MIGRATION, GROUP, SYSTEM_NAMESPACE
 from crds.workload import Adoption, OnDelete
 from machinery.api.resources import (
     CONFIG_MAPS,
     MEMBER_CLUSTERS,
     NAMESPACES,
     SECRETS,
+    WORKLOAD_KINDS,
     WORKLOADS,
     Resource,
 )
@@ -34,6 +35,7 @@ from stowage.importing.command import Asked as Import
 from stowage.importing.command import converted
 from stowage.importing.fields import Fate, ImportNote
 from stowage.importing.pieces import Placed
+from stowage.importing.reading import dig
 from stowage.migrating import clusters, kept
 from stowage.migrating.clusters import MatchedCluster
 from stowage.migrating.kept import Step, StoredRecord
@@ -44,6 +46,7 @@ from stowage.simulation.plan import Where
 _WAITING = ("onDelete", "rollout")
 """Fields of a spec that a Workload has only once it is Stowage's for good."""
 _NAMESPACE = ("", "Namespace")
+_MADE_OTHERWISE = (WORKLOADS.kind, MEMBER_CLUSTERS.kind)
 _COPIED = ("type", "data", "binaryData", "immutable")
 _FOLLOWED: Mapping[str, Resource] = {each.kind: each for each in (CONFIG_MAPS, SECRETS)}
 
@@ -124,6 +127,8 @@ class Survey:
     """The Workloads of our hub."""
     records: dict[str, StoredRecord]
     """What releases have kept, by UID of the Workload."""
+    beside: list[dict[str, Any]] = field(default_factory=list)
+    """What else an import makes of the peer's objects, such as an autoscaler."""
 
     @property
     def names(self) -> dict[str, str]:
@@ -144,7 +149,11 @@ async def surveyed(world: World, asked: Asked, *, imports: bool = True) -> Surve
 
     Without `imports` the peer's rules are not made into Workloads: later steps know theirs.
     """
-    listed = await world.hub.list(MEMBER_CLUSTERS)
+    try:
+        listed = await world.hub.list(MEMBER_CLUSTERS)
+    except NotFound as e:
+        text = f"the hub does not know the kinds of {GROUP}: run stowage install first"
+        raise ConfigurationError(text) from e
     members = {each["metadata"]["name"]: each for each in listed["items"]}
     workloads = await world.hub.list(WORKLOADS, namespace=asked.namespace or None)
     stored = {_key(each): each for each in workloads["items"]}
@@ -191,6 +200,7 @@ def _key(body: Json) -> Key:
 def _convert(world: World, asked: Asked, documents: Sequence[Document], found: Survey) -> None:
     made = converted(Import(documents=documents, namespace=asked.namespace))
     found.losses = [note for note in made.notes.in_order() if note.fate is Fate.LOST]
+    found.beside = [body for _, body in made.others if body["kind"] not in _MADE_OTHERWISE]
     mine = [each for each in made.placed if asked.takes(_place(each, asked))]
     begun = {key[1] for key, each in found.stored.items() if kept.peer_of(each) == world.peer.name}
     if missing := sorted({*asked.names} - begun - {_place(each, asked)[1] for each in mine}):
@@ -277,10 +287,40 @@ async def _look_at_hub(world: World, asked: Asked, found: Survey) -> None:
         there = found.stored.get(each.key)
         if there is not None and kept.peer_of(there) != world.peer.name:
             each.ways.append(f"the hub has a Workload {space}/{name} already")
+        for body in found.beside:
+            if rules(body, each) and not await _there(world.hub, body):
+                text = f"the hub has no {Ref.of(body)}, which rules it: stowage import prints that"
+                each.ways.append(text)
         for ref in needed(each) if space in spaces else ():
             if await stored(world.hub, ref) is None and not await _copied(world, asked, ref):
                 more = "" if asked.secrets else ", or --with-secrets"
                 each.ways.append(f"{ref} is not on the hub: copy it there{more}")
+
+
+def rules(body: Json, candidate: Candidate) -> bool:
+    """Whether an object has a say in the placements of a Workload."""
+    spec, main = body["spec"], candidate.placed.main
+    if body["kind"] == WORKLOAD_KINDS.kind:
+        return main is not None and (spec["group"], spec["kind"]) == (main.group, main.kind)
+    target = dig(spec, "targetRef", "name")
+    return (str(body["metadata"].get("namespace") or ""), target) == candidate.key
+
+
+def scales(body: Json, candidate: Candidate) -> bool:
+    """Whether an object is an autoscaler of a Workload."""
+    target = dig(body, "spec", "scaleTargetRef", "name")
+    return (str(body["metadata"].get("namespace") or ""), target) == candidate.key
+
+
+async def _there(server: Verbs, body: Json) -> bool:
+    ref = Ref.of(body)
+    try:
+        resource = await server.resource(ref.api_version, ref.kind)
+        where = ref.namespace if resource.namespaced else None
+        await server.get(resource, ref.name, namespace=where)
+    except NotFound:
+        return False
+    return True
 
 
 def needed(candidate: Candidate) -> list[Ref]:

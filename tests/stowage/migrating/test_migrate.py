@@ -19,6 +19,7 @@ from stowage.fleet import inventory
 from stowage.migrating.command import peer_named
 from stowage.migrating.kept import Step
 from stowage.migrating.peers.karmada import BINDINGS, CLUSTERS, MANAGED, POLICIES
+from stowage.migrating.releasing import _without_values
 from stowage.simulation.plan import Where
 from tests.stowage.importing import runs
 from tests.stowage.migrating.world import (
@@ -223,6 +224,29 @@ def test_placements_that_the_rules_would_not_keep_are_in_the_way(fleet: Fleet) -
     assert outcome.step is Step.NONE
     assert "its rules would have it run on" in outcome.fault
     assert not fleet.hub.all(WORKLOADS)
+
+
+def test_what_else_an_import_makes_is_told(fleet: Fleet) -> None:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    fleet.beside.append({
+        "apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA",
+        "metadata": {"name": "cpu", "namespace": "shop"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9},
+    })  # fmt: skip
+    groups = [{"affinityName": "a", **names("m1")}]
+    groups[0]["overflowAffinities"] = [{"affinityName": "b", **names("m2")}]
+    placement = {"clusterAffinity": None, "clusterAffinities": groups}
+    fleet.theirs.edit(POLICIES, "web", {"spec": {"placement": placement}})
+    text = fleet.plan(lossy=True).text()
+    assert "later: HorizontalPodAutoscaler shop/cpu scales shop/web" in text
+    assert "the hub has no WorkloadSpread shop/web, which rules it" in text
+
+
+def test_no_value_of_a_secret_is_kept(fleet: Fleet) -> None:
+    kept = _without_values({"kind": "X", "spec": [{"kind": "Secret", "data": {"a": "canary"}}]})
+    assert kept == {"kind": "X", "spec": [{"kind": "Secret"}]}
+    steps(fleet, "adopt", "release")
+    assert fleet.hub.all(SECRETS)
 
 
 def test_a_workload_of_that_name_is_not_written_over(fleet: Fleet) -> None:

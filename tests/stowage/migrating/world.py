@@ -84,6 +84,8 @@ class Server(MemoryHub):
         super().__init__(clock=clock, admission=False)
 
     async def resource(self, api_version: str, kind: str) -> Resource:
+        if (api_version, kind) not in KINDS:
+            raise NotFound(code=404, reason="NotFound", message=f"no {kind}")
         return KINDS[api_version, kind]
 
     async def version(self) -> str:
@@ -116,6 +118,8 @@ class Fleet:
         self.peer = SmallKarmada(self.theirs, self.members)
         self.unreachable: set[str] = set()
         self.system = karmada.PEER
+        self.beside: list[Body] = []
+        """Further objects of the peer that an import reads."""
         for name, ours in self.named.items():
             body = cluster(ours)
             body["status"] |= {"clusterUID": f"uid-{name}", "clusterID": f"uid-{name}"}
@@ -183,7 +187,7 @@ class Fleet:
 
     def documents(self, namespace: str) -> list[Document]:
         wanted = (*karmada.PEER.resources[:3], DEPLOYMENTS, STATEFUL_SETS, SERVICES)
-        found = []
+        found = [Document("beside", n, body) for n, body in enumerate(self.beside)]
         for res in (*wanted, CONFIG_MAPS):
             for each in self.theirs.all(res):
                 if each["metadata"].get("namespace", namespace) == namespace or not namespace:
