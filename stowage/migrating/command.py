@@ -17,6 +17,7 @@ from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError
 from machinery.types.bounds import clean
 from stowage.console import output
+from stowage.console.terminal import say
 from stowage.hub import connection, reader
 from stowage.importing import live
 from stowage.migrating import plan as planning
@@ -73,6 +74,9 @@ async def _run(step: str, peer: Peer, servers: Servers, asked: Asked, form: str)
             made = await planning.plan(world, asked)
             output.show(made.to_dict(), form, text=made.text())
             return made.possible == len(made.candidates)
+        if step == "release":
+            text = f"waits until {peer.title} has let go, and {world.settle:.0f} s more"
+            say(f"release: {text}", err=True)
         outcomes = await STEPS[step](world, asked)
     show(outcomes, form)
     return not any(each.fault for each in outcomes)

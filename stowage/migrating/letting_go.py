@@ -38,7 +38,7 @@ class Waiting:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._reading: asyncio.Task[list[dict[str, Any]]] | None = None
+        self._reading: asyncio.Task[PeerView] | None = None
 
     async def until(self, missing: Callable[[PeerView], list[str]]) -> None:
         """Return once nothing is missing. Raises StowageError with what is, after a while."""
@@ -60,9 +60,11 @@ class Waiting:
 
     async def view(self) -> PeerView:
         if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(read(self._world))
-        bodies = await asyncio.shield(self._reading)
-        return self._world.peer.view(Objects(bodies))
+            self._reading = asyncio.create_task(self._read())
+        return await asyncio.shield(self._reading)
+
+    async def _read(self) -> PeerView:
+        return self._world.peer.view(Objects(await read(self._world)))
 
 
 async def unproven(world: World, view: PeerView, record: Record) -> str:

@@ -61,6 +61,7 @@ class Clock:
     def __init__(self) -> None:
         self.elapsed = 0.0
         self.during: Any = None
+        self._turn: asyncio.Future[None] | None = None
 
     def now(self) -> Any:
         from datetime import UTC, datetime, timedelta  # noqa: PLC0415
@@ -71,10 +72,15 @@ class Clock:
         return self.elapsed
 
     async def sleep(self, seconds: float) -> None:
-        self.elapsed += seconds
+        """Return after a turn of the peer, which is one for all that sleep meanwhile."""
+        if self._turn is None or self._turn.done():
+            self.elapsed += seconds
+            self._turn = asyncio.ensure_future(self._peers())
+        await self._turn
+
+    async def _peers(self) -> None:
         if self.during is not None:
             await self.during()
-        await asyncio.sleep(0)
 
 
 class Server(MemoryHub):
