@@ -18,16 +18,12 @@ from stowage.migrating import kept
 from stowage.migrating.examining import examined, side_by_side
 from stowage.migrating.kept import Step
 from stowage.migrating.numbers import Numbers
-from stowage.migrating.outcomes import (
-    Outcome,
-    ordered,
-)
-from stowage.migrating.peer import (
-    Json,
-)
+from stowage.migrating.outcomes import Outcome, ordered
+from stowage.migrating.peer import Json
 from stowage.migrating.survey import Asked, Candidate, World, copy, surveyed
 
 _NAME = "migration"
+"""The name in the mark that keeps both processes off a Workload without its status."""
 
 
 async def adopt(world: World, asked: Asked) -> list[Outcome]:

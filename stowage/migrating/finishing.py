@@ -23,23 +23,9 @@ from stowage.hub import edit
 from stowage.migrating import kept
 from stowage.migrating.examining import side_by_side
 from stowage.migrating.kept import FINISHED, Progress, Record, Step
-from stowage.migrating.letting_go import (
-    edit_member,
-    on_members,
-    unproven,
-)
-from stowage.migrating.outcomes import (
-    NEXT,
-    Outcome,
-    migrating,
-    ordered,
-)
-from stowage.migrating.peer import (
-    Json,
-    PeerView,
-    Ref,
-    without_marks,
-)
+from stowage.migrating.letting_go import edit_member, on_members, unproven
+from stowage.migrating.outcomes import NEXT, Outcome, migrating, ordered
+from stowage.migrating.peer import Json, PeerView, Ref, without_marks
 from stowage.migrating.survey import Asked, World, surveyed
 
 

@@ -78,6 +78,10 @@ async def unproven(world: World, view: PeerView, record: Record) -> str:
 
 
 def on_members(standing: Standing, names: Mapping[str, str]) -> Iterator[tuple[str, Ref]]:
+    """Yield each object that the peer holds, with the MemberCluster that it is on.
+
+    `names` are the MemberClusters by the peer's names of the clusters.
+    """
     for held in standing.held:
         for cluster in held.clusters:
             if cluster in names:

@@ -11,9 +11,7 @@ from machinery.types.metadata import Key
 from stowage.migrating import kept
 from stowage.migrating.examining import side_by_side
 from stowage.migrating.kept import Record, Step
-from stowage.migrating.peer import (
-    Json,
-)
+from stowage.migrating.peer import Json
 from stowage.migrating.survey import Asked, Survey, World
 
 

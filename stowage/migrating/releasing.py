@@ -17,19 +17,8 @@ from stowage.console import words
 from stowage.migrating import kept, members
 from stowage.migrating.examining import examined, side_by_side
 from stowage.migrating.kept import KeptObject, Progress, Record, Step, StoredRecord
-from stowage.migrating.letting_go import (
-    Waiting,
-    let_go,
-    on_members,
-    unproven,
-)
-from stowage.migrating.outcomes import (
-    NEXT,
-    Outcome,
-    ordered,
-    shares_of,
-    uid_of,
-)
+from stowage.migrating.letting_go import Waiting, let_go, on_members, unproven
+from stowage.migrating.outcomes import NEXT, Outcome, ordered, shares_of, uid_of
 from stowage.migrating.survey import Asked, Candidate, Survey, World, surveyed
 
 

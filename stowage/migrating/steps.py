@@ -17,15 +17,9 @@ from stowage.migrating.adopting import adopt
 from stowage.migrating.examining import side_by_side
 from stowage.migrating.finishing import finish
 from stowage.migrating.kept import Step
-from stowage.migrating.letting_go import (
-    Waiting,
-    give_back,
-    unproven,
-)
+from stowage.migrating.letting_go import Waiting, give_back, unproven
 from stowage.migrating.outcomes import Outcome, migrating, ordered, uid_of, write
-from stowage.migrating.peer import (
-    Json,
-)
+from stowage.migrating.peer import Json
 from stowage.migrating.releasing import release
 from stowage.migrating.survey import Asked, Survey, World, surveyed
 from stowage.migrating.taking import take

@@ -5,19 +5,9 @@ from __future__ import annotations
 from stowage.console import words
 from stowage.migrating.examining import differing, placed, secrets_of
 from stowage.migrating.kept import Record, Step
-from stowage.migrating.letting_go import (
-    unproven,
-)
-from stowage.migrating.outcomes import (
-    Outcome,
-    each_at,
-    shares_of,
-    starts_of,
-    write,
-)
-from stowage.migrating.peer import (
-    Json,
-)
+from stowage.migrating.letting_go import unproven
+from stowage.migrating.outcomes import Outcome, each_at, shares_of, starts_of, write
+from stowage.migrating.peer import Json
 from stowage.migrating.survey import Asked, World, surveyed
 
 

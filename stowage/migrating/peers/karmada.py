@@ -87,7 +87,8 @@ class KarmadaView(PeerView):
             elif mine.keys() != shares.keys():
                 where = ", ".join(sorted(mine)) or "no cluster"
                 ways.append(f"{_ref(piece)} is on {where}, and not where the Workload is")
-            held.append(HeldObject(_ref(piece), tuple(sorted(mine))))
+            needed = self._needed(piece, named, ways)
+            held.append(HeldObject(_ref(piece), tuple(sorted({*mine, *needed}))))
         shares = shares or {}
         held += self._dependencies(placed, named, ways)
         spaces = dict.fromkeys(each.ref.namespace for each in held if each.ref.namespace)
@@ -121,6 +122,16 @@ class KarmadaView(PeerView):
         for each in listed:
             ways += self._unapplied(each["name"], piece.key)
         return {each["name"]: int(each.get("replicas") or 1) for each in listed}
+
+    def _needed(self, piece: Piece, named: Collection[Key], ways: list[str]) -> list[str]:
+        """Return the clusters that need an object for others; who is not named would lose it."""
+        binding = self._bindings.get(piece.key)
+        said = _needed_by(binding) if binding is not None else {}
+        others = [name for name in said if self._of(name) not in named]
+        if others:
+            text = f"{_ref(piece)} is needed by {BINDINGS.kind} {'/'.join(others[0])} too"
+            ways.append(f"{text}: name what it binds as well")
+        return [cluster for clusters in said.values() for cluster in clusters]
 
     def _unapplied(self, cluster: str, key: Key) -> Iterator[str]:
         work = self._works.get((cluster, key))

@@ -522,6 +522,14 @@ def test_a_dependency_that_others_overwrite_is_in_the_way() -> None:
     assert "ConfigMap shop/conf is needed by ResourceBinding shop/api-deployment too" in fault
 
 
+@pytest.mark.proves("IM27")
+def test_what_others_need_of_a_workload_is_in_the_way(fleet: Fleet) -> None:
+    need = {"namespace": "shop", "name": "api-deployment", "clusters": [{"name": "m2"}]}
+    fleet.theirs.edit(BINDINGS, "web-deployment", {"spec": {"requiredBy": [need]}})
+    fault = fleet.step("adopt")["web"].fault
+    assert "Deployment shop/web is needed by ResourceBinding shop/api-deployment too" in fault
+
+
 # --- finish ---------------------------------------------------------------------------------------
 
 
