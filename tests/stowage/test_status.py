@@ -397,7 +397,7 @@ def test_a_cluster_with_units_and_without_a_membercluster_needs_a_person(
 
 
 def test_every_reason_has_its_advice() -> None:
-    assert {*advice.SCHEDULED} == {r.value for r in ScheduledReason} - {"Scheduled"}
+    assert {*advice.SCHEDULED} == {r.value for r in ScheduledReason} - {"Scheduled", "Imported"}
     assert {*advice.PROPAGATED} == {r.value for r in PropagatedReason} - {
         "Propagated",
         "Propagating",
