@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from controller.model.objects import Condition, MemberCluster
-from crds.membercluster import EvacuatingReason
 from crds.names import (
     ANNOTATION_RELEASE,
     ANNOTATION_SHARDS,
@@ -261,7 +260,7 @@ def cluster_state(cluster: MemberCluster, ready: Condition | None) -> str:
         return ready.reason or "NotReady"
     if any(each.key == TAINT_DRAIN for each in cluster.spec.taints):
         evacuating = condition(cluster.status.conditions, "Evacuating")
-        drained = evacuating is not None and evacuating.reason == EvacuatingReason.DRAINED
+        drained = evacuating is not None and evacuating.reason == "Drained"
         return "Drained" if drained else "Draining"
     return "Cordoned" if cluster.spec.unschedulable else "Ready"
 
