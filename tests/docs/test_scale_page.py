@@ -29,7 +29,7 @@ def test_the_page_has_each_run_with_machine_commit_and_command() -> None:
         assert not run["commit"].endswith("+"), "files differed from the commit"
 
 
-@pytest.mark.proves("SC32", "SC25")
+@pytest.mark.proves("SC32")
 def test_a_slope_is_that_of_the_second_half() -> None:
     """What each process needs anyway, and what its first members bring, is in neither."""
     kib, mib = 1024, 1 << 20

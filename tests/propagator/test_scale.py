@@ -13,12 +13,10 @@ from benchmarks import scale
 
 SERVE_SECONDS = 300
 MOST_MIB = 400
-MEMBER_KIB = 250
-SHARE_KIB = 8
 
 
 @pytest.mark.perf
-@pytest.mark.proves("SC25", "SC28")
+@pytest.mark.proves("SC28")
 def test_four_shards_serve_a_thousand_members(tmp_path: Path) -> None:
     file = tmp_path / "runs.json"
     sizes = ["--members=1000", "--workloads=10", "--shards=4"]
@@ -28,5 +26,3 @@ def test_four_shards_serve_a_thousand_members(tmp_path: Path) -> None:
     assert run["serveSeconds"] <= SERVE_SECONDS
     assert run["longSteps"] == 0
     assert scale.largest(run) <= MOST_MIB
-    assert scale.slope(run, "members") <= MEMBER_KIB
-    assert scale.slope(run, "shares") <= SHARE_KIB
