@@ -46,10 +46,8 @@ _WATCHED = (
 
 
 @pytest.fixture(scope="module")
-def karmada(tmp_path_factory: pytest.TempPathFactory, provider: str) -> Iterator[Cluster]:
-    """The hub of the peer."""
-    if provider != "local":
-        pytest.skip("the small peer runs beside local control planes")
+def karmada(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The hub of the peer, which is a process of this machine on kind as well."""
     planes = ControlPlanes(tmp_path_factory.mktemp("karmada"))
     try:
         planes.start()
