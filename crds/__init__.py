@@ -24,6 +24,8 @@ FILES = (
     "workloadgroup.yaml",
     "workloadquota.yaml",
     "clusterdecision.yaml",
+    "assignment.yaml",
+    "memberreport.yaml",
     "admission.yaml",
     "zz-guard.yaml",
 )

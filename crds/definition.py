@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from crds.assignment import Assignment
 from crds.base import Kind
 from crds.clusterdecision import ClusterDecision
 from crds.groups.workloadgroup import WorkloadGroup
 from crds.membercluster import MemberCluster
+from crds.memberreport import MemberReport
 from crds.names import GROUP, VERSION
 from crds.reservation import Reservation
 from crds.schema import structural
@@ -33,6 +35,8 @@ KINDS: tuple[type[Kind], ...] = (
     Workload,
     WorkloadSpread,
     ClusterDecision,
+    Assignment,
+    MemberReport,
 )
 """All kinds of ours, in the order in which objects are applied: kinds that others name come first.
 """
@@ -45,6 +49,7 @@ KEPT = {
 what brought it is removed."""
 UNOBSERVED: Manifest = {"observedGeneration": -1}
 """The status of an object that no controller has looked at: to kstatus it is in progress."""
+_PARTS = ("spec", "status")
 
 
 def definition(kind: type[Kind]) -> Manifest:
@@ -78,14 +83,15 @@ def definition(kind: type[Kind]) -> Manifest:
 def _root(kind: type[Kind]) -> dict[str, Any]:
     """The kind's schema; of its own metadata a CRD may say nothing."""
     schema = structural(kind)
-    properties = schema["properties"]
+    parts = {name: part for name, part in schema["properties"].items() if name in _PARTS}
+    if "observedGeneration" in parts["status"]["properties"]:
+        parts["status"] = parts["status"] | {"default": UNOBSERVED}
     return schema | {
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": properties["spec"],
-            "status": properties["status"] | {"default": UNOBSERVED},
+            **parts,
         }
     }
 

@@ -22,6 +22,7 @@ from crds.base import (
     DnsLabel,
     DnsName,
     Flag,
+    Int32,
     Int64,
     Kind,
     LabelMap,
@@ -62,6 +63,12 @@ class MemberClusterCondition(StrEnum):
     EVACUATING = "Evacuating"
     SERVED = "Served"
     """There only while it is False."""
+    AGENT_OLD = "AgentOld"
+    """The agent is of a release that the hub does not serve; there only while it is True."""
+    REPORT_DIFFERS = "ReportDiffers"
+    """The agent told something that is not believed; there only while it is True."""
+    HUB_FORGOT = "HubForgot"
+    """The member has objects of Workloads that have no Assignment; there only while it is True."""
 
 
 class ServedReason(StrEnum):
@@ -83,9 +90,15 @@ class ReadyReason(StrEnum):
     ALREADY_REGISTERED = "AlreadyRegistered"
     HELD_BY_ANOTHER_HUB = "HeldByAnotherHub"
     INVENTORY_UNHEALTHY = "InventoryUnhealthy"
+    AGENT_SILENT = "AgentSilent"
+    """Its agent does not renew its Lease."""
+    AGENT_REVOKED = "AgentRevoked"
+    """Its agent has no account any more."""
+    WRONG_HUB = "WrongHub"
+    """Its agent serves another hub."""
 
 
-WAITING = frozenset({ReadyReason.UNREACHABLE})
+WAITING = frozenset({ReadyReason.UNREACHABLE, ReadyReason.AGENT_SILENT})
 """Reasons of Ready that pass by themselves; the others need a person."""
 
 
@@ -147,6 +160,30 @@ class MemberClusterEventReason(StrEnum):
     """Another shard of the propagator serves it."""
     NOT_EXPORTED = "NotExported"
     """Another manager's ClusterProfile has its name."""
+    AGENT_CONNECTED = "AgentConnected"
+    AGENT_SILENT = "AgentSilent"
+    AGENT_REVOKED = "AgentRevoked"
+    INVITE_USED = "InviteUsed"
+    """An agent came with the invitation and got its token."""
+    HUB_FORGOT = "HubForgot"
+
+
+class MemberMode(StrEnum):
+    """spec.mode: who connects to whom."""
+
+    PUSH = "Push"
+    """The propagator connects to the member."""
+    PULL = "Pull"
+    """An agent on the member connects to the hub."""
+
+
+class Reported(StrEnum):
+    """spec.reported: what an agent may change of what it told at first."""
+
+    PINNED = "Pinned"
+    """Provider and version count as at the join."""
+    ACCEPTED = "Accepted"
+    """Provider and version count as they are told."""
 
 
 class ClusterProfileEventReason(StrEnum):
@@ -230,6 +267,10 @@ class MemberClusterSpec(Model):
 
     rules = (amounts("maxAllocatable"),)
 
+    mode: MemberMode = MemberMode.PUSH
+    """Push: the propagator connects to the member. Pull: an agent on it connects to the hub."""
+    reported: Reported = Reported.PINNED
+    """Of Pull. Pinned: provider and version count as at the join. Accepted: as they are told."""
     secret_ref: SecretReference | None = None
     """The Secret with the kubeconfig, or its parts key by key."""
     endpoint: ClusterEndpoint | None = None
@@ -406,6 +447,21 @@ class Evacuation(Model):
     """Some of the Workloads that cannot leave now."""
 
 
+class MemberPull(Model):
+    """The agent of a member in mode Pull."""
+
+    namespace: DnsLabel
+    """The namespace on the hub in which it is served."""
+    release: Annotated[str, Field(max_length=63)] = ""
+    """Its release."""
+    started: Timestamp | None = None
+    """When it started, by its own clock."""
+    token_ends: Timestamp | None = None
+    """When its token ends, as far as the hub has given it one."""
+    skew_seconds: Int32 | None = None
+    """By how much its clock is ahead of the hub's."""
+
+
 class MemberClusterStatus(Model):
     """The propagator's view of the cluster, and what leaves it."""
 
@@ -413,7 +469,7 @@ class MemberClusterStatus(Model):
     """The metadata.generation that the last probe read. Writer: propagator."""
     conditions: list[Condition] = listmap("type", most=32)
     """Ready; Reconciling or Stalled while that is not True; SweepHeld while a removal waits for a
-    person. Writer: propagator.
+    person; AgentOld, ReportDiffers and HubForgot of a member in mode Pull. Writer: propagator.
 
     Evacuating, whether replicas leave the cluster; InventoryUnhealthy while the ClusterProfile that
     it comes from says so, or is gone; Served while it is False, as no propagator holds the shard of
@@ -462,6 +518,8 @@ class MemberClusterStatus(Model):
     """The removal that the condition SweepHeld is about. Writer: propagator."""
     shard: Annotated[int, Field(ge=0, le=63)] | None = None
     """The shard of the propagator that serves it, where there are several. Writer: propagator."""
+    pull: MemberPull | None = None
+    """The agent, in mode Pull. Writer: propagator."""
     latency_milliseconds: Count | None = None
     """The round trip of a probe, the fastest of a minute. Writer: propagator."""
     reliability: Reliability | None = None
@@ -481,6 +539,7 @@ class MemberCluster(Kind):
         ("Nodes", "integer", ".status.capacity.nodes", 0),
         ("CPU", "string", ".status.capacity.summary.cpu", 0),
         ("Memory", "string", ".status.capacity.summary.memory", 0),
+        ("Mode", "string", ".spec.mode", 1),
         ("Shard", "integer", ".status.shard", 1),
         ("Age", "date", ".metadata.creationTimestamp", 0),
     )

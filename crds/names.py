@@ -137,6 +137,27 @@ ANNOTATION_PROFILE_LABELS = f"{GROUP}/cluster-profile-labels"
 PROPERTY_PREFIX = f"properties.{GROUP}/"
 """Label prefix of a MemberCluster: a property of its ClusterProfile that was asked for."""
 
+MEMBER_NAMESPACE_PREFIX = "stowage-member-"
+"""Begins the name of the namespace of a member in mode Pull: `stowage-member-<name>-<random>`."""
+LABEL_MEMBER_NAMESPACE = f"{GROUP}/member"
+"""On that namespace: the member's name. Assignments and MemberReports live only in such ones, and
+Workloads never do. `ANNOTATION_MEMBER` has the same key, on objects of members."""
+ANNOTATION_MEMBER_NAMESPACE = f"{GROUP}/member-namespace"
+"""On a MemberCluster: the namespace in which its agent is served, by `stowage invite`. One that was
+left by `stowage revoke` is never named again."""
+MEMBER_REPORT = "member"
+"""The name of the one MemberReport of a member."""
+AGENT_ACCOUNT, INVITE_ACCOUNT = "agent", "invite"
+"""The ServiceAccounts in a member's namespace: of its agent, and of who is invited to be it."""
+AGENT_LEASE = "agent"
+"""The Lease there that the agent renews."""
+AGENT_TOKEN_SECRET = "agent-token"  # noqa: S105 - a name
+"""The Secret there that holds the first token, sealed for the claim."""
+HUB_CONFIG = "hub"
+"""The ConfigMap there by which a hub tells its agent of itself: `machinery.types.pull.HubFacts`."""
+AGENT = "stowage-agent"
+"""On a member, in `SYSTEM_NAMESPACE`: the agent's Deployment, account and Secret."""
+
 LABEL_TENANT = f"{GROUP}/tenant"
 """On a member's namespace: given to the propagator. On its accounts and roles: they are ours."""
 
@@ -238,6 +259,16 @@ PRIORITY_ADMISSION_POLICY = f"priorities.{GROUP}"
 
 MEMBERSHIP_ADMISSION_POLICY = f"memberships.{GROUP}"
 """The name of the validating policy of the end of MemberClusters, and of its binding."""
+
+PULL_ADMISSION_POLICY = f"membernamespaces.{GROUP}"
+"""The name of the validating policy that keeps Assignments and MemberReports in the namespaces of
+members, and of its binding."""
+
+PULLED_ADMISSION_POLICY = f"pulledmembers.{GROUP}"
+"""The name of the validating policy that keeps Workloads out of these, and of its binding."""
+
+MODE_ADMISSION_POLICY = f"membermodes.{GROUP}"
+"""The name of the validating policy of MemberCluster.spec.mode, and of its binding."""
 
 GUARD_ADMISSION_POLICY = f"kinds.{GROUP}"
 """The name of the validating policy of the end of our kinds, and of its binding."""

@@ -16,7 +16,8 @@ PriorityClass of placeholders (`placeholder`), and what is no selector of cluste
 A second validating policy keeps the propagator's notes on a Workload from being invented. Another
 one keeps a tenant's Reservation from naming owners of other tenants, whose replicas would be drawn
 to where it is, another one asks who raises a priority above 0 (`priorities`), and another one lets
-a MemberCluster go only once a command has looked at what runs there (`membership`). One keeps the
+a MemberCluster go only once a command has looked at what runs there (`membership`). Three keep what
+belongs to members in mode Pull in its namespaces, and all else out (`pull`). One keeps the
 definitions of our kinds (`guard`). A last one brings a WorkloadPolicy's allocationMethod and its
 alias together (Ignore).
 
@@ -42,6 +43,7 @@ from crds.admission import (
     placeholder,
     plain,
     priorities,
+    pull,
     reserved,
     selecting,
 )
@@ -111,7 +113,12 @@ def manifests() -> list[Manifest]:
         binding("Validating", PRIORITY_ADMISSION_POLICY),
         membership.membership_policy(),
         binding("Validating", MEMBERSHIP_ADMISSION_POLICY),
+        *(part for each in pull.pull_policies() for part in _bound(each)),
     ]
+
+
+def _bound(validating: Manifest) -> list[Manifest]:
+    return [validating, binding("Validating", validating["metadata"]["name"])]
 
 
 def guard_manifests() -> list[Manifest]:

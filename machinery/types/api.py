@@ -41,6 +41,8 @@ class ImageRule(Part, frozen=True, gc=False):
 
 
 class MemberClusterSpec(Part, frozen=True):
+    mode: str = "Push"
+    reported: str = "Pinned"
     secret_ref: SecretReference | None = None
     endpoint: ClusterEndpoint | None = None
     taints: list[ClusterTaint] = []
@@ -120,6 +122,14 @@ class HeldSweep(Part, frozen=True):
     workloads: list[HeldWorkload] = []
 
 
+class MemberPull(Part, frozen=True, gc=False):
+    namespace: str
+    release: str = ""
+    started: str = ""
+    token_ends: str = ""
+    skew_seconds: int | None = None
+
+
 class Reliability(Part, frozen=True, gc=False):
     ready_percent: int
 
@@ -142,6 +152,7 @@ class MemberClusterStatus(Part, frozen=True):
     quotas: list[QuotaLeft] = []
     sweep_held: HeldSweep | None = None
     shard: int | None = None
+    pull: MemberPull | None = None
     latency_milliseconds: int | None = None
     reliability: Reliability | None = None
 
@@ -490,3 +501,149 @@ class ClusterDecisionStatus(Part, frozen=True):
     observed_generation: int | None = None
     decisions: list[dict[str, str]] = []
     conditions: list[dict[str, Any]] = []
+
+
+class AssignedWorkload(Part, frozen=True, gc=False):
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+
+
+class AssignedSecret(Part, frozen=True, gc=False):
+    name: str
+    as_: str = msgspec.field(name="as")
+    digest: str
+
+
+class ShareEnd(Part, frozen=True, gc=False):
+    result: str
+    time: str = ""
+    object: str = ""
+    message: str = ""
+
+
+class Movement(Part, frozen=True):
+    max_surge: int | str | None = None
+    max_unavailable: int | str | None = None
+    min_ready_seconds: int = 0
+    returns: bool = True
+    data: str = "Hold"
+    rebalance_after: str = ""
+    unhealthy_seconds: int | None = None
+    carry: list[str] = []
+
+
+class CostedReplicas(Part, frozen=True, gc=False):
+    cost: int
+    replicas: int
+
+
+class AssignmentRules(Part, frozen=True):
+    adoption: str = "Never"
+    drift: str = "Repair"
+    on_delete: str = "Delete"
+    ended: ShareEnd | None = None
+    left: bool = False
+    budgets: Movement | None = None
+    revision: str = ""
+    deletion_costs: list[CostedReplicas] = []
+
+
+class AssignmentSpec(Part, frozen=True):
+    workload: AssignedWorkload
+    order: str
+    target_namespace: str
+    digest: str
+    decided: str
+    replicas: int = 0
+    bundle: str = ""
+    secrets: list[AssignedSecret] = []
+    share_rules: AssignmentRules = msgspec.field(default=AssignmentRules(), name="rules")
+
+
+class AssignmentCounts(Part, frozen=True, gc=False):
+    asked: int = 0
+    scheduled: int = 0
+    current: int = 0
+    finished: int = 0
+    completed: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    ready: int = 0
+    available: int | None = None
+    unschedulable: int = 0
+    unschedulable_since: str = ""
+    refused: int | None = None
+    updated: int = 0
+    outdated: int | None = None
+
+
+class ShareBlocked(Part, frozen=True, gc=False):
+    reason: str
+    message: str = ""
+
+
+class KeptObject(Part, frozen=True, gc=False):
+    cluster: str
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+class DriftedField(Part, frozen=True, gc=False):
+    path: str
+    hub: str = ""
+    member: str = ""
+    manager: str = ""
+
+
+class DriftedObject(Part, frozen=True):
+    cluster: str
+    kind: str
+    name: str
+    state: str
+    namespace: str = ""
+    paths: list[DriftedField] = []
+    since: str = ""
+
+
+class AssignmentStatus(Part, frozen=True):
+    digest: str = ""
+    decided: str = ""
+    state: str = ""
+    reason: str = ""
+    message: str = ""
+    counts: AssignmentCounts | None = None
+    health: str = ""
+    ended: ShareEnd | None = None
+    blocked: ShareBlocked | None = None
+    holds: str = ""
+    start: int | None = None
+    fields: dict[str, str] | None = None
+    kept: list[KeptObject] = []
+    drift: list[DriftedObject] = []
+    load_balancer: dict[str, Any] | None = None
+    time: str = ""
+
+
+class Unassigned(Part, frozen=True):
+    count: int
+    workloads: list[HeldWorkload] = []
+
+
+class MemberReportStatus(Part, frozen=True):
+    claim: str = ""
+    release: str = ""
+    started: str = ""
+    cluster_id: str = msgspec.field(default="", name="clusterID")
+    cluster_uid: str = msgspec.field(default="", name="clusterUID")
+    version: str = ""
+    provider: str = ""
+    node_groups: list[NodeGroup] = []
+    capacity: Capacity | None = None
+    namespaces: MemberNamespaces | None = None
+    kinds: list[str] | None = None
+    kinds_omitted: int = 0
+    quotas: list[QuotaLeft] = []
+    unassigned: Unassigned | None = None

@@ -10,11 +10,15 @@ import msgspec
 
 from machinery.types.api import (
     DecisionReference,
+    DriftedObject,
+    KeptObject,
     Part,
     Placement,
     PlacementChange,
     PlacementReasons,
     ReasonCount,
+    ShareBlocked,
+    ShareEnd,
 )
 from machinery.types.selectors import ClusterSelector
 
@@ -52,17 +56,6 @@ class StatusField(Part, frozen=True):
     name: str
     path: str
     target: OverrideTarget | None = None
-
-
-class Movement(Part, frozen=True):
-    max_surge: int | str | None = None
-    max_unavailable: int | str | None = None
-    min_ready_seconds: int = 0
-    returns: bool = True
-    data: str = "Hold"
-    rebalance_after: str = ""
-    unhealthy_seconds: int | None = None
-    carry: list[str] = []
 
 
 class Suspension(Part, frozen=True):
@@ -163,18 +156,6 @@ class ShareFailover(Part, frozen=True, gc=False):
     seconds: int = 0
 
 
-class ShareEnd(Part, frozen=True, gc=False):
-    result: str
-    time: str = ""
-    object: str = ""
-    message: str = ""
-
-
-class ShareBlocked(Part, frozen=True, gc=False):
-    reason: str
-    message: str = ""
-
-
 class ClusterShare(Part, frozen=True):
     name: str
     replicas: int = 0
@@ -224,30 +205,6 @@ class ClusterLimit(Part, frozen=True):
 class Footprint(Part, frozen=True, gc=False):
     clusters: str = ""
     kinds: str = ""
-
-
-class KeptObject(Part, frozen=True, gc=False):
-    cluster: str
-    kind: str
-    name: str
-    namespace: str = ""
-
-
-class DriftedField(Part, frozen=True, gc=False):
-    path: str
-    hub: str = ""
-    member: str = ""
-    manager: str = ""
-
-
-class DriftedObject(Part, frozen=True):
-    cluster: str
-    kind: str
-    name: str
-    state: str
-    namespace: str = ""
-    paths: list[DriftedField] = []
-    since: str = ""
 
 
 class Dependency(Part, frozen=True, gc=False):

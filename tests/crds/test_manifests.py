@@ -51,6 +51,8 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("CustomResourceDefinition", "workloadgroups.stowage.dev"),
         ("CustomResourceDefinition", "workloadquotas.stowage.dev"),
         ("CustomResourceDefinition", "clusterdecisions.stowage.dev"),
+        ("CustomResourceDefinition", "assignments.stowage.dev"),
+        ("CustomResourceDefinition", "memberreports.stowage.dev"),
         ("MutatingAdmissionPolicy", names.ADMISSION_POLICY),
         ("MutatingAdmissionPolicyBinding", names.ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.ADMISSION_POLICY),
@@ -65,6 +67,12 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("ValidatingAdmissionPolicyBinding", names.PRIORITY_ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.MEMBERSHIP_ADMISSION_POLICY),
         ("ValidatingAdmissionPolicyBinding", names.MEMBERSHIP_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicy", names.PULL_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicyBinding", names.PULL_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicy", names.PULLED_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicyBinding", names.PULLED_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicy", names.MODE_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicyBinding", names.MODE_ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.GUARD_ADMISSION_POLICY),
         ("ValidatingAdmissionPolicyBinding", names.GUARD_ADMISSION_POLICY),
     ]
@@ -103,7 +111,7 @@ def test_every_field_says_what_it_is_and_every_status_field_who_writes_it():
     for kind, version in versions().items():
         root = version["schema"]["openAPIV3Schema"]["properties"]
         for part in ("spec", "status"):
-            for path, field in fields(root[part], f"{kind}.{part}"):
+            for path, field in fields(root.get(part, {}), f"{kind}.{part}"):
                 assert field.get("description"), path
         for name, field in root["status"]["properties"].items():
             if name != "conditions" or kind == "MemberCluster":

@@ -13,7 +13,14 @@ from crds import FILES, definition_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "admission.md"
 KINDS = ("MemberCluster", "Reservation", "Workload", "WorkloadPolicy", "WorkloadSpread")
-OTHERS = ("WorkloadGroup", "WorkloadKind", "WorkloadQuota", "ClusterDecision")
+OTHERS = (
+    "WorkloadGroup",
+    "WorkloadKind",
+    "WorkloadQuota",
+    "ClusterDecision",
+    "Assignment",
+    "MemberReport",
+)
 _ROW = re.compile(r"^\| `(\w+)` \| (`spec\..*`) \|$", re.MULTILINE)
 
 
@@ -38,7 +45,7 @@ def test_the_page_lists_each_list_for_which_ratcheting_holds_item_by_item() -> N
     found = {}
     for kind in (*KINDS, *OTHERS):
         (version,) = definition_of(kind)["spec"]["versions"]
-        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        spec = version["schema"]["openAPIV3Schema"]["properties"].get("spec", {})
         if lists := set(keyed(spec, "spec")):
             found[kind] = lists
     assert found == told

@@ -27,8 +27,11 @@ def test_the_policies_and_kinds_are_taken_without_a_warning(asking):
     names = [p["metadata"]["name"] for p in policy]
     assert names == [
         "kinds.stowage.dev",
+        "membermodes.stowage.dev",
+        "membernamespaces.stowage.dev",
         "memberships.stowage.dev",
         "priorities.stowage.dev",
+        "pulledmembers.stowage.dev",
         "reservations.stowage.dev",
         "workloadmarks.stowage.dev",
         "workloads.stowage.dev",
@@ -296,8 +299,10 @@ def test_a_wrong_membercluster_is_refused(asking):
 def test_short_names_and_category(hub):
     listed = hub.kubectl("api-resources", "--api-group=stowage.dev", "--no-headers")
     assert sorted(line.split()[:2] for line in listed.splitlines()) == [
+        ["assignments", "asg"],
         ["clusterdecisions", "cd"],
         ["memberclusters", "mc"],
+        ["memberreports", "mr"],
         ["reservations", "rsv"],
         ["workloadgroups", "wg"],
         ["workloadkinds", "wk"],

@@ -1,0 +1,76 @@
+"""What a hub tells the agents of its members in mode Pull: the ConfigMap `hub` of each namespace.
+
+The shard that serves a member writes it, and its agent reads it. An agent takes new addresses and a
+new CA from it while the old ones still answer, and writes nothing on its member for a hub of
+another UID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from crds.membercluster import MemberMode
+from crds.names import HUB_CONFIG
+
+MOST_SERVERS = 8
+_LONGEST_CA = 262144
+_LONGEST = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class HubFacts:
+    """A hub as its agents see it.
+
+    Args:
+        uid: the UID of its kube-system.
+        servers: its addresses, `https://` URLs, the first one preferred; at least one.
+        ca: the certificates that its servers are verified by, PEM; empty for those of the system.
+        mode: the member's spec.mode; an agent lets go of a member that is not in Pull.
+        min_agent: the oldest release that is served; empty for any.
+    """
+
+    uid: str
+    servers: tuple[str, ...]
+    ca: str = ""
+    mode: str = MemberMode.PULL.value
+    min_agent: str = ""
+
+    def data(self) -> dict[str, str]:
+        """Return the `data` of the ConfigMap."""
+        return {
+            "uid": self.uid,
+            "mode": self.mode,
+            "servers": "\n".join(self.servers),
+            "ca": self.ca,
+            "minAgent": self.min_agent,
+        }
+
+    @classmethod
+    def of(cls, data: Mapping[str, str]) -> HubFacts:
+        """Return what the `data` of a ConfigMap says. Raises ValueError where it is none."""
+        servers = tuple(data.get("servers", "").split())
+        if not data.get("uid"):
+            raise ValueError(f"ConfigMap {HUB_CONFIG}: uid is missing")
+        if not servers or len(servers) > MOST_SERVERS:
+            raise ValueError(f"ConfigMap {HUB_CONFIG}: servers has to be 1 to {MOST_SERVERS} URLs")
+        for each in servers:
+            check_server(each)
+        if len(data.get("ca", "")) > _LONGEST_CA:
+            raise ValueError(f"ConfigMap {HUB_CONFIG}: ca is longer than {_LONGEST_CA} characters")
+        return cls(
+            uid=data["uid"],
+            servers=servers,
+            ca=data.get("ca", ""),
+            mode=data.get("mode", MemberMode.PULL.value),
+            min_agent=data.get("minAgent", ""),
+        )
+
+
+def check_server(url: str) -> None:
+    """Raise ValueError unless it is the URL of an API server: https, a host, and no user."""
+    parts = urlsplit(url)
+    plain = parts.scheme == "https" and parts.hostname and parts.username is None
+    if not plain or len(url) > _LONGEST or parts.query or parts.fragment:
+        raise ValueError(f"{url[:80]!r} is no address of an API server; write https://HOST[:PORT]")
