@@ -145,6 +145,14 @@ Workloads never do. `ANNOTATION_MEMBER` has the same key, on objects of members.
 ANNOTATION_MEMBER_NAMESPACE = f"{GROUP}/member-namespace"
 """On a MemberCluster: the namespace in which its agent is served, by `stowage invite`. One that was
 left by `stowage revoke` is never named again."""
+ANNOTATION_INVITED = f"{GROUP}/invited"
+"""On a MemberCluster while an invitation is open: when that ends. `stowage invite` writes it, and
+the propagator takes it off once the agent has its token."""
+ANNOTATION_REVOKED = f"{GROUP}/revoked"
+"""On a MemberCluster: when `stowage revoke` ended the credential of its agent. Nothing is written
+into its namespace any more, as a watch that is open there outlives its token."""
+ANNOTATION_TOKEN_ENDS = f"{GROUP}/token-ends"
+"""On the Lease of an agent: when the token ends that it uses."""
 MEMBER_REPORT = "member"
 """The name of the one MemberReport of a member."""
 AGENT_ACCOUNT, INVITE_ACCOUNT = "agent", "invite"

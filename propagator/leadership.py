@@ -23,6 +23,7 @@ from machinery.errors import NotFound
 from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
+from propagator.hub.agent_accounts import AgentAccounts
 from propagator.hub.cluster_notes import ClusterNotes
 from propagator.hub.cluster_status import ClusterStatusWriter
 from propagator.hub.registration import Registrar
@@ -125,6 +126,14 @@ class Manager:
         )
         for informer in (*self._informers, *self.workloads.optional):
             informer.crowded = lambda: membership.several
+        self._agents = AgentAccounts(
+            hub,
+            clusters=self._clusters,
+            identity=self._identity,
+            recorder=recorder,
+            clock=clock,
+            membership=membership,
+        )
         membership.serve(self.registry.names, self.registry.hand_over)
 
     def stale(self) -> str:
@@ -181,6 +190,7 @@ class Manager:
             tasks.create_task(self._registrar.run())
             tasks.create_task(self._renewer.run())
             tasks.create_task(self._publisher.run())
+            tasks.create_task(self._agents.run())
             tasks.create_task(self.workloads.run())
             tasks.create_task(self.registry.work(self.workloads.reconciler.reconcile))
 

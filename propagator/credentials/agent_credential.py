@@ -24,16 +24,18 @@ import msgspec
 from crds.names import (
     AGENT,
     AGENT_ACCOUNT,
+    AGENT_LEASE,
     AGENT_TOKEN_SECRET,
+    ANNOTATION_TOKEN_ENDS,
     HUB_CONFIG,
     MEMBER_REPORT,
     SYSTEM_NAMESPACE,
 )
 from machinery import logs
 from machinery.api.client import ApiClient
-from machinery.api.resources import CONFIG_MAPS, MEMBER_REPORTS, SECRETS
+from machinery.api.resources import CONFIG_MAPS, LEASES, MEMBER_REPORTS, SECRETS
 from machinery.api.verbs import Verbs
-from machinery.clock import Clock
+from machinery.clock import Clock, timestamp
 from machinery.config.kubeconfig import Connection
 from machinery.errors import (
     ConfigurationError,
@@ -226,6 +228,7 @@ class AgentCredential:
             token = _believed(await request_token(hub, account, seconds=self._seconds))
         await self._store(stored, {TOKEN: token})
         self._use(token)
+        await self._tell(access)
         LOG.info("its token was renewed")
 
     async def learn(self, facts: HubFacts) -> HubAccess | None:
@@ -278,8 +281,17 @@ class AgentCredential:
             token = _believed(sealed_tokens.opened(sealed, stored[KEY]))
             stored = await self._store(stored, {TOKEN: token, INVITATION: ""})
             self._use(token)
-            return await self._reach(stored)
+            access = await self._reach(stored)
+            await self._tell(access)
+            return access
         raise fault
+
+    async def _tell(self, access: HubAccess) -> None:
+        """Note on the Lease when the token ends. It shows the hub that the token is in use."""
+        ends = timestamp(self._life.expires) if self._life is not None else ""
+        note = {"metadata": {"annotations": {ANNOTATION_TOKEN_ENDS: ends}}}
+        async with self._client(access.connection) as hub:
+            await hub.merge_patch(LEASES, AGENT_LEASE, note, namespace=access.namespace)
 
     async def _sealed(self, hub: ApiClient, namespace: str, claim: str) -> str:
         """Wait for the token that is sealed for the claim."""

@@ -12,11 +12,15 @@ from typing import Any
 
 import msgspec
 
-from crds.membercluster import MemberClusterCondition
+from crds.membercluster import MemberClusterCondition, MemberMode
 from crds.names import (
+    ANNOTATION_INVITED,
+    ANNOTATION_MEMBER_NAMESPACE,
+    ANNOTATION_REVOKED,
     ANNOTATION_UNJOIN,
     FORCED_DRAIN,
     GIVEN_UP,
+    MEMBER_NAMESPACE_PREFIX,
     TAINT_DRAIN,
     TAINT_OUT_OF_SERVICE,
 )
@@ -46,6 +50,7 @@ class ClusterEndpoint(api.ClusterEndpoint, frozen=True):
 
 
 class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
+    mode: str = MemberMode.PUSH.value
     secret_ref: SecretReference | None = None
     endpoint: ClusterEndpoint | None = None
     taints: tuple[Taint, ...] = ()
@@ -95,6 +100,27 @@ class MemberCluster(Object, frozen=True):
         """Empty if its inventory calls it healthy."""
         found = conditions.find(self.status, MemberClusterCondition.INVENTORY_UNHEALTHY)
         return str(found.get("message", "")) if found.get("status") == "True" else ""
+
+    @property
+    def pulls(self) -> bool:
+        """Whether an agent on the member connects to the hub."""
+        return self.spec.mode == MemberMode.PULL
+
+    @property
+    def member_namespace(self) -> str:
+        """The namespace in which its agent is served; empty without one."""
+        named = self.metadata.annotations.get(ANNOTATION_MEMBER_NAMESPACE, "")
+        return named if named.startswith(f"{MEMBER_NAMESPACE_PREFIX}{self.name}-") else ""
+
+    @property
+    def invited(self) -> str:
+        """When its invitation ends; empty while none is open."""
+        return self.metadata.annotations.get(ANNOTATION_INVITED, "")
+
+    @property
+    def revoked(self) -> bool:
+        """Whether the credential of its agent was ended."""
+        return ANNOTATION_REVOKED in self.metadata.annotations
 
     @property
     def cluster_id(self) -> str:

@@ -1,0 +1,225 @@
+"""The credentials of agents on the hub: the first token of each, and what it is told of the hub.
+
+`stowage invite` makes the namespace of a member, its accounts and roles, and binds the propagator's
+rights there; the propagator itself could make neither, as who makes accounts and tokens anywhere is
+an administrator. Here the first token is sealed for the claim of the MemberReport, and the
+invitation ends once the agent has used that token. The invitation also ends with its time.
+
+Each step may run twice: a token that was sealed for the same claim before is replaced, and both
+are the agent's. Without a member in mode Pull nothing here sends a request.
+"""
+
+from __future__ import annotations
+
+import base64
+from contextlib import suppress
+from typing import Any
+
+from crds.membercluster import MemberClusterEventReason
+from crds.names import (
+    AGENT_ACCOUNT,
+    AGENT_LEASE,
+    AGENT_TOKEN_SECRET,
+    ANNOTATION_INVITED,
+    ANNOTATION_TOKEN_ENDS,
+    API_VERSION,
+    HUB_CONFIG,
+    INVITE_ACCOUNT,
+    MEMBER_REPORT,
+)
+from machinery import logs
+from machinery.api.client import ApiClient
+from machinery.api.resources import (
+    CONFIG_MAPS,
+    LEASES,
+    MEMBER_CLUSTERS,
+    MEMBER_REPORTS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Resource,
+)
+from machinery.clock import Clock, stored_time
+from machinery.errors import AlreadyExists, NotFound
+from machinery.release import parsed, release
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef
+from machinery.runtime.informer import Informer
+from machinery.runtime.workqueue import WorkQueue, work
+from propagator.credentials import sealed_tokens
+from propagator.credentials.agent_credential import WEEK
+from propagator.credentials.tokens import request_token
+from propagator.members.context import HubIdentity
+from propagator.shards.membership import ONE_SHARD, OneShard
+from propagator.types.cluster import MemberCluster
+
+LOG = logs.get(__name__)
+LOOK_SECONDS = 1.0
+"""Seconds between two looks for a claim, while an invitation is open."""
+FACTS_SECONDS = 300.0
+"""Seconds between two looks at what an agent is told of the hub."""
+SERVED_RELEASES = 2
+"""A hub of minor release R serves agents of R - 2 and younger."""
+_WORKERS = 4
+
+
+class AgentAccounts:
+    """`clusters` are run by the caller. `seconds` is the life that a first token is asked for."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        *,
+        clusters: Informer[MemberCluster],
+        identity: HubIdentity,
+        recorder: EventRecorder,
+        clock: Clock,
+        membership: OneShard = ONE_SHARD,
+        seconds: int = WEEK,
+    ) -> None:
+        self._hub = hub
+        self._clusters = clusters
+        self._identity = identity
+        self._recorder = recorder
+        self._clock = clock
+        self._membership = membership
+        self._seconds = seconds
+        self._ended: set[str] = set()
+        """Namespaces of which the accounts were seen to be gone."""
+        self._queue: WorkQueue[str] = WorkQueue(name="agents", clock=clock)
+        clusters.add_handler(self._cluster_changed)
+        membership.on_change(self._members_changed)
+
+    async def run(self) -> None:
+        await self._clusters.wait_synced()
+        self._members_changed()
+        await work(self._queue, self._reconcile, workers=_WORKERS, log=LOG)
+
+    def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        if new is not None and new.member_namespace and (old is None or _read(old) != _read(new)):
+            self._queue.add(new.name)
+
+    def _members_changed(self) -> None:
+        for cluster in self._clusters.values():
+            if cluster.member_namespace:
+                self._queue.add(cluster.name)
+
+    async def _reconcile(self, name: str) -> float | None:
+        """Return the seconds until the next look."""
+        cluster = self._clusters.get(("", name))
+        if cluster is None or not cluster.member_namespace or not self._membership.serves(name):
+            return None
+        if cluster.revoked:
+            await self._end_accounts(cluster.member_namespace)
+            return None
+        await self._keep_facts(cluster)
+        if cluster.invited:
+            return await self._admit(cluster)
+        return FACTS_SECONDS
+
+    async def _end_accounts(self, namespace: str) -> None:
+        """Repeat a revocation that its command did not finish, or that a restored hub has lost."""
+        if namespace in self._ended:
+            return
+        for account in (AGENT_ACCOUNT, INVITE_ACCOUNT):
+            await self._delete(SERVICE_ACCOUNTS, account, namespace)
+        self._ended.add(namespace)
+
+    async def _keep_facts(self, cluster: MemberCluster) -> None:
+        """Keep what the hub knows of itself equal; addresses and CA are the command's."""
+        namespace = cluster.member_namespace
+        wanted = {
+            "uid": await self._identity.uid(),
+            "mode": cluster.spec.mode,
+            "minAgent": oldest_served(release()),
+        }
+        try:
+            found = await self._hub.get(CONFIG_MAPS, HUB_CONFIG, namespace=namespace)
+        except NotFound:
+            told = "its ConfigMap %s/%s is gone: `stowage invite --renew` makes it again"
+            LOG.warning(told, namespace, HUB_CONFIG, extra={"object": cluster.name})
+            return
+        data = found.get("data") or {}
+        if wanted["uid"] and any(data.get(key, "") != value for key, value in wanted.items()):
+            await self._hub.merge_patch(
+                CONFIG_MAPS, HUB_CONFIG, {"data": wanted}, namespace=namespace
+            )
+
+    async def _admit(self, cluster: MemberCluster) -> float | None:
+        """Seal the token for the claim; end the invitation once that token was used."""
+        namespace = cluster.member_namespace
+        lease = await self._found(LEASES, AGENT_LEASE, namespace)
+        if ANNOTATION_TOKEN_ENDS in ((lease or {}).get("metadata", {}).get("annotations") or {}):
+            await self._end_invitation(cluster)
+            return FACTS_SECONDS
+        ends = stored_time(cluster.invited)
+        if ends is None or ends <= self._clock.now():
+            await self._end_invitation(cluster)
+            return FACTS_SECONDS
+        report = await self._hub.get(MEMBER_REPORTS, MEMBER_REPORT, namespace=namespace)
+        claim = str((report.get("status") or {}).get("claim") or "")
+        if claim and await self._sealed_for(namespace) != claim:
+            await self._seal(cluster, claim)
+        return LOOK_SECONDS
+
+    async def _sealed_for(self, namespace: str) -> str:
+        found = await self._found(SECRETS, AGENT_TOKEN_SECRET, namespace)
+        given = ((found or {}).get("data") or {}).get("claim", "")
+        return base64.b64decode(given).decode("ascii", "replace")
+
+    async def _seal(self, cluster: MemberCluster, claim: str) -> None:
+        namespace = cluster.member_namespace
+        token = await request_token(self._hub, (namespace, AGENT_ACCOUNT), seconds=self._seconds)
+        text = {"claim": claim, "sealed": sealed_tokens.seal(token, claim)}
+        body = {
+            "apiVersion": "v1",
+            "kind": SECRETS.kind,
+            "metadata": {"name": AGENT_TOKEN_SECRET, "namespace": namespace},
+            "stringData": text,
+        }
+        try:
+            await self._hub.create(SECRETS, body, namespace=namespace)
+        except AlreadyExists:
+            patch = {"stringData": text}
+            await self._hub.merge_patch(SECRETS, AGENT_TOKEN_SECRET, patch, namespace=namespace)
+        LOG.info("its first token is sealed", extra={"object": cluster.name})
+        self._recorder.event(
+            ObjectRef(API_VERSION, MEMBER_CLUSTERS.kind, "", cluster.name, cluster.metadata.uid),
+            type="Normal",
+            reason=MemberClusterEventReason.INVITE_USED.value,
+            note="an agent has claimed the member and gets its token; was it not yours, run "
+            f"`stowage revoke {cluster.name}`",
+            action="Admit",
+        )
+
+    async def _end_invitation(self, cluster: MemberCluster) -> None:
+        """The account comes first: its token is refused within seconds."""
+        namespace = cluster.member_namespace
+        await self._delete(SERVICE_ACCOUNTS, INVITE_ACCOUNT, namespace)
+        await self._delete(SECRETS, AGENT_TOKEN_SECRET, namespace)
+        meta = {
+            "resourceVersion": cluster.metadata.resource_version,
+            "annotations": {ANNOTATION_INVITED: None},
+        }
+        # On the version that was read: another invitation may have been made since.
+        await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": meta})
+
+    async def _delete(self, resource: Resource, name: str, namespace: str) -> None:
+        with suppress(NotFound):
+            await self._hub.delete(resource, name, namespace=namespace)
+
+    async def _found(self, resource: Resource, name: str, namespace: str) -> dict[str, Any] | None:
+        try:
+            return await self._hub.get(resource, name, namespace=namespace)
+        except NotFound:
+            return None
+
+
+def oldest_served(running: str) -> str:
+    """Return the oldest release of an agent that a hub of that release serves; empty for any."""
+    found = parsed(running)
+    if not found or found[1] < SERVED_RELEASES:
+        return ""
+    return f"{found[0]}.{found[1] - SERVED_RELEASES}.0"
+
+
+def _read(cluster: MemberCluster) -> tuple[object, ...]:
+    return cluster.member_namespace, cluster.invited, cluster.revoked, cluster.spec.mode
