@@ -10,9 +10,9 @@ from crds.fields.movement import (
     MOST_UNHEALTHY_SECONDS,
 )
 from machinery.clock import parse_timestamp
+from machinery.types.api import Movement
 from machinery.types.bounds import quoted
 from machinery.types.budget import amount
-from machinery.types.workload_api import Movement
 
 NEVER = -1
 """Seconds of a toleration without an end."""

@@ -12,9 +12,10 @@ from datetime import datetime
 from controller.model.objects import ClusterShare, Workload
 from crds.fields.shares import BlockedReason, ShareState
 from machinery.clock import stored_time
+from machinery.types.api import Movement
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.budget import amount
-from machinery.types.workload_api import DisplacedShare, LeavingShare, Movement
+from machinery.types.workload_api import DisplacedShare, LeavingShare
 
 SURGE, UNAVAILABLE = "25%", 0
 """The default budgets."""

@@ -59,6 +59,7 @@ from machinery.kinds.templates import (
 from machinery.types.api import (
     ClusterAffinity,
     DistributionWeight,
+    Movement,
     SpreadConstraint,
     TargetCluster,
     WorkloadAffinity,
@@ -67,7 +68,7 @@ from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.metadata import Key, Meta
 from machinery.types.selectors import LabelSelector, SelectorPart, flattened, label_selector
 from machinery.types.taints import Toleration
-from machinery.types.workload_api import Movement, ReservedShare
+from machinery.types.workload_api import ReservedShare
 
 _PLACED_BY = (
     "affinity",

@@ -63,13 +63,12 @@ def _mode_policy() -> Manifest:
     """A MemberCluster in mode Pull names its namespace, and one that leaves it a Secret."""
     pull = "object.spec.?mode.orValue('') == 'Pull'"
     left = "request.operation == 'UPDATE' && oldObject.spec.?mode.orValue('') == 'Pull'"
-    prefix = f"'{MEMBER_NAMESPACE_PREFIX}' + object.metadata.name + '-'"
     spec = {
         "failurePolicy": "Fail",
         "matchConditions": [{"name": "pulls-or-did", "expression": f"{pull} || ({left})"}],
         "validations": [
             {
-                "expression": f"!({pull}) || {_NOTED}.startsWith({prefix})",
+                "expression": f"!({pull}) || {_NOTED}.startsWith('{MEMBER_NAMESPACE_PREFIX}')",
                 "message": f"spec.mode: {PULL_TEXT}",
                 "reason": "Forbidden",
             },

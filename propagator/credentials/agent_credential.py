@@ -36,6 +36,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS, LEASES, MEMBER_REPORTS, SECRETS
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock, timestamp
+from machinery.config.address import check_server
 from machinery.config.kubeconfig import Connection
 from machinery.errors import (
     ConfigurationError,
@@ -47,7 +48,7 @@ from machinery.errors import (
     Unauthorized,
 )
 from machinery.release import user_agent
-from machinery.types.pull import HubFacts, check_server
+from machinery.types.pull import HubFacts
 from propagator.credentials import sealed_tokens
 from propagator.credentials.accounts import MEMBER_ACCOUNT
 from propagator.credentials.credentials import (
@@ -235,7 +236,8 @@ class AgentCredential:
         """Take the addresses and the CA that the hub tells, once one of them has answered.
 
         Return the new access, or None if nothing changes for this agent. Raises WrongHub for facts
-        of another hub, TransportError if none of the new addresses answers.
+        of another hub, TransportError if none of the new addresses answers, and ConfigurationError
+        for an address that is none.
         """
         access = self._access
         if access is None:
@@ -245,6 +247,7 @@ class AgentCredential:
         if (facts.servers, facts.ca) == (access.facts.servers, access.facts.ca):
             self._access = replace(access, facts=facts)
             return None
+        _check_servers(facts.servers, f"ConfigMap {access.namespace}/{HUB_CONFIG} of the hub")
         stored = await self._read()
         former = [each for each in stored.servers if each not in facts.servers]
         wanted = {SERVERS: "\n".join([*facts.servers, *former[:1]]), CA: facts.ca}
@@ -376,15 +379,11 @@ class AgentCredential:
                 f"the member has no Secret {self._home}/{AGENT}: {_ADVICE}"
             ) from e
         stored = _Stored(found["metadata"]["resourceVersion"], _decoded(found))
+        _check_servers(stored.servers, f"Secret {self._home}/{AGENT}")
         lacking = [key for key in (UID, SERVERS, NAMESPACE) if not stored[key]]
         if lacking:
             told = f"Secret {self._home}/{AGENT} lacks {', '.join(lacking)}: {_ADVICE}"
             raise ConfigurationError(told)
-        try:
-            for each in stored.servers:
-                check_server(each)
-        except ValueError as e:
-            raise ConfigurationError(f"Secret {self._home}/{AGENT}: servers: {e}") from e
         return stored
 
     async def _store(self, stored: _Stored, changes: Mapping[str, str]) -> _Stored:
@@ -463,6 +462,15 @@ def _wrong(server: str, wanted: str, found: str) -> str:
         f"{server} is another hub: the UID of its kube-system is {found}, not {wanted}. Nothing is "
         "written for it"
     )
+
+
+def _check_servers(servers: Sequence[str], where: str) -> None:
+    """Raises ConfigurationError."""
+    for each in servers:
+        try:
+            check_server(each)
+        except ValueError as e:
+            raise ConfigurationError(f"{where}: servers: one {e}; write https://HOST:PORT") from e
 
 
 class _Subject(msgspec.Struct):

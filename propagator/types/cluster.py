@@ -110,7 +110,7 @@ class MemberCluster(Object, frozen=True):
     def member_namespace(self) -> str:
         """The namespace in which its agent is served; empty without one."""
         named = self.metadata.annotations.get(ANNOTATION_MEMBER_NAMESPACE, "")
-        return named if named.startswith(f"{MEMBER_NAMESPACE_PREFIX}{self.name}-") else ""
+        return named if named.startswith(MEMBER_NAMESPACE_PREFIX) else ""
 
     @property
     def invited(self) -> str:

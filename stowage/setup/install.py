@@ -44,7 +44,14 @@ _POLICY_WORK = {
 DEFAULTS = "stowage-controller-defaults"
 """The binding that a hub needs where it serves no MutatingAdmissionPolicy."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_PARTS = ("rbac.yaml", "priority.yaml", "network.yaml", "controller.yaml", "propagator.yaml")
+_PARTS = (
+    "rbac.yaml",
+    "priority.yaml",
+    "flow.yaml",
+    "network.yaml",
+    "controller.yaml",
+    "propagator.yaml",
+)
 
 
 def manifests(

@@ -20,7 +20,16 @@ from pydantic import BaseModel, Field, ValidationError
 
 from crds.base import DnsName, LabelKey, LabelValue
 from crds.faults import worded
-from crds.names import ANNOTATION_IDENTITY, ANNOTATION_UNJOIN, GIVEN_UP, LABEL_REGISTER
+from crds.membercluster import MemberMode
+from crds.names import (
+    AGENT,
+    AGENT_LEASE,
+    ANNOTATION_IDENTITY,
+    ANNOTATION_MEMBER_NAMESPACE,
+    ANNOTATION_UNJOIN,
+    GIVEN_UP,
+    LABEL_REGISTER,
+)
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
     DEPLOYMENTS,
@@ -38,13 +47,14 @@ from machinery.tasks import patiently
 from machinery.types import conditions
 from propagator.credentials import credentials
 from propagator.credentials.accounts import MEMBER_ACCOUNT
-from propagator.credentials.credentials import credentials_of
+from propagator.credentials.credentials import Rights, credentials_of
 from propagator.credentials.tokens import kubeconfig
 from propagator.members.hub_lease import HUB_LEASE
 from stowage.console.words import some
 from stowage.following import Stored, following
 from stowage.hub import no_such_cluster
 from stowage.setup import member_side
+from stowage.setup import pull as pulling
 from stowage.setup.holders import holders, standing
 from stowage.setup.install import apply_one, ensure_namespace
 from stowage.setup.member_side import Say, as_account
@@ -67,6 +77,18 @@ class _Registered(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pull:
+    """How the agent of a member in mode Pull reaches the hub, and which image it runs.
+
+    `server` None stands for the address by which this command reaches the hub.
+    """
+
+    image: str
+    server: str | None = None
+    proxy: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Join(member_side.Side):
     """The arguments of `join`.
 
@@ -81,6 +103,8 @@ class Join(member_side.Side):
     labels: Mapping[str, str] = field(default_factory=dict)
     replace: bool = False
     itself: bool = False
+    pull: Pull | None = None
+    """None for mode Push, in which the hub connects to the member."""
 
     @property
     def reached(self) -> Connection:
@@ -101,22 +125,79 @@ class Unjoin:
 async def join(hub: ApiClient, plan: Join, *, say: Say) -> None:
     """Join, and wait until the cluster is Ready. Raises StowageError saying what to do."""
     _check(plan)
+    if plan.pull is not None:
+        await _join_pull(hub, plan, plan.pull, say)
+        return
     await _refuse_loopback(hub, plan, say)
     async with ApiClient(plan.member, name=plan.name) as member:
-        identity = (await member.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
-        await _refuse_another(hub, plan, identity)
-        if not plan.itself:
-            await _refuse_itself(hub, plan, identity)
+        identity = await _identified(hub, plan, member)
         known = await _known_token(hub, plan)
         token = await member_side.set_up(member, plan, known, _of(plan.name, say))
     await ensure_namespace(hub, plan.namespace)
     await apply_one(hub, registration(plan, token, identity), manager=member_side.MANAGER)
     say(f"hub: Secret {plan.namespace}/{plan.name} is there, it registers the cluster")
-    await _take_back(hub, plan, identity)
+    pulled = await _take_back(hub, plan, identity)
     await _ready(hub, plan.name, say)
+    if pulled:
+        await _end_agent(hub, plan, pulled, say)
     # Outlives the Secret, so that the name stays this cluster's until it is unjoined.
     mark = {"metadata": {"annotations": {ANNOTATION_IDENTITY: identity}}}
     await hub.merge_patch(MEMBER_CLUSTERS, plan.name, mark)
+
+
+async def _identified(hub: ApiClient, plan: Join, member: ApiClient) -> str:
+    """Return the UID of the member's kube-system. Raises ConfigurationError if it is another's."""
+    identity: str = (await member.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+    await _refuse_another(hub, plan, identity)
+    if not plan.itself:
+        await _refuse_itself(hub, plan, identity)
+    return identity
+
+
+async def _join_pull(hub: ApiClient, plan: Join, how: Pull, say: Say) -> None:
+    """Make rights and agent on the member, and have the agent connect.
+
+    On a member in Push it is the switch: its kubeconfig goes once the agent has the member.
+    """
+    asked = pulling.Invite(
+        name=plan.name, namespace=plan.namespace, server=how.server, labels=plan.labels, switch=True
+    )
+    await pulling.hub_facts(hub, asked)  # before anything is made
+    async with ApiClient(plan.member, name=plan.name) as member:
+        identity = await _identified(hub, plan, member)
+        known = await _known_token(hub, plan)
+        await member_side.set_up(member, plan, known, _of(plan.name, say))
+        invited = await pulling.invite(
+            hub, replace(asked, identity=identity, renew=True), say=_of("hub", say)
+        )
+        if plan.replace:
+            await _forget_cluster(hub, plan.name)
+        made = pulling.agent_only(
+            asked,
+            invited,
+            image=how.image,
+            proxy=how.proxy,
+            narrow=plan.rights is Rights.NARROW,
+            pod_security=plan.pod_security,
+        )
+        await member_side.make(member, made, _of(plan.name, say))
+    await _agent_holds(hub, plan.name, invited.namespace, holds=True)
+    await _ready(hub, plan.name, say)
+    if await member_side.remove(
+        hub, SECRETS, plan.name, namespace=plan.namespace, say=_of("hub", say)
+    ):
+        await hub.merge_patch(MEMBER_CLUSTERS, plan.name, {"spec": {"secretRef": None}})
+
+
+async def _end_agent(hub: ApiClient, plan: Join, namespace: str, say: Say) -> None:
+    """Take the agent off a member that is in Push again, and its namespace off the hub."""
+    await _agent_holds(hub, plan.name, namespace, holds=False)
+    async with ApiClient(plan.member, name=plan.name) as member:
+        await member_side.remove_agent(member, plan.namespace, _of(plan.name, say))
+    on_hub = _of("hub", say)
+    await member_side.remove(hub, NAMESPACES, namespace, namespace=None, say=on_hub)
+    note = {"metadata": {"annotations": {ANNOTATION_MEMBER_NAMESPACE: None}}}
+    await hub.merge_patch(MEMBER_CLUSTERS, plan.name, note)
 
 
 async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
@@ -136,6 +217,7 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
         )
     if found:
         say(f"{plan.name}: the objects of {len(found)} Workloads are left behind there")
+    served = await _member_namespace(hub, plan.name)
     marked = await give_up(hub, plan.name, make=any(each.shared for each in found.values()))
     # The Secret would register the cluster again, and so it goes before the MemberCluster.
     on_hub, where = _of("hub", say), plan.namespace
@@ -145,12 +227,43 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
     with suppress(NotFound):  # our kinds are gone
         await _given_up(hub, plan.name)
     await member_side.remove(hub, MEMBER_CLUSTERS, plan.name, namespace=None, say=on_hub)
+    if served:
+        await member_side.remove(hub, NAMESPACES, served, namespace=None, say=on_hub)
     if plan.member is None:
         say(f"{plan.name}: its service account stays; --member-kubeconfig removes it as well")
         return
     async with ApiClient(plan.member, name=plan.name) as member:
         await member_side.remove_all(member, plan.namespace, _of(plan.name, say))
     say(f"{plan.name}: {OPEN_WATCHES}")
+
+
+async def _agent_holds(hub: ApiClient, name: str, namespace: str, *, holds: bool) -> None:
+    """Return when the agent has the member, or has let go of it.
+
+    Ready may still be what it was in the other mode. An agent that is dead does not let go.
+    """
+
+    async def missing() -> str:
+        with suppress(NotFound):
+            lease = await hub.get(LEASES, AGENT_LEASE, namespace=namespace)
+            held = bool((lease.get("spec") or {}).get("holderIdentity"))
+            told = f"its agent has {'not connected' if holds else 'the member'}"
+            return "" if held is holds else told
+        return "" if not holds else "its namespace is gone"
+
+    if last := await patiently(missing, seconds=READY_SECONDS, every=0.5, clock=SystemClock()):
+        raise StowageError(
+            f"{name}: after {READY_SECONDS:.0f} s {last}: see the logs of {AGENT} there. The same "
+            "command goes on from there"
+        )
+
+
+async def _member_namespace(hub: ApiClient, name: str) -> str:
+    """Return the namespace of a member in mode Pull; empty for others."""
+    with suppress(NotFound):
+        notes = (await hub.get(MEMBER_CLUSTERS, name))["metadata"].get("annotations") or {}
+        return str(notes.get(ANNOTATION_MEMBER_NAMESPACE, ""))
+    return ""
 
 
 async def _served(at: Connection, home: str) -> bool:
@@ -275,18 +388,30 @@ def _nobodys(found: Mapping[str, Any]) -> bool:
     return found["kind"] == MEMBER_CLUSTERS.kind and not told
 
 
-async def _take_back(hub: ApiClient, plan: Join, identity: str) -> None:
+async def _take_back(hub: ApiClient, plan: Join, identity: str) -> str:
     """Have a MemberCluster of that name accept the Secret's cluster.
 
     One that an `unjoin` had begun to give up is given up no more. With `replace` the name may move
-    to another cluster than the one that is noted.
+    to another cluster than the one that is noted. Return the namespace of one that was in Pull.
     """
     notes = {ANNOTATION_UNJOIN: None} | ({ANNOTATION_IDENTITY: identity} if plan.replace else {})
+    pulled = ""
     with suppress(NotFound):
-        await hub.merge_patch(MEMBER_CLUSTERS, plan.name, {"metadata": {"annotations": notes}})
+        patch: dict[str, Any] = {"metadata": {"annotations": notes}}
+        found = await hub.merge_patch(MEMBER_CLUSTERS, plan.name, patch)
+        pulled = found["metadata"].get("annotations", {}).get(ANNOTATION_MEMBER_NAMESPACE, "")
+        if found.get("spec", {}).get("mode") == MemberMode.PULL:
+            reference = {"namespace": plan.namespace, "name": plan.name}
+            push = {"spec": {"mode": MemberMode.PUSH.value, "secretRef": reference}}
+            await hub.merge_patch(MEMBER_CLUSTERS, plan.name, push)
         if plan.replace:
-            note = {"status": {"clusterID": None}}
-            await hub.merge_patch(MEMBER_CLUSTERS, plan.name, note, subresource="status")
+            await _forget_cluster(hub, plan.name)
+    return pulled
+
+
+async def _forget_cluster(hub: ApiClient, name: str) -> None:
+    note = {"status": {"clusterID": None}}
+    await hub.merge_patch(MEMBER_CLUSTERS, name, note, subresource="status")
 
 
 async def _known_token(hub: ApiClient, plan: Join) -> str:

@@ -52,7 +52,7 @@ from propagator.credentials.accounts import (
 from propagator.credentials.credentials import PodSecurity, Rights
 from propagator.credentials.tokens import life_of, request_token
 from propagator.members.hub_lease import HUB_LEASE
-from stowage.setup import member_rights
+from stowage.setup import agent_manifests, member_rights
 from stowage.setup.install import apply_one, ensure_namespace
 
 FORCE_SECONDS = 60.0
@@ -143,15 +143,15 @@ async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
             say(f"warning: {told}, so its rights are those of a namespaced kind")
     if side.rights is Rights.CLUSTER:
         return await _set_up_cluster(member, side, allow, known, guarded=found.guarded, say=say)
-    await _make(member, member_rights.narrow(side.namespace, allow), say)
+    await make(member, member_rights.narrow(side.namespace, allow), say)
     # only now: the narrow role has replaced a wide one that this policy bounded
     await _unmake(member, member_rights.cluster_policy(side.namespace), say)
     for name in side.targets:
-        await _make(member, member_rights.given(name, side.namespace), say)
+        await make(member, member_rights.given(name, side.namespace), say)
     token = await _token(member, side, known)
     if found.makes:
-        await _make(member, member_rights.maker_policy(side.namespace, side.pod_security), say)
-        await _make(member, member_rights.maker(side.namespace), say)
+        await make(member, member_rights.maker_policy(side.namespace, side.pod_security), say)
+        await make(member, member_rights.maker(side.namespace), say)
         await _maker_in_force(member, side, token)
     else:
         await _unmake(member, _maker(side.namespace), say)
@@ -186,7 +186,7 @@ async def make_placeholder_class(member: ApiClient, say: Say) -> None:
     try:
         found = await _priority_class(member)
         if found is None or _ours(found):
-            await _make(member, [manifest], say)
+            await make(member, [manifest], say)
         elif any(found.get(field) != manifest[field] for field in ("value", "preemptionPolicy")):
             say(f"warning: its PriorityClass {name} is somebody else's, and another one: {without}")
     except Forbidden as e:
@@ -215,15 +215,15 @@ async def _set_up_cluster(
     guarded: bool,
     say: Say,
 ) -> str:
-    await _make(member, member_rights.cluster_account(side.namespace), say)
+    await make(member, member_rights.cluster_account(side.namespace), say)
     if guarded:
-        await _make(member, member_rights.cluster_policy(side.namespace), say)
+        await make(member, member_rights.cluster_policy(side.namespace), say)
     else:
         say("warning: it serves no ValidatingAdmissionPolicy v1: nothing keeps it out of kube-*")
     token = await _token(member, side, known)
     if guarded:
         await _cluster_in_force(side, token)
-    await _make(member, member_rights.cluster(side.namespace, allow), say)
+    await make(member, member_rights.cluster(side.namespace, allow), say)
     await _unmake(member, _maker(side.namespace), say)
     return token
 
@@ -257,10 +257,12 @@ async def made_there(member: ApiClient, home: str) -> list[Made]:
             if names is None or meta["name"] in names:
                 found.append(Made(resource, meta["name"], meta.get("namespace")))
     known = await _priority_class(member)
+    agent = agent_manifests.agent(home, image="", data={})
     lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
     whole = [*member_rights.cluster_policy(home), *_maker(home), *member_rights.narrow(home)]
     whole += [{**lease, "metadata": {"name": HUB_LEASE, "namespace": home}}]
     whole += [member_rights.placeholder_class()] if known is not None and _ours(known) else []
+    whole += agent  # which runs, and so it goes first
     for manifest in reversed(whole):
         meta = manifest["metadata"]
         with suppress(NotFound):
@@ -294,6 +296,11 @@ async def remove_made(member: ApiClient, made: Sequence[Made], say: Say) -> None
             await remove(member, each.resource, each.name, namespace=each.namespace, say=say)
 
 
+async def remove_agent(member: ApiClient, home: str, say: Say) -> None:
+    """Remove what runs in mode Pull alone; the rights there stay."""
+    await _unmake(member, agent_manifests.agent(home, image="", data={}), say)
+
+
 async def remove(
     client: ApiClient, resource: Resource, name: str, *, namespace: str | None, say: Say
 ) -> bool:
@@ -325,7 +332,7 @@ def _maker(home: str) -> list[member_rights.Manifest]:
     return [*member_rights.maker_policy(home, PodSecurity.BASELINE), *member_rights.maker(home)]
 
 
-async def _make(member: ApiClient, manifests: Sequence[member_rights.Manifest], say: Say) -> None:
+async def make(member: ApiClient, manifests: Sequence[member_rights.Manifest], say: Say) -> None:
     for manifest in manifests:
         await apply_one(member, manifest, manager=MANAGER)
         meta = manifest["metadata"]

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from controller.eventhandlers import known
 from controller.model.objects import ClusterStatus, Workload
 from controller.model.unit import workload_info
+from machinery.types.api import Movement, ShareBlocked
 from machinery.types.budget import amount
-from machinery.types.workload_api import DisplacedShare, Movement, ShareBlocked
+from machinery.types.workload_api import DisplacedShare
 from tests.controller.make import workload
 
 KINDS = Path(__file__).resolve().parents[2] / "crds"
