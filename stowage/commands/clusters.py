@@ -46,23 +46,48 @@ def _cordon(hub: HubOptions, clusters: tuple[str, ...], *, wanted: bool) -> None
 @click.option("--member-kubeconfig", type=click.Path(exists=True), required=True)
 @click.option("--member-context", help="The context in the member's kubeconfig.")
 @SYSTEM
+@click.option("--hub", "uid", metavar="UID", help="What Workloads of that hub have there, instead.")
+@click.option("--claims", is_flag=True, help="With --hub: also what holds data.")
 @click.option("--yes", is_flag=True, help="Without asking.")
 def clean(
-    member_kubeconfig: str, member_context: str | None, system_namespace: str, yes: bool
+    member_kubeconfig: str,
+    member_context: str | None,
+    system_namespace: str,
+    uid: str | None,
+    claims: bool,
+    yes: bool,
 ) -> None:
     """Remove what join made on a member that is unjoined, or whose hub is gone.
 
     It shows what would go, and asks. It refuses while a hub serves the member, as the hub's Lease
-    there tells. What Workloads run there stays.
+    there tells. What Workloads run there stays, unless --hub names the hub that they are of, by the
+    UID of its kube-system: then that goes, and claims are listed and kept.
     """
     from datetime import UTC, datetime
 
     from stowage.setup import clean as cleaning
+    from stowage.setup import hub_traces
+
+    if claims and not uid:
+        raise click.UsageError("--claims is for --hub: say both")
 
     def confirmed() -> bool:
         return yes or click.confirm("Remove them?")
 
     member = HubOptions(member_kubeconfig, member_context).written(called="member")
+    if uid:
+        with_hub(
+            member,
+            lambda api: hub_traces.clean(
+                api,
+                system_namespace,
+                uid,
+                claims=claims,
+                now=datetime.now(UTC),
+                confirmed=confirmed,
+            ),
+        )
+        return
     with_hub(
         member,
         lambda api: cleaning.clean(

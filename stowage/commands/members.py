@@ -12,19 +12,13 @@ from stowage.commands.options import (
     OUTPUT,
     HubOptions,
     home_options,
+    pairs,
     with_hub,
 )
 from stowage.console.terminal import say
 
 if TYPE_CHECKING:
     from machinery.config.kubeconfig import Connection
-
-
-def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
-    if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is not of the form key=value", param=option)
-    return dict(text.split("=", 1) for text in texts)
 
 
 def _resources(
@@ -53,7 +47,7 @@ def _profile(_: click.Context, option: click.Parameter, text: str | None) -> str
 @click.option("--member-server", metavar="URL", help="Its address as the hub reaches it.")
 @click.option("--member-tls-server-name", help="The name in its certificate, as the hub sees it.")
 @click.option(
-    "--label", "labels", multiple=True, metavar="K=V", callback=_pairs, help="A cluster's label."
+    "--label", "labels", multiple=True, metavar="K=V", callback=pairs, help="A cluster's label."
 )
 @click.option(
     "--allow",
@@ -90,6 +84,10 @@ def _profile(_: click.Context, option: click.Parameter, text: str | None) -> str
 )
 @click.option("--replace", is_flag=True, help="The name is this cluster's from now on.")
 @click.option("--anew", is_flag=True, help="Take up no --allow and namespace of an earlier join.")
+@click.option("--pull", is_flag=True, help="An agent on the member connects to the hub.")
+@click.option("--hub-server", metavar="URL", help="With --pull: the hub as the member reaches it.")
+@click.option("--proxy", metavar="URL", help="With --pull: the proxy on the way to the hub.")
+@click.option("--image", help="With --pull: the agent's image.  [default: of this release]")
 @click.option("--itself", is_flag=True, help="The member is the hub itself, and that is meant.")
 @click.option(
     "--from-clusterprofile",
@@ -113,7 +111,11 @@ def join(
     properties: tuple[str, ...],
     **how: Any,
 ) -> None:
-    """Register a cluster: a narrow service account there, a Secret here."""
+    """Register a cluster: a narrow service account there, a Secret here.
+
+    With --pull nothing connects to the member: an agent there connects to the hub. On a member that
+    is joined already, --pull or its absence switches the mode, and what runs there goes on.
+    """
     if profile is None and name is None:
         raise click.MissingParameter(param_type="argument", param_hint="NAME")
     if (profile is None) == (member_kubeconfig is None):
@@ -145,17 +147,27 @@ def _join_member(
     member_context: str | None,
     member_server: str | None,
     member_tls_server_name: str | None,
+    pull: bool,
+    hub_server: str | None,
+    proxy: str | None,
+    image: str | None,
     **how: Any,
 ) -> None:
     from propagator.credentials.credentials import PodSecurity, Rights
-    from stowage.setup import join
+    from stowage.setup import install, join
 
+    if not pull and (hub_server or proxy or image):
+        raise click.UsageError("--hub-server, --proxy and --image are for --pull: say it as well")
+    if pull and (member_server or member_tls_server_name):
+        raise click.UsageError("nothing connects to a member in Pull: leave --member-… out")
+    agent = join.Pull(image or install.default_image(), hub_server, proxy or "")
     plan = join.Join(
         name=name,
         namespace=namespace,
         member=HubOptions(member_kubeconfig, member_context).written(called="member"),
         server=member_server,
         tls_server_name=member_tls_server_name,
+        pull=agent if pull else None,
         rights=Rights(how.pop("rights")),
         pod_security=PodSecurity(how.pop("pod_security")),
         **how,

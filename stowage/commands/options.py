@@ -227,12 +227,19 @@ async def _note_unled(client: Any) -> None:
         say(f"note: {note}", err=True)
 
 
-def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
+def duration(_: click.Context, option: click.Parameter, text: str) -> float:
     if re.fullmatch(_NUMBER, text):
         return float(text)
     if not re.fullmatch(f"({_NUMBER}(ms|s|m|h))+", text):
         raise click.BadParameter(f"{text!r} is no time such as 30s, 5m or 1h30m", param=option)
     return sum(float(n) * _UNITS[unit] for n, unit in re.findall(f"({_NUMBER})(ms|s|m|h)", text))
+
+
+def pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not of the form key=value", param=option)
+    return dict(text.split("=", 1) for text in texts)
 
 
 def timeout_option(default: str) -> Decorator:
@@ -241,7 +248,7 @@ def timeout_option(default: str) -> Decorator:
         "--timeout",
         default=default,
         show_default=True,
-        callback=_seconds,
+        callback=duration,
         metavar="DURATION",
         help="For how long to wait, as 30s or 5m.",
     )

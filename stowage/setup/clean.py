@@ -25,7 +25,7 @@ async def clean(
 
     Raises ConfigurationError while a hub serves the member.
     """
-    await _refuse_served(member, home, now)
+    await served_by(member, home, now)
     made = await member_side.made_there(member, home)
     if not made:
         say("nothing that `stowage join` makes is there")
@@ -38,8 +38,11 @@ async def clean(
     say(f"done; namespaces stay, {home} among them, and what Workloads have in them")
 
 
-async def _refuse_served(member: ApiClient, home: str, now: datetime) -> None:
-    """Raise ConfigurationError if a hub has renewed its Lease there a short while ago."""
+async def served_by(member: ApiClient, home: str, now: datetime, hub: str = "") -> None:
+    """Raise ConfigurationError if a hub has renewed its Lease there a short while ago.
+
+    With `hub`, the UID of a hub's kube-system, only if it was that one.
+    """
     try:
         spec = (await member.get(LEASES, HUB_LEASE, namespace=home)).get("spec") or {}
     except NotFound:
@@ -47,7 +50,10 @@ async def _refuse_served(member: ApiClient, home: str, now: datetime) -> None:
     renewed = time(spec.get("renewTime") or "")
     silent = None if renewed is None else (now - renewed).total_seconds()
     if spec.get("holderIdentity") and silent is not None and silent < HELD_SECONDS:
-        at = "".join(spec["holderIdentity"].split(" ")[1:2])
+        uid, *more = spec["holderIdentity"].split(" ")
+        if hub and uid != hub:
+            return
+        at = "".join(more[:1])
         raise ConfigurationError(
             f"a hub{f' at {at}' if at else ''} serves this cluster: it renewed Lease "
             f"{home}/{HUB_LEASE} {seconds(silent)} ago. Run `stowage unjoin` against that hub; "

@@ -76,7 +76,7 @@ class _Registered(BaseModel):
     labels: dict[LabelKey, LabelValue]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Pull:
     """How the agent of a member in mode Pull reaches the hub, and which image it runs.
 
