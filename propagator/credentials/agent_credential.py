@@ -77,6 +77,8 @@ SEALED_SECONDS = 60.0
 """How long an agent waits for the token that is sealed for its claim."""
 _POLL_SECONDS = 0.5
 _FIRST_RETRY, _LAST_RETRY = 5.0, 300.0
+_LEAST_SECONDS = 1.0
+"""The minimum time between two renewals, however short the granted life."""
 _CHECK_SECONDS = 3600.0
 """The maximum time between two looks at a token: clocks jump, and machines sleep."""
 _MEMBER_SECONDS = 3600
@@ -191,7 +193,7 @@ class AgentCredential:
         """
         pause = _FIRST_RETRY
         while True:
-            await self._clock.sleep(min(self.due_in(), _CHECK_SECONDS))
+            await self._clock.sleep(min(max(self.due_in(), _LEAST_SECONDS), _CHECK_SECONDS))
             if self.due_in() > 0:
                 continue
             try:

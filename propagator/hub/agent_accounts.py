@@ -154,20 +154,29 @@ class AgentAccounts:
         if ends is None or ends <= self._clock.now():
             await self._end_invitation(cluster)
             return FACTS_SECONDS
-        report = await self._hub.get(MEMBER_REPORTS, MEMBER_REPORT, namespace=namespace)
-        claim = str((report.get("status") or {}).get("claim") or "")
+        uid, claim = await self._claimed(namespace)
         if claim and await self._sealed_for(namespace) != claim:
-            await self._seal(cluster, claim)
+            await self._seal(cluster, uid, claim)
         return LOOK_SECONDS
+
+    async def _claimed(self, namespace: str) -> tuple[str, str]:
+        """Return UID and claim of the MemberReport."""
+        report = await self._hub.get(MEMBER_REPORTS, MEMBER_REPORT, namespace=namespace)
+        return report["metadata"]["uid"], str((report.get("status") or {}).get("claim") or "")
 
     async def _sealed_for(self, namespace: str) -> str:
         found = await self._found(SECRETS, AGENT_TOKEN_SECRET, namespace)
         given = ((found or {}).get("data") or {}).get("claim", "")
         return base64.b64decode(given).decode("ascii", "replace")
 
-    async def _seal(self, cluster: MemberCluster, claim: str) -> None:
+    async def _seal(self, cluster: MemberCluster, uid: str, claim: str) -> None:
+        """Seal a token for the claim of the MemberReport of that UID."""
         namespace = cluster.member_namespace
         token = await request_token(self._hub, (namespace, AGENT_ACCOUNT), seconds=self._seconds)
+        # `invite --renew` makes another report before it makes another account: a token of the new
+        # account is never sealed for a claim of the old report.
+        if await self._claimed(namespace) != (uid, claim):
+            return
         text = {"claim": claim, "sealed": sealed_tokens.seal(token, claim)}
         body = {
             "apiVersion": "v1",

@@ -141,7 +141,7 @@ async def invite(hub: ApiClient, plan: Invite, *, say: Say) -> Invited:
         await _end(hub, where)
     await _make_credential(hub, where)
     ends = SystemClock().now() + timedelta(seconds=plan.seconds)
-    opened = {ANNOTATION_INVITED: timestamp(ends), ANNOTATION_REVOKED: None}
+    opened = {ANNOTATION_INVITED: timestamp(ends)}
     await hub.merge_patch(MEMBER_CLUSTERS, plan.name, {"metadata": {"annotations": opened}})
     token = await request_token(hub, (where, INVITE_ACCOUNT), seconds=plan.seconds)
     made = "is made" if anew else "stays"
@@ -299,11 +299,13 @@ async def _name(
     hub: ApiClient, plan: Invite, cluster: Mapping[str, Any] | None, where: str
 ) -> None:
     """Have the MemberCluster name its namespace; make it where there is none."""
-    notes: dict[str, Any] = {ANNOTATION_MEMBER_NAMESPACE: where}
+    # In one write: the accounts of a namespace are ended while its member is revoked.
+    notes: dict[str, Any] = {ANNOTATION_MEMBER_NAMESPACE: where, ANNOTATION_REVOKED: None}
     if plan.identity:
         notes[ANNOTATION_IDENTITY] = plan.identity
     spec = {"mode": MemberMode.PULL.value}
     if cluster is None:
+        del notes[ANNOTATION_REVOKED]
         meta = {"name": plan.name, "labels": dict(plan.labels), "annotations": notes}
         body = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
         await hub.create(MEMBER_CLUSTERS, {**body, "metadata": meta, "spec": spec})
