@@ -29,6 +29,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import (
     ASSIGNMENTS,
     CONFIG_MAPS,
+    DEPLOYMENTS,
     LEASES,
     MEMBER_CLUSTERS,
     NAMESPACES,
@@ -46,6 +47,7 @@ from propagator.credentials.agent_credential import (
     NotInvited,
     WrongHub,
 )
+from propagator.credentials.agent_image import follow_image
 from stowage.setup import install
 from tests.patience import until
 
@@ -487,3 +489,27 @@ async def test_the_mode_alone_is_refused_where_the_credential_lacks(member):
     push = {"spec": {"mode": "Push"}}
     with pytest.raises(Forbidden, match="stowage join"):
         await member.client.merge_patch(MEMBER_CLUSTERS, member.name, push)
+
+
+async def test_an_agent_has_its_own_deployment_run_the_image_that_the_hub_names(member):
+    printed = await member.invite()
+    (deployment,) = [each for each in printed if each["kind"] == "Deployment"]
+    home = f"{member.name}-home"
+    await member.apply(printed, home)
+    deployment["metadata"]["namespace"] = home
+    await member.client.create(DEPLOYMENTS, deployment)
+    assert not await follow_image(member.client, "", home=home)
+    assert not await follow_image(member.client, "example.com/agent:3", home=f"{home}-none")
+    assert not await follow_image(member.client, "example.com/agent:3", home=home)
+    stored = await member.client.get(DEPLOYMENTS, AGENT, namespace=home)
+    spec = stored["spec"]["template"]["spec"]
+    assert [each["image"] for each in spec["containers"]] == ["example.com/agent:3"]
+    assert spec["containers"][0]["args"] == [
+        *("agent", f"--namespace={SYSTEM_NAMESPACE}", "--http-port=10252"),
+    ]
+    stuck = {"type": "Progressing", "status": "False", "message": "no such image"}
+    status = {"status": {"conditions": [stuck]}}
+    await member.client.merge_patch(
+        DEPLOYMENTS, AGENT, status, namespace=home, subresource="status"
+    )
+    assert "no such image" in await follow_image(member.client, "example.com/agent:3", home=home)

@@ -1,0 +1,46 @@
+"""The image of an agent's own Deployment, which `stowage agents upgrade` changes from the hub.
+
+The Deployment makes the new pod before it ends the old one, so an image that cannot start ends no
+agent: the old one goes on, and tells why.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from crds.names import AGENT, SYSTEM_NAMESPACE
+from machinery import logs
+from machinery.api.resources import DEPLOYMENTS
+from machinery.api.verbs import Verbs
+from machinery.errors import NotFound
+from machinery.types import conditions
+
+LOG = logs.get(__name__)
+
+
+async def follow_image(member: Verbs, image: str, *, home: str = SYSTEM_NAMESPACE) -> str:
+    """Have the agent's Deployment run that image; return why it does not, empty if nothing is wrong.
+
+    An agent that is no Deployment, or an empty image, changes nothing. Raises TransportError;
+    Conflict where the Deployment was changed meanwhile.
+    """
+    if not image:
+        return ""
+    try:
+        found = await member.get(DEPLOYMENTS, AGENT, namespace=home)
+    except NotFound:
+        return ""
+    containers = copy.deepcopy(found["spec"]["template"]["spec"]["containers"])
+    if containers[0].get("image") != image:
+        containers[0]["image"] = image
+        patch = {
+            "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
+            "spec": {"template": {"spec": {"containers": containers}}},
+        }
+        await member.merge_patch(DEPLOYMENTS, AGENT, patch, namespace=home)
+        LOG.info("its Deployment is told to run %s", image)
+        return ""
+    progress = conditions.find(found.get("status") or {}, "Progressing")
+    if progress.get("status") != "False":
+        return ""
+    return f"the agent of image {image} does not start: {progress.get('message', '')}"
