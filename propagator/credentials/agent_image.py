@@ -19,7 +19,7 @@ LOG = logs.get(__name__)
 
 
 async def follow_image(member: Verbs, image: str, *, home: str = SYSTEM_NAMESPACE) -> str:
-    """Have the agent's Deployment run that image; return why it does not, empty if nothing is wrong.
+    """Have the agent's Deployment run that image; return why it does not, if it cannot.
 
     An agent that is no Deployment, or an empty image, changes nothing. Raises TransportError;
     Conflict where the Deployment was changed meanwhile.
