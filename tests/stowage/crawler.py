@@ -10,7 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
@@ -70,16 +70,20 @@ class Crawler:
         self.seen += text
         return answer.status, text
 
-    def crawl(self, namespaces: Iterable[str], names: Iterable[str]) -> set[Attempt]:
-        """Return what the server let through: all but 401, 403, 404 of a path, and 405."""
-        names = list(names)
+    def crawl(self, places: Mapping[str, Sequence[str]]) -> set[Attempt]:
+        """Return what the server let through: all but 401, 403, 404 of a path, and 405.
+
+        `places` are namespaces, ANYWHERE among them, with the names that are tried there.
+        """
         found = set()
         for path in PATHS:
             status, _ = self.ask("GET", path)
             if status not in (401, 403, 404):
                 found.add(Attempt("get", path, ANYWHERE))
         for version, resource in self._resources():
-            for namespace in (ANYWHERE, *(namespaces if resource["namespaced"] else ())):
+            for namespace, names in places.items():
+                if namespace and not resource["namespaced"]:
+                    continue
                 for attempt, request in _requests(version, resource, namespace, names):
                     status, _ = self.ask(*request)
                     if status not in (401, 403, 405):
@@ -97,7 +101,7 @@ class Crawler:
 
 
 def _requests(
-    version: str, resource: dict[str, object], namespace: str, names: list[str]
+    version: str, resource: dict[str, object], namespace: str, names: Sequence[str]
 ) -> Iterator[tuple[Attempt, tuple[object, ...]]]:
     """Yield each attempt in that namespace with the arguments of `ask`."""
     plural, _, sub = str(resource["name"]).partition("/")
