@@ -42,6 +42,7 @@ from machinery.errors import (
     ConfigurationError,
     Forbidden,
     Invalid,
+    KubeconfigError,
     NotFound,
     StowageError,
     TransportError,
@@ -239,7 +240,7 @@ class AgentCredential:
 
         Return the new access, or None if nothing changes for this agent. Raises WrongHub for facts
         of another hub, TransportError if none of the new addresses answers, and ConfigurationError
-        for an address that is none.
+        for an address or a CA that is none.
         """
         access = self._access
         if access is None:
@@ -252,9 +253,9 @@ class AgentCredential:
         _check_servers(facts.servers, f"ConfigMap {access.namespace}/{HUB_CONFIG} of the hub")
         stored = await self._read()
         former = [each for each in stored.servers if each not in facts.servers]
-        wanted = {SERVERS: "\n".join([*facts.servers, *former[:1]]), CA: facts.ca}
-        renewed = await self._reach(msgspec.structs.replace(stored, data={**stored.data, **wanted}))
-        await self._store(stored, wanted)
+        told = {SERVERS: "\n".join(facts.servers), CA: facts.ca}
+        renewed = await self._reach(msgspec.structs.replace(stored, data={**stored.data, **told}))
+        await self._store(stored, {**told, SERVERS: "\n".join([*facts.servers, *former[:1]])})
         return renewed
 
     async def _claim(self, stored: _Stored) -> HubAccess:
@@ -355,13 +356,18 @@ class AgentCredential:
         ]
 
     def _client(self, connection: Connection) -> ApiClient:
-        return ApiClient(
-            connection,
-            clock=self._clock,
-            name="hub",
-            timeout=self._timeout,
-            user_agent=user_agent(AGENT),
-        )
+        """Raises ConfigurationError for a CA that is none."""
+        try:
+            return ApiClient(
+                connection,
+                clock=self._clock,
+                name="hub",
+                timeout=self._timeout,
+                user_agent=user_agent(AGENT),
+            )
+        except KubeconfigError as e:
+            told = f"the CA of {connection.server} cannot be used: {e}; write PEM certificates"
+            raise ConfigurationError(told) from e
 
     def _use(self, token: str) -> None:
         life = life_of(token)

@@ -38,7 +38,7 @@ from machinery.api.resources import (
     WORKLOADS,
 )
 from machinery.clock import SystemClock
-from machinery.errors import Forbidden, TransportError, Unauthorized
+from machinery.errors import ConfigurationError, Forbidden, TransportError, Unauthorized
 from machinery.tasks import end
 from machinery.types.pull import HubFacts
 from propagator.credentials.agent_credential import (
@@ -386,6 +386,7 @@ async def renewals(member, *, every, seconds):
     await member.apply(await member.invite(), member.name)
     credential = member.credential(member.name, seconds=600, renew_after=every / 600)
     access = await credential.obtain()
+    await credential.renew()  # the first token is one of seven days
     keeping = asyncio.create_task(credential.keep())
     tokens, until_then = set(), time.monotonic() + seconds
     try:
@@ -420,7 +421,10 @@ async def test_other_addresses_are_taken_once_they_answer_and_another_hub_is_not
     other = facts.servers[0].replace("127.0.0.1", "localhost")
     assert other != facts.servers[0]
     with pytest.raises(TransportError):
-        await credential.learn(replace(facts, servers=("https://127.0.0.1:1",), ca="no CA"))
+        await credential.learn(replace(facts, servers=("https://127.0.0.1:1",)))
+    with pytest.raises(ConfigurationError, match="the CA"):
+        await credential.learn(replace(facts, ca="no CA"))
+    assert (await member.credential(member.name).obtain()).facts == facts
     moved = await credential.learn(replace(facts, servers=(other,)))
     assert moved is not None
     assert moved.connection.server == other
