@@ -98,7 +98,12 @@ def _deployment(home: str, image: str, data: Mapping[str, str]) -> Manifest:
         "name": "agent",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "args": ["agent", f"--namespace={home}", f"--http-port={HTTP_PORT}"],
+        "args": [
+            "agent",
+            f"--namespace={home}",
+            "--http-host=0.0.0.0",
+            f"--http-port={HTTP_PORT}",
+        ],
         "ports": [{"name": "http", "containerPort": HTTP_PORT}],
         "startupProbe": {
             "httpGet": {"path": "/healthz", **probe},
