@@ -164,6 +164,8 @@ def test_a_membercluster_and_its_columns(tenant):
     try:
         found = tenant.get(f"{tenant.namespace}-a", "MemberCluster")
         assert found["spec"] == {
+            "mode": "Push",
+            "reported": "Pinned",
             "unschedulable": False,
             "virtual": False,
             "namespaces": {"allow": ["*"]},
