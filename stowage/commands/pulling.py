@@ -96,7 +96,11 @@ def agents(command: click.Context, hub: HubOptions, output: str) -> None:
     from stowage.console.output import show, table
     from stowage.setup import pull
 
-    if command.invoked_subcommand is not None:
+    if (below := command.invoked_subcommand) is not None:
+        default = click.core.ParameterSource.DEFAULT
+        if any(command.get_parameter_source(each) is not default for each in command.params):
+            # Else the command below would go to another hub than was said.
+            raise click.UsageError(f"options of {below} come after it: stowage agents {below} …")
         return
     rows = with_hub(hub.connection(), lambda api: pull.agents(api, datetime.now(UTC)))
     shown = [

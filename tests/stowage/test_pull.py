@@ -490,6 +490,13 @@ async def test_an_upgrade_tells_the_agents_of_the_members_that_are_meant(member)
     assert HubFacts.of(config["data"]).image == "example.com/agent:2"
 
 
+def test_a_hub_that_is_named_before_upgrade_is_not_passed_over(propagated_hub, stowage):
+    named = f"--kubeconfig={propagated_hub.kubeconfig}"
+    outcome = stowage("agents", named, "upgrade", "--image=example.com/agent:2")
+    assert outcome.code == 2
+    assert "come after it" in outcome.err
+
+
 async def test_the_mode_alone_is_refused_where_the_credential_lacks(member):
     body = {
         "apiVersion": "stowage.dev/v1alpha1",
