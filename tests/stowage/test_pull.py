@@ -381,6 +381,16 @@ async def test_a_revoked_credential_is_refused_and_its_namespace_is_left(member)
     assert row["tokenEnds"] > "2"
 
 
+async def unbroken(agent, namespace):
+    """Watch for ever; end with the fault if a watch cannot be opened again at once."""
+    while True:
+        version = await agent.latest(SECRETS, namespace=namespace)
+        chosen = {"namespace": namespace, "resource_version": version, "timeout_seconds": 60}
+        async with agent.watch(SECRETS, **chosen) as lines:
+            async for _ in lines:
+                pass
+
+
 async def renewals(member, *, every, seconds):
     """Renew so often for so long, while the hub is asked again and again; return how often."""
     await member.apply(await member.invite(), member.name)
@@ -391,10 +401,13 @@ async def renewals(member, *, every, seconds):
     tokens, until_then = set(), time.monotonic() + seconds
     try:
         async with ApiClient(access.connection) as agent:
+            watching = asyncio.create_task(unbroken(agent, access.namespace))
             while time.monotonic() < until_then:
                 tokens.add(await bearer(access))
                 await agent.get(CONFIG_MAPS, "hub", namespace=access.namespace)  # never 401
+                assert not watching.done()
                 await asyncio.sleep(0.1)
+            await end([watching])
     finally:
         await end([keeping])
     stored = await member.client.get(SECRETS, AGENT, namespace=member.name)
