@@ -1,7 +1,8 @@
-"""Writes one share, all objects of one Workload on one member, or removes all of them.
+"""The hub side of a share: orders all objects of one Workload on one member, or their removal.
 
-The `reconciler` decides which. A write renders, applies, and then removes what is no longer
-rendered: the predecessor of a workload must exist until its successor does.
+The `reconciler` decides which. This records on the hub what a write requires, asks how many
+replicas stay or wait, and renders. The member side (`share_applier`) carries the order out, and its
+answer becomes the outcome that is reported.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
-from crds.names import Edits
 from crds.workload import PropagatedReason
 from machinery import logs, tracing
 from machinery.errors import Conflict, TransportError
@@ -22,12 +22,8 @@ from machinery.overrides.variables import ClusterFacts
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
-from propagator.apply import applier
 from propagator.apply.applier import Overtaken
-from propagator.apply.apply_records import UnconfirmedWrites
-from propagator.apply.image_turns import ImageTurns
-from propagator.apply.object_writer import PieceWriter
-from propagator.apply.refusals import Unchangeable, invalid_override, misfit, unlisted, unreadable
+from propagator.apply.refusals import invalid_override, misfit, unreadable
 from propagator.apply.render import (
     MemberFacts,
     PatchMisfit,
@@ -39,24 +35,21 @@ from propagator.apply.render import (
 )
 from propagator.dependencies.follower import Follower
 from propagator.errors import HubFault, Refused, Unrenderable
-from propagator.groups.gates import Gates
 from propagator.groups.rule import GateVerdict
 from propagator.hub.named_objects import NamedObjects, NoTenant
 from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
-from propagator.members.inventory import OwnedObjects, has_ended, main_object, owned, pods_of
-from propagator.members.objects import ManagedObject
+from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
-from propagator.members.watches import Found
+from propagator.orders import Order, Share
 from propagator.outcome import DesiredShare, Outcome, outcome_of
 from propagator.removal.at_most_once import AtMostOnce, Waiting
 from propagator.removal.deletions import DeletionBrake
 from propagator.removal.finalizer import Finalizer
-from propagator.removal.formers import Formers
 from propagator.removal.guard import Guard, Kept
-from propagator.removal.prune import Pruner, PruneResult
+from propagator.share_applier import ShareApplier
 from propagator.shares import ShareTable
 from propagator.telemetry import applying
 from propagator.types.hub_objects import HubSecret
@@ -91,15 +84,11 @@ class ShareWriter:
         dependencies: Follower,
         inventory: OwnedObjects,
         finalizer: Finalizer,
-        writer: PieceWriter,
         namespaces: Namespaces,
-        unconfirmed: UnconfirmedWrites,
-        pruner: Pruner,
+        members: ShareApplier,
         guard: Guard,
         once: AtMostOnce,
-        images: ImageTurns,
         gate: CarriedObjectsReview,
-        gates: Gates,
         record_outcome: RecordOutcome,
     ) -> None:
         self._workloads = workloads
@@ -111,17 +100,12 @@ class ShareWriter:
         self._identity = context.identity
         self._restored = context.restored
         self._finalizer = finalizer
-        self._writer = writer
         self._namespaces = namespaces
-        self._unconfirmed = unconfirmed
-        self._pruner = pruner
+        self._members = members
         self._guard = guard
         self._once = once
-        self._formers = Formers(pruner, guard)
-        self._images = images
         self._record_outcome = record_outcome
         self._gate = gate
-        self._gates = gates
         self._clock = context.clock
         self._shares = shares
         self._contended = shares.column(self._clock.monotonic)
@@ -220,9 +204,10 @@ class ShareWriter:
         """Scale a departed share down as far as allowed; as `apply`. Its other fields stay."""
         desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
         try:
-            why = await self._pruner.lower_main(
-                session, workload, kept.replicas, decided=self._workloads.decided(workload)
+            order = await self._share(
+                session, workload, Order.LOWER, desired, replicas=kept.replicas
             )
+            report = await self._members.carry_out(session, order)
         except Refused as refusal:
             self._end(session, workload, Outcome(desired, refusal.reason, str(refusal)))
             return self._backoff.failed(share, str(refusal))
@@ -232,8 +217,8 @@ class ShareWriter:
             self._fails(session, workload, outcome_of(session.name, fault, desired))
             raise
         outcome = _moves(desired, session.name, kept, None)
-        if outcome is not None and why:
-            outcome = replace(outcome, message=why)
+        if outcome is not None and report.outcome.message:
+            outcome = replace(outcome, message=report.outcome.message)
         self._end(session, workload, outcome)
         return self._backoff.failed(share, outcome and outcome.message)
 
@@ -261,61 +246,23 @@ class ShareWriter:
             if why and not await self._ends_with_kind(workload):
                 self._end(session, workload, Outcome(desired, PropagatedReason.DELETION_HELD, why))
                 return self._backoff.failed(share, why)
-            obstacle, stays = await self._remove_all(session, workload)
+            order = await self._share(session, workload, Order.REMOVE, desired)
+            report = await self._members.carry_out(session, order)
         except Conflict:
             raise
         except TransportError as fault:
             self._fails(session, workload, outcome_of(session.name, fault, desired))
             raise
-        if obstacle is not None:
+        if (obstacle := report.obstacle) is not None:
             self._end(session, workload, Outcome(desired, obstacle.reason, str(obstacle)))
             return self._backoff.failed(share, str(obstacle))
         self._shares.drop_share(*share)
-        if not stays:
+        if not report.stays:
             await self._acknowledge(session, workload)
         placed = session.name in workload.placements
         kept = _gated(session, workload, verdict) if verdict is not None and placed else None
         self._end(session, workload, kept)
         return None
-
-    async def _remove_all(
-        self, session: MemberSession, workload: Workload
-    ) -> tuple[Refused | None, bool]:
-        """Return why objects may remain, or None, and whether some are kept by a rule.
-
-        Kept objects are looked for again when the Workload ends.
-        """
-        await self._inventory.wait_listed(session, workload)
-        pending = await self._unconfirmed.resolve(session, workload.uid)
-        also, refusals = await self._unlisted(session, workload)
-        left = await self._pruned(session, workload, also=also)
-        refusals += left.refused.values()
-        waits = [*left.waiting.values(), *pending]
-        if not (waits or workload.ended) and (ending := pods_of(session, main_of(workload))):
-            what = "1 pod that ends is" if ending == 1 else f"{ending} pods that end are"
-            waits.append(f"{session.name}: {what} not gone yet")
-        if not self._inventory.asked(session, workload):
-            waits.append(f"{session.name}: not all kinds have been listed yet")
-        under_way = [Refused(PropagatedReason.PROPAGATING, sentence) for sentence in waits]
-        obstacles = refusals or under_way
-        return (Refused.of(obstacles) if obstacles else None), left.kept
-
-    async def _unlisted(
-        self, session: MemberSession, workload: Workload
-    ) -> tuple[list[Found], list[Refused]]:
-        """Return objects found by name, and refusals, of kinds that may not be listed.
-
-        A refused kind may hide further objects.
-        """
-        found: list[Found] = []
-        refusals = []
-        for resource, fault in self._inventory.hidden(session, workload).items():
-            named = await self._pruner.find(session, workload, resource)
-            if named is None:
-                refusals.append(unlisted(session.name, resource, fault))
-            else:
-                found += [(resource, each) for each in named]
-        return found, refusals
 
     async def _acknowledge(self, session: MemberSession, workload: Workload) -> None:
         if workload.metadata.deleting:
@@ -389,62 +336,39 @@ class ShareWriter:
     async def _apply_all(
         self, session: MemberSession, workload: Workload, desired: DesiredShare, replicas: int
     ) -> _Written:
-        """Apply all objects, and remove what is no longer rendered. Raises Refused.
-
-        CONFLICT: objects are contested. PROPAGATING: the share waits for a former main object.
-        """
+        """Order all objects to be applied. Raises Refused."""
         with tracing.span("render"):
             pieces = await self._rendered(session, workload, replicas)
-        main = main_of(workload)
-
-        def look() -> ManagedObject | None:
-            return main_object(main, owned(session, workload.uid))
-
-        if workload.at_most_once:
-            await self._inventory.wait_listed(session, workload)
-            decided = self._workloads.decided(workload)
-            if waits_for := await self._formers.give_way(session, workload, decided=decided):
-                return _applied(desired, waits_for), None
-        live, ended = look(), has_ended(session, workload)
-        if live is not None:
-            pieces[-1] = replace(beside(pieces[-1], live), ended=ended)
-        pause = self._images.pause(session.name, workload.uid, pieces[-1], look, replicas)
-        if pause is not None:
-            return Outcome(desired), pause
-        # A share that ended runs once, wherever its object went. One without a part does not start
-        # yet.
-        gone = live is None and (ended or workload.awaits_part(session.name))
-        # An edit would run it once more, and so would its own controller what failed.
-        stays = ended and workload.profile.edits is Edits.RESTARTS
-        forgets = workload.forgets(session.name)
-        applied = await applier.apply(
-            self._writer,
-            session,
-            workload,
-            pieces[:-1] if gone or stays or forgets else pieces,
-            may_apply=self._gates.may_apply,
+        share = await self._share(
+            session, workload, Order.APPLY, desired, replicas=replicas, pieces=pieces
         )
-        self._dependencies.applied(session, workload)
-        waits: list[float] = []
-        refusals = [*applied.refusals]
-        await self._make_way(session, workload, refusals)
-        formers = ""
-        if applied.whole:  # else the workload's predecessor stays
-            await self._inventory.wait_listed(session, workload)
-            decided = self._workloads.decided(workload)
-            formers = await self._formers.lower(session, workload, decided=decided)
-        if applied.whole and not formers:
-            left = await self._prune(session, workload, pieces[:-1] if forgets else pieces)
-            self._writer.rendered(session.name, workload, pieces)
-            refusals += left.refused.values()
-            if left.waiting:
-                waits.append(self._backoff.failed((workload.uid, session.name), left))
-        if refusals:
-            raise Refused.of(refusals)
-        waits += [backoff.seconds for backoff in applied.backoffs]
-        contested = sorted({backoff.sentence for backoff in applied.backoffs if backoff.sentence})
-        outcome = _applied(desired, formers, contested)
-        return replace(outcome, written=not applied.backoffs), min(waits, default=None)
+        report = await self._members.carry_out(session, share)
+        waits = [] if report.requeue_after is None else [report.requeue_after]
+        if report.waiting is not None:
+            waits.append(self._backoff.failed((workload.uid, session.name), report.waiting))
+        return report.outcome, min(waits, default=None)
+
+    async def _share(
+        self,
+        session: MemberSession,
+        workload: Workload,
+        order: Order,
+        desired: DesiredShare,
+        *,
+        replicas: int = 0,
+        pieces: Sequence[Piece] = (),
+    ) -> Share:
+        gone = await self._ends_with_kind(workload)
+        return Share(
+            order=order,
+            workload=workload,
+            desired=desired,
+            replicas=replicas,
+            pieces=tuple(pieces),
+            decided=self._workloads.decided(workload),
+            orphan=workload.orphans or gone,
+            left=workload.left(session.name) and not gone,
+        )
 
     async def _rendered(
         self, session: MemberSession, workload: Workload, replicas: int
@@ -490,58 +414,9 @@ class ShareWriter:
         live = main_object(main_of(workload), owned(session, workload.uid))
         return replace(session.facts, carried=carried_to(workload, live))
 
-    async def _prune(
-        self, session: MemberSession, workload: Workload, pieces: list[Piece]
-    ) -> PruneResult:
-        await self._inventory.wait_listed(session, workload)
-        if self._inventory.knows(session, workload):
-            return await self._pruned(session, workload, keep=pieces)
-        return PruneResult({}, {})
-
-    async def _pruned(
-        self,
-        session: MemberSession,
-        workload: Workload,
-        *,
-        keep: Sequence[Piece] = (),
-        also: Sequence[Found] = (),
-    ) -> PruneResult:
-        gone = await self._ends_with_kind(workload)
-        held = await self._dependencies.held(session, workload, keep)
-        left = await self._pruner.prune(
-            session,
-            workload.uid,
-            ended=workload.ended,
-            decided=self._workloads.decided(workload),
-            orphan=workload.orphans or gone,
-            left=workload.left(session.name) and not gone,
-            told=workload.told(session.name),
-            keep=keep,
-            also=also,
-            only=held.lets_go,
-        )
-        return replace(left, waiting={**left.waiting, **held.waiting})
-
     async def _ends_with_kind(self, workload: Workload) -> bool:
         """Whether it is deleted because its kind is: its objects stay on the members."""
         return workload.metadata.deleting and await self._workloads.kind_ends(workload.uid)
-
-    async def _make_way(
-        self, session: MemberSession, workload: Workload, refusals: Sequence[Refused]
-    ) -> None:
-        """Remove copies that must be created again to change, and withdrawn ones.
-
-        The last owner of a copy deletes it. Refusals of other objects do not matter.
-        """
-        stuck = {each.key for each in refusals if isinstance(each, Unchangeable)}
-        stuck |= self._dependencies.withdrawn(session, workload)
-        if stuck:
-            await self._pruner.prune(
-                session,
-                workload.uid,
-                decided=self._workloads.decided(workload),
-                only=lambda found: (found.kind, *found.metadata.key) in stuck,
-            )
 
     async def _needed_secrets(self, workload: Workload) -> list[HubSecret]:
         """Raises Refused if one is missing."""
@@ -584,11 +459,3 @@ def _moves(
 
 def _gated(session: MemberSession, workload: Workload, verdict: GateVerdict) -> Outcome:
     return Outcome(DesiredShare.of(workload, session.name), verdict.reason, verdict.message)
-
-
-def _applied(desired: DesiredShare, waits_for: str, contested: Sequence[str] = ()) -> Outcome:
-    if contested:
-        return Outcome(desired, PropagatedReason.CONFLICT, "; ".join(contested))
-    if waits_for:
-        return Outcome(desired, PropagatedReason.PROPAGATING, waits_for, keeps=1)
-    return Outcome(desired)

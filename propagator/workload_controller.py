@@ -18,7 +18,6 @@ from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
 from propagator.apply.apply_records import ApplyRecords, UnconfirmedWrites
-from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.deletion_costs import CostWriter
 from propagator.dependencies.copies import FOLLOWED
@@ -42,6 +41,7 @@ from propagator.removal.left_claims import LeftClaims
 from propagator.removal.orphans import Orphans
 from propagator.removal.prune import Pruner
 from propagator.removal.remover import Remover
+from propagator.share_applier import ShareApplier
 from propagator.share_writer import ShareWriter
 from propagator.shares import ShareTable
 from propagator.status.comparison import Comparison
@@ -125,15 +125,11 @@ class WorkloadController:
         self._guard = Guard(context, table, once=once)
         unconfirmed = UnconfirmedWrites(table, clock=context.clock)
         namespaces = Namespaces(clock=context.clock)
-        shares = ShareWriter(
-            context,
+        members = ShareApplier(
             table,
-            workloads=self._workloads,
-            revisions=revisions,
-            secrets=self._watches[SECRETS.kind],
+            clock=context.clock,
             dependencies=self._dependencies,
             inventory=self._inventory,
-            finalizer=finalizer,
             writer=PieceWriter(
                 table,
                 records,
@@ -145,14 +141,25 @@ class WorkloadController:
                 drift=drift,
                 clock=context.clock,
             ),
-            namespaces=namespaces,
             unconfirmed=unconfirmed,
             pruner=pruner,
+            standing_in=self._guard.standing_in,
+            may_apply=self._gates.may_apply,
+        )
+        shares = ShareWriter(
+            context,
+            table,
+            workloads=self._workloads,
+            revisions=revisions,
+            secrets=self._watches[SECRETS.kind],
+            dependencies=self._dependencies,
+            inventory=self._inventory,
+            finalizer=finalizer,
+            namespaces=namespaces,
+            members=members,
             guard=self._guard,
             once=once,
-            images=ImageTurns(table, clock=context.clock),
             gate=CarriedObjectsReview(context, judged=self._judged),
-            gates=self._gates,
             record_outcome=self._reporter.record_outcome,
         )
         self._costs = CostWriter(context, table, workloads=self._workloads, gates=self._gates)

@@ -7,6 +7,9 @@ when their pods are gone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from crds.fields.shares import ShareHealth
 from machinery.api.resources import group_of
 from machinery.kinds.profile import Naming
@@ -17,16 +20,19 @@ from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
 from propagator.members.watches import Found
-from propagator.removal.guard import Guard, least
+from propagator.removal.guard import least
 from propagator.removal.prune import Pruner
 from propagator.removal.rule import NEVER, keep_of
 from propagator.types.workload import Workload
 
+StandingIn: TypeAlias = Callable[[Workload, str], int]
+"""`Guard.standing_in`."""
+
 
 class Formers:
-    def __init__(self, pruner: Pruner, guard: Guard) -> None:
+    def __init__(self, pruner: Pruner, standing_in: StandingIn) -> None:
         self._pruner = pruner
-        self._guard = guard
+        self._standing_in = standing_in
 
     async def give_way(self, session: MemberSession, workload: Workload, *, decided: float) -> str:
         """Remove former main objects of what runs at most once; return what is still there."""
@@ -74,7 +80,7 @@ class Formers:
             target=0,
             present=has,
             ready=ready,
-            elsewhere=self._guard.standing_in(workload, session.name),
+            elsewhere=self._standing_in(workload, session.name),
             goal=target - (workload.unavailable if former.replicas is not None else 0),
             ordered=profile_of(former.api_version, former.kind).ordered,
         )

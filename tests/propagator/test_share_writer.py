@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,11 +11,11 @@ import pytest
 
 from crds.workload import PropagatedReason
 from machinery.api.client import ApiClient
-from propagator.apply.image_turns import ImageTurns
 from propagator.hub.revisions import Revisions
 from propagator.members.objects import Mark
 from propagator.members.restored import NOTHING, Restored
 from propagator.outcome import DesiredShare, Outcome
+from propagator.share_applier import ShareApplier
 from propagator.share_writer import ShareWriter
 from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
@@ -64,7 +65,6 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
             "inventory",
             "namespaces",
             "gate",
-            "gates",
             "workloads",
             "secrets",
             "finalizer",
@@ -77,12 +77,9 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
         ShareTable(),
         **parts,
         revisions=Revisions(cast("ApiClient", None), ShareTable()),
-        writer=SimpleNamespace(),  # type: ignore[arg-type] # nothing is written
-        unconfirmed=SimpleNamespace(),  # type: ignore[arg-type] # nothing is in doubt
-        pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
+        members=SimpleNamespace(),  # type: ignore[arg-type] # nothing is ordered
         guard=SimpleNamespace(kept=nothing),  # type: ignore[arg-type] # nothing is lowered
         once=SimpleNamespace(waiting=lambda *_: None, first_ordinal=lambda *_: None),  # type: ignore[arg-type] # nor waited for
-        images=ImageTurns(ShareTable(), clock=FakeClock()),
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
 
@@ -140,8 +137,23 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         written.append(piece.kind)
 
     parts: dict[str, Any] = dict.fromkeys(
-        ("inventory", "namespaces", "gate", "workloads", "secrets", "finalizer", "unconfirmed"),
-        SimpleNamespace(admit=answer, shown=answer, prepare=answer, informer=DEAF),
+        ("inventory", "namespaces", "gate", "workloads", "secrets", "finalizer"),
+        SimpleNamespace(
+            admit=answer, shown=answer, prepare=answer, informer=DEAF, decided=lambda _: math.inf
+        ),
+    )
+    dependencies: Any = SimpleNamespace(follow=_no_pieces)  # nothing is followed
+    nothing: Any = SimpleNamespace()
+    members = ShareApplier(
+        ShareTable(),
+        clock=FakeClock(),
+        dependencies=dependencies,
+        inventory=nothing,
+        writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as much as is asked
+        unconfirmed=nothing,
+        pruner=nothing,
+        standing_in=lambda *_: 0,
+        may_apply=lambda _: next(open_for),
     )
     shares = ShareWriter(
         Context(
@@ -150,13 +162,10 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         ShareTable(),
         **parts,
         revisions=Revisions(cast("ApiClient", None), ShareTable()),
-        dependencies=SimpleNamespace(follow=_no_pieces),  # type: ignore[arg-type] # nothing is followed
-        gates=SimpleNamespace(may_apply=lambda _: next(open_for)),  # type: ignore[arg-type] # as well
-        writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as well
-        pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
+        dependencies=dependencies,
+        members=members,
         guard=SimpleNamespace(kept=_none),  # type: ignore[arg-type] # nothing is lowered
         once=SimpleNamespace(waiting=lambda *_: None, first_ordinal=lambda *_: None),  # type: ignore[arg-type] # nor waited for
-        images=ImageTurns(ShareTable(), clock=FakeClock()),
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(

@@ -1,0 +1,57 @@
+"""What the hub orders of one member for one Workload (Share), and what that answers (ShareReport).
+
+The hub side decides, records what a write requires, and renders (`share_writer`). The member side
+applies, lowers, removes and observes (`share_applier`). A Share is all that the member side knows
+of the decision, so it may run elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from propagator.apply.render import Piece
+from propagator.errors import Refused
+from propagator.outcome import DesiredShare, Outcome
+from propagator.removal.prune import PruneResult
+from propagator.types.workload import Workload
+
+
+class Order(Enum):
+    APPLY = "Apply"
+    """Write all objects, and remove what is rendered no more."""
+    LOWER = "Lower"
+    """Scale the main object down to `replicas`; nothing else of it changes."""
+    REMOVE = "Remove"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    order: Order
+    workload: Workload
+    """As the member gets it: whose objects these are, and by which rules they are written."""
+    desired: DesiredShare
+    replicas: int = 0
+    """What the main object asks for now: the guard and `at_most_once` may differ from the wish."""
+    pieces: Sequence[Piece] = ()
+    """Every object of APPLY; the main one is last."""
+    decided: float
+    """A version of the hub that is no younger than the decision; see `removal.rule`."""
+    orphan: bool
+    """Whether an ended Workload leaves its objects there."""
+    left: bool
+    """Whether the share has left this member for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareReport:
+    outcome: Outcome
+    requeue_after: float | None = None
+    """Seconds until the order is to be repeated; None for never."""
+    waiting: PruneResult | None = None
+    """Removals that are under way, or refused."""
+    obstacle: Refused | None = None
+    """Of REMOVE: why objects may remain."""
+    stays: bool = False
+    """Of REMOVE: whether some are kept by a rule."""
