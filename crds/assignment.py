@@ -127,8 +127,23 @@ class AssignmentRules(Model):
     """How the share ended, as the hub has stored it: it is never made again."""
     left: Flag = False
     """Whether the placements name other members only."""
+    deleted: Flag = False
+    """Whether the Workload is deleted, or delivered by another tool: it wants nothing anywhere."""
+    done: Count | None = None
+    """How much of its part of the work the hub has stored as done, of a share that has left."""
+    part: Count | None = None
+    """Its part of the work, of a kind that is divided."""
+    awaits_end: Flag = False
+    """Whether the end of the share counts for all clusters, and is not stored yet."""
     budgets: Movement | None = None
     """As spec.movement of the Workload."""
+    forced: Flag = False
+    """Whether replicas go whatever the disruption budgets there say."""
+    allowed_kinds: Annotated[
+        list[Annotated[str, Field(max_length=317)]],
+        Field(max_length=256, json_schema_extra=ATOMIC),
+    ] = Field(default_factory=list)
+    """Of its kinds, those that the MemberCluster lists in spec.allowedKinds."""
     revision: Annotated[str, Field(max_length=16)] = ""
     """The revision that the bundle is of; empty without spec.rollout."""
     deletion_costs: list[CostedReplicas] = atomic(MOST_COSTS)
@@ -244,6 +259,8 @@ class AssignmentStatus(Model):
     """Objects of which somebody else changed fields. Writer: agent."""
     load_balancer: dict[str, Any] | None = None
     """The Service's status.loadBalancer there. Writer: agent."""
+    reported: Annotated[str, Field(max_length=20, pattern=r"^[0-9]*$")] | None = None
+    """The resourceVersion of the MemberReport whose capacity counts these pods. Writer: agent."""
     time: Timestamp | None = None
     """When this was written, by the clock of the agent. Writer: agent."""
 

@@ -9,26 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
+from crds.assignment import AssignmentOrder
 from propagator.apply.render import Piece
 from propagator.errors import Refused
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.prune import PruneResult
-from propagator.types.workload import Workload
-
-
-class Order(Enum):
-    APPLY = "Apply"
-    """Write all objects, and remove what is rendered no more."""
-    LOWER = "Lower"
-    """Scale the main object down to `replicas`; nothing else of it changes."""
-    REMOVE = "Remove"
+from propagator.removal.rule import NOTHING_TO_TELL
+from propagator.types.workload import Workload, WorkTold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    order: Order
+    order: AssignmentOrder
     workload: Workload
     """As the member gets it: whose objects these are, and by which rules they are written."""
     desired: DesiredShare
@@ -42,6 +35,10 @@ class Share:
     """Whether an ended Workload leaves its objects there."""
     left: bool
     """Whether the share has left this member for others."""
+    told: WorkTold = NOTHING_TO_TELL
+    """What the hub knows of the work that is done there; see `removal.rule`."""
+    forced: bool = False
+    """Whether it is lowered whatever the disruption budgets there say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from propagator.hub.workloads import HubWorkloads, touches
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.pods import main_of
+from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.members.views import Live, Told
 from propagator.removal.at_most_once import AtMostOnce
@@ -87,11 +88,13 @@ class WorkloadReconciler:
         if workload is not None and workload.incomplete:
             pass  # its status is restored first; what lies there is judged all the same
         elif workload is not None and workload.suspended(session.facts.labels):
-            self._shares.suspended(session, workload)
+            await self._shares.suspended(session, workload)
         elif workload is not None:
             requeue_after = await self._reconcile(session, workload)
             if session.name in workload.placements:
                 self._moves.reset((workload.uid, session.name))  # nothing leaves
+        if isinstance(session, PullSession):
+            await self._shares.forget_ended(session, key)
         if not await self._orphans.sweep(session, key):
             self._sweeps.reset((key, session.name))
             return requeue_after
@@ -121,6 +124,16 @@ class WorkloadReconciler:
         if workload.ended or not workload.wants_replicas or withdrawn:
             return await self._shares.remove(session, workload)
 
+        if isinstance(session, PullSession) and not session.tells(workload):
+            # Nothing is lowered or moved before it is known what is there.
+            await self._shares.ask(session, workload)
+            return None
+
+        return await self._deliver(session, workload, starting=starting)
+
+    async def _deliver(
+        self, session: MemberSession, workload: Workload, *, starting: bool
+    ) -> float | None:
         # The gate of its group comes before its placements.
         verdict = self._gates.verdict(workload)
         closed = verdict.answer is GateAnswer.REMOVE and session.name not in verdict.keeps
@@ -143,7 +156,7 @@ class WorkloadReconciler:
             return await self._shares.remove(session, workload)
         if not workload.placements:
             await self._inventory.wait_listed(session, workload)
-            if owned(session, workload.uid):
+            if self._inventory.holds(session, workload):
                 self._shares.stays(session, workload)
             else:
                 self._reporter.queue.add(workload.metadata.key)
@@ -152,7 +165,7 @@ class WorkloadReconciler:
 
     def _may_own(self, session: MemberSession, workload: Workload) -> bool:
         """Whether the member was sent objects, and may still have them."""
-        return touches(workload, session.name) or bool(owned(session, workload.uid))
+        return touches(workload, session.name) or self._inventory.holds(session, workload)
 
     async def _give_back(
         self, session: MemberSession, workload: Workload, verdict: GateVerdict
@@ -167,6 +180,7 @@ class WorkloadReconciler:
         move = (workload.uid, session.name)
         await self._inventory.wait_listed(session, workload)
         there = [found for _, found in owned(session, workload.uid)]
+        holds = self._inventory.holds(session, workload)
         # Objects of an earlier registration may be all that runs.
         earlier = not workload.groups and any(taken_up(found, session.mark) for found in there)
         leaves = session.name in workload.leaving
@@ -175,14 +189,14 @@ class WorkloadReconciler:
         # Units that run at most once stop before their successors start: do not wait for these.
         first = self._once.left(workload, session.name) is not None
         first = not unplaced and (first or workload.gives_first(session.name))
-        if there and not first and (leaves or unplaced or not runs):
+        if holds and not first and (leaves or unplaced or not runs):
             self._moves.reset(move)
             self._guard.note(workload, session.name)
-            if (has := _to_turn_back(session, workload)) is not None:
+            if (has := self._to_turn_back(session, workload)) is not None:
                 return await self._shares.turn_back(session, workload, has)
             self._shares.stays(session, workload, UNPLACED if runs and unplaced else "")
             return None
-        if there and not (
+        if holds and not (
             first
             or (
                 all(self._answers(workload, name) for name in workload.placements)
@@ -193,28 +207,29 @@ class WorkloadReconciler:
             # back-off.
             self._reporter.queue.add(workload.metadata.key)
             return self._moves.failed(move)
-        if there and not await self._claims.note(session, workload):
+        if holds and not await self._claims.note(session, workload):
             self._reporter.queue.add(workload.metadata.key)  # first the status says what is left
             return self._moves.failed(move)
-        kept = await self._guard.kept(workload, session.name) if there else None
+        kept = await self._guard.kept(workload, session.name) if holds else None
         self._moves.reset(move)
         if kept is not None:
             return await self._shares.lower(session, workload, kept)
         return await self._shares.remove(session, workload)
 
+    def _to_turn_back(self, session: MemberSession, workload: Workload) -> int | None:
+        """Return its replicas if a leaving share gets another revision, such as at a rollback."""
+        share = next((s for s in workload.status.clusters if s["name"] == session.name), {})
+        has, gets = share.get("revision"), workload.revision_of(session.name)
+        if not has or not gets or has == gets:
+            return None
+        if isinstance(view := self._views.of(workload, session.name), Told):
+            return view.asked
+        main = main_object(main_of(workload), owned(session, workload.uid))
+        return main.replicas if main is not None else None
+
     def _answers(self, workload: Workload, name: str) -> bool:
         view = self._views.of(workload, name)
         return isinstance(view, Told) or (isinstance(view, Live) and view.session.ready)
-
-
-def _to_turn_back(session: MemberSession, workload: Workload) -> int | None:
-    """Return its replicas if a leaving share gets another revision, such as at a rollback."""
-    share = next((s for s in workload.status.clusters if s["name"] == session.name), {})
-    has, gets = share.get("revision"), workload.revision_of(session.name)
-    if not has or not gets or has == gets:
-        return None
-    main = main_object(main_of(workload), owned(session, workload.uid))
-    return main.replicas if main is not None else None
 
 
 def _complete(workload: Workload) -> bool:

@@ -25,6 +25,8 @@ def paced(seconds: float, members: int) -> float:
 class SessionSettings:
     """How a session talks to its member."""
 
+    process: str = "stowage-propagator"
+    """What the User-Agent begins with."""
     workers: int = 16
     """Workloads reconciled at the same time on one member, at most half of them of one namespace.
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from crds.assignment import AssignmentOrder
 from crds.names import Edits
 from crds.workload import PropagatedReason
 from machinery.clock import Clock
@@ -26,7 +27,7 @@ from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
 from propagator.members.watches import Found
-from propagator.orders import Order, Share, ShareReport
+from propagator.orders import Share, ShareReport
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.formers import Formers, StandingIn
 from propagator.removal.prune import Pruner, PruneResult
@@ -62,12 +63,14 @@ class ShareApplier:
     async def carry_out(self, session: MemberSession, share: Share) -> ShareReport:
         """Raises Refused, Overtaken, and TransportError if a retry may help."""
         match share.order:
-            case Order.APPLY:
+            case AssignmentOrder.APPLY:
                 return await self._apply(session, share)
-            case Order.LOWER:
+            case AssignmentOrder.LOWER:
                 return await self._lower(session, share)
-            case Order.REMOVE:
+            case AssignmentOrder.REMOVE:
                 return await self._remove(session, share)
+            case AssignmentOrder.KEEP | AssignmentOrder.OBSERVE:
+                return ShareReport(Outcome(share.desired))
 
     async def _apply(self, session: MemberSession, share: Share) -> ShareReport:
         """CONFLICT: objects are contested. PROPAGATING: the share waits for a former object."""
@@ -187,7 +190,7 @@ class ShareApplier:
             decided=share.decided,
             orphan=share.orphan,
             left=share.left,
-            told=workload.told(session.name),
+            told=share.told,
             keep=keep,
             also=also,
             only=held.lets_go,

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
+from crds.assignment import AssignmentOrder, AssignmentState
 from crds.workload import PropagatedReason
 from machinery import logs, tracing
 from machinery.errors import Conflict, TransportError
@@ -30,6 +31,7 @@ from propagator.apply.render import (
     Piece,
     applied_of,
     beside,
+    carried_in,
     carried_to,
     render,
 )
@@ -42,9 +44,11 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.pods import main_of
+from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
-from propagator.orders import Order, Share
+from propagator.orders import Share, ShareReport
 from propagator.outcome import DesiredShare, Outcome, outcome_of
+from propagator.pull.assignments import AssignmentWriter, carried_of, written_of
 from propagator.removal.at_most_once import AtMostOnce, Waiting
 from propagator.removal.deletions import DeletionBrake
 from propagator.removal.finalizer import Finalizer
@@ -86,6 +90,7 @@ class ShareWriter:
         finalizer: Finalizer,
         namespaces: Namespaces,
         members: ShareApplier,
+        assignments: AssignmentWriter,
         guard: Guard,
         once: AtMostOnce,
         gate: CarriedObjectsReview,
@@ -102,6 +107,7 @@ class ShareWriter:
         self._finalizer = finalizer
         self._namespaces = namespaces
         self._members = members
+        self._assignments = assignments
         self._guard = guard
         self._once = once
         self._record_outcome = record_outcome
@@ -205,9 +211,9 @@ class ShareWriter:
         desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
         try:
             order = await self._share(
-                session, workload, Order.LOWER, desired, replicas=kept.replicas
+                session, workload, AssignmentOrder.LOWER, desired, replicas=kept.replicas
             )
-            report = await self._members.carry_out(session, order)
+            report = await self._carry_out(session, order)
         except Refused as refusal:
             self._end(session, workload, Outcome(desired, refusal.reason, str(refusal)))
             return self._backoff.failed(share, str(refusal))
@@ -227,10 +233,31 @@ class ShareWriter:
         desired = DesiredShare.of(workload, session.name)
         self._end(session, workload, Outcome(desired, PropagatedReason.PROPAGATING, waits))
 
-    def suspended(self, session: MemberSession, workload: Workload) -> None:
+    async def suspended(self, session: MemberSession, workload: Workload) -> None:
         message = f"{session.name}: spec.suspend names it, and nothing is written there"
         desired = DesiredShare.of(workload, session.name)
+        if isinstance(session, PullSession):
+            share = await self._share(session, workload, AssignmentOrder.OBSERVE, desired)
+            await self._assignments.observe(session, share)
         self._end(session, workload, Outcome(desired, PropagatedReason.SUSPENDED, message))
+
+    async def forget_ended(self, session: PullSession, key: Key) -> None:
+        """Remove Assignments of Workloads that ended, once their agent has told that all is gone.
+
+        A process may have died between the end of a Workload and this.
+        """
+        for uid in [uid for uid, of in session.owners.items() if of == key]:
+            found = session.assignment(uid)
+            gone = found is not None and found.status.state == AssignmentState.REMOVED
+            if found is not None and gone and found.carried_out and not self._workloads.known(uid):
+                await self._assignments.forget(session, uid)
+
+    async def ask(self, session: PullSession, workload: Workload) -> None:
+        """Have the agent tell what is there, unless an order of which it has to tell stands."""
+        if session.assignment(workload.uid) is None:
+            desired = DesiredShare.of(workload, session.name)
+            share = await self._share(session, workload, AssignmentOrder.OBSERVE, desired)
+            await self._assignments.carry_out(session, share)
 
     async def remove(
         self, session: MemberSession, workload: Workload, verdict: GateVerdict | None = None
@@ -241,13 +268,15 @@ class ShareWriter:
         placed.
         """
         desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
+        if isinstance(session, PullSession) and self._finalizer.acknowledged(workload, share[1]):
+            return None  # its Assignment has gone, and is not made again
         try:
             why = self._deletions.why(workload)
             if why and not await self._ends_with_kind(workload):
                 self._end(session, workload, Outcome(desired, PropagatedReason.DELETION_HELD, why))
                 return self._backoff.failed(share, why)
-            order = await self._share(session, workload, Order.REMOVE, desired)
-            report = await self._members.carry_out(session, order)
+            order = await self._share(session, workload, AssignmentOrder.REMOVE, desired)
+            report = await self._carry_out(session, order)
         except Conflict:
             raise
         except TransportError as fault:
@@ -317,9 +346,11 @@ class ShareWriter:
         await self._inventory.wait_listed(session, workload)
         spec, there = revision_of_spec(workload), owned(session, workload.uid)
         live = main_object(main_of(workload), there)
-        if not there:
-            return spec
         written = {(each.kind, *found.metadata.key): applied_of(found) for each, found in there}
+        if isinstance(session, PullSession):
+            written = written_of(session.assignment(workload.uid))
+        if not written:
+            return spec
         with suppress(Refused):
             replicas = live.replicas if live is not None else None
             share = workload.shares[session.name] if replicas is None else replicas
@@ -340,19 +371,24 @@ class ShareWriter:
         with tracing.span("render"):
             pieces = await self._rendered(session, workload, replicas)
         share = await self._share(
-            session, workload, Order.APPLY, desired, replicas=replicas, pieces=pieces
+            session, workload, AssignmentOrder.APPLY, desired, replicas=replicas, pieces=pieces
         )
-        report = await self._members.carry_out(session, share)
+        report = await self._carry_out(session, share)
         waits = [] if report.requeue_after is None else [report.requeue_after]
         if report.waiting is not None:
             waits.append(self._backoff.failed((workload.uid, session.name), report.waiting))
         return report.outcome, min(waits, default=None)
 
+    async def _carry_out(self, session: MemberSession, share: Share) -> ShareReport:
+        if isinstance(session, PullSession):
+            return await self._assignments.carry_out(session, share)
+        return await self._members.carry_out(session, share)
+
     async def _share(
         self,
         session: MemberSession,
         workload: Workload,
-        order: Order,
+        order: AssignmentOrder,
         desired: DesiredShare,
         *,
         replicas: int = 0,
@@ -368,6 +404,8 @@ class ShareWriter:
             decided=self._workloads.decided(workload),
             orphan=workload.orphans or gone,
             left=workload.left(session.name) and not gone,
+            told=workload.told(session.name),
+            forced=self._guard.forced(workload, session.name),
         )
 
     async def _rendered(
@@ -410,6 +448,9 @@ class ShareWriter:
         """Return what overrides may name of the member, and of what was carried there."""
         if not workload.spec.movement.carry:
             return session.facts
+        if isinstance(session, PullSession):
+            noted = carried_of(session.assignment(workload.uid))
+            return replace(session.facts, carried=carried_in(workload, noted))
         await self._inventory.wait_listed(session, workload)
         live = main_object(main_of(workload), owned(session, workload.uid))
         return replace(session.facts, carried=carried_to(workload, live))

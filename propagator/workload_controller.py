@@ -32,6 +32,7 @@ from propagator.hub.workload_kinds import HubKinds
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
+from propagator.pull.assignments import AssignmentWriter
 from propagator.reconciler import WorkloadReconciler
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.brake import SweepBrake
@@ -157,6 +158,7 @@ class WorkloadController:
             finalizer=finalizer,
             namespaces=namespaces,
             members=members,
+            assignments=AssignmentWriter(context.hub),
             guard=self._guard,
             once=once,
             gate=CarriedObjectsReview(context, judged=self._judged),

@@ -86,6 +86,7 @@ def cli() -> None:
 for _command in (
     processes.controller,
     processes.propagator,
+    processes.agent,
     install.install,
     install.uninstall,
     upgrade.upgrade,

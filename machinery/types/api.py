@@ -545,7 +545,13 @@ class AssignmentRules(Part, frozen=True):
     on_delete: str = "Delete"
     ended: ShareEnd | None = None
     left: bool = False
+    deleted: bool = False
+    done: int | None = None
+    part: int | None = None
+    awaits_end: bool = False
     budgets: Movement | None = None
+    forced: bool = False
+    allowed_kinds: list[str] = []
     revision: str = ""
     deletion_costs: list[CostedReplicas] = []
 
@@ -624,6 +630,7 @@ class AssignmentStatus(Part, frozen=True):
     kept: list[KeptObject] = []
     drift: list[DriftedObject] = []
     load_balancer: dict[str, Any] | None = None
+    reported: str = ""
     time: str = ""
 
 

@@ -22,6 +22,7 @@ from machinery.errors import Forbidden, TransportError
 from propagator.errors import HubFault, Refused
 from propagator.members.context import ControllerContext
 from propagator.members.kinds import USUAL_KINDS, no_kind, resource_of
+from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.types.workload import Workload, outline_of
 
@@ -63,6 +64,9 @@ class CarriedObjectsReview:
             self._check_review(workload)
         _check_form(workload)
         _check_namespaces(session, workload)
+        if isinstance(session, PullSession):
+            await self._admit_unseen(session, workload)
+            return
         for (api_version, kind), field in _unusual(workload).items():
             resource = await _known(session, api_version, kind)
             if resource is None:
@@ -71,6 +75,20 @@ class CarriedObjectsReview:
                 raise not_taken(session, resource, field)
             if not resource.namespaced and not guarded(kind_name(api_version, kind)):
                 await self._ask(workload, kind_name(api_version, kind), field)
+
+    async def _admit_unseen(self, session: PullSession, workload: Workload) -> None:
+        """Judge the kinds by name: only the agent knows which of them its member has, and how.
+
+        It refuses a cluster-scoped kind that the member does not take. One that it takes needs the
+        right of the namespace here, whatever its scope is.
+        """
+        for (api_version, kind), field in _unusual(workload).items():
+            name = kind_name(api_version, kind)
+            if name in session.allowed_kinds and not guarded(name):
+                await self._ask(workload, name, field)
+            elif guarded(name) and name not in session.allowed_kinds:
+                group, _, version = api_version.rpartition("/")
+                raise not_taken(session, Resource(group, version, "", kind), field)
 
     def _check_review(self, workload: Workload) -> None:
         generation, review = workload.metadata.generation, workload.status.review

@@ -379,11 +379,17 @@ def carried_to(workload: Workload, live: ManagedObject | None) -> dict[str, str]
 
     An object that stands keeps those of its making, or none: others would change what runs.
     """
+    if live is None:
+        return carried_in(workload, None)
+    return carried_in(workload, live.metadata.annotations.get(ANNOTATION_CARRIED, "{}"))
+
+
+def carried_in(workload: Workload, noted: str | None) -> dict[str, str]:
+    """`noted` is the annotation of the object that stands; None without an object."""
     said: Mapping[str, str] = workload.status.carried
-    if live is not None:
+    if noted is not None:
         said = {}
         with suppress(msgspec.DecodeError):  # somebody on the member may have written it
-            noted = live.metadata.annotations.get(ANNOTATION_CARRIED, "{}")
             said = msgspec.json.decode(noted, type=dict[str, FieldText])
     return {name: said[name] for name in workload.spec.movement.carry if name in said}
 

@@ -37,6 +37,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.inventory import main_object, owned
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.pods import main_of
+from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.shares import ShareTable
 from propagator.types.hub_objects import HubObject, HubServiceAccount
@@ -307,6 +308,8 @@ class Follower:
 
     def _carrier(self, session: MemberSession, workload: Workload, reference: Reference) -> str:
         """Return the one Workload that has the object in its manifests; empty for none."""
+        if isinstance(session, PullSession):
+            return ""  # the member's agent refuses an object of another owner
         resource, _ = FOLLOWED[reference.kind]
         place = (workload.namespace, reference.name)
         live = session.track(resource, workload.namespace).get(place)

@@ -34,6 +34,8 @@ from machinery.types.merge_patch import merging
 from machinery.types.selectors import label_value
 from propagator.members.connection import Link
 from propagator.members.health import Contact, HealthProbe, MemberHealth, settled
+from propagator.members.pod_index import Placed
+from propagator.members.pulled import PullSession
 from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
 from propagator.shards.membership import ONE_SHARD, OneShard
@@ -44,6 +46,26 @@ ANOTHERS = (ReadyReason.CLUSTER_CHANGED, ReadyReason.ALREADY_REGISTERED)
 _READ = ("kinds", "quotas")
 """Facts that go once they may be read no more, or say nothing."""
 _IDENTITY = ("clusterID", "clusterUID", "clusterSet")
+_EVENTS = {
+    (ReadyReason.CONNECTED.value, False): MemberClusterEventReason.CONNECTED,
+    (ReadyReason.CONNECTED.value, True): MemberClusterEventReason.AGENT_CONNECTED,
+    (ReadyReason.AGENT_SILENT.value, True): MemberClusterEventReason.AGENT_SILENT,
+    (ReadyReason.AGENT_REVOKED.value, True): MemberClusterEventReason.AGENT_REVOKED,
+}
+"""By the reason of Ready, and whether the member is in mode Pull."""
+_TOLD = (
+    "clusterID",
+    "clusterUID",
+    "version",
+    "provider",
+    "nodeGroups",
+    "capacity",
+    "namespaces",
+    "kinds",
+    "kindsOmitted",
+    "quotas",
+)
+"""Fields of a MemberReport that are those of the MemberCluster."""
 _LATENCY_STEP = 10
 _LATENCY_SHARE = 0.3
 _RELIABILITY_STEP = 5
@@ -67,7 +89,7 @@ def status_of(
     if session.link is not None and verdict.reason not in ANOTHERS:
         if session.link.tenants is None:
             status.pop("namespaces", None)
-        status |= _learnt(session.link, session.allows)
+        status |= learnt(session.link, session.allows)
         for field in _READ:
             if status.get(field) in (None, []):
                 status.pop(field, None)
@@ -75,6 +97,9 @@ def status_of(
             for field in _IDENTITY:
                 status.pop(field, None)
             status |= session.link.note(cluster)
+    if isinstance(session, PullSession):
+        status["pull"] = _pull(session)
+        status |= _reported(session)
     return status | _measured(cluster.status, session.health)
 
 
@@ -142,10 +167,34 @@ def _conditions(
                 now=now,
                 generation=session.generation,
             )
+    if isinstance(session, PullSession):
+        _tell_forgotten(after, session, now)
     strangers = [kind for kind in after if kind not in _KNOWN]
     for kind in strangers[_CONDITIONS_LIMIT - len(_KNOWN) :]:
         del after[kind]  # else the hub would refuse the whole status
     return conditions.with_progress(after.values(), waits=WAITING, now=now)
+
+
+def _tell_forgotten(
+    after: dict[str, conditions.Condition], session: PullSession, now: datetime
+) -> None:
+    """HubForgot stands while the agent tells of Workloads without an Assignment."""
+    kind, left = MemberClusterCondition.HUB_FORGOT.value, session.told.unassigned
+    before = after.pop(kind, {})
+    if left is None or not left.count:
+        return
+    named = ", ".join(f"{each.namespace}/{each.name}" for each in left.workloads)
+    more = left.count - len(left.workloads)
+    message = f"objects of Workloads without an Assignment stay there: {named}"
+    after[kind] = conditions.renewed(
+        before,
+        type_=kind,
+        true=True,
+        reason=MemberClusterEventReason.HUB_FORGOT.value,
+        message=(message + (f" and {more} more" if more > 0 else ""))[:_MESSAGE_LIMIT],
+        now=now,
+        generation=session.generation,
+    )
 
 
 def _state(cluster: MemberCluster, status: Mapping[str, Any]) -> str:
@@ -171,7 +220,23 @@ def _tell_held(status: dict[str, Any], session: MemberSession) -> None:
         }
 
 
-def _learnt(link: Link, allows: Callable[[str], bool]) -> dict[str, Any]:
+def _pull(session: PullSession) -> dict[str, Any]:
+    told = session.told
+    said = {"release": told.release, "started": told.started}
+    return {"namespace": session.source.namespace} | {k: v for k, v in said.items() if v}
+
+
+def _reported(session: PullSession) -> dict[str, Any]:
+    """What its agent tells of the member, as `learnt` of one with a connection."""
+    told: dict[str, Any] = msgspec.to_builtins(session.told)
+    known = {name: told[name] for name in _TOLD if told.get(name)}
+    if "clusterUID" in known:
+        known.setdefault("clusterID", known["clusterUID"])
+    return known
+
+
+def learnt(link: Link, allows: Callable[[str], bool]) -> dict[str, Any]:
+    """Return the fields of a status that the watches of a member tell."""
     learnt: dict[str, Any] = {"version": link.probe.version, "provider": link.provider}
     if link.measured:
         learnt["nodeGroups"] = link.capacity.groups()
@@ -296,6 +361,7 @@ class ClusterStatusWriter:
         if link is not None and link.tenants is not None:
             reported = cluster.status.get("namespaces") or {}
             link.tenants.recall(reported.get("refused") or ())
+        report = session.report_version if isinstance(session, PullSession) else ""
         status = status_of(cluster, session, session.verdict, now=self._clock.now())
         status.pop("shard", None)
         if self._membership.shards > 1:
@@ -309,9 +375,17 @@ class ClusterStatusWriter:
         if changed := merging(cluster.status, status):
             cluster = await self._patch(cluster, changed)
             session.next_status = now + max(PERIOD, len(self._clusters) / WRITES_PER_SECOND)
-        if link is not None and placed is not None:
-            link.published(placed, number(cluster.metadata.resource_version))
+        self._counts(session, cluster.metadata.resource_version, placed, report)
         return None
+
+    def _counts(
+        self, session: MemberSession, version: str, placed: Placed | None, report: str
+    ) -> None:
+        """Note which pods the MemberCluster of that version counts."""
+        if isinstance(session, PullSession):
+            session.published(report, version)
+        elif session.link is not None and placed is not None:
+            session.link.published(placed, number(version))
 
     def _wait(self, session: MemberSession, now: float) -> float:
         """Return the seconds until the member's turn, which this gives it; 0 if that is now."""
@@ -353,12 +427,12 @@ class ClusterStatusWriter:
         before = ready_condition(cluster.status)
         if (before.get("status"), before.get("reason")) == (now["status"], now["reason"]):
             return
+        told = _EVENTS.get((now["reason"], cluster.pulls), MemberClusterEventReason.DISCONNECTED)
         if now["status"] == "True":
-            self._event(cluster, MemberClusterEventReason.CONNECTED, now["message"], "Probe")
+            self._event(cluster, told, now["message"], "Probe")
             return
         note = f"{now['reason']}: {now['message']}"
-        lost = MemberClusterEventReason.DISCONNECTED
-        self._event(cluster, lost, note, "Probe", type_="Warning")
+        self._event(cluster, told, note, "Probe", type_="Warning")
 
     def _tell_shard(self, cluster: MemberCluster) -> None:
         of, before = self._membership.shards, cluster.status.get("shard", 0)

@@ -40,6 +40,7 @@ from propagator.hub.named_objects import NoTenant
 from propagator.hub.own_kind import OwnKind
 from propagator.members.cluster_identity import noted
 from propagator.members.health import MemberHealth, verdict_of
+from propagator.members.pulled import PullSession, PullSource
 from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
 from propagator.shards.membership import ONE_SHARD, OneShard
@@ -227,10 +228,30 @@ class Registrar:
     async def _connect(self, cluster: MemberCluster) -> None:
         if not self._membership.serves(cluster.name):
             return  # it was handed over meanwhile
-        session = self._registry.admit(cluster.name)
+        session = await self._admit(cluster)
+        if session is None:
+            return
         session.health.recall(**reported_health(cluster.status))
-        await self._set_credentials(session, cluster)
+        if not isinstance(session, PullSession):
+            await self._set_credentials(session, cluster)
         session.take_in(cluster)
+
+    async def _admit(self, cluster: MemberCluster) -> MemberSession | None:
+        """Return the session of the present mode; None while it cannot be served in that."""
+        name = cluster.name
+        namespace = cluster.member_namespace if cluster.pulls else ""
+        pull = PullSource(self._hub, namespace) if namespace else None
+        present = self._registry.get(name)
+        if present is not None:
+            before = present.source if isinstance(present, PullSession) else None
+            if before != pull:
+                self._parsed.pop(name, None)
+                await self._registry.let_go(name)
+        if pull is None and cluster.pulls:
+            return None  # `stowage invite` names the namespace of its agent
+        if pull is not None:
+            self._records.refer(name, None)
+        return self._registry.admit(name, pull)
 
     async def _set_credentials(self, session: MemberSession, cluster: MemberCluster) -> None:
         reference = cluster.spec.secret_ref
@@ -304,7 +325,14 @@ def membercluster(secret: Secret) -> dict[str, Any]:
 def _read_of(cluster: MemberCluster) -> tuple[object, ...]:
     meta = cluster.metadata
     ready = conditions.holds(cluster.status, MemberClusterCondition.READY)
-    seen = (ready, noted(cluster), cluster.given_up)
+    seen = (
+        ready,
+        noted(cluster),
+        cluster.given_up,
+        cluster.pulls,
+        cluster.member_namespace,
+        cluster.revoked,
+    )
     return meta.uid, meta.generation, cluster.facts, cluster.inventory_trouble, seen
 
 

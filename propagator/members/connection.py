@@ -350,6 +350,10 @@ class Link:
         fault = await self._asked(check(), "which hub has it")
         return held[0] if held else None if self.serving else fault
 
+    async def let_go(self) -> None:
+        """End the hold of this hub's Lease on the member. Raises TransportError."""
+        await self._lease.let_go()
+
     async def unheld(self) -> str:
         """Return why a removal has to wait, or "". Call it right before. Raises TransportError."""
         why = await self._lease.unheld()
@@ -406,7 +410,7 @@ class Link:
             name=self._name,
             limit=limit,
             timeout=self._settings.request_timeout,
-            user_agent=user_agent("stowage-propagator"),
+            user_agent=user_agent(self._settings.process),
             before_write=self._before_write,
             pace=ServerBudget(self._clock, burst=BURST_SECONDS),
             holding=BudgetShare(MEMBERS),

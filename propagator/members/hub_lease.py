@@ -43,6 +43,8 @@ from propagator.members.health import MemberHealth
 
 LOG = logs.get(__name__)
 HUB_LEASE = "stowage-hub"
+AGENT_MARK = "agent/"
+"""Begins the name of an agent that holds it, in place of that of a propagator's process."""
 RENEW_SECONDS = 30.0
 HELD_SECONDS = 300
 """How long other hubs leave the member alone after a renewal."""
@@ -138,6 +140,11 @@ def _later(found: _Lease, ours: HubHolder, others: Mapping[int, PastTerm] | None
     return renewed > known.renewed
 
 
+def _of_agent(found: _Lease) -> bool:
+    """Whether an agent holds it, and no shard of the propagator."""
+    return found.instance.startswith(AGENT_MARK)
+
+
 class HubLease:
     """`before_write` raises LeaseLost outside of a term."""
 
@@ -203,6 +210,13 @@ class HubLease:
             self._refusal, self._due = None, now + RETRY_SECONDS
         return self._refusal
 
+    async def let_go(self) -> None:
+        """End our hold, so that an agent may take the Lease at once. Raises TransportError."""
+        ours, found = await self._holder(), await self._read()
+        if found is not None and ours.uid and found.holder == str(ours):
+            await self._write(found, ours, holder="")
+        self._until = -math.inf
+
     async def unheld(self) -> str:
         """Return why a removal has to wait, or "". Call it right before. Raises TransportError."""
         if self._without:
@@ -224,8 +238,11 @@ class HubLease:
         if found is not None and found.holder and not self._same_hub(found, ours):
             self._former = await ours.former()
         self._refusal = None if found is None else await self._judge(found, ours)
-        if found is not None and found.holder.startswith(ours.uid):
+        if found is not None and found.holder.startswith(ours.uid) and not _of_agent(found):
             self._learn(found, ours)
+        if self._refusal is not None and found is not None and _of_agent(found):
+            self._until = -math.inf
+            return False
         if self._refusal is not None:
             self._until, self.was_later, self._settled = -math.inf, True, False
             return False
@@ -249,6 +266,12 @@ class HubLease:
     async def _judge(self, found: _Lease, ours: HubHolder) -> MemberHealth | None:
         if not self._same_hub(found, ours) or self._free(found):
             return None
+        if _of_agent(found):
+            return MemberHealth(
+                ReadyReason.HELD_BY_ANOTHER_HUB,
+                f"the agent of this cluster serves it: it lets go of it once the mode is Push. "
+                f"{HELD_SECONDS} s after the end of an agent that died this goes on by itself",
+            )
         others = None if found.shard == ours.shard else await ours.history(found.shard)
         if not _later(found, ours, others):
             return None
@@ -284,10 +307,12 @@ class HubLease:
             raise Unreadable(f"the Lease {self._home}/{HUB_LEASE} there has no uid or version")
         return found
 
-    async def _write(self, on: _Lease | None, ours: HubHolder) -> _Lease:
+    async def _write(
+        self, on: _Lease | None, ours: HubHolder, *, holder: str | None = None
+    ) -> _Lease:
         """Raises Conflict."""
         spec: dict[str, Any] = {
-            "holderIdentity": str(ours),
+            "holderIdentity": str(ours) if holder is None else holder,
             "leaseDurationSeconds": HELD_SECONDS,
             "leaseTransitions": ours.moment.term,
             "renewTime": ours.moment.renewed,

@@ -24,6 +24,7 @@ from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import needed_kinds
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
+from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.members.watches import EVERYWHERE
 from propagator.types.workload import Workload
@@ -168,15 +169,24 @@ class OwnedObjects:
     def holders(self, uid: str) -> set[str]:
         return self._registry.holders(uid)
 
+    def holds(self, session: MemberSession, workload: Workload) -> bool:
+        """Whether the member has objects of the Workload, as far as it tells."""
+        if isinstance(session, PullSession):
+            return session.holds(workload)
+        return bool(owned(session, workload.uid))
+
     async def wait_listed(self, session: MemberSession, workload: Workload) -> None:
         """Raises TransportError, except for forbidden kinds, which `hidden` returns."""
-        await self._list(session, workload, needed_kinds(workload))
+        if not isinstance(session, PullSession):
+            await self._list(session, workload, needed_kinds(workload))
 
     async def shown(self, session: MemberSession, workload: Workload) -> set[tuple[str, str]]:
         """Return the rendered kinds that may be listed. Only these are written.
 
         Raises TransportError.
         """
+        if isinstance(session, PullSession):
+            return set(workload.kinds())
         return await self._list(session, workload, set(workload.kinds()))
 
     async def _list(

@@ -10,15 +10,16 @@ import asyncio
 import functools
 import random
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from machinery import logs
 from machinery.clock import Clock
-from machinery.errors import LeaseLost
+from machinery.errors import LeaseLost, TransportError
 from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.members.cluster_identity import Identities
 from propagator.members.hub_lease import Holder, no_holder
+from propagator.members.pulled import PullSession, PullSource
 from propagator.members.session import Holders, MemberSession, Reconcile
 from propagator.settings import SessionSettings
 
@@ -58,6 +59,7 @@ class MemberRegistry:
         self._settings = settings
         self._clock = clock
         self._sessions: dict[str, MemberSession] = {}
+        self._pulls = 0
         self._holders = Holders()
         self._reconcile: Reconcile | None = None  # while the workers run
         self._on_change: list[ChangeListener] = []
@@ -69,6 +71,11 @@ class MemberRegistry:
 
     def names(self) -> list[str]:
         return sorted(self._sessions)
+
+    @property
+    def pulls(self) -> bool:
+        """Whether any member is in mode Pull."""
+        return self._pulls > 0
 
     def gave_up(self, name: str) -> bool:
         return self.identities.gave_up(name)
@@ -103,22 +110,31 @@ class MemberRegistry:
         """Have the member's status looked at."""
         self._facts(name)
 
-    def admit(self, name: str) -> MemberSession:
+    def admit(self, name: str, pull: PullSource | None = None) -> MemberSession:
+        """Return the session, begun if there is none; `pull` is that of a member in mode Pull.
+
+        One of the other mode has to be dropped before.
+        """
         session = self._sessions.get(name)
         if session is None:
-            session = self._sessions[name] = MemberSession(
-                name,
-                settings=self._settings,
-                clock=self._clock,
-                changed=self._changed,
-                facts=self._facts,
-                before_write=functools.partial(self._may_write, name),
-                holder=self._holder,
-                holders=self._holders,
-                identities=self.identities,
-                members=lambda: len(self._sessions),
-                mark=self._mark,
-            )
+            shared: dict[str, Any] = {
+                "settings": self._settings,
+                "clock": self._clock,
+                "changed": self._changed,
+                "facts": self._facts,
+                "before_write": functools.partial(self._may_write, name),
+                "holder": self._holder,
+                "holders": self._holders,
+                "identities": self.identities,
+                "members": lambda: len(self._sessions),
+                "mark": self._mark,
+            }
+            if pull is None:
+                session = MemberSession(name, **shared)
+            else:
+                session = PullSession(name, source=pull, **shared)
+                self._pulls += 1
+            self._sessions[name] = session
             session.tasks["session"] = asyncio.create_task(
                 self._keep(session, session.run), name=f"member {name}"
             )
@@ -132,6 +148,7 @@ class MemberRegistry:
         session = self._sessions.pop(name, None)
         if session is None:
             return
+        self._pulls -= isinstance(session, PullSession)
         await end([*session.tasks.values()])
         self.identities.forget(name)
         self._changed(name, None)
@@ -148,6 +165,22 @@ class MemberRegistry:
             await self.drop(name)
         finally:
             self._handing_over.discard(name)
+
+    async def let_go(self, name: str) -> None:
+        """As `hand_over`, to the agent of the member: the Lease there is let go of as well."""
+        session = self._sessions.get(name)
+        if session is None:
+            return
+        if (working := session.tasks.pop("workers", None)) is not None:
+            await end([working])  # from here on nothing but the Lease is written
+        while (left := session.writes.seconds) > 0:
+            await self._clock.sleep(min(left, _LANDING_PAUSE))
+        if session.link is not None:
+            try:
+                await session.link.let_go()
+            except (LeaseLost, TransportError) as fault:
+                LOG.info("its Lease is not let go of: %s", fault, extra={"object": name})
+        await self.drop(name)
 
     def _may_write(self, name: str) -> float | None:
         if name in self._handing_over:

@@ -1,4 +1,7 @@
-"""What a decision for one member sees of another: its session, what its shard tells, or nothing.
+"""What a decision for one member sees of another: its session, what its teller tells, or nothing.
+
+The teller of a member is the shard that serves it, or the agent of a member in mode Pull, even
+where this process writes the orders of that agent.
 
 A share that is told counts only from a teller that has looked: its Lease is held, it has compared
 everything in this term, and the member is Ready. While replicas leave, its entry has to name the
@@ -18,8 +21,10 @@ from crds.membercluster import MemberClusterCondition
 from machinery.runtime.informer import Informer
 from machinery.types import conditions
 from propagator.members.health import Contact
+from propagator.members.pulled import PullSession
 from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
+from propagator.members.told_share import entry_of
 from propagator.shards.membership import OneShard
 from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload
@@ -98,11 +103,24 @@ class ShareViews:
 
     def of(self, workload: Workload, member: str) -> ShareView:
         session = self._registry.get(member)
+        if isinstance(session, PullSession):
+            return _of_agent(session, workload)
         if session is not None:
             return Live(session)
         if not self.told_of(member):
             return UNKNOWN
         return self._told(workload, member)
+
+    def own(self, workload: Workload, member: str) -> ShareView:
+        """As `of`, of a member that is decided for now: its agent may act on an earlier order.
+
+        What the agent tells of the objects there holds all the same.
+        """
+        session = self.pulled(member)
+        if session is None or session.contact is not Contact.SERVING:
+            return self.of(workload, member)
+        entry = entry_of(session, workload) if session.tells(workload) else None
+        return Told(entry or {}) if session.tells(workload) else UNKNOWN
 
     def told_of(self, member: str) -> bool:
         """Whether what another shard has written of that member counts."""
@@ -122,6 +140,14 @@ class ShareViews:
         """Whether another shard has the member, or still may."""
         return self._registry.get(member) is None and not self._membership.serves(member)
 
+    def told(self, member: str) -> bool:
+        """Whether another process tells what is on the member: its shard, or its agent."""
+        return self.elsewhere(member) or self.pulled(member) is not None
+
+    def pulled(self, member: str) -> PullSession | None:
+        session = self._registry.get(member)
+        return session if isinstance(session, PullSession) else None
+
     def names(self) -> Iterable[str]:
         """Return the names of all members, those of other shards included."""
         if not self._membership.several:
@@ -130,9 +156,11 @@ class ShareViews:
 
     def tellers(self, workload: Workload) -> int:
         """Return how many shards report the Workload."""
-        if not self._membership.several:
+        if not (self._membership.several or self._registry.pulls):
             return 1
-        return len({self._membership.owner(name) for name in workload.clusters})
+        pulled = {name for name in workload.clusters if self.pulled(name) is not None}
+        shards = {self._membership.owner(name) for name in workload.clusters}
+        return len(shards) + len(pulled)
 
     def _told(self, workload: Workload, member: str) -> ShareView:
         entry = self._entries(workload).get(member)
@@ -154,3 +182,16 @@ class ShareViews:
             entries = {each["name"]: each for each in workload.status.clusters}
             self._indexed = workload, entries
         return entries
+
+
+def _of_agent(session: PullSession, workload: Workload) -> ShareView:
+    """What the agent does not do yet may still run, and stands in for nothing."""
+    if session.contact is not Contact.SERVING:
+        return UNKNOWN
+    found = session.assignment(workload.uid)
+    if found is None:
+        return Told({}) if session.name not in workload.sent else UNKNOWN
+    entry = entry_of(session, workload)
+    if entry is None or not found.carried_out or found.status.counts is None:
+        return UNKNOWN
+    return Told(entry)

@@ -151,6 +151,10 @@ class AtMostOnce:
                 if not silent and not isinstance(self._views.of(workload, name), Told):
                     return name
                 continue
+            if (pulled := self._views.pulled(name)) is not None:
+                if pulled.contact is not Contact.AWAY and not pulled.tells(workload):
+                    return name
+                continue
             telling = session is not None and session.contact is not Contact.AWAY
             if session is not None and telling and not self._inventory.asked(session, workload):
                 return name
@@ -160,7 +164,7 @@ class AtMostOnce:
         self, workload: Workload, main: Main, member: str, *, taken_over: bool
     ) -> dict[str, int]:
         told = (each for each in workload.status.clusters if each.get("start") is not None)
-        found = {e["name"]: e["start"] for e in told if self._views.elsewhere(e["name"])}
+        found = {e["name"]: e["start"] for e in told if self._views.told(e["name"])}
         for name in self._registry.names():
             session = self._registry.get(name) if name != member else None
             live = _in_place(session, workload, main) if session is not None else None
@@ -244,7 +248,7 @@ class AtMostOnce:
                 yield max(target - self._present(workload, main, name, target), 0)
 
     def _present(self, workload: Workload, main: Main, member: str, target: int) -> int:
-        view = self._views.of(workload, member)
+        view = self._views.own(workload, member)
         if isinstance(view, Told):
             return view.asked
         session = view.session if isinstance(view, Live) else None

@@ -34,6 +34,9 @@ class Finalizer:
         if workload.metadata.deleting:
             self._acknowledged.put(workload.uid, member, True)
 
+    def acknowledged(self, workload: Workload, member: str) -> bool:
+        return workload.metadata.deleting and bool(self._acknowledged.get(workload.uid, member))
+
     def witnesses(self, workload: Workload) -> list[str]:
         """Return the members that have acknowledged, in order."""
         return sorted(self._acknowledged.of(workload.uid))

@@ -110,11 +110,11 @@ class Guard:
         """Return what the share on that member keeps beyond its placement, or None."""
         self.note(workload, member)
         target, main = workload.shares.get(member, 0), main_of(workload)
-        if self._seen(workload, main, member).present <= target:
+        if self._seen(workload, main, member, own=True).present <= target:
             self._drop(workload, member)
             return None
         counted = await self._count(workload, main)
-        own = self._seen(workload, main, member)
+        own = self._seen(workload, main, member, own=True)
         elsewhere = counted.standing_in - min(own.standing_in, target)
         goal = max(sum(workload.placements.values()), workload.wanted - workload.status.pending)
 
@@ -192,10 +192,15 @@ class Guard:
         cause = self._causes.get(workload.uid, member)
         if cause is None and not _told_of_budget(workload, member):
             return False
+        return not self.forced(workload, member)
+
+    def forced(self, workload: Workload, member: str) -> bool:
+        """Whether replicas leave that member whatever its disruption budgets say."""
+        cause = self._causes.get(workload.uid, member)
         cluster = self._clusters.get(("", member))
         if cause in (None, ChangeCause.DRAINED) and cluster is not None and cluster.forced_drain:
-            return False
-        return cause != ChangeCause.CLUSTER_LOST
+            return True
+        return cause == ChangeCause.CLUSTER_LOST
 
     def _member_changed(self, member: str, key: Key | None) -> None:
         # That a member stopped answering shows only seconds later: COUNT_SECONDS covers that.
@@ -239,8 +244,8 @@ class Guard:
         target = max(workload.shares.get(member, 0), 1)
         return target if counts_of(found.judged, target).lasting else 0
 
-    def _seen(self, workload: Workload, main: Main, member: str) -> _Seen:
-        view = self._views.of(workload, member)
+    def _seen(self, workload: Workload, main: Main, member: str, *, own: bool = False) -> _Seen:
+        view = (self._views.own if own else self._views.of)(workload, member)
         if isinstance(view, Told):
             return _told(view, workload.spec.movement.ready_seconds)
         if not isinstance(view, Live) or not view.serves:

@@ -19,6 +19,7 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import main_object, owned
 from propagator.members.pods import main_of
+from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.shares import ShareTable
 from propagator.types.workload import Workload
@@ -52,6 +53,8 @@ class LeftClaims:
 
         Raises TransportError.
         """
+        if isinstance(session, PullSession):
+            return True  # its agent tells what it keeps
         main = main_of(workload)
         live = main_object(main, owned(session, workload.uid))
         names = claims_in(workload.profile, workload.template)

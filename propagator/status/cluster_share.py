@@ -448,7 +448,7 @@ def _state(
     if seen.main is not None and seen.outcome is not None and seen.outcome.moves:
         return _standing(seen, readiness, before), seen.outcome.message
     if seen.outcome is not None and seen.outcome.reason is not None:
-        return _without(seen.outcome.reason), seen.outcome.message
+        return without(seen.outcome.reason), seen.outcome.message
     if seen.main is None:
         return ShareState.PENDING, ""
     whole = word is not Word.ON_ITS_WAY and readiness.observed
@@ -466,7 +466,7 @@ def _trouble(seen: ObservedShare, main: ManagedObject) -> str:
     return f"pods are not ready: {trouble}" if trouble else main.judged.message
 
 
-def _without(reason: PropagatedReason) -> ShareState:
+def without(reason: PropagatedReason) -> ShareState:
     """Return the state of a share that is not written, for that reason."""
     if reason is PropagatedReason.SUSPENDED:
         return ShareState.SUSPENDED

@@ -49,7 +49,8 @@ from propagator.status.aggregation import (
     within_bytes,
 )
 from propagator.status.cluster_share import ReportedShare, share_of
-from propagator.status.observation import Survey, ToldShare
+from propagator.status.observation import Survey
+from propagator.status.told_by_agent import ToldShare
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
@@ -366,7 +367,7 @@ class Reporter:
         waits = (share.look_in for share in shares)
         if (soonest := min((s for s in waits if s is not None), default=None)) is not None:
             self.queue.add_after(key, soonest)
-        drift = self._drift.told(workload)
+        drift = [*self._drift.told(workload), *self._survey.drift(workload)]
         if (over := self._drift.soonest(drift)) is not None:
             self.queue.add_after(key, over)
         if self._views.tellers(workload) > 1:
@@ -400,13 +401,14 @@ class Reporter:
         This one writes its own entries as it sees them, and those of others as they are stored.
         """
         before = {share["name"]: share for share in workload.status.clusters}
+        outcomes = self._outcomes.of(workload.uid)
         decisions = self._decisions.of(workload.uid) if workload.leaves else {}
         entries = {}
         for share in shares:
             name = share.seen.name
             own = share.shared(before.get(name, {}), decisions.get(name))
             entries[name] = ToldShare(own, own)
-        async for other in self._survey.told(workload, said=said):
+        async for other in self._survey.told(workload, outcomes, said=said):
             entries[other.stored["name"]] = other
         ordered = [entries[name] for name in sorted(entries)]
         kept = self._survey.kept(workload)

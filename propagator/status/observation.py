@@ -10,7 +10,9 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from crds.fields.shares import MOST_END_WORDS, MOST_KEPT, ShareState
 from crds.workload import PropagatedReason
@@ -35,6 +37,7 @@ from propagator.members.inventory import (
 )
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
+from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.members.views import Told
 from propagator.outcome import DesiredShare, Outcome
@@ -42,18 +45,10 @@ from propagator.removal.rule import NEVER, keep_of
 from propagator.status.aggregation import OthersShare
 from propagator.status.cluster_share import ObservedShare, share_of
 from propagator.status.failover import Patience
+from propagator.status.told_by_agent import ToldShare, told_by_agent
 from propagator.types.workload import Workload
 
 _RUNS = (ShareState.RUNNING.value, ShareState.COMPLETE.value)
-
-
-class ToldShare(NamedTuple):
-    """What another shard reports of one cluster."""
-
-    stored: Mapping[str, Any]
-    """As it stays in the status; of a share that nobody has reported, the first entry."""
-    told: Mapping[str, Any]
-    """As it counts for the Workload: an entry of an earlier decision is of a share on its way."""
 
 
 LeftObjects: TypeAlias = Callable[[Workload, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
@@ -93,7 +88,7 @@ class Survey:
         told = self._told(workload)
         names = {*workload.placements, *holders, *sent, *works, *told}
         async for name in in_slices(sorted(names)):
-            if self._views.elsewhere(name):
+            if self._views.told(name):
                 continue
             if name not in works and self._only_kept(workload, name):
                 continue
@@ -105,7 +100,7 @@ class Survey:
             if self._is_stranger(name) and name not in workload.ends:
                 strangers.append(name)
             else:
-                yield self._observe(workload, name, outcomes.get(name))
+                yield self.observe(workload, name, outcomes.get(name))
         for name, trouble in _strangers(strangers):
             yield self._away(workload, name, trouble)
 
@@ -118,11 +113,22 @@ class Survey:
                 found.add(name)
         return found
 
-    async def told(self, workload: Workload, *, said: int) -> AsyncIterator[ToldShare]:
-        """Yield the shares that other shards report, by name. `said` is that of `share_of`."""
+    async def told(
+        self, workload: Workload, outcomes: Mapping[str, Outcome], *, said: int
+    ) -> AsyncIterator[ToldShare]:
+        """Yield the shares that other shards or agents report, by name.
+
+        `said` is that of `share_of`.
+        """
         stored = {share["name"]: share for share in workload.status.clusters}
-        for name in sorted({*workload.placements, *stored}):
-            if not self._views.elsewhere(name):
+        for name in sorted({*workload.placements, *stored, *self._inventory.holders(workload.uid)}):
+            if not self._views.told(name):
+                continue
+            if (session := self._views.pulled(name)) is not None:
+                outcome, before = outcomes.get(name), stored.get(name, {})
+                told = told_by_agent(session, workload, outcome, before, said)
+                if told is not None:
+                    yield told
                 continue
             entry = stored.get(name, {})
             if entry.get("state") == ShareState.LEAVING.value or "ended" in entry:
@@ -153,12 +159,17 @@ class Survey:
         # The hub's status does not count: an earlier process or a backup may have written it.
         stands_in = 0
         async for name in in_slices(sorted(workload.placements)):
-            if isinstance(view := self._views.of(workload, name), Told):
+            view = self._views.of(workload, name)
+            if self._views.pulled(name) is not None:
+                outcome = outcomes.get(name)
+                if not isinstance(view, Told) or outcome is None or outcome.reason is not None:
+                    return False
+            if isinstance(view, Told):
                 if view.entry.get("state") not in _RUNS or view.entry.get("reason"):
                     return False
                 stands_in += view.lasting
                 continue
-            seen = self._observe(workload, name, outcomes.get(name))
+            seen = self.observe(workload, name, outcomes.get(name))
             reason = (
                 seen.outcome.reason if seen.outcome is not None else PropagatedReason.PROPAGATING
             )
@@ -175,6 +186,16 @@ class Survey:
                 return False  # what is suspended stands in as far as it is ready
             stands_in += share.lasting
         return stands_in > 0 or not any(workload.placements.values())
+
+    def drift(self, workload: Workload) -> list[dict[str, Any]]:
+        """Return the entries of status.drift that agents tell of."""
+        return [
+            {**msgspec.to_builtins(each), "cluster": name}
+            for name in sorted(self._inventory.holders(workload.uid))
+            if (session := self._views.pulled(name)) is not None
+            and (held := session.assignment(workload.uid)) is not None
+            for each in held.status.drift
+        ]
 
     def kept(self, workload: Workload) -> list[dict[str, Any]]:
         """Return unwanted objects that stay, at most MOST_KEPT.
@@ -203,6 +224,9 @@ class Survey:
                     for resource, each in owned(session, workload.uid)
                     if keep_of(each) != NEVER and not _renders(wanted, resource, each)
                 ]
+            elif (pulled := self._views.pulled(name)) is not None and pulled.tells(workload):
+                found += _kept_by_agent(pulled, workload)
+                before = [each for each in before if each["cluster"] != name]
         left = [each | {"cluster": now.get(each["cluster"], each["cluster"])} for each in told]
         standing = self._left(workload, left)
         kept = [*before, *found, *(each for each in standing if each not in (*before, *found))]
@@ -246,7 +270,8 @@ class Survey:
             return False
         return self._clusters.get(("", name)) is None
 
-    def _observe(self, workload: Workload, name: str, outcome: Outcome | None) -> ObservedShare:
+    def observe(self, workload: Workload, name: str, outcome: Outcome | None) -> ObservedShare:
+        """Return what the watches of that member show now."""
         session = self._registry.get(name)
         workload = self._revisions.known(workload, name)
         desired = DesiredShare.of(workload, name)
@@ -334,6 +359,14 @@ class Survey:
         if session is not None and session.contact is Contact.AWAY and session.answered > -math.inf:
             now -= timedelta(seconds=self._clock.monotonic() - session.answered)
         return Patience(seconds, desired.revision or revision_of_spec(workload), now)
+
+
+def _kept_by_agent(session: PullSession, workload: Workload) -> list[dict[str, Any]]:
+    held = session.assignment(workload.uid)
+    return [
+        {"cluster": session.name, "kind": e.kind, "namespace": e.namespace, "name": e.name}
+        for e in (held.status.kept if held is not None else ())
+    ]
 
 
 def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""`stowage controller` and `stowage propagator`: the two processes."""
+"""`stowage controller`, `stowage propagator` and `stowage agent`: the processes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from crds.names import SYSTEM_NAMESPACE
 from stowage.commands.options import CONFIG, PLUGINS, HubOptions, home_options
 
 if TYPE_CHECKING:
@@ -116,6 +117,50 @@ def propagator(
         traces=TraceSettings(endpoint=otlp_endpoint, ratio=trace_ratio),
     )
     serve(lambda: app.run(settings), verbosity)
+
+
+@click.command()
+@click.option("--kubeconfig", metavar="FILE", help="The member's.  [default: that of the pod]")
+@click.option("--context", help="A context of it.")
+@click.option(
+    "-n",
+    "--namespace",
+    default=SYSTEM_NAMESPACE,
+    show_default=True,
+    help="On the member: that of its Secret.",
+)
+@click.option("--http-host", default="127.0.0.1", help="The address of health and metrics.")
+@click.option("--http-port", default=10252, help="0 chooses a free one.")
+@click.option(
+    "--token-seconds",
+    type=click.IntRange(600),
+    default=7 * 24 * 3600,
+    show_default=True,
+    help="The life that tokens of the hub are asked for.",
+)
+@click.option("-v", "--verbosity", default=0, help="From 4 on, everything is logged.")
+def agent(
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    http_host: str,
+    http_port: int,
+    token_seconds: int,
+    verbosity: int,
+) -> None:
+    """Run the agent of a member in mode Pull, beside it."""
+    from propagator.agent import app
+    from propagator.app import identity
+
+    settings = app.AgentSettings(
+        kubeconfig=kubeconfig,
+        context=context,
+        namespace=namespace,
+        http_host=http_host,
+        http_port=http_port,
+        token_seconds=token_seconds,
+    )
+    serve(lambda: app.run(settings, identity()), verbosity)
 
 
 def serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:

@@ -33,6 +33,7 @@ from machinery.api.verbs import query_of
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ApiError, Unreachable
 from machinery.release import release
+from machinery.types.merge_patch import merged
 from propagator.app import AGENT, Propagator
 from propagator.settings import PropagatorSettings
 from tests.fakeclock import FakeClock
@@ -111,18 +112,20 @@ class World:
     def deployments(self, member: str) -> list[Json]:
         return [*self.members[member].objects["deployments"].values()]
 
-    async def until(self, holds: Callable[[], Any], *, seconds: float = 60.0) -> None:
+    async def until(
+        self, holds: Callable[[], Any], *, seconds: float = 60.0, step: float = STEP
+    ) -> None:
         """Let time pass until it holds; AssertionError after that long on the test's clock."""
         end = self.clock.monotonic() + seconds
         while not _true(holds):
             assert self.clock.monotonic() < end, "it never came to that"
-            await self.clock.advance(STEP)
+            await self.clock.advance(step)
 
-    async def calm(self, seconds: float) -> None:
+    async def calm(self, seconds: float, *, step: float = STEP) -> None:
         """Let so much time pass, in small steps."""
         end = self.clock.monotonic() + seconds
         while self.clock.monotonic() < end:
-            await self.clock.advance(STEP)
+            await self.clock.advance(step)
 
     @asynccontextmanager
     async def propagating(
@@ -269,12 +272,24 @@ def _of_kind(
         return 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}
     if method == "GET" and held is not None:
         return 200, held
+    if method == "POST":
+        made = member.apply(plural, (namespace, body["metadata"]["name"]), body)
+        return (409, PRESENT) if made is None else (201, made)
+    if method == "PATCH" and "kind" not in body and "spec" in body and held is not None:
+        asked = body["metadata"].pop("resourceVersion", None)
+        if asked not in (None, held["metadata"]["resourceVersion"]):
+            return 409, PRESENT
+        body = merged({**held, "metadata": _unstamped(held["metadata"])}, body)
     if method == "PATCH":
         stored = member.apply(plural, key, body, dry_run=dry_run)
         return (409, PRESENT) if stored is None else (200, stored)
     if method == "DELETE" and member.delete(plural, key):
         return 200, {"kind": "Status", "status": "Success"}
     return 404, MISSING
+
+
+def _unstamped(meta: Json) -> Json:
+    return {key: value for key, value in meta.items() if key != "resourceVersion"}
 
 
 def _true(holds: Callable[[], Any]) -> bool:

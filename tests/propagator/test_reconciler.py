@@ -72,7 +72,7 @@ async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
         "judged": SimpleNamespace(known=True),
         "gates": gates,
         "revisions": Revisions(cast("ApiClient", None), ShareTable()),
-        "inventory": SimpleNamespace(wait_listed=wait_listed),
+        "inventory": SimpleNamespace(wait_listed=wait_listed, holds=lambda *_: True),
         "shares": SimpleNamespace(remove=remove, stays=lambda *_: None),
         "guard": SimpleNamespace(note=lambda *_: None),
         "once": SimpleNamespace(left=lambda *_: None),
@@ -164,7 +164,7 @@ async def test_what_runs_at_most_once_goes_from_a_cluster_made_again_once_all_of
             verdict=lambda _: APPLY, removal_pending=lambda *_: False, starting=lambda _: False
         ),
         "revisions": Revisions(cast("ApiClient", None), ShareTable()),
-        "inventory": SimpleNamespace(wait_listed=does("list")),
+        "inventory": SimpleNamespace(wait_listed=does("list"), holds=lambda *_: True),
         "shares": SimpleNamespace(lower=does("lower"), stays=lambda *_: did.append("stays")),
         "guard": SimpleNamespace(note=lambda *_: None, kept=does("guard", answer=4)),
         "once": SimpleNamespace(left=lambda *_: None),

@@ -78,6 +78,7 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
         **parts,
         revisions=Revisions(cast("ApiClient", None), ShareTable()),
         members=SimpleNamespace(),  # type: ignore[arg-type] # nothing is ordered
+        assignments=SimpleNamespace(),  # type: ignore[arg-type] # no member is in mode Pull
         guard=SimpleNamespace(kept=nothing),  # type: ignore[arg-type] # nothing is lowered
         once=SimpleNamespace(waiting=lambda *_: None, first_ordinal=lambda *_: None),  # type: ignore[arg-type] # nor waited for
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
@@ -164,7 +165,8 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         revisions=Revisions(cast("ApiClient", None), ShareTable()),
         dependencies=dependencies,
         members=members,
-        guard=SimpleNamespace(kept=_none),  # type: ignore[arg-type] # nothing is lowered
+        assignments=SimpleNamespace(),  # type: ignore[arg-type] # no member is in mode Pull
+        guard=SimpleNamespace(kept=_none, forced=lambda *_: False),  # type: ignore[arg-type] # nothing is lowered
         once=SimpleNamespace(waiting=lambda *_: None, first_ordinal=lambda *_: None),  # type: ignore[arg-type] # nor waited for
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )

@@ -21,6 +21,7 @@ _CAUSES = {
     TAINT_OUT_OF_SERVICE: ChangeCause.OUT_OF_SERVICE,
     TAINT_NOT_READY: ChangeCause.CLUSTER_LOST,
 }
+_SILENT = (ReadyReason.UNREACHABLE.value, ReadyReason.AGENT_SILENT.value)
 _LONGEST = timedelta(days=366 * 70)
 
 
@@ -29,8 +30,8 @@ def cause_of(taint: Taint) -> ChangeCause:
 
 
 def unreachable(cluster: MemberCluster) -> bool:
-    """Whether the cluster is unreachable or away. Other faults do not count as a loss."""
-    return not cluster.ready and (cluster.away or cluster.reason == ReadyReason.UNREACHABLE.value)
+    """Whether the cluster, or its agent, is silent, or away. Other faults are no loss."""
+    return not cluster.ready and (cluster.away or cluster.reason in _SILENT)
 
 
 def meant(cluster: MemberCluster) -> bool:

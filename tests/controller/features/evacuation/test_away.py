@@ -117,6 +117,16 @@ async def test_what_runs_at_most_once_is_fenced_and_taken_up_again(kind: str) ->
         assert members.most_pods("db") == 2
 
 
+@pytest.mark.proves("PL16")
+async def test_nothing_moves_when_all_agents_are_silent() -> None:
+    async with fleet() as (stage, members):
+        await web(stage, members)
+        members.lose("m1", "m2", "m3", reason="AgentSilent")
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "Braked", seconds=60)
+        await stage.calm(60)
+        assert stage.placed("web") == EVEN
+
+
 @pytest.mark.proves("A2")
 async def test_the_brake_counts_what_is_away() -> None:
     async with fleet() as (stage, members):

@@ -306,11 +306,14 @@ async def test_of_two_drained_clusters_what_fits_moves_and_nothing_moves_twice()
 # --- loss -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.proves("M32")
-async def test_a_lost_cluster_is_left_once_its_toleration_ends_and_all_at_once() -> None:
+@pytest.mark.proves("M32", "PL15")
+@pytest.mark.parametrize("reason", ["Unreachable", "AgentSilent"])
+async def test_a_lost_cluster_is_left_once_its_toleration_ends_and_all_at_once(
+    reason: str,
+) -> None:
     async with fleet() as (stage, members):
         await web(stage, members, movement={"maxSurge": 1})
-        members.lose("m1")
+        members.lose("m1", reason=reason)
         await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
         assert stage.placed("web")["m1"] == 2
         await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=20)
@@ -374,9 +377,17 @@ async def test_after_an_outage_of_the_hub_the_toleration_begins_with_the_new_ter
         assert stage.clock.monotonic() - began >= 20
 
 
-@pytest.mark.proves("M36")
+@pytest.mark.proves("M36", "PL15")
 @pytest.mark.parametrize(
-    "reason", ["Unauthorized", "SecretNotFound", "InvalidKubeconfig", "TLSVerificationFailed"]
+    "reason",
+    [
+        "Unauthorized",
+        "SecretNotFound",
+        "InvalidKubeconfig",
+        "TLSVerificationFailed",
+        "AgentRevoked",
+        "WrongHub",
+    ],
 )
 async def test_a_fault_of_our_own_is_no_loss(reason: str) -> None:
     async with fleet() as (stage, members):

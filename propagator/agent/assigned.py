@@ -1,0 +1,124 @@
+"""An Assignment as the member side reads it: the Workload, as far as it is needed, and the Share.
+
+The member side knows a Workload by its names, its kinds and its rules. All of that is in the
+Assignment, so the same code carries out an order here and in the propagator. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from crds.assignment import AssignmentOrder
+from crds.names import ANNOTATION_HUB, ANNOTATION_KINDS, ANNOTATION_MEMBER
+from crds.workload import OnDelete
+from propagator.members.objects import ANNOTATION_TOLD, version_number
+from propagator.orders import Share
+from propagator.outcome import DesiredShare
+from propagator.pull.bundle import Bundle, Unreadable, pieces_of, unpacked
+from propagator.types.assignment import Assignment
+from propagator.types.workload import Workload, WorkTold, workload_of
+
+_LONG_AGO = "2000-01-01T00:00:00Z"
+_PLACED = (AssignmentOrder.APPLY, AssignmentOrder.KEEP, AssignmentOrder.OBSERVE)
+
+
+class Assigned:
+    """One Assignment, unpacked. Raises Unreadable."""
+
+    def __init__(self, found: Assignment, member: str) -> None:
+        self.found = found
+        self.member = member
+        self.order = AssignmentOrder(found.spec.order)
+        self._bundle = unpacked(found.spec.bundle) if found.spec.bundle else Bundle()
+        self.workload = _workload(found, self._bundle, self.order, member)
+
+    @property
+    def registration(self) -> str:
+        """The UID of the MemberCluster on the hub."""
+        return self.found.metadata.annotations.get(ANNOTATION_MEMBER, "").partition("/")[0]
+
+    @property
+    def allowed_kinds(self) -> frozenset[str]:
+        return frozenset(self.found.spec.share_rules.allowed_kinds)
+
+    @property
+    def desired(self) -> DesiredShare:
+        return DesiredShare.of(self.workload, self.member)
+
+    def share(self, contents: Mapping[str, bytes], *, hub: str) -> Share:
+        """Return the order; `contents` are the Secrets that go along, by name.
+
+        Raises Unreadable, also for objects of another hub than `hub`.
+        """
+        spec, rules = self.found.spec, self.found.spec.share_rules
+        pieces = pieces_of(self._bundle, contents) if self.order is AssignmentOrder.APPLY else []
+        for piece in pieces:
+            said = piece.body["metadata"].get("annotations", {}).get(ANNOTATION_HUB, hub)
+            if said != hub:
+                raise Unreadable(f"{piece.kind} {piece.name} is of another hub ({said})")
+        decided = version_number(spec.decided)
+        return Share(
+            order=self.order,
+            workload=self.workload,
+            desired=self.desired,
+            replicas=spec.replicas,
+            pieces=tuple(pieces),
+            decided=math.inf if decided is None else decided,
+            orphan=rules.on_delete == OnDelete.ORPHAN,
+            left=rules.left,
+            told=WorkTold(rules.done, rules.part, rules.awaits_end),
+            forced=rules.forced,
+        )
+
+
+def _workload(found: Assignment, bundle: Bundle, order: AssignmentOrder, member: str) -> Workload:
+    spec, rules, of = found.spec, found.spec.share_rules, found.spec.workload
+    metadata: dict[str, Any] = {
+        "namespace": of.namespace,
+        "name": of.name,
+        "uid": of.uid,
+        "generation": of.generation,
+        "resourceVersion": spec.decided,
+        "annotations": {ANNOTATION_KINDS: ",".join(bundle.kinds)},
+    }
+    if rules.deleted:
+        metadata["deletionTimestamp"] = _LONG_AGO
+    main = next((each.body for each in bundle.objects if each.main), None)
+    body: dict[str, Any] = {
+        "targetNamespace": spec.target_namespace,
+        "adoption": rules.adoption,
+        "drift": rules.drift,
+        "onDelete": rules.on_delete,
+        "movement": msgspec.to_builtins(rules.budgets) if rules.budgets is not None else {},
+        "manifests": [each.body for each in bundle.objects if not each.main],
+        "statusFields": _fields(bundle),
+    }
+    if main is not None:
+        body["template"] = main
+    status: dict[str, Any] = {}
+    if order in _PLACED:
+        placed: dict[str, Any] = {"cluster": member, "replicas": spec.replicas}
+        if rules.part is not None:
+            placed["completions"] = rules.part
+        status["placements"] = [placed]
+    if rules.ended is not None:
+        ended = msgspec.to_builtins(rules.ended)
+        status["clusters"] = [{"name": member, "state": "Complete", "ended": ended}]
+    if rules.revision:
+        body["rollout"] = {"strategy": "Staged"}
+        status["rollout"] = {"revision": rules.revision}
+    return workload_of({"metadata": metadata, "spec": body, "status": status})
+
+
+def _fields(bundle: Bundle) -> list[dict[str, Any]]:
+    """Return spec.statusFields as the objects note them: the names of what is to be told."""
+    found: dict[str, str] = {}
+    for each in bundle.objects:
+        noted = each.body["metadata"].get("annotations", {}).get(ANNOTATION_TOLD, "")
+        if noted:
+            found |= msgspec.json.decode(noted, type=dict[str, str])
+    return [{"name": name, "path": path} for name, path in found.items()]

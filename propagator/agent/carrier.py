@@ -1,0 +1,403 @@
+"""Carries the Assignments of one namespace out on one member, and tells what came of each.
+
+The session's workers call `reconcile` with the key of a Workload, when its Assignment changes and
+when its objects on the member do. It needs no answer of the hub: while that is away, the last
+orders stand, drift is repaired, and replicas go as far as budgets let them. What is told of a share
+waits until the hub takes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import msgspec
+
+from crds.assignment import AssignmentOrder
+from crds.fields.shares import BlockedReason
+from crds.workload import PropagatedReason
+from machinery import logs
+from machinery.api.client import ApiClient
+from machinery.api.resources import ASSIGNMENTS
+from machinery.clock import Clock, timestamp
+from machinery.errors import Conflict, LeaseLost, NotFound, TransportError
+from machinery.runtime.backoff import KeyedBackoff
+from machinery.runtime.informer import Informer
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.api import AssignmentStatus
+from machinery.types.merge_patch import merging
+from machinery.types.metadata import Key
+from propagator.access.namespaces import Namespaces
+from propagator.agent.assigned import Assigned
+from propagator.agent.context import AssignedWorkloads
+from propagator.agent.reports import status_of
+from propagator.apply.applier import Overtaken
+from propagator.apply.apply_records import ApplyRecords, UnconfirmedWrites
+from propagator.apply.object_writer import PieceWriter
+from propagator.dependencies.follower import Follower
+from propagator.drift.records import DriftRecords
+from propagator.errors import Refused
+from propagator.hub.revisions import Revisions
+from propagator.members.context import ControllerContext
+from propagator.members.health import Contact
+from propagator.members.inventory import OwnedObjects, main_object, owned
+from propagator.members.objects import version_number
+from propagator.members.pods import main_of
+from propagator.members.session import MemberSession
+from propagator.members.told_share import told_in
+from propagator.orders import Share, ShareReport
+from propagator.outcome import Outcome, outcome_of
+from propagator.pull.bundle import CONTENTS, Unreadable
+from propagator.removal.at_most_once import AtMostOnce
+from propagator.removal.disruptions import Disruptions
+from propagator.removal.guard import Guard
+from propagator.removal.prune import Pruner
+from propagator.removal.remover import Remover
+from propagator.share_applier import ShareApplier
+from propagator.shares import ShareTable
+from propagator.status.cluster_share import share_of
+from propagator.status.observation import Survey
+from propagator.types.assignment import Assignment
+from propagator.types.cluster import Secret
+from propagator.types.movement import Blocked
+from propagator.types.workload import Workload
+
+LOG = logs.get(__name__)
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+SPACING_SECONDS = 1.0
+"""The minimum seconds between two reports of one share."""
+_TELLERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of the order of that digest."""
+
+    digest: str
+    report: ShareReport
+
+
+class Carrier:
+    """`assignments` and `secrets` are those of the member's namespace; the caller runs them.
+
+    `may_act` says whether orders may be carried out at all: once they were listed whole, of the
+    right hub.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        session: MemberSession,
+        *,
+        namespace: str,
+        assignments: Informer[Assignment],
+        secrets: Informer[Secret],
+        hub: Callable[[], str],
+        may_act: Callable[[], bool],
+    ) -> None:
+        self._clock: Clock = context.clock
+        self._client: ApiClient = context.hub
+        self._session = session
+        self._assignments = assignments
+        self._secrets = secrets
+        self._hub = hub
+        self._namespace = namespace
+        self._may_act = may_act
+        self._assigned: dict[str, Assigned | Unreadable] = {}
+        self._done: dict[str, _Done] = {}
+        self._told: dict[str, float] = {}
+        self.queue: WorkQueue[str] = WorkQueue(name="assignments", clock=self._clock)
+        self._backoff: KeyedBackoff[str] = KeyedBackoff(
+            clock=self._clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        )
+        self._of_hub: KeyedBackoff[str] = KeyedBackoff(
+            clock=self._clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        )
+        self._build(context)
+        context.registry.on_change(self._member_changed)
+
+    def _build(self, context: ControllerContext) -> None:
+        table, clock = ShareTable(), self._clock
+        self._table = table
+        self._workloads = AssignedWorkloads()
+        workloads: Any = self._workloads  # as much of the hub's as is asked here
+        self._inventory = inventory = OwnedObjects(context)
+        records = ApplyRecords(table, clock=clock)
+        self._drift = DriftRecords(
+            table, clock=clock, recorder=context.recorder, changed=self._tell_key
+        )
+        pruner = Pruner(
+            table,
+            records,
+            Remover(clock=clock),
+            registered=context.registry.identities.exists,
+            known=self._workloads.by_uid,
+            restored=context.restored,
+        )
+        guard = Guard(
+            context, table, once=AtMostOnce(context, workloads=workloads, inventory=inventory)
+        )
+        self._disruptions = Disruptions(context)
+        unconfirmed = UnconfirmedWrites(table, clock=clock)
+        self._namespaces = Namespaces(clock=clock)
+        self._applier = ShareApplier(
+            table,
+            clock=clock,
+            dependencies=Follower(
+                context, table, workloads=workloads, watches={}, report=self._tell_key
+            ),
+            inventory=inventory,
+            writer=PieceWriter(
+                table,
+                records,
+                unconfirmed=unconfirmed,
+                workloads=workloads,
+                identity=context.identity,
+                restored=context.restored,
+                namespaces=self._namespaces,
+                drift=self._drift,
+                clock=clock,
+            ),
+            unconfirmed=unconfirmed,
+            pruner=pruner,
+            standing_in=guard.standing_in,
+            may_apply=self._stands,
+        )
+        self._survey = Survey(context, inventory=inventory, revisions=Revisions(context.hub, table))
+
+    def begin(self) -> None:
+        """Take in what is listed. Then changes come by `assignment_changed`, `secret_changed`."""
+        for found in self._assignments.values():
+            self.assignment_changed(None, found)
+
+    async def run(self) -> None:
+        """Tell the hub, until cancelled."""
+        await work(self.queue, self._tell, workers=_TELLERS, log=LOG)
+
+    async def reconcile(self, session: MemberSession, key: Key) -> float | None:
+        """Carry out what is ordered for the Workload; return seconds until requeue, or None."""
+        if not self._may_act():
+            return FIRST_PAUSE
+        waits = [
+            await self._carry_out(session, found)
+            for found in self._assignments.values()
+            if found.workload == key
+        ]
+        return min((each for each in waits if each is not None), default=None)
+
+    async def _carry_out(self, session: MemberSession, found: Assignment) -> float | None:
+        uid, digest = found.uid, found.spec.digest
+        assigned = self._assigned.get(uid)
+        if not isinstance(assigned, Assigned):
+            return None  # `assignment_changed` has told why
+        workload = assigned.workload
+        session.allowed_kinds = session.allowed_kinds | assigned.allowed_kinds
+        requeue_after: float | None = None
+        try:
+            report = await self._by_order(session, assigned)
+        except Overtaken:
+            return 0.0
+        except Unreadable as fault:
+            report = _refused(assigned, Refused(PropagatedReason.PROPAGATING, str(fault)))
+            requeue_after = self._backoff.failed(uid, str(fault))
+        except Refused as fault:
+            report = _refused(assigned, fault)
+            requeue_after = self._backoff.failed(uid, str(fault))
+        except (Conflict, LeaseLost):
+            raise
+        except TransportError as fault:
+            outcome = outcome_of(session.name, fault, assigned.desired)
+            self._record(uid, digest, ShareReport(outcome, obstacle=_obstacle(outcome)))
+            raise
+        else:
+            requeue_after = self._pause(uid, report)
+        self._record(uid, digest, report)
+        if not workload.placements and report.obstacle is None and not report.stays:
+            self._table.drop_share(uid, session.name)
+        return requeue_after
+
+    def _pause(self, uid: str, report: ShareReport) -> float | None:
+        waits = [report.requeue_after] if report.requeue_after is not None else []
+        under_way = report.waiting or report.obstacle or report.outcome.blocked
+        if under_way is not None:
+            waits.append(self._backoff.failed(uid, str(under_way)))
+        elif not waits:
+            self._backoff.reset(uid)
+        return min(waits, default=None)
+
+    async def _by_order(self, session: MemberSession, assigned: Assigned) -> ShareReport:
+        await self._namespaces.admit(session, assigned.workload)
+        share = assigned.share(self._contents(assigned), hub=self._hub())
+        if assigned.order in (AssignmentOrder.KEEP, AssignmentOrder.OBSERVE):
+            await self._inventory.wait_listed(session, share.workload)
+        elif assigned.order is not AssignmentOrder.REMOVE:
+            return await self._within_budgets(session, share)
+        return await self._applier.carry_out(session, share)
+
+    async def _within_budgets(self, session: MemberSession, share: Share) -> ShareReport:
+        """Lower the main object no further than the member's disruption budgets let it."""
+        workload = share.workload
+        await self._inventory.wait_listed(session, workload)
+        main = main_of(workload)
+        live = main_object(main, owned(session, workload.uid))
+        present = live.replicas if live is not None else None
+        if live is None or present is None or present <= share.replicas or share.forced:
+            return await self._applier.carry_out(session, share)
+        allowed = self._disruptions.allowed(
+            session,
+            workload,
+            main,
+            present=present,
+            keeps=share.replicas,
+            carried=False,
+            labels=live.pod_labels or (),
+        )
+        if allowed.keeps <= share.replicas:
+            return await self._applier.carry_out(session, share)
+        lowered = replace(share, order=AssignmentOrder.LOWER, replicas=allowed.keeps, pieces=())
+        report = await self._applier.carry_out(session, lowered)
+        blocked = Blocked(BlockedReason.DISRUPTION_BUDGET, allowed.why)
+        outcome = replace(report.outcome, blocked=blocked, message=allowed.why)
+        return replace(report, outcome=replace(outcome, reason=PropagatedReason.PROPAGATING))
+
+    def _contents(self, assigned: Assigned) -> Mapping[str, bytes]:
+        namespace = assigned.found.metadata.namespace
+        found = (
+            (each.name, self._secrets.get((namespace, each.name)))
+            for each in assigned.found.spec.secrets
+        )
+        return {name: held.data.get(CONTENTS, b"") for name, held in found if held is not None}
+
+    def _stands(self, workload: Workload) -> bool:
+        """Whether the order that is carried out is still the present one."""
+        held = self._assigned.get(workload.uid)
+        return isinstance(held, Assigned) and held.workload is workload
+
+    def _record(self, uid: str, digest: str, report: ShareReport) -> None:
+        self._done[uid] = _Done(digest, report)
+        self.queue.add(uid)
+
+    def _tell_key(self, key: Key) -> None:
+        for found in self._assignments.values():
+            if found.workload == key:
+                self.queue.add(found.uid)
+
+    def _member_changed(self, name: str, key: Key | None) -> None:
+        if key is not None:
+            self._disruptions.look(name, key)
+            self._tell_key(key)
+            return
+        for found in self._assignments.values():
+            self._session.wake(found.workload)
+            self.queue.add(found.uid)
+
+    def assignment_changed(self, old: Assignment | None, new: Assignment | None) -> None:
+        if new is None:
+            if old is not None:
+                self._drop(old.uid)
+            return
+        if old is not None and old.spec == new.spec and old.metadata.uid == new.metadata.uid:
+            return
+        try:
+            assigned = Assigned(new, self._session.name)
+        except (Unreadable, ValueError, KeyError) as fault:
+            LOG.warning("an Assignment cannot be read: %s", fault, extra={"object": new.uid})
+            self._assigned[new.uid] = Unreadable(str(fault))
+            return
+        self._assigned[new.uid] = assigned
+        self._workloads.hold(assigned.workload)
+        self._session.registration = assigned.registration or self._session.registration
+        self._session.wake(new.workload)
+
+    def _drop(self, uid: str) -> None:
+        """A missing Assignment removes nothing."""
+        self._assigned.pop(uid, None)
+        self._done.pop(uid, None)
+        self._told.pop(uid, None)
+        self._workloads.drop(uid)
+        self._table.drop_workload(uid)
+
+    def secret_changed(self, new: Secret) -> None:
+        for found in self._assignments.values():
+            if any(each.name == new.metadata.name for each in found.spec.secrets):
+                self._session.wake(found.workload)
+
+    async def _tell(self, uid: str) -> float | None:
+        """Write the status of the Assignment if it changes; return seconds until requeue."""
+        found = self._assignments.get((self._namespace, uid))
+        assigned, done = self._assigned.get(uid), self._done.get(uid)
+        if found is None or done is None or not isinstance(assigned, Assigned):
+            return None
+        if self._session.contact is not Contact.SERVING or done.digest != found.spec.digest:
+            return None  # its next reconcile brings it
+        link = self._session.link
+        if link is None or not (link.counted or link.obstacle):
+            return FIRST_PAUSE
+        left = self._told.get(uid, -math.inf) + SPACING_SECONDS - self._clock.monotonic()
+        if left > 0:
+            return left
+        wanted = self._status(assigned, found, done.report)
+        status = msgspec.convert(wanted, AssignmentStatus)
+        stored = msgspec.structs.replace(found.status, time="")
+        if status == stored:
+            return None
+        wanted["time"] = timestamp(self._clock.now())
+        patch = {
+            "metadata": {"uid": found.metadata.uid},
+            "status": merging(msgspec.to_builtins(found.status), wanted),
+        }
+        try:
+            answer = await self._client.merge_patch(
+                ASSIGNMENTS,
+                uid,
+                patch,
+                namespace=found.metadata.namespace,
+                subresource="status",
+            )
+        except (NotFound, Conflict):
+            return None  # its event is in flight
+        except (LeaseLost, TransportError) as fault:
+            LOG.info("the hub took no report: %s", fault, extra={"object": uid})
+            return self._of_hub.failed(uid)
+        self._of_hub.reset(uid)
+        self._told[uid] = self._clock.monotonic()
+        self._assignments.upsert(msgspec.convert(answer, Assignment))
+        return None
+
+    def _status(self, assigned: Assigned, found: Assignment, report: ShareReport) -> dict[str, Any]:
+        workload, name = assigned.workload, self._session.name
+        before = told_in(found, name, workload.shares.get(name, 0))
+        if (counted := version_number(found.status.reported)) is not None:
+            before["capacityVersion"] = counted
+        seen = self._survey.observe(workload, name, report.outcome)
+        share = share_of(seen, workload.profile, before, said=workload.metadata.generation)
+        if share.look_in is not None:
+            self.queue.add_after(found.uid, share.look_in)
+        drift = self._drift.told(workload)
+        if (over := self._drift.soonest(drift)) is not None:
+            self.queue.add_after(found.uid, over)
+        return status_of(
+            assigned,
+            share,
+            report,
+            kept=self._survey.kept(workload),
+            drift=drift,
+            reported=cast("int | None", share.entry.get("capacityVersion")),
+        )
+
+    def unassigned(self, owners: Mapping[str, Key]) -> dict[str, Key]:
+        """Return the Workloads, by UID, of which the member shows objects without an order."""
+        return {uid: key for uid, key in owners.items() if uid not in self._assigned}
+
+
+def _refused(assigned: Assigned, refusal: Refused) -> ShareReport:
+    outcome = Outcome(assigned.desired, refusal.reason, str(refusal))
+    removes = assigned.order is AssignmentOrder.REMOVE
+    return ShareReport(outcome, obstacle=refusal if removes else None)
+
+
+def _obstacle(outcome: Outcome) -> Refused:
+    return Refused(outcome.reason or PropagatedReason.CLUSTER_UNREACHABLE, outcome.message)

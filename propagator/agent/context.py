@@ -1,0 +1,109 @@
+"""What the member side asks of the hub, answered by what an agent knows: the orders of one member.
+
+An agent may read nothing of the hub but its own namespace. So a Workload is known while it has an
+Assignment, another owner of an object counts as alive, and nothing is judged by a backup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from machinery.runtime.event_recorder import ObjectRef
+from machinery.types.metadata import Key
+from propagator.members.cluster_identity import ClusterIdentity
+from propagator.members.health import MemberHealth
+from propagator.members.restored import NOTHING, Restored
+from propagator.types.cluster import MemberCluster
+from propagator.types.workload import Workload
+
+
+class AssignedWorkloads:
+    """The Workloads of the Assignments, by UID: as much of `HubWorkloads` as is asked."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Workload] = {}
+
+    def hold(self, workload: Workload) -> None:
+        self._held[workload.uid] = workload
+
+    def drop(self, uid: str) -> None:
+        self._held.pop(uid, None)
+
+    def known(self, uid: str) -> bool:
+        return uid in self._held
+
+    def by_uid(self, uid: str) -> Workload | None:
+        return self._held.get(uid)
+
+    async def vanished(self, _uid: str, _key: Key) -> bool:
+        """Whether the hub has no such Workload: that is not the agent's to know."""
+        return False
+
+
+class OwnIdentity:
+    """As `HubIdentity`: the UID of the hub, which the agent knows from its ConfigMap there."""
+
+    def __init__(self, uid: Callable[[], str]) -> None:
+        self._uid = uid
+
+    async def uid(self) -> str:
+        return self._uid()
+
+
+class NeverRestored:
+    """As `RestoredHub`. What is younger than the order stays by its version all the same."""
+
+    async def of(self, _workload: Workload, _went_back_to: int | None) -> Restored:
+        return NOTHING
+
+    async def former(self) -> str:
+        return ""
+
+
+class NoClusters:
+    """As the informer of MemberClusters: an agent may not read them."""
+
+    synced = True
+
+    def get(self, _key: Key) -> MemberCluster | None:
+        return None
+
+    def values(self) -> Iterable[MemberCluster]:
+        return ()
+
+    def add_handler(self, _handler: Any) -> None:
+        return
+
+
+class OneMember:
+    """As `Identities`: there is no other member that could lead to the same cluster."""
+
+    def exists(self, _uid: str) -> bool:
+        """Whether the hub has a MemberCluster of that UID: unknown, so nothing of it is taken."""
+        return True
+
+    async def note_first(self, _name: str, _found: ClusterIdentity) -> None:
+        return
+
+    def refusal(self, _name: str, _found: ClusterIdentity) -> MemberHealth | None:
+        return None
+
+    def release(self, _name: str) -> None:
+        return
+
+    def forget(self, _name: str) -> None:
+        return
+
+    def gave_up(self, _name: str) -> bool:
+        return False
+
+    def note(self, _cluster: MemberCluster, _found: ClusterIdentity) -> Mapping[str, str]:
+        return {}
+
+
+class NoEvents:
+    """As `EventRecorder`: what happens to a share is told in its Assignment."""
+
+    def event(self, _about: ObjectRef, **_said: Any) -> None:
+        return

@@ -1,0 +1,272 @@
+"""A member in mode Pull: no connection to it, only what its agent writes into its namespace here.
+
+Three watches show the Assignments, the MemberReport and the Lease that the agent renews. The agent
+is silent once the Lease was unchanged for SILENT_SECONDS of a view of the hub that a read has
+proven to be fresh, so a hub that hangs makes no agent silent. Other parts read what is told of the
+member through `members.views` alone: it has no `link`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from crds.membercluster import ReadyReason
+from crds.names import AGENT_ACCOUNT, AGENT_LEASE, MEMBER_REPORT
+from machinery import logs
+from machinery.api.client import ApiClient
+from machinery.api.lanes import LEASE
+from machinery.api.resources import ASSIGNMENTS, LEASES, MEMBER_REPORTS, SERVICE_ACCOUNTS
+from machinery.errors import Forbidden, NotFound, TransportError
+from machinery.runtime.informer import Informer
+from machinery.types.api import MemberReportStatus
+from machinery.types.metadata import Key, Object
+from propagator.members.health import MemberHealth
+from propagator.members.objects import Mark, version_number
+from propagator.members.session import MemberSession
+from propagator.types.assignment import Assignment, MemberReport
+from propagator.types.cluster import MemberCluster
+from propagator.types.workload import Workload
+
+LOG = logs.get(__name__)
+SILENT_SECONDS = 60.0
+CHECK_SECONDS = 5.0
+"""Seconds between two looks at the agent's Lease: one that its watch has not shown is read."""
+QUIET_SECONDS = 25.0
+"""How long the Lease may rest before it is read: the agent renews it each 20 s."""
+
+CONNECTED = MemberHealth(ReadyReason.CONNECTED, "its agent renews its Lease")
+
+
+@dataclass(frozen=True, slots=True)
+class PullSource:
+    hub: ApiClient
+    namespace: str
+    """That of the member, on the hub."""
+
+
+class _AgentLease(Object, frozen=True):
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def state(self) -> tuple[str, str, int]:
+        spec = self.spec
+        return (
+            str(spec.get("holderIdentity") or ""),
+            str(spec.get("renewTime") or ""),
+            int(spec.get("leaseTransitions") or 0),
+        )
+
+
+class PullSession(MemberSession):
+    """`MemberSession` of a member that this process has no connection to."""
+
+    def __init__(self, name: str, *, source: PullSource, **shared: Any) -> None:
+        super().__init__(name, **shared)
+        self.source = source
+        self._hub = hub = source.hub
+        clock, namespace = self._clock, source.namespace
+        self.assignments: Informer[Assignment] = Informer(
+            hub, ASSIGNMENTS, Assignment, namespace=namespace, clock=clock
+        )
+        self.reports: Informer[MemberReport] = Informer(
+            hub,
+            MEMBER_REPORTS,
+            MemberReport,
+            namespace=namespace,
+            field_selector=f"metadata.name={MEMBER_REPORT}",
+            clock=clock,
+        )
+        self._leases: Informer[_AgentLease] = Informer(
+            hub,
+            LEASES,
+            _AgentLease,
+            namespace=namespace,
+            field_selector=f"metadata.name={AGENT_LEASE}",
+            clock=clock,
+        )
+        self._lease: tuple[str, str, int] | None = None
+        self._renewed = -math.inf
+        self._looked = clock.monotonic()
+        """Since when the present silence lasts, as far as the hub has shown it."""
+        self.silent_seconds = 0.0
+        self._ended = False
+        """Whether an operator has ended the credential of the agent."""
+        self._counted: tuple[int, str] = (0, "")
+        """A version of the MemberReport, and that of the MemberCluster that has its capacity."""
+        self.assignments.add_handler(self._assignment_changed)
+        self.reports.add_handler(self._report_changed)
+        self._leases.add_handler(self._lease_changed)
+
+    @property
+    def ready(self) -> bool:
+        listed = self.assignments.trusted and bool(self.told.started)
+        return listed and self.verdict is not None and self.verdict.ready
+
+    @property
+    def answered(self) -> float:
+        """When the agent was last seen to renew its Lease."""
+        return self._renewed
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.registration, self.told.cluster_uid)
+
+    @property
+    def owners(self) -> Mapping[str, Key]:
+        return {each.uid: each.workload for each in self.assignments.values()}
+
+    @property
+    def told(self) -> MemberReportStatus:
+        """What the agent tells of the member; empty without a report."""
+        found = self.reports.get((self.source.namespace, MEMBER_REPORT))
+        return found.status if found is not None else MemberReportStatus()
+
+    def assignment(self, uid: str) -> Assignment | None:
+        return self.assignments.get((self.source.namespace, uid))
+
+    def holds(self, workload: Workload) -> bool:
+        """Whether something of the Workload may be there."""
+        return self.assignment(workload.uid) is not None or self.name in workload.sent
+
+    def tells(self, workload: Workload) -> bool:
+        """Whether the agent has told what is there of the Workload."""
+        found = self.assignment(workload.uid)
+        if found is None:
+            return self.name not in workload.sent
+        return found.status.counts is not None
+
+    def published(self, report: str, cluster: str) -> None:
+        """The MemberCluster of that version has the capacity of that MemberReport."""
+        seen, known = version_number(report), self._counted
+        if seen is not None and known != (seen, cluster):
+            self._counted = seen, cluster
+            for each in self.assignments.values():
+                self._changed(self.name, each.workload)
+
+    def counted_by(self, report: str) -> int | None:
+        """Return the version of the MemberCluster that counts what that MemberReport counts."""
+        version = version_number(report)
+        if version is None or version > self._counted[0]:
+            return None
+        return version_number(self._counted[1])
+
+    @property
+    def report_version(self) -> str:
+        found = self.reports.get((self.source.namespace, MEMBER_REPORT))
+        return found.metadata.resource_version if found is not None else ""
+
+    def take_in(self, cluster: MemberCluster) -> None:
+        super().take_in(cluster)
+        if cluster.revoked != self._ended:
+            self._ended = cluster.revoked
+            self._judge_agent(self._revoked() if self._ended else None)
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._wakes.run())
+                for informer in (self.assignments, self.reports, self._leases):
+                    tasks.create_task(informer.run())
+                tasks.create_task(self._watch_agent())
+        finally:
+            for uid in self.owners:
+                self._holders.discard(uid, self.name)
+
+    async def _watch_agent(self) -> None:
+        await self.assignments.wait_synced()
+        await self.reports.wait_synced()
+        while True:
+            self._judge_agent(await self._trouble())
+            await self._clock.sleep(CHECK_SECONDS if self._known else 1.0)
+
+    @property
+    def _known(self) -> bool:
+        return self.verdict is not None
+
+    async def _trouble(self) -> MemberHealth | None:
+        """Return the verdict; None while nothing is known."""
+        if self._ended:
+            return self._revoked()
+        now = self._clock.monotonic()
+        quiet = now - self._looked
+        if quiet > QUIET_SECONDS or self._lease is None:
+            try:
+                await self._read_lease()
+            except NotFound:
+                return self._revoked()
+            except TransportError as fault:
+                LOG.info("%s: the Lease of its agent cannot be read: %s", self.name, fault)
+                # Of a hub that does not answer it is not known for how long the agent is silent.
+                self._looked = max(self._looked, now - QUIET_SECONDS)
+                return None
+            quiet = self._clock.monotonic() - self._looked
+        self.silent_seconds = quiet
+        if self._renewed > -math.inf and quiet < SILENT_SECONDS:
+            return CONNECTED
+        if quiet < SILENT_SECONDS:
+            return None  # a process that has just begun has not seen it renewed yet
+        if not await self._has_account():
+            return self._revoked()
+        message = f"its agent has not renewed its Lease for {SILENT_SECONDS:.0f} s"
+        return MemberHealth(ReadyReason.AGENT_SILENT, message)
+
+    async def _read_lease(self) -> None:
+        found = await self._hub.get(
+            LEASES, AGENT_LEASE, namespace=self.source.namespace, errand=LEASE
+        )
+        spec = found.get("spec") or {}
+        self._see(_AgentLease(spec=spec).state)
+
+    async def _has_account(self) -> bool:
+        where: dict[str, Any] = {"namespace": self.source.namespace}
+        try:
+            await self._hub.get(SERVICE_ACCOUNTS, AGENT_ACCOUNT, **where)
+        except NotFound:
+            return False
+        except (Forbidden, TransportError):
+            return True  # it is not known, and a silent agent needs no operator
+        return True
+
+    def _revoked(self) -> MemberHealth:
+        message = f"its agent has no account any more: run `stowage invite {self.name} --renew`"
+        return MemberHealth(ReadyReason.AGENT_REVOKED, message)
+
+    def _lease_changed(self, _old: _AgentLease | None, new: _AgentLease | None) -> None:
+        if new is not None:
+            self._see(new.state)
+
+    def _see(self, state: tuple[str, str, int]) -> None:
+        before, self._lease = self._lease, state
+        if before is None or state == before:
+            return
+        self._looked = self._clock.monotonic()
+        if state[0] and not self._ended:  # not one that was let go of
+            self._renewed = self._looked
+            self._judge_agent(CONNECTED)
+
+    def _judge_agent(self, verdict: MemberHealth | None) -> None:
+        listed = self.assignments.trusted and bool(self.told.started)
+        if verdict is not None and (listed or not verdict.ready) and verdict != self.verdict:
+            self._judge(verdict)
+
+    def _assignment_changed(self, old: Assignment | None, new: Assignment | None) -> None:
+        known = new or old
+        if known is None:
+            return
+        if new is None:
+            self._holders.discard(known.uid, self.name)
+        else:
+            self._holders.add(known.uid, self.name)
+        if old is None or new is None or old.status != new.status:
+            self._changed(self.name, known.workload)
+            self.queue.add(known.workload)
+
+    def _report_changed(self, _old: MemberReport | None, _new: MemberReport | None) -> None:
+        self._judge_agent(CONNECTED if self._renewed > -math.inf and not self._known else None)
+        self._facts(self.name)

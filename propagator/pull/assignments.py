@@ -1,0 +1,286 @@
+"""Orders of the hub as Assignments: the other side of `share_applier`, for a member in mode Pull.
+
+An Assignment is written when its digest changes, and not for a younger `decided` alone: the status
+of a Workload changes far more often than what is ordered. Copies of Secrets are there before the
+Assignment that names them, and go after it names others. An Assignment goes when the agent has told
+that nothing is left; one that is missing removes nothing, so it is made again to remove something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from crds.admission.carried import kind_name
+from crds.assignment import AssignmentOrder, AssignmentState
+from crds.names import ANNOTATION_MEMBER, API_VERSION, GROUP
+from crds.workload import OnDelete, PropagatedReason
+from machinery.api.client import ApiClient
+from machinery.api.resources import ASSIGNMENTS, SECRETS
+from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
+from machinery.types.merge_patch import merging
+from propagator.apply.render import ANNOTATION_CARRIED
+from propagator.errors import HubFault, Refused
+from propagator.members.pulled import PullSession
+from propagator.orders import Share, ShareReport
+from propagator.outcome import Outcome
+from propagator.pull.bundle import (
+    CONTENTS,
+    SecretCopy,
+    Unreadable,
+    digest_of,
+    outlines,
+    packed,
+    unpacked,
+)
+from propagator.types.assignment import Assignment
+from propagator.types.workload import Workload
+
+LABEL_ASSIGNMENT = f"{GROUP}/assignment"
+"""On a copy of a Secret: the Assignment that it goes along with."""
+
+
+class AssignmentWriter:
+    def __init__(self, hub: ApiClient) -> None:
+        self._hub = hub
+        self._tidied: WeakKeyDictionary[PullSession, asyncio.Lock] = WeakKeyDictionary()
+        """Locked until the first write to a member may begin."""
+
+    async def carry_out(self, session: PullSession, share: Share) -> ShareReport:
+        """Write the Assignment if it changes; return what its agent has told of this very order.
+
+        Raises Refused, HubFault, Conflict.
+        """
+        uid, removes = share.workload.uid, share.order is AssignmentOrder.REMOVE
+        if removes and not session.holds(share.workload):
+            return ShareReport(Outcome(share.desired))
+        spec, copies = spec_of(session, share)
+        try:
+            await self._tidy_first(session)
+            await self._write(session, uid, spec, copies)
+        except Conflict:
+            raise
+        except TransportError as fault:
+            raise HubFault("the Assignment could not be written", fault) from fault
+        report = _told(session, share)
+        if removes and report.obstacle is None and not report.stays:
+            await self.forget(session, uid)
+        return report
+
+    async def observe(self, session: PullSession, share: Share) -> None:
+        """Order that nothing is written, where an order stands."""
+        if session.assignment(share.workload.uid) is not None:
+            spec, _ = spec_of(session, share)
+            await self._write(session, share.workload.uid, spec, ())
+
+    async def forget(self, session: PullSession, uid: str) -> None:
+        """Remove an Assignment that is done with, and its Secrets. Raises TransportError."""
+        found = session.assignment(uid)
+        if found is None:
+            return
+        namespace = session.source.namespace
+        with suppress(NotFound):
+            await self._hub.delete(
+                ASSIGNMENTS, uid, namespace=namespace, uid=found.metadata.uid or None
+            )
+        await self._drop(namespace, [each.name for each in found.spec.secrets])
+
+    async def _tidy_first(self, session: PullSession) -> None:
+        """Remove copies that no Assignment names: a process died between the two writes."""
+        if (turn := self._tidied.get(session)) is None:
+            turn = self._tidied[session] = asyncio.Lock()
+            async with turn:
+                await self._tidy(session)
+        async with turn:  # a copy that has just been made has no Assignment yet
+            return
+
+    async def _tidy(self, session: PullSession) -> None:
+        named = {each.name for one in session.assignments.values() for each in one.spec.secrets}
+        namespace, found = session.source.namespace, []
+        selection: Any = {"namespace": namespace, "label_selector": LABEL_ASSIGNMENT}
+        async for page in self._hub.pages(SECRETS, metadata_only=True, **selection):
+            listed = msgspec.json.decode(page).get("items") or ()
+            found += [each["metadata"]["name"] for each in listed]
+        await self._drop(namespace, [name for name in found if name not in named])
+
+    async def _write(
+        self,
+        session: PullSession,
+        uid: str,
+        spec: Mapping[str, Any],
+        copies: Sequence[SecretCopy],
+    ) -> None:
+        found = session.assignment(uid)
+        mark = str(session.mark)
+        if found is not None and found.spec.digest == spec["digest"]:
+            marked = found.metadata.annotations.get(ANNOTATION_MEMBER) == mark
+        else:
+            marked = False
+        if marked:
+            return
+        namespace = session.source.namespace
+        for copy in copies:
+            await self._copy(namespace, uid, copy)
+        metadata: dict[str, Any] = {"annotations": {ANNOTATION_MEMBER: mark}}
+        if found is None:
+            metadata |= {"name": uid, "namespace": namespace}
+            kind = {"apiVersion": API_VERSION, "kind": ASSIGNMENTS.kind}
+            body = {**kind, "metadata": metadata, "spec": spec}
+            try:
+                answer = await self._hub.create(ASSIGNMENTS, body)
+            except AlreadyExists as e:  # its event is in flight
+                raise Conflict(code=409, reason="Conflict", message=str(e)) from e
+        else:
+            metadata |= {"resourceVersion": found.metadata.resource_version}
+            changed = merging(msgspec.to_builtins(found.spec), spec)
+            patch = {"metadata": metadata, "spec": changed}
+            answer = await self._hub.merge_patch(ASSIGNMENTS, uid, patch, namespace=namespace)
+        session.assignments.upsert(msgspec.convert(answer, Assignment))
+        if found is not None:
+            kept = {each.name for each in copies}
+            await self._drop(namespace, [s.name for s in found.spec.secrets if s.name not in kept])
+
+    async def _copy(self, namespace: str, uid: str, copy: SecretCopy) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": copy.name,
+                "namespace": namespace,
+                "labels": {LABEL_ASSIGNMENT: uid},
+            },
+            "type": "Opaque",
+            "immutable": True,
+            "data": {CONTENTS: copy.contents},
+        }
+        with suppress(AlreadyExists):  # its name tells its contents
+            await self._hub.create(SECRETS, body)
+
+    async def _drop(self, namespace: str, names: Sequence[str]) -> None:
+        for name in names:
+            with suppress(NotFound, Forbidden):
+                await self._hub.delete(SECRETS, name, namespace=namespace)
+
+
+def spec_of(session: PullSession, share: Share) -> tuple[dict[str, Any], list[SecretCopy]]:
+    """Return `spec` of the Assignment, and the copies of Secrets that go along. Raises Refused."""
+    workload, copies = share.workload, list[SecretCopy]()
+    kinds = {*workload.kinds(), *workload.remembered()}
+    if share.order is AssignmentOrder.APPLY:
+        bundle, copies = packed(workload.uid, share.pieces, kinds)
+    else:
+        bundle = outlines(_outlines(workload), kinds)
+    meta = workload.metadata
+    about: dict[str, Any] = {
+        "workload": {
+            "namespace": meta.namespace,
+            "name": meta.name,
+            "uid": workload.uid,
+            "generation": meta.generation,
+        },
+        "order": share.order.value,
+        "targetNamespace": workload.namespace,
+        "replicas": share.replicas,
+        "bundle": bundle,
+        "secrets": [{"name": c.name, "as": c.as_, "digest": c.digest} for c in copies],
+        "rules": _rules(session, share, kinds),
+    }
+    decided = meta.resource_version if meta.resource_version.isdigit() else ""
+    return {**about, "digest": digest_of(about), "decided": decided}, copies
+
+
+def written_of(found: Assignment | None) -> dict[tuple[str, str, str], str]:
+    """Return the digests of the objects that were ordered last, by kind, namespace and name."""
+    if found is None or found.spec.order != AssignmentOrder.APPLY:
+        return {}
+    with suppress(Unreadable):
+        return {
+            (
+                each.body["kind"],
+                each.body["metadata"].get("namespace", ""),
+                each.body["metadata"]["name"],
+            ): each.template_digest or each.digest
+            for each in unpacked(found.spec.bundle).objects
+        }
+    return {}
+
+
+def carried_of(found: Assignment | None) -> str | None:
+    """Return the note of spec.movement.carry on the main object as ordered last, or None."""
+    if found is None or found.spec.order != AssignmentOrder.APPLY:
+        return None
+    with suppress(Unreadable):
+        for each in unpacked(found.spec.bundle).objects:
+            if each.main:
+                noted = each.body["metadata"].get("annotations", {}).get(ANNOTATION_CARRIED)
+                return str(noted) if noted is not None else None
+    return None
+
+
+def _told(session: PullSession, share: Share) -> ShareReport:
+    desired, found = share.desired, session.assignment(share.workload.uid)
+    status = found.status if found is not None and found.carried_out else None
+    if share.order is not AssignmentOrder.REMOVE:
+        if status is None:
+            return ShareReport(Outcome(desired))
+        blocked = status.blocked.message if status.blocked is not None else ""
+        return ShareReport(Outcome(desired, message=blocked, written=not status.reason))
+    if status is None:
+        waits = f"{session.name}: its agent has not told that it is gone"
+        return ShareReport(Outcome(desired), obstacle=Refused(PropagatedReason.PROPAGATING, waits))
+    if status.state == AssignmentState.REMOVED:
+        return ShareReport(Outcome(desired))
+    if status.state == AssignmentState.KEPT and not status.reason:
+        return ShareReport(Outcome(desired), stays=True)
+    reason = PropagatedReason.PROPAGATING
+    with suppress(ValueError):  # of a younger release
+        reason = PropagatedReason(status.reason)
+    return ShareReport(Outcome(desired), obstacle=Refused(reason, status.message))
+
+
+def _outlines(workload: Workload) -> list[dict[str, Any]]:
+    """Return apiVersion, kind and name of what the Workload has there, its main object marked."""
+    found: list[dict[str, Any]] = []
+    main = workload.outline if not workload.alone else None
+    for each in workload.outlines():
+        body: dict[str, Any] = {
+            "apiVersion": each.api_version,
+            "kind": each.kind,
+            "metadata": {
+                "namespace": each.namespace or workload.namespace,
+                "name": each.name or workload.metadata.name,
+            },
+        }
+        found.append(body | ({"main": True} if each == main else {}))
+    for name in workload.secrets:
+        meta = {"namespace": workload.namespace, "name": name}
+        found.append({"apiVersion": "v1", "kind": "Secret", "metadata": meta})
+    return found
+
+
+def _rules(session: PullSession, share: Share, kinds: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    workload, spec, member = share.workload, share.workload.spec, session.name
+    allowed = {kind_name(*pair) for pair in kinds} & session.allowed_kinds
+    told = share.told
+    movement = {k: v for k, v in msgspec.to_builtins(spec.movement).items() if v not in (None, ())}
+    rules: dict[str, Any] = {
+        "adoption": spec.adoption,
+        "drift": spec.drift,
+        "onDelete": (OnDelete.ORPHAN if share.orphan else OnDelete.DELETE).value,
+        "ended": dict(workload.ends[member]) if member in workload.ends else None,
+        "left": share.left or None,
+        "deleted": workload.ended or None,
+        "done": told.done,
+        "part": told.part,
+        "awaitsEnd": told.awaits_end or None,
+        "budgets": movement or None,
+        "forced": share.forced or None,
+        "allowedKinds": sorted(allowed) or None,
+        "revision": workload.revision_of(member) or None,
+    }
+    return {key: value for key, value in rules.items() if value is not None}

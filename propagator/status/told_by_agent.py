@@ -1,0 +1,151 @@
+"""One entry of status.clusters of a member in mode Pull: what its agent tells, and what holds here.
+
+The hub side knows why a share is not ordered at all, or not as a whole: it waits for others, or
+cannot be rendered. The agent knows the rest. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from crds.fields.shares import BlockedReason, ShareState
+from crds.workload import PropagatedReason
+from propagator.members.health import Contact
+from propagator.members.pulled import PullSession
+from propagator.members.told_share import entry_of
+from propagator.outcome import DesiredShare, Outcome
+from propagator.status.cluster_share import (
+    LEAVING,
+    MESSAGE_LIMIT,
+    STAYING,
+    ObservedShare,
+    share_of,
+    without,
+)
+from propagator.types.workload import Workload
+
+_BEGUN = (ShareState.CREATING.value, ShareState.RUNNING.value)
+
+
+class ToldShare(NamedTuple):
+    """What another shard, or an agent, reports of one cluster."""
+
+    stored: Mapping[str, Any]
+    """As it stays in the status; of a share that nobody has reported, the first entry."""
+    told: Mapping[str, Any]
+    """As it counts for the Workload: an entry of an earlier decision is of a share on its way."""
+
+
+def told_by_agent(
+    session: PullSession,
+    workload: Workload,
+    outcome: Outcome | None,
+    before: Mapping[str, Any],
+    said: int,
+) -> ToldShare | None:
+    """Return the entry; None of a share that is neither placed nor there any more.
+
+    `outcome` is that of this process, `before` the stored entry, `said` that of `share_of`.
+    """
+    name = session.name
+    desired = DesiredShare.of(workload, name)
+    if session.contact is not Contact.SERVING:
+        return _of_silent(session, workload, desired, before, said)
+    leaving, entry = name not in workload.placements, entry_of(session, workload)
+    if entry is None and leaving:
+        return None
+    entry = entry or {"name": name, "replicas": desired.replicas, **_NOTHING}
+    found = session.assignment(workload.uid)
+    if outcome is not None and outcome.desired != desired:
+        outcome = None
+    current = outcome is not None and found is not None and found.carried_out
+    if not current:
+        _keep(entry, before)
+    if "ended" not in entry and leaving:
+        _leave(entry, workload, outcome)
+    elif "ended" not in entry:
+        _place(entry, outcome, before, current=current)
+    entry["message"] = str(entry["message"])[:MESSAGE_LIMIT]
+    if entry.get("asked") == desired.replicas:
+        entry.pop("asked")
+    if workload.leaves:
+        entry["decision"] = workload.decided_by
+    return ToldShare(entry, entry)
+
+
+_NOTHING = {
+    **dict.fromkeys(("scheduled", "current", "ready", "unschedulable", "updated", "finished"), 0),
+    "state": ShareState.PENDING.value,
+    "message": "",
+}
+
+
+def _of_silent(
+    session: PullSession,
+    workload: Workload,
+    desired: DesiredShare,
+    before: Mapping[str, Any],
+    said: int,
+) -> ToldShare:
+    seen = ObservedShare(
+        name=session.name,
+        desired=desired,
+        leaving=session.name not in workload.placements,
+        contact=session.contact,
+        trouble=session.message if session.contact is Contact.AWAY else "",
+        ready_seconds=workload.spec.movement.ready_seconds,
+    )
+    share = share_of(seen, workload.profile, before, said=said)
+    stands = session.contact is Contact.CONNECTING and before
+    return ToldShare(before if stands else share.entry, share.told)
+
+
+def _leave(entry: dict[str, Any], workload: Workload, outcome: Outcome | None) -> None:
+    entry["state"], entry["message"] = ShareState.LEAVING.value, _why(workload, outcome)
+    entry.pop("reason", None)
+    if outcome is not None and outcome.reason is not None and not outcome.moves:
+        entry["reason"] = outcome.reason.value
+
+
+def _place(
+    entry: dict[str, Any], outcome: Outcome | None, before: Mapping[str, Any], *, current: bool
+) -> None:
+    """`current`: the agent has carried the present order out, and the entry tells of that."""
+    if outcome is not None and outcome.reason is not None:
+        _hold(entry, outcome, outcome.reason)
+    elif not current:
+        stood = before.get("state") in _BEGUN
+        entry["state"] = (ShareState.CREATING if stood else ShareState.PENDING).value
+        entry |= {"message": "", "reason": PropagatedReason.PROPAGATING.value}
+
+
+def _hold(entry: dict[str, Any], outcome: Outcome, reason: PropagatedReason) -> None:
+    """The share is not ordered, or not as a whole."""
+    entry["state"] = (_begun(entry) if outcome.moves else without(reason)).value
+    entry |= {"message": outcome.message, "reason": reason.value}
+    if outcome.blocked is not None:
+        blocked = outcome.blocked
+        entry["blocked"] = {"reason": blocked.reason.value, "message": blocked.message}
+
+
+def _keep(entry: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """What was written before stays noted while another order is on its way."""
+    for name in ("observedGeneration", "revision"):
+        if name in before and name not in entry:
+            entry[name] = before[name]
+
+
+def _begun(entry: Mapping[str, Any]) -> ShareState:
+    whole = "observedGeneration" in entry and entry["ready"] >= entry["replicas"]
+    return ShareState.RUNNING if whole else ShareState.CREATING
+
+
+def _why(workload: Workload, outcome: Outcome | None) -> str:
+    if outcome is not None and outcome.reason is not None and outcome.message and not outcome.moves:
+        return outcome.message
+    kept = LEAVING if workload.placements else STAYING
+    if outcome is None or outcome.blocked is None:
+        return kept
+    why = outcome.blocked.message
+    return f"{kept}: {why}" if outcome.blocked.reason is BlockedReason.NOT_READY_ELSEWHERE else why

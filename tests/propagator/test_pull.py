@@ -1,0 +1,441 @@
+"""A member in mode Pull, and the same in mode Push beside it, on a hub in memory."""
+
+from __future__ import annotations
+
+import base64
+import random
+import string
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+from crds.names import ANNOTATION_HUB_VERSION, ANNOTATION_UNJOIN, GIVEN_UP
+from machinery.api.resources import ASSIGNMENTS, MEMBER_CLUSTERS, SECRETS, WORKLOADS
+from machinery.errors import NotFound
+from machinery.types import conditions
+from tests.propagator.memory import SPACE
+from tests.propagator.pulling import Given, PullWorld, contents_of, namespace_of
+from tests.propagator.stage import configmap, deployment
+from tests.propagator.test_one_shard import propagated, ready, runs, workload
+
+Json = dict[str, Any]
+_TELLS_APART = ("stowage.dev/member", ANNOTATION_HUB_VERSION)
+
+
+def uid_of(world: PullWorld, name: str) -> str:
+    return str(world.hub.read(WORKLOADS, name)["metadata"]["uid"])
+
+
+def reason(world: PullWorld, member: str = "paris") -> str:
+    return str(conditions.find(world.cluster(member), "Ready").get("reason"))
+
+
+def plain(found: Json) -> Json:
+    """An object without what tells the two members, and two writes, apart."""
+    meta = found["metadata"]
+    notes = {k: v for k, v in meta["annotations"].items() if k not in _TELLS_APART}
+    kept = {key: found.get(key) for key in ("spec", "data", "type")}
+    return {"labels": meta["labels"], "notes": notes, **kept}
+
+
+def objects(world: PullWorld, member: str, *plurals: str) -> Json:
+    found = world.members[member].objects
+    return {
+        f"{plural}/{name}": plain(body)
+        for plural in plurals or ("deployments", "configmaps", "secrets")
+        for (_, name), body in found[plural].items()
+    }
+
+
+def versions(world: PullWorld, member: str = "paris") -> dict[Any, Any]:
+    """UID and version of each object there; a Lease is none of ours to count."""
+    return {
+        (plural, *key): (body["metadata"]["uid"], body["metadata"]["resourceVersion"])
+        for plural, held in world.members[member].objects.items()
+        if plural not in ("leases", "nodes")
+        for key, body in held.items()
+    }
+
+
+def secret(world: PullWorld, value: str) -> None:
+    encoded = base64.b64encode(value.encode()).decode()
+    meta = {"name": "token", "namespace": SPACE}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque"}
+    world.put(SECRETS, {**body, "data": {"value": encoded}})
+
+
+def turn(world: PullWorld, value: str) -> None:
+    """The Secret gets another value."""
+    encoded = base64.b64encode(value.encode()).decode()
+    world.hub.edit(SECRETS, "token", {"data": {"value": encoded}})
+
+
+async def placed(world: PullWorld, name: str = "web", **shares: int) -> None:
+    world.put(WORKLOADS, workload(name))
+    world.place(name, **shares)
+    await world.until(lambda: runs(world, name, **shares))
+
+
+@pytest.mark.proves("PL2")
+async def test_a_pulled_member_gets_what_a_pushed_one_gets() -> None:
+    world = PullWorld("m1")
+    secret(world, "first")
+    async with world.propagating(), world.agent():
+        await ready(world)
+        body = workload("web")
+        body["spec"]["resources"] = [{"name": "token"}]
+        world.put(WORKLOADS, body)
+
+        def alike(**shares: int) -> Callable[[], bool]:
+            def holds() -> bool:
+                one, other = objects(world, "m1"), objects(world, "paris")
+                return runs(world, "web", **shares) and bool(one) and one == other
+
+            return holds
+
+        world.place("web", m1=1, paris=1)
+        await world.until(alike(m1=1, paris=1))
+        world.place("web", m1=3, paris=3)
+        await world.until(alike(m1=3, paris=3))
+        edit = {"spec": {"targetDeployment": deployment("web", image="other")}}
+        world.hub.edit(WORKLOADS, "web", edit)
+        await world.until(lambda: world.status("web").get("observedGeneration") == 2)
+        await world.until(alike(m1=3, paris=3))
+        turn(world, "second")
+        second = base64.b64encode(b"second").decode()
+        where = (SPACE, "token")
+        await world.until(
+            lambda: world.members["paris"].objects["secrets"][where]["data"]["value"] == second
+        )
+        await world.until(alike(m1=3, paris=3))
+        await world.calm(3)
+        one, other = (
+            {k: v for k, v in each.items() if k not in ("name", "capacityVersion")}
+            for each in world.status("web")["clusters"]
+        )
+        assert one == other
+        uid = uid_of(world, "web")
+        world.delete("web")
+        await world.until(lambda: not world.hub.all(WORKLOADS))
+        assert objects(world, "m1") == objects(world, "paris") == {}
+        assert world.assignment(uid) is None
+
+
+@pytest.mark.proves("PL2")
+async def test_drift_on_a_pulled_member_is_repaired() -> None:
+    world = PullWorld()
+    async with world.propagating(), world.agent():
+        await ready(world)
+        await placed(world, paris=2)
+        member = world.members["paris"]
+        before = objects(world, "paris")
+        member.delete("configmaps", (SPACE, "web-conf"))
+        await world.until(lambda: objects(world, "paris") == before)
+
+
+@pytest.mark.proves("PL2")
+async def test_a_share_leaves_for_a_pulled_member_once_that_is_ready_and_back() -> None:
+    world = PullWorld("m1")
+    async with world.propagating(), world.agent():
+        await ready(world)
+        await placed(world, m1=3)
+        world.place("web", paris=3)
+        await world.until(lambda: runs(world, "web", paris=3))
+        await world.until(lambda: not world.deployments("m1"))
+        world.place("web", m1=3)
+        await world.until(lambda: bool(world.deployments("m1")))
+        await world.until(lambda: runs(world, "web", m1=3))
+        await world.until(lambda: not world.deployments("paris"))
+
+
+@pytest.mark.proves("PL22")
+async def test_large_manifests_are_small_on_the_hub_and_too_large_ones_leave_the_share() -> None:
+    world = PullWorld()
+    async with world.propagating(), world.agent():
+        await ready(world)
+        body = workload("web")
+        body["spec"]["manifests"] = [configmap(f"c{n}", a="plain words " * 2500) for n in range(10)]
+        world.put(WORKLOADS, body)
+        world.place("web", paris=1)
+        await world.until(lambda: runs(world, "web", paris=1))
+        uid = uid_of(world, "web")
+        stored = world.assignment(uid)
+        assert stored is not None
+        assert len(str(stored)) < 100_000
+        assert len(objects(world, "paris", "configmaps")) == 10
+        before, names = stored["spec"], string.ascii_letters + string.digits
+        noise = "".join(random.Random(1).choices(names, k=300_000))
+        body["spec"]["manifests"] = [configmap(f"c{n}", a=noise + str(n)) for n in range(8)]
+        body["spec"]["manifests"] += [
+            configmap(f"d{n}", a="".join(random.Random(n).choices(names, k=300_000)))
+            for n in range(4)
+        ]
+        edit = {"spec": {"manifests": body["spec"]["manifests"]}}
+        world.hub.edit(WORKLOADS, "web", edit)
+        await world.until(lambda: propagated(world, "web") == "TooLarge")
+        now = world.assignment(uid)
+        assert now is not None
+        assert now["spec"] == before
+        assert len(objects(world, "paris", "configmaps")) == 10
+
+
+@pytest.mark.proves("PL24")
+async def test_values_of_secrets_travel_in_secrets_alone() -> None:
+    world = PullWorld()
+    secret(world, "canary-one")
+    order: list[tuple[str, str]] = []
+
+    async def note(method: str, path: str, body: Any) -> None:
+        where = namespace_of("paris")
+        if method in ("POST", "PATCH", "DELETE") and where in path:
+            kind = "Secret" if "/secrets" in path else "Assignment"
+            if "/status" not in path and ("/secrets" in path or "/assignments" in path):
+                order.append((method, kind))
+
+    world.hub.faults.append(note)
+    async with world.propagating(), world.agent():
+        await ready(world)
+        body = workload("web")
+        body["spec"]["resources"] = [{"name": "token"}]
+        world.put(WORKLOADS, body)
+        world.place("web", paris=1)
+        await world.until(lambda: runs(world, "web", paris=1))
+        assert order == [("POST", "Secret"), ("POST", "Assignment")]
+        (copy,) = world.copies()
+        assert copy["type"] == "Opaque"
+        assert base64.b64encode(b"canary-one") in contents_of(copy)
+        order.clear()
+        turn(world, "canary-two")
+        await world.until(lambda: len(order) >= 3)
+        assert order == [("POST", "Secret"), ("PATCH", "Assignment"), ("DELETE", "Secret")]
+        await world.calm(3)
+        told = str([world.hub.all(ASSIGNMENTS), world.hub.events(), world.hub.all(WORKLOADS)])
+        bundle = str(world.bundle(uid_of(world, "web")))
+        for value in (b"canary-one", b"canary-two"):
+            plainly, encoded = value.decode(), base64.b64encode(value).decode()
+            assert not {each for each in (plainly, encoded) if each in told + bundle}
+        world.delete("web")
+        await world.until(lambda: not world.hub.all(WORKLOADS), seconds=30)
+        await world.until(lambda: not world.copies(), seconds=10)
+
+
+@pytest.mark.proves("PL31")
+async def test_an_agent_that_restarts_writes_nothing_but_leases_and_one_report() -> None:
+    world = PullWorld()
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            await placed(world, paris=2)
+            await world.calm(5)
+            before = versions(world)
+        world.sent.clear()
+        async with world.agent(identity="agent-2"):
+            await world.until(lambda: any("memberreports" in p for _, _, p in world.writes_of()))
+            await world.calm(30, step=1.0)
+            assert [path.rsplit("/", 3)[1] for _, _, path in world.writes_of()] == ["memberreports"]
+            assert versions(world) == before
+
+
+@pytest.mark.proves("PL14")
+async def test_a_deletion_waits_for_a_silent_agent_and_names_the_member() -> None:
+    world = PullWorld()
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            await placed(world, paris=1)
+        await world.until(lambda: reason(world) == "AgentSilent", seconds=75, step=0.5)
+        world.delete("web")
+        await world.calm(20, step=1.0)
+        assert "paris" in str(world.status("web")["conditions"])
+        assert world.deployments("paris")
+        async with world.agent():
+            await world.until(lambda: reason(world) == "Connected")
+            await world.until(lambda: not world.hub.all(WORKLOADS), seconds=10)
+            assert not world.deployments("paris")
+
+
+@pytest.mark.proves("PL14")
+async def test_a_member_that_is_given_up_releases_what_ends() -> None:
+    world = PullWorld()
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            await placed(world, paris=1)
+        await world.until(lambda: reason(world) == "AgentSilent", seconds=75, step=0.5)
+        world.delete("web")
+        await world.calm(5)
+        given_up = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
+        world.hub.edit(MEMBER_CLUSTERS, "paris", given_up)
+        await world.until(lambda: not world.hub.all(WORKLOADS), seconds=30)
+
+
+@pytest.mark.proves("PL15")
+async def test_an_agent_that_stops_is_told_within_75_seconds() -> None:
+    world = PullWorld("m1")
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            await placed(world, m1=1, paris=1)
+        await world.until(lambda: reason(world) == "AgentSilent", seconds=75, step=0.5)
+        await world.until(lambda: propagated(world, "web") == "ClusterUnreachable")
+        state = {each["name"]: each["state"] for each in world.status("web")["clusters"]}
+        assert state == {"m1": "Running", "paris": "Unreachable"}
+        assert world.deployments("paris"), "what runs stays"
+
+
+@pytest.mark.proves("PL10")
+async def test_without_the_hub_a_running_agent_repairs_and_a_restarted_one_writes_nothing() -> None:
+    world = PullWorld()
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            await placed(world, paris=2)
+            await world.calm(3)
+            before, told = objects(world, "paris"), versions(world)
+            world.cut.add("agent-1")
+            await world.calm(100, step=1.0)
+            world.members["paris"].delete("configmaps", (SPACE, "web-conf"))
+            await world.until(lambda: objects(world, "paris") == before)
+            assert versions(world)["deployments", SPACE, "web"] == told["deployments", SPACE, "web"]
+        world.cut.add("agent-2")
+        world.members["paris"].delete("configmaps", (SPACE, "web-conf"))
+        world.sent.clear()
+        async with world.agent(identity="agent-2", source=Cut(world, "paris", "agent-2")) as agent:
+            await world.calm(120, step=1.0)
+            assert not world.writes_of()
+            assert agent.unready()
+            world.cut.clear()
+            await world.until(lambda: objects(world, "paris") == before, seconds=120, step=0.5)
+            held = versions(world)["deployments", SPACE, "web"]
+            assert held == told["deployments", SPACE, "web"], "nothing that runs was touched"
+
+
+class Cut(Given):
+    """A credential that needs the hub, as it does."""
+
+    def __init__(self, world: PullWorld, member: str, identity: str) -> None:
+        super().__init__(member)
+        self._world, self._identity = world, identity
+
+    async def obtain(self) -> Any:
+        if self._identity in self._world.cut:
+            raise NotFound(code=404, reason="NotFound", message="the hub is away")
+        return await super().obtain()
+
+
+@pytest.mark.proves("PL11")
+async def test_assignments_that_are_missing_remove_nothing() -> None:
+    world = PullWorld()
+    async with world.propagating(), world.agent():
+        await ready(world)
+        await placed(world, paris=2)
+        await world.calm(3)
+        before, uid = versions(world), uid_of(world, "web")
+        world.hub.remove(ASSIGNMENTS, uid, namespace_of("paris"))
+        await world.until(lambda: world.assignment(uid) is not None)
+        await world.until(lambda: runs(world, "web", paris=2))
+        await world.calm(5)
+        assert versions(world) == before
+
+
+@pytest.mark.proves("PL12")
+async def test_an_old_order_to_remove_leaves_what_is_younger() -> None:
+    world = PullWorld()
+    async with world.agent():
+        async with world.propagating():
+            await ready(world)
+            await placed(world, paris=2)
+            await world.calm(3)
+        before, uid = objects(world, "paris"), uid_of(world, "web")
+        stored = world.assignment(uid)
+        assert stored is not None
+        old = {"order": "Remove", "digest": "0ld".replace("l", "1"), "decided": "5", "secrets": []}
+        world.hub.edit(ASSIGNMENTS, uid, {"spec": old}, namespace=namespace_of("paris"))
+
+        def told() -> Json:
+            found = world.assignment(uid)
+            return (found or {}).get("status", {})
+
+        await world.until(lambda: told().get("state") == "Kept")
+        assert "younger" in told()["message"]
+        await world.calm(10)
+        assert objects(world, "paris") == before
+
+
+@pytest.mark.proves("PL19")
+async def test_of_two_agents_one_works() -> None:
+    world = PullWorld()
+    async with world.propagating(), world.agent(identity="agent-1"):
+        await ready(world)
+        async with world.agent(identity="agent-2"):
+            await placed(world, paris=2)
+            await world.calm(100, step=1.0)
+            lease = world.members["paris"].objects["leases"]["stowage-system", "stowage-hub"]
+            assert lease["spec"]["holderIdentity"].endswith("agent/agent-1")
+            world.place("web", paris=3)
+            await world.until(lambda: runs(world, "web", paris=3))
+        world.sent.clear()
+    async with world.propagating("two"), world.agent(identity="agent-3"):
+        await world.until(lambda: reason(world) == "Connected")
+        world.place("web", paris=1)
+        await world.until(lambda: runs(world, "web", paris=1), seconds=90)
+
+
+@pytest.mark.proves("PL13")
+async def test_an_agent_writes_nothing_for_another_hub() -> None:
+    world = PullWorld()
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            await placed(world, paris=2)
+            await world.calm(3)
+        before = versions(world)
+        world.sent.clear()
+        async with world.agent(identity="agent-2", source=Given("paris", uid="another")):
+            await world.calm(30, step=1.0)
+            assert versions(world) == before
+            writes = [each for each in world.writes_of() if each[0] == "paris"]
+            assert not writes
+
+
+@pytest.mark.proves("PL23")
+async def test_a_member_changes_its_mode_and_nothing_there_is_rewritten() -> None:
+    world = PullWorld("m1", pulled=())
+    async with world.propagating():
+        await ready(world)
+        await placed(world, m1=2)
+        await world.calm(3)
+        before = versions(world, "m1")
+        world.invite_pushed("m1")
+        async with world.agent("m1"):
+            await world.until(lambda: holder(world).startswith("agent/"))
+            await world.until(lambda: reason(world, "m1") == "Connected")
+            await world.until(lambda: runs(world, "web", m1=2))
+            await world.calm(5)
+            assert versions(world, "m1") == before
+            world.place("web", m1=3)
+            await world.until(lambda: runs(world, "web", m1=3))
+            before = versions(world, "m1")
+            world.hub.edit(MEMBER_CLUSTERS, "m1", {"spec": {"mode": "Push"}})
+            world.tell_mode("m1", "Push")
+            await world.until(lambda: holder(world) not in ("", "agent/agent-1"))
+            await world.until(lambda: runs(world, "web", m1=3))
+            await world.calm(5)
+            assert versions(world, "m1") == before
+            world.place("web", m1=1)
+            await world.until(lambda: runs(world, "web", m1=1))
+            by = [
+                agent.partition("/")[0]
+                for server, method, path, agent, _ in world.sent
+                if server == "m1" and method == "PATCH" and "/deployments/" in path
+            ]
+            turns = [each for each, _ in groupby(by)]
+        assert turns == ["stowage-propagator", "stowage-agent", "stowage-propagator"]
+
+
+def holder(world: PullWorld, member: str = "m1") -> str:
+    """The process that holds the member."""
+    lease = world.members[member].objects["leases"]["stowage-system", "stowage-hub"]
+    return "".join((lease["spec"].get("holderIdentity") or "").split(" ")[2:])
