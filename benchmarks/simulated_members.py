@@ -55,9 +55,13 @@ class Member:
         uid = held["metadata"]["uid"] if held else str(uuid4())
         generation = held["metadata"]["generation"] + 1 if held else 1
         fields = {"manager": "stowage", "operation": "Apply", "apiVersion": body["apiVersion"]}
-        fields["fieldsV1"] = owned({k: v for k, v in body.items() if k not in _NOT_OWNED})
+        ours = {k: v for k, v in body.items() if k not in _NOT_OWNED}
+        ours["metadata"] = {k: meta[k] for k in ("labels", "annotations") if k in meta}
+        fields["fieldsV1"] = owned(ours)
         version = str(next(_versions))
         body["metadata"] = {**meta, "uid": uid, "resourceVersion": version}
+        if key[0]:
+            body["metadata"]["namespace"] = key[0]
         body["metadata"] |= {"generation": generation, "managedFields": [fields]}
         if plural == "deployments":
             body["status"] = running(body["spec"].get("replicas", 1), generation)

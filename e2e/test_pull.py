@@ -16,29 +16,27 @@ import pytest
 from e2e.harness import Failed, deployment, stowage, wait, workload
 from e2e.stage import Stage
 
-PUSHED, PULLED = "member-2", "member-3"
+PUSHED, PULLED, FORMER = "member-2", "paris", "member-3"
 _OWN = ("stowage.dev/member", "stowage.dev/hub-version", "deployment.kubernetes.io/revision")
 
 
 @pytest.fixture
 def pulled(running: Stage) -> Iterator[Stage]:
-    """Yield the stage with a member in mode Pull, and its agent; afterwards it is in mode Push."""
-    kubeconfig = running.members[PULLED].kubeconfig
-    running.process("agent", "", kubeconfig, "-v=4")
+    """Yield the stage with a member in mode Pull, and its agent; afterwards it is as before."""
+    stage, registration = running, running.registration(FORMER)
+    stage.unregister(FORMER)
+    stage.members[PULLED] = stage.members[FORMER]
+    stage.process("agent", "", stage.members[PULLED].kubeconfig, "-v=4")
     try:
-        _join(running, "--pull", f"--hub-server={_server(running)}")
-        wait(
-            "the agent",
-            lambda: running.ready(PULLED).get("message") == "its agent renews its Lease",
-        )
-        yield running
-        if running.processes["agent"].running is None:
-            running.process("agent", "", kubeconfig)
-        running.hub("delete", "wl", "-A", "--all", timeout=180)
+        _join(stage, "--pull", f"--hub-server={_server(stage)}")
+        wait("the agent", lambda: stage.ready(PULLED).get("status") == "True")
+        yield stage
+        stage.hub("delete", "wl", "-A", "--all", timeout=180)
     finally:
-        _join(running)
-        running.processes["agent"].kill()
-    wait("its connection", lambda: running.ready(PULLED)["status"] == "True")
+        stage.processes["agent"].kill(signal.SIGTERM)
+        stowage("unjoin", PULLED, "--force", f"--kubeconfig={stage.hub.kubeconfig}")
+        del stage.members[PULLED]
+    stage.register(registration)
 
 
 def _join(stage: Stage, *more: str) -> None:
@@ -115,9 +113,9 @@ def test_a_pulled_member_is_as_a_pushed_one(pulled: Stage, space: str) -> None:
             resources=[{"name": "token"}],
         ),
     )
-    _place(stage, space, name, member_2=1, member_3=1)
+    _place(stage, space, name, member_2=1, paris=1)
     wait("deployed", lambda: _alike(stage, space) and _reported(stage, space, name, 1))
-    _place(stage, space, name, member_2=3, member_3=3)
+    _place(stage, space, name, member_2=3, paris=3)
     wait("scaled", lambda: _alike(stage, space) and _reported(stage, space, name, 3))
 
     image = deployment(name, image="registry.k8s.io/pause:3.9")
@@ -168,20 +166,20 @@ def test_a_pulled_member_is_as_a_pushed_one(pulled: Stage, space: str) -> None:
 def test_modes_and_restarts_of_the_agent_touch_no_pod(pulled: Stage, space: str) -> None:
     stage, name = pulled, "web"
     stage.hub.apply(workload(name, space, schedulerName="the-test"))
-    _place(stage, space, name, member_3=2)
+    _place(stage, space, name, paris=2)
     stage.until_running(space, name)
     pods = wait("two pods", lambda: len(found := _pods(stage, PULLED, space)) == 2 and found)
     stage.processes["agent"].kill(signal.SIGTERM)
     stage.process("agent", "", stage.members[PULLED].kubeconfig)
-    _place(stage, space, name, member_3=3)
+    _place(stage, space, name, paris=3)
     wait("three", lambda: len(_pods(stage, PULLED, space)) == 3)
     assert pods <= _pods(stage, PULLED, space)
     _join(stage)
     wait("mode Push", lambda: stage.ready(PULLED).get("message") == "the API server answers")
-    _place(stage, space, name, member_3=4)
+    _place(stage, space, name, paris=4)
     wait("four", lambda: len(_pods(stage, PULLED, space)) == 4)
     assert pods <= _pods(stage, PULLED, space)
     _join(stage, "--pull", f"--hub-server={_server(stage)}")
-    _place(stage, space, name, member_3=5)
+    _place(stage, space, name, paris=5)
     wait("five", lambda: len(_pods(stage, PULLED, space)) == 5)
     assert pods <= _pods(stage, PULLED, space)

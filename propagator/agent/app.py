@@ -27,6 +27,7 @@ from crds.names import (
 from machinery import logs, metrics
 from machinery.api.client import ApiClient
 from machinery.api.resources import ASSIGNMENTS, CONFIG_MAPS, SECRETS
+from machinery.api.server_time import ServerClock
 from machinery.clock import Clock, SystemClock
 from machinery.config.hub_config import hub_connection
 from machinery.config.kubeconfig import Connection
@@ -355,14 +356,15 @@ class _Term:
         self._reads = reads
         self._credentials = credentials
         self._elector = elector
-        self._clock = agent.clock
+        # What is told has the hub's time: it is read there, and by other clocks.
+        self._clock = ServerClock(agent.clock, plain.server_time)
         lease, deadline, retry = agent.settings.hub_lease
         self._telling = LeaderElector(
             plain,
             namespace=access.namespace,
             name=AGENT_LEASE,
             identity=agent.identity,
-            clock=self._clock,
+            clock=agent.clock,  # the hub sees by it how far the clock here is off
             annotations={ANNOTATION_RELEASE: release()},
             lease_seconds=lease,
             renew_deadline=deadline,

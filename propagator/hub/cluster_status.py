@@ -25,6 +25,7 @@ from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.clock import Clock
+from machinery.release import parsed, release
 from machinery.runtime.event_recorder import EventRecorder, ObjectRef
 from machinery.runtime.informer import Informer
 from machinery.runtime.store import number
@@ -32,6 +33,7 @@ from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types import conditions
 from machinery.types.merge_patch import merging
 from machinery.types.selectors import label_value
+from propagator.hub.agent_accounts import oldest_served
 from propagator.members.connection import Link
 from propagator.members.health import Contact, HealthProbe, MemberHealth, settled
 from propagator.members.pod_index import Placed
@@ -168,33 +170,51 @@ def _conditions(
                 generation=session.generation,
             )
     if isinstance(session, PullSession):
-        _tell_forgotten(after, session, now)
+        _tell_agent(after, session, now)
     strangers = [kind for kind in after if kind not in _KNOWN]
     for kind in strangers[_CONDITIONS_LIMIT - len(_KNOWN) :]:
         del after[kind]  # else the hub would refuse the whole status
     return conditions.with_progress(after.values(), waits=WAITING, now=now)
 
 
-def _tell_forgotten(
-    after: dict[str, conditions.Condition], session: PullSession, now: datetime
-) -> None:
-    """HubForgot stands while the agent tells of Workloads without an Assignment."""
-    kind, left = MemberClusterCondition.HUB_FORGOT.value, session.told.unassigned
-    before = after.pop(kind, {})
+def too_old(session: PullSession) -> str:
+    """Return why the member gets nothing new, or "": what it runs stays."""
+    least, has = oldest_served(release()), session.told.release
+    if not least or not parsed(has) or parsed(has) >= parsed(least):
+        return ""
+    return f"{session.name}: its agent is of release {has}, and this hub serves {least} and younger"
+
+
+def _forgotten(session: PullSession) -> str:
+    left = session.told.unassigned
     if left is None or not left.count:
-        return
+        return ""
     named = ", ".join(f"{each.namespace}/{each.name}" for each in left.workloads)
     more = left.count - len(left.workloads)
     message = f"objects of Workloads without an Assignment stay there: {named}"
-    after[kind] = conditions.renewed(
-        before,
-        type_=kind,
-        true=True,
-        reason=MemberClusterEventReason.HUB_FORGOT.value,
-        message=(message + (f" and {more} more" if more > 0 else ""))[:_MESSAGE_LIMIT],
-        now=now,
-        generation=session.generation,
+    return message + (f" and {more} more" if more > 0 else "")
+
+
+def _tell_agent(
+    after: dict[str, conditions.Condition], session: PullSession, now: datetime
+) -> None:
+    """Set the conditions that stand only while there is something to say of an agent."""
+    said = (
+        (MemberClusterCondition.HUB_FORGOT, _forgotten(session)),
+        (MemberClusterCondition.AGENT_OLD, too_old(session)),
     )
+    for kind, message in said:
+        before = after.pop(kind.value, {})
+        if message:
+            after[kind.value] = conditions.renewed(
+                before,
+                type_=kind.value,
+                true=True,
+                reason=kind.value,
+                message=message[:_MESSAGE_LIMIT],
+                now=now,
+                generation=session.generation,
+            )
 
 
 def _state(cluster: MemberCluster, status: Mapping[str, Any]) -> str:
@@ -222,7 +242,7 @@ def _tell_held(status: dict[str, Any], session: MemberSession) -> None:
 
 def _pull(session: PullSession) -> dict[str, Any]:
     told = session.told
-    said = {"release": told.release, "started": told.started}
+    said = {"release": told.release, "started": told.started, "skewSeconds": session.skew_seconds}
     return {"namespace": session.source.namespace} | {k: v for k, v in said.items() if v}
 
 

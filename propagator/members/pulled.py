@@ -22,6 +22,7 @@ from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.lanes import LEASE
 from machinery.api.resources import ASSIGNMENTS, LEASES, MEMBER_REPORTS, SERVICE_ACCOUNTS
+from machinery.clock import stored_time
 from machinery.errors import Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.types.api import MemberReportStatus
@@ -39,6 +40,8 @@ CHECK_SECONDS = 5.0
 """Seconds between two looks at the agent's Lease: one that its watch has not shown is read."""
 QUIET_SECONDS = 25.0
 """How long the Lease may rest before it is read: the agent renews it each 20 s."""
+_SKEW_STEP = 30
+"""Seconds by which the clock of an agent may differ untold."""
 
 CONNECTED = MemberHealth(ReadyReason.CONNECTED, "its agent renews its Lease")
 
@@ -95,6 +98,8 @@ class PullSession(MemberSession):
         self._looked = clock.monotonic()
         """Since when the present silence lasts, as far as the hub has shown it."""
         self.silent_seconds = 0.0
+        self.skew_seconds = 0
+        """By how much the agent's clock is ahead of the hub's, where that is much."""
         self._ended = False
         """Whether an operator has ended the credential of the agent."""
         self._counted: tuple[int, str] = (0, "")
@@ -246,9 +251,21 @@ class PullSession(MemberSession):
         if before is None or state == before:
             return
         self._looked = self._clock.monotonic()
+        self._tell_skew(state[1])
         if state[0] and not self._ended:  # not one that was let go of
             self._renewed = self._looked
             self._judge_agent(CONNECTED)
+
+    def _tell_skew(self, renewed: str) -> None:
+        """The watch shows a renewal within a second, so the rest is the difference of clocks."""
+        moment = stored_time(renewed)
+        if moment is None:
+            return
+        ahead = (moment - self._clock.now()).total_seconds()
+        skew = round(ahead / _SKEW_STEP) * _SKEW_STEP if abs(ahead) > _SKEW_STEP else 0
+        if skew != self.skew_seconds:
+            self.skew_seconds = skew
+            self._facts(self.name)
 
     def _judge_agent(self, verdict: MemberHealth | None) -> None:
         listed = self.assignments.trusted and bool(self.told.started)

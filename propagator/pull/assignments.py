@@ -26,6 +26,7 @@ from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, Trans
 from machinery.types.merge_patch import merging
 from propagator.apply.render import ANNOTATION_CARRIED
 from propagator.errors import HubFault, Refused
+from propagator.hub.cluster_status import too_old
 from propagator.members.pulled import PullSession
 from propagator.orders import Share, ShareReport
 from propagator.outcome import Outcome
@@ -59,6 +60,9 @@ class AssignmentWriter:
         uid, removes = share.workload.uid, share.order is AssignmentOrder.REMOVE
         if removes and not session.holds(share.workload):
             return ShareReport(Outcome(share.desired))
+        begins = share.order is AssignmentOrder.APPLY and _new(session.assignment(uid))
+        if begins and (why := too_old(session)):
+            raise Refused(PropagatedReason.PROPAGATING, why)
         spec, copies = spec_of(session, share)
         try:
             await self._tidy_first(session)
@@ -220,6 +224,11 @@ def carried_of(found: Assignment | None) -> str | None:
                 noted = each.body["metadata"].get("annotations", {}).get(ANNOTATION_CARRIED)
                 return str(noted) if noted is not None else None
     return None
+
+
+def _new(found: Assignment | None) -> bool:
+    """Whether nothing was ordered to be written yet."""
+    return found is None or found.spec.order == AssignmentOrder.OBSERVE
 
 
 def _told(session: PullSession, share: Share) -> ShareReport:

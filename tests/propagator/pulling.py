@@ -11,6 +11,7 @@ import base64
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -35,6 +36,7 @@ from machinery.api.resources import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
+from machinery.clock import Clock
 from machinery.config.kubeconfig import Connection
 from machinery.types.pull import HubFacts
 from propagator.agent.app import Agent, AgentSettings
@@ -101,6 +103,12 @@ class PullWorld(World):
             return self.hub.read(ASSIGNMENTS, uid, namespace_of(member))
         return None
 
+    def report(self, member: str = "paris") -> Json:
+        """What the agent tells of its member."""
+        found = self.hub.read(MEMBER_REPORTS, MEMBER_REPORT, namespace_of(member))
+        status: Json = found.get("status", {})
+        return status
+
     def bundle(self, uid: str, member: str = "paris") -> Bundle:
         found = self.assignment(uid, member)
         assert found is not None
@@ -113,12 +121,18 @@ class PullWorld(World):
 
     @asynccontextmanager
     async def agent(
-        self, member: str = "paris", identity: str = "agent-1", source: Any = None
+        self,
+        member: str = "paris",
+        identity: str = "agent-1",
+        source: Any = None,
+        ahead: float = 0,
     ) -> AsyncIterator[Agent]:
+        """`ahead` are the seconds by which its clock is wrong."""
         settings = AgentSettings(http_port=0, identity=identity)
         given = source or Given(member)
         with self._wired():
-            process = Agent(given, settings=settings, identity=identity, clock=self.clock)
+            clock = Ahead(self.clock, ahead)
+            process = Agent(given, settings=settings, identity=identity, clock=clock)
             before = PROCESS.set(identity)
             running = asyncio.create_task(process.run())
             PROCESS.reset(before)
@@ -136,6 +150,23 @@ class PullWorld(World):
             for server, method, path, by, _ in self.sent
             if by.startswith(agent) and method not in ("GET", "WATCH") and "/leases/" not in path
         ]
+
+
+class Ahead:
+    """A clock whose wall is wrong."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    def now(self) -> datetime:
+        return self._clock.now() + timedelta(seconds=self._seconds)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
 
 
 class Given:

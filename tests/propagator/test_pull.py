@@ -439,3 +439,134 @@ def holder(world: PullWorld, member: str = "m1") -> str:
     """The process that holds the member."""
     lease = world.members[member].objects["leases"]["stowage-system", "stowage-hub"]
     return "".join((lease["spec"].get("holderIdentity") or "").split(" ")[2:])
+
+
+@pytest.mark.proves("PL26")
+async def test_a_move_between_the_modes_never_has_less_ready_than_wanted() -> None:
+    world = PullWorld("m1")
+    least: list[int] = []
+
+    def ready_now() -> int:
+        found = [*world.deployments("m1"), *world.deployments("paris")]
+        return sum(each["status"]["readyReplicas"] for each in found)
+
+    def sampled(**shares: int) -> Callable[[], bool]:
+        def holds() -> bool:
+            least.append(ready_now())
+            return runs(world, "web", **shares) and ready_now() == sum(shares.values())
+
+        return holds
+
+    async with world.propagating(), world.agent():
+        await ready(world)
+        await placed(world, m1=3)
+        for shares in ({"paris": 3}, {"m1": 1, "paris": 2}, {"m1": 3}):
+            world.place("web", **shares)
+            await world.until(sampled(**shares))
+        assert min(least) == 3
+        world.cut.add("agent-1")  # it serves its member, and tells nothing of it
+        world.place("web", paris=3)
+        await world.calm(45, step=0.5)
+        assert world.deployments("m1"), "what is not told to be ready replaces nothing"
+
+
+@pytest.mark.proves("PL27")
+async def test_what_runs_at_most_once_comes_after_the_agent_has_told_that_it_is_gone() -> None:
+    world = PullWorld("m1")
+    most: list[int] = []
+
+    def sampled(**shares: int) -> Callable[[], bool]:
+        def holds() -> bool:
+            found = [*world.deployments("m1"), *world.deployments("paris")]
+            most.append(sum(each["spec"]["replicas"] for each in found))
+            return runs(world, "web", **shares)
+
+        return holds
+
+    async with world.propagating(), world.agent():
+        await ready(world)
+        body = workload("web")
+        body["spec"]["movement"] = {"maxSurge": 0}
+        world.put(WORKLOADS, body)
+        for shares in ({"paris": 3}, {"m1": 3}, {"paris": 3}):
+            world.place("web", **shares)
+            await world.until(sampled(**shares))
+        world.cut.add("agent-1")
+        world.place("web", m1=3)
+        await world.calm(45, step=0.5)
+        assert not world.deployments("m1"), "the agent has not told that its pods are gone"
+        assert max(most) == 3
+
+
+@pytest.mark.proves("PL25")
+async def test_an_agent_at_rest_costs_the_hub_a_renewal_each_20_seconds() -> None:
+    world = PullWorld()
+    async with world.propagating(), world.agent():
+        await ready(world)
+        await placed(world, paris=2)
+        await world.calm(30)
+        watched = {
+            (agent.partition("/")[0], path.partition("?")[0])
+            for server, method, path, agent, _ in world.sent
+            if server == "hub" and method == "WATCH" and namespace_of("paris") in path
+        }
+        assert sum(by == "stowage-agent" for by, _ in watched) <= 4
+        assert sum(by == "stowage-propagator" for by, _ in watched) == 3
+        world.sent.clear()
+        await world.calm(100, step=0.5)
+        writes = [
+            path
+            for server, method, path, agent, _ in world.sent
+            if server == "hub" and method not in ("GET", "WATCH") and "stowage-member" in path
+        ]
+        assert len(writes) <= 6, writes
+
+
+@pytest.mark.proves("PL32")
+async def test_a_clock_that_is_off_is_told() -> None:
+    world = PullWorld()
+    async with world.propagating(), world.agent(ahead=300):
+        await ready(world)
+        await world.until(lambda: world.cluster("paris")["pull"].get("skewSeconds") == 300)
+        assert reason(world) == "Connected"
+
+
+@pytest.mark.proves("PL20")
+async def test_an_agent_that_is_too_old_keeps_what_it_has_and_gets_nothing_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = PullWorld()
+    async with world.agent():
+        async with world.propagating():
+            await ready(world)
+            await placed(world, paris=2)
+        monkeypatch.setattr("propagator.hub.cluster_status.oldest_served", lambda _: "9.0.0")
+        async with world.propagating("two"):
+            world.put(WORKLOADS, workload("new"))
+            world.place("new", paris=1)
+            await world.until(lambda: conditions.holds(world.cluster("paris"), "AgentOld"))
+            await world.calm(5)
+            assert [each["metadata"]["name"] for each in world.deployments("paris")] == ["web"]
+            world.place("web", paris=3)
+            await world.until(lambda: runs(world, "web", paris=3))
+
+
+@pytest.mark.proves("PL11")
+async def test_what_stands_without_an_assignment_is_told() -> None:
+    world = PullWorld()
+    async with world.agent():
+        async with world.propagating():
+            await ready(world)
+            await placed(world, paris=2)
+            await world.calm(3)
+        before, uid = versions(world), uid_of(world, "web")
+        world.hub.remove(ASSIGNMENTS, uid, namespace_of("paris"))
+        await world.until(lambda: world.report().get("unassigned", {}).get("count") == 1)
+        (named,) = world.report()["unassigned"]["workloads"]
+        assert (named["namespace"], named["name"], named["uid"]) == (SPACE, "web", uid)
+        assert versions(world) == before
+        async with world.propagating("two"):
+            await world.until(lambda: conditions.holds(world.cluster("paris"), "HubForgot"))
+            await world.until(lambda: world.assignment(uid) is not None)
+            await world.until(lambda: not conditions.holds(world.cluster("paris"), "HubForgot"))
+            assert versions(world) == before
