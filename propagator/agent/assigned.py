@@ -96,6 +96,7 @@ def _workload(found: Assignment, bundle: Bundle, order: AssignmentOrder, member:
         "movement": msgspec.to_builtins(rules.budgets) if rules.budgets is not None else {},
         "manifests": [each.body for each in bundle.objects if not each.main],
         "statusFields": _fields(bundle),
+        "replicasPath": bundle.replicas_path,
     }
     if main is not None:
         body["template"] = main

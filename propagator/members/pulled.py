@@ -188,6 +188,8 @@ class PullSession(MemberSession):
         await self.reports.wait_synced()
         while True:
             self._judge_agent(await self._trouble())
+            if self.ready and self._pending:
+                self._queue_pending()  # a watch was behind when they came
             await self._clock.sleep(CHECK_SECONDS if self._known else 1.0)
 
     @property

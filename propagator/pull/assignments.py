@@ -23,6 +23,7 @@ from crds.workload import OnDelete, PropagatedReason
 from machinery.api.client import ApiClient
 from machinery.api.resources import ASSIGNMENTS, SECRETS
 from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
+from machinery.kinds.table import from_hub
 from machinery.types.merge_patch import merging
 from propagator.apply.render import ANNOTATION_CARRIED
 from propagator.errors import HubFault, Refused
@@ -174,11 +175,12 @@ class AssignmentWriter:
 def spec_of(session: PullSession, share: Share) -> tuple[dict[str, Any], list[SecretCopy]]:
     """Return `spec` of the Assignment, and the copies of Secrets that go along. Raises Refused."""
     workload, copies = share.workload, list[SecretCopy]()
-    kinds = {*workload.kinds(), *workload.remembered()}
+    kinds, path = {*workload.kinds(), *workload.remembered()}, workload.spec.replicas_path
     if share.order is AssignmentOrder.APPLY:
-        bundle, copies = packed(workload.uid, share.pieces, kinds)
+        _check_profile(session, workload)
+        bundle, copies = packed(workload.uid, share.pieces, kinds, replicas_path=path)
     else:
-        bundle = outlines(_outlines(workload), kinds)
+        bundle = outlines(_outlines(workload), kinds, replicas_path=path)
     meta = workload.metadata
     about: dict[str, Any] = {
         "workload": {
@@ -196,6 +198,14 @@ def spec_of(session: PullSession, share: Share) -> tuple[dict[str, Any], list[Se
     }
     decided = meta.resource_version if meta.resource_version.isdigit() else ""
     return {**about, "digest": digest_of(about), "decided": decided}, copies
+
+
+def _check_profile(session: PullSession, workload: Workload) -> None:
+    """An agent knows the built-in kinds alone, and would judge others by nothing."""
+    if workload.profile in from_hub():
+        kind = workload.profile.kind
+        message = f"{session.name}: its agent does not know {kind}, which a WorkloadKind describes"
+        raise Refused(PropagatedReason.KIND_NOT_ALLOWED, message)
 
 
 def written_of(found: Assignment | None) -> dict[tuple[str, str, str], str]:

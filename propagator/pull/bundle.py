@@ -26,6 +26,7 @@ MOST_UNPACKED = 4 * OBJECT_BYTES
 MOST_SECRET = 1024 * 1024
 """Bytes of a Secret's values, which an API server takes at most."""
 _VALUES = ("data", "stringData")
+_MAIN = "main"
 CONTENTS = "contents"
 """The one key of a copy."""
 
@@ -56,6 +57,8 @@ class Bundle(msgspec.Struct, omit_defaults=True):
     kinds: list[str] = []
     """`apiVersion/kind` of all that the Workload may have there."""
     objects: list[_Packed] = []
+    replicas_path: str = ""
+    """As spec.replicasPath of the Workload."""
 
 
 class Unreadable(ValueError):
@@ -63,7 +66,7 @@ class Unreadable(ValueError):
 
 
 def packed(
-    uid: str, pieces: Sequence[Piece], kinds: Iterable[tuple[str, str]]
+    uid: str, pieces: Sequence[Piece], kinds: Iterable[tuple[str, str]], *, replicas_path: str = ""
 ) -> tuple[str, list[SecretCopy]]:
     """Return the bundle of these pieces, and the copies of Secrets. Raises Refused."""
     objects, copies = [], []
@@ -88,7 +91,8 @@ def packed(
             )
         )
     named = sorted("/".join(pair) for pair in kinds)
-    text = _squeezed(msgspec.json.encode(Bundle(named, objects), order="deterministic"))
+    bundle = Bundle(named, objects, replicas_path)
+    text = _squeezed(msgspec.json.encode(bundle, order="deterministic"))
     if len(text) > MOST_BUNDLE:
         message = (
             f"its objects take {len(text)} bytes once they are compressed, and a member in mode "
@@ -98,11 +102,23 @@ def packed(
     return text, copies
 
 
-def outlines(bodies: Iterable[Mapping[str, Any]], kinds: Iterable[tuple[str, str]]) -> str:
-    """Return the bundle of an order that writes nothing: kinds and names of what may be there."""
+def outlines(
+    bodies: Iterable[Mapping[str, Any]],
+    kinds: Iterable[tuple[str, str]],
+    *,
+    replicas_path: str = "",
+) -> str:
+    """Return the bundle of an order that writes nothing: kinds and names of what may be there.
+
+    The main one has the key `main`.
+    """
     named = sorted("/".join(pair) for pair in kinds)
-    objects = [_Packed(dict(body), main=body.get("main", False)) for body in bodies]
-    return _squeezed(msgspec.json.encode(Bundle(named, objects), order="deterministic"))
+    objects = [
+        _Packed({key: value for key, value in body.items() if key != _MAIN}, main=_MAIN in body)
+        for body in bodies
+    ]
+    bundle = Bundle(named, objects, replicas_path)
+    return _squeezed(msgspec.json.encode(bundle, order="deterministic"))
 
 
 def unpacked(text: str) -> Bundle:

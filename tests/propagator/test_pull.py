@@ -123,6 +123,18 @@ async def test_a_pulled_member_gets_what_a_pushed_one_gets() -> None:
         assert world.assignment(uid) is None
 
 
+@pytest.mark.proves("PL1")
+async def test_a_member_that_nobody_connects_to_is_ready_and_runs_a_workload() -> None:
+    world = PullWorld()
+    async with world.propagating(), world.agent():
+        await world.until(lambda: reason(world) == "Connected", seconds=60)
+        await world.until(lambda: world.cluster("paris").get("capacity") is not None)
+        await placed(world, paris=2)
+        assert [each["spec"]["replicas"] for each in world.deployments("paris")] == [2]
+    by = {agent.partition("/")[0] for server, _, _, agent, _ in world.sent if server == "paris"}
+    assert by == {"stowage-agent"}
+
+
 @pytest.mark.proves("PL2")
 async def test_drift_on_a_pulled_member_is_repaired() -> None:
     world = PullWorld()
