@@ -233,12 +233,15 @@ class Carrier:
         share = assigned.share(self._contents(assigned), hub=self._hub())
         if assigned.order in (AssignmentOrder.KEEP, AssignmentOrder.OBSERVE):
             await self._inventory.wait_listed(session, share.workload)
-        elif assigned.order is not AssignmentOrder.REMOVE:
+        elif assigned.order is not AssignmentOrder.REMOVE or share.left:
             return await self._within_budgets(session, share)
         return await self._applier.carry_out(session, share)
 
     async def _within_budgets(self, session: MemberSession, share: Share) -> ShareReport:
-        """Lower the main object no further than the member's disruption budgets let it."""
+        """Lower the main object no further than the member's disruption budgets let it.
+
+        What leaves for other members is lowered to nothing so before it is removed.
+        """
         workload = share.workload
         await self._inventory.wait_listed(session, workload)
         main = main_of(workload)
@@ -260,8 +263,10 @@ class Carrier:
         lowered = replace(share, order=AssignmentOrder.LOWER, replicas=allowed.keeps, pieces=())
         report = await self._applier.carry_out(session, lowered)
         blocked = Blocked(BlockedReason.DISRUPTION_BUDGET, allowed.why)
-        outcome = replace(report.outcome, blocked=blocked, message=allowed.why)
-        return replace(report, outcome=replace(outcome, reason=PropagatedReason.PROPAGATING))
+        waits = Refused(PropagatedReason.PROPAGATING, allowed.why)
+        outcome = replace(report.outcome, blocked=blocked, reason=waits.reason, message=allowed.why)
+        removes = share.order is AssignmentOrder.REMOVE
+        return replace(report, outcome=outcome, obstacle=waits if removes else None)
 
     def _contents(self, assigned: Assigned) -> Mapping[str, bytes]:
         namespace = assigned.found.metadata.namespace

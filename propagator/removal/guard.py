@@ -192,15 +192,14 @@ class Guard:
         cause = self._causes.get(workload.uid, member)
         if cause is None and not _told_of_budget(workload, member):
             return False
-        return not self.forced(workload, member)
+        cluster = self._clusters.get(("", member))
+        if cause in (None, ChangeCause.DRAINED) and cluster is not None and cluster.forced_drain:
+            return False
+        return cause != ChangeCause.CLUSTER_LOST
 
     def forced(self, workload: Workload, member: str) -> bool:
         """Whether replicas leave that member whatever its disruption budgets say."""
-        cause = self._causes.get(workload.uid, member)
-        cluster = self._clusters.get(("", member))
-        if cause in (None, ChangeCause.DRAINED) and cluster is not None and cluster.forced_drain:
-            return True
-        return cause == ChangeCause.CLUSTER_LOST
+        return not self._under_budgets(workload, member)
 
     def _member_changed(self, member: str, key: Key | None) -> None:
         # That a member stopped answering shows only seconds later: COUNT_SECONDS covers that.
