@@ -6,13 +6,16 @@ sends nothing makes no span. Series of a member exist while this instance has a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from crds.assignment import AssignmentState
 from machinery import metrics, tracing
 from machinery.clock import Clock, stopwatch
 from machinery.tracing import TraceIds, TraceSpan, Value
 from propagator.credentials.tokens import Life
+from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
 
@@ -75,18 +78,45 @@ LIFETIME = metrics.GaugeFunc(
     "Seconds from the beginning to the end of the token or client certificate for a member",
     _CREDENTIAL,
 )
+AGENT_SILENT = metrics.GaugeFunc(
+    "stowage_agent_silent_seconds",
+    "Seconds since the agent of a member in mode Pull was last seen to renew its Lease",
+    ("member_cluster",),
+)
+ASSIGNMENTS = metrics.GaugeFunc(
+    "stowage_assignments",
+    "Shares of members in mode Pull, by the state that their agents tell",
+    ("state",),
+    zero=[(each.value,) for each in AssignmentState],
+)
 
 
 def begin(sessions: Callable[[], Iterable[MemberSession]], *, clock: Clock) -> None:
     LAST_SEEN.set_function(lambda: _last_seen(sessions(), clock))
     EXPIRY.set_function(lambda: _expiry(sessions(), clock))
     LIFETIME.set_function(lambda: _lifetime(sessions()))
+    AGENT_SILENT.set_function(lambda: _silent(sessions()))
+    ASSIGNMENTS.set_function(lambda: _assignments(sessions()))
 
 
 def _last_seen(sessions: Iterable[MemberSession], clock: Clock) -> metrics.Samples:
     # Times before the epoch become 0, also that of a member without an answer.
     began = clock.now().timestamp() - clock.monotonic()
     return {(each.name,): max(began + each.answered, 0.0) for each in sessions}
+
+
+def _silent(sessions: Iterable[MemberSession]) -> metrics.Samples:
+    pulled = (each for each in sessions if isinstance(each, PullSession))
+    return {(each.name,): each.silent_seconds for each in pulled}
+
+
+def _assignments(sessions: Iterable[MemberSession]) -> metrics.Samples:
+    found = Counter[tuple[str, ...]]()
+    for session in sessions:
+        if isinstance(session, PullSession):
+            states = (each.status.state for each in session.assignments.values())
+            found.update((state or AssignmentState.PENDING.value,) for state in states)
+    return {labels: float(number) for labels, number in found.items()}
 
 
 def _expiry(sessions: Iterable[MemberSession], clock: Clock) -> metrics.Samples:

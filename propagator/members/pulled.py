@@ -97,7 +97,6 @@ class PullSession(MemberSession):
         self._renewed = -math.inf
         self._looked = clock.monotonic()
         """Since when the present silence lasts, as far as the hub has shown it."""
-        self.silent_seconds = 0.0
         self.skew_seconds = 0
         """By how much the agent's clock is ahead of the hub's, where that is much."""
         self._ended = False
@@ -112,6 +111,11 @@ class PullSession(MemberSession):
     def ready(self) -> bool:
         listed = self.assignments.trusted and bool(self.told.started)
         return listed and self.verdict is not None and self.verdict.ready
+
+    @property
+    def silent_seconds(self) -> float:
+        """Since the agent was last seen to renew its Lease, or since this process looks."""
+        return self._clock.monotonic() - self._looked
 
     @property
     def answered(self) -> float:
@@ -213,7 +217,6 @@ class PullSession(MemberSession):
                 self._looked = max(self._looked, now - QUIET_SECONDS)
                 return None
             quiet = self._clock.monotonic() - self._looked
-        self.silent_seconds = quiet
         if self._renewed > -math.inf and quiet < SILENT_SECONDS:
             return CONNECTED
         if quiet < SILENT_SECONDS:

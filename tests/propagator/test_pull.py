@@ -11,8 +11,21 @@ from typing import Any
 
 import pytest
 
-from crds.names import ANNOTATION_HUB_VERSION, ANNOTATION_UNJOIN, GIVEN_UP
-from machinery.api.resources import ASSIGNMENTS, MEMBER_CLUSTERS, SECRETS, WORKLOADS
+from crds.groups.gate import decision_of
+from crds.names import (
+    ANNOTATION_HUB_VERSION,
+    ANNOTATION_UNJOIN,
+    API_VERSION,
+    GIVEN_UP,
+    LABEL_GROUP,
+)
+from machinery.api.resources import (
+    ASSIGNMENTS,
+    MEMBER_CLUSTERS,
+    SECRETS,
+    WORKLOAD_GROUPS,
+    WORKLOADS,
+)
 from machinery.errors import NotFound
 from machinery.types import conditions
 from tests.propagator.memory import SPACE
@@ -582,3 +595,27 @@ async def test_what_stands_without_an_assignment_is_told() -> None:
             await world.until(lambda: world.assignment(uid) is not None)
             await world.until(lambda: not conditions.holds(world.cluster("paris"), "HubForgot"))
             assert versions(world) == before
+
+
+@pytest.mark.proves("PL29")
+async def test_a_gang_starts_on_both_or_on_none() -> None:
+    world = PullWorld("m1")
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+        await world.until(lambda: reason(world) == "AgentSilent", seconds=75, step=0.5)
+        group = {"apiVersion": API_VERSION, "kind": "WorkloadGroup"}
+        meta = {"name": "batch", "namespace": SPACE}
+        world.put(WORKLOAD_GROUPS, {**group, "metadata": meta, "spec": {"minMember": 2}})
+        body = workload("web")
+        body["metadata"]["labels"] = {LABEL_GROUP: "batch"}
+        world.put(WORKLOADS, body)
+        world.place("web", m1=1, paris=1)
+        decisions = {uid_of(world, "web"): decision_of({"m1": 1, "paris": 1})}
+        opened = {"status": {"gate": "Open", "decisions": decisions}}
+        world.hub.edit(WORKLOAD_GROUPS, "batch", opened, status=True)
+        await world.calm(45, step=0.5)
+        assert not world.deployments("m1")
+        assert not world.deployments("paris")
+        async with world.agent(identity="agent-2"):
+            await world.until(lambda: runs(world, "web", m1=1, paris=1), seconds=90)
