@@ -59,9 +59,19 @@ class Fleet:
         return [e for e in listed["items"] if e["spec"]["workload"]["namespace"] == SPACE]
 
 
-@pytest.fixture
+RIGHTS = [
+    "--rights=cluster",
+    pytest.param(f"--target-namespace={SPACE}", marks=pytest.mark.long, id="narrow"),
+]
+
+
+@pytest.fixture(params=RIGHTS)
 def fleet(
-    propagated_hub: Cluster, full_cluster: Cluster, stowage: Stowage, tmp_path: Path
+    request: pytest.FixtureRequest,
+    propagated_hub: Cluster,
+    full_cluster: Cluster,
+    stowage: Stowage,
+    tmp_path: Path,
 ) -> Iterator[Fleet]:
     arguments = [sys.executable, "-m", "stowage", "agent", "--http-port=0"]
     log = tmp_path / "agent.log"
@@ -70,7 +80,7 @@ def fleet(
     hub = f"--kubeconfig={propagated_hub.kubeconfig}"
     try:
         stowage.succeed(
-            *("join", NAME, "--pull", f"--hub-server={propagated_hub.server}", "--rights=cluster"),
+            *("join", NAME, "--pull", f"--hub-server={propagated_hub.server}", request.param),
             *(f"--member-kubeconfig={full_cluster.kubeconfig}", hub),
         )
         propagated_hub.kubectl("create", "namespace", SPACE)
