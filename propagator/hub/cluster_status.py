@@ -7,7 +7,7 @@ change only by a relevant step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -86,7 +86,12 @@ def status_of(
     status = dict(cluster.status)
     status["observedGeneration"] = session.generation
     _tell_held(status, session)
-    status["conditions"] = _conditions(cluster, session, verdict, now)
+    differs = list[str]()
+    if isinstance(session, PullSession):
+        status["pull"] = _pull(session)
+        known, differs = session.believe(cluster, _reported(session))
+        status |= known
+    status["conditions"] = _conditions(cluster, session, verdict, now, differs)
     status["state"] = _state(cluster, status)
     if session.link is not None and verdict.reason not in ANOTHERS:
         if session.link.tenants is None:
@@ -99,9 +104,6 @@ def status_of(
             for field in _IDENTITY:
                 status.pop(field, None)
             status |= session.link.note(cluster)
-    if isinstance(session, PullSession):
-        status["pull"] = _pull(session)
-        status |= _reported(session)
     return status | _measured(cluster.status, session.health)
 
 
@@ -148,7 +150,11 @@ def _ready(
 
 
 def _conditions(
-    cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, now: datetime
+    cluster: MemberCluster,
+    session: MemberSession,
+    verdict: MemberHealth,
+    now: datetime,
+    differs: Sequence[str],
 ) -> list[conditions.Condition]:
     """Renew our conditions, and keep others in their order.
 
@@ -170,7 +176,7 @@ def _conditions(
                 generation=session.generation,
             )
     if isinstance(session, PullSession):
-        _tell_agent(after, session, now)
+        _tell_agent(after, session, now, differs)
     strangers = [kind for kind in after if kind not in _KNOWN]
     for kind in strangers[_CONDITIONS_LIMIT - len(_KNOWN) :]:
         del after[kind]  # else the hub would refuse the whole status
@@ -196,12 +202,16 @@ def _forgotten(session: PullSession) -> str:
 
 
 def _tell_agent(
-    after: dict[str, conditions.Condition], session: PullSession, now: datetime
+    after: dict[str, conditions.Condition],
+    session: PullSession,
+    now: datetime,
+    differs: Sequence[str],
 ) -> None:
     """Set the conditions that stand only while there is something to say of an agent."""
     said = (
         (MemberClusterCondition.HUB_FORGOT, _forgotten(session)),
         (MemberClusterCondition.AGENT_OLD, too_old(session)),
+        (MemberClusterCondition.REPORT_DIFFERS, "; ".join(differs)),
     )
     for kind, message in said:
         before = after.pop(kind.value, {})

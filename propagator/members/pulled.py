@@ -27,6 +27,7 @@ from machinery.errors import Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.types.api import MemberReportStatus
 from machinery.types.metadata import Key, Object
+from propagator.members.believed import Believed
 from propagator.members.health import MemberHealth
 from propagator.members.objects import Mark, version_number
 from propagator.members.session import MemberSession
@@ -97,6 +98,7 @@ class PullSession(MemberSession):
         self._renewed = -math.inf
         self._looked = clock.monotonic()
         """Since when the present silence lasts, as far as the hub has shown it."""
+        self._believed = Believed()
         self.skew_seconds = 0
         """By how much the agent's clock is ahead of the hub's, where that is much."""
         self._ended = False
@@ -150,6 +152,12 @@ class PullSession(MemberSession):
             return self.name not in workload.sent
         return found.status.counts is not None
 
+    def believe(
+        self, cluster: MemberCluster, told: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[str]]:
+        """As `Believed.of`, now."""
+        return self._believed.of(cluster, told, self._clock.monotonic())
+
     def published(self, report: str, cluster: str) -> None:
         """The MemberCluster of that version has the capacity of that MemberReport."""
         seen, known = version_number(report), self._counted
@@ -192,6 +200,8 @@ class PullSession(MemberSession):
         await self.reports.wait_synced()
         while True:
             self._judge_agent(await self._trouble())
+            if self._believed.waits:
+                self._facts(self.name)
             if self.ready and self._pending:
                 self._queue_pending()  # a watch was behind when they came
             await self._clock.sleep(CHECK_SECONDS if self._known else 1.0)

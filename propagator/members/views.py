@@ -144,6 +144,11 @@ class ShareViews:
         """Whether another process tells what is on the member: its shard, or its agent."""
         return self.elsewhere(member) or self.pulled(member) is not None
 
+    @property
+    def pulls(self) -> bool:
+        """Whether any member is in mode Pull."""
+        return self._registry.pulls
+
     def pulled(self, member: str) -> PullSession | None:
         session = self._registry.get(member)
         return session if isinstance(session, PullSession) else None
@@ -156,7 +161,7 @@ class ShareViews:
 
     def tellers(self, workload: Workload) -> int:
         """Return how many shards report the Workload."""
-        if not (self._membership.several or self._registry.pulls):
+        if not (self._membership.several or self.pulls):
             return 1
         pulled = {name for name in workload.clusters if self.pulled(name) is not None}
         shards = {self._membership.owner(name) for name in workload.clusters}

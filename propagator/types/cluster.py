@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from crds.membercluster import MemberClusterCondition, MemberMode
+from crds.membercluster import MemberClusterCondition, MemberMode, Reported
 from crds.names import (
     ANNOTATION_INVITED,
     ANNOTATION_MEMBER_NAMESPACE,
@@ -51,6 +51,7 @@ class ClusterEndpoint(api.ClusterEndpoint, frozen=True):
 
 class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
     mode: str = MemberMode.PUSH.value
+    reported: str = Reported.PINNED.value
     secret_ref: SecretReference | None = None
     endpoint: ClusterEndpoint | None = None
     taints: tuple[Taint, ...] = ()

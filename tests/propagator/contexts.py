@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 from propagator.members.views import ShareViews
 from propagator.shards.membership import ONE_SHARD
@@ -12,7 +13,7 @@ class Context(SimpleNamespace):
     """Of a fleet of one shard."""
 
     membership = ONE_SHARD
-    registry = None
+    registry: Any = SimpleNamespace(pulls=False, get=lambda _: None)
     clusters = None
 
     @property

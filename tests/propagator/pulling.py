@@ -103,6 +103,11 @@ class PullWorld(World):
             return self.hub.read(ASSIGNMENTS, uid, namespace_of(member))
         return None
 
+    def tell(self, member: str, status: Json) -> None:
+        """What somebody with the credential of an agent tells of its member."""
+        where: Json = {"namespace": namespace_of(member), "status": True}
+        self.hub.edit(MEMBER_REPORTS, MEMBER_REPORT, {"status": status}, **where)
+
     def report(self, member: str = "paris") -> Json:
         """What the agent tells of its member."""
         found = self.hub.read(MEMBER_REPORTS, MEMBER_REPORT, namespace_of(member))

@@ -619,3 +619,28 @@ async def test_a_gang_starts_on_both_or_on_none() -> None:
         assert not world.deployments("paris")
         async with world.agent(identity="agent-2"):
             await world.until(lambda: runs(world, "web", m1=1, paris=1), seconds=90)
+
+
+@pytest.mark.proves("PL17")
+async def test_another_provider_and_ten_times_the_room_are_not_believed_at_once() -> None:
+    world = PullWorld()
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            await world.until(lambda: "capacity" in world.cluster("paris"))
+            before = world.cluster("paris")
+            told = world.report()
+        lie = {"provider": "elsewhere", "capacity": {"nodes": 1, "allocatable": {"cpu": "80"}}}
+        world.tell("paris", {**told, **lie})
+        await world.until(lambda: conditions.holds(world.cluster("paris"), "ReportDiffers"))
+        now = world.cluster("paris")
+        assert (now["provider"], now["capacity"]) == (before["provider"], before["capacity"])
+        message = conditions.find(now, "ReportDiffers")["message"]
+        assert "elsewhere" in message
+        assert str(before["provider"]) in message
+        world.hub.edit(MEMBER_CLUSTERS, "paris", {"spec": {"reported": "Accepted"}})
+        await world.until(lambda: world.cluster("paris")["provider"] == "elsewhere")
+        assert world.cluster("paris")["capacity"] == before["capacity"]
+        await world.calm(620, step=2.0)
+        assert world.cluster("paris")["capacity"]["allocatable"]["cpu"] == "80"
+        assert not conditions.holds(world.cluster("paris"), "ReportDiffers")

@@ -622,7 +622,7 @@ async def test_copies_that_run_nothing_stand_in_for_none_that_leaves(
     one = seen(main=there, units_asked=1)
     survey = Survey(ground_of(None), inventory=nothing_held(), revisions=NO_ROLLOUT)
     written = replace(one, outcome=Outcome(one.desired))
-    monkeypatch.setattr(survey, "_observe", lambda *_: written)
+    monkeypatch.setattr(survey, "observe", lambda *_: written)
     assert share_of(written, agent.profile, {}, said=0).entry["state"] == "Running"
     assert await survey.runs(agent, {}) is runs
 
