@@ -83,9 +83,8 @@ def fleet(
             *("join", NAME, "--pull", f"--hub-server={propagated_hub.server}", request.param),
             *(f"--member-kubeconfig={full_cluster.kubeconfig}", hub),
         )
-        propagated_hub.kubectl("create", "namespace", SPACE)
+        propagated_hub.kubectl("create", "namespace", SPACE, check=False)  # another test has it
         yield Fleet(propagated_hub, full_cluster)
-        propagated_hub.kubectl("delete", "namespace", SPACE, "--timeout=120s")
         stowage.succeed("unjoin", NAME, "--force", hub)
     finally:
         agent.end()
