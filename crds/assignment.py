@@ -19,7 +19,6 @@ from crds.base import (
     DnsLabel,
     DnsName,
     Flag,
-    Int32,
     Int64,
     Kind,
     Model,
@@ -44,7 +43,6 @@ from crds.workload import Adoption, OnDelete
 MOST_BUNDLE = 700 * 1024
 """Bytes of an encoded bundle; etcd takes 1.5 MiB of an object."""
 MOST_SECRETS = 128
-MOST_COSTS = 64
 
 Digest = Annotated[str, Field(max_length=128, pattern=r"^[0-9a-f]*$")]
 """A digest in hexadecimal digits."""
@@ -105,15 +103,6 @@ class AssignedSecret(Model):
     """A digest of its contents: the Assignment is not carried out with others."""
 
 
-class CostedReplicas(Model):
-    """How many of the share's pods get a deletion cost."""
-
-    cost: Int32
-    """The deletion cost."""
-    replicas: Count
-    """The pods that get it."""
-
-
 class AssignmentRules(Model):
     """What the Workload and the hub say of the share, beside its objects."""
 
@@ -146,8 +135,6 @@ class AssignmentRules(Model):
     """Of its kinds, those that the MemberCluster lists in spec.allowedKinds."""
     revision: Annotated[str, Field(max_length=16)] = ""
     """The revision that the bundle is of; empty without spec.rollout."""
-    deletion_costs: list[CostedReplicas] = atomic(MOST_COSTS)
-    """The deletion costs of its pods, the highest first."""
 
 
 class AssignmentSpec(Model):

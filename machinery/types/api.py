@@ -534,11 +534,6 @@ class Movement(Part, frozen=True):
     carry: list[str] = []
 
 
-class CostedReplicas(Part, frozen=True, gc=False):
-    cost: int
-    replicas: int
-
-
 class AssignmentRules(Part, frozen=True):
     adoption: str = "Never"
     drift: str = "Repair"
@@ -553,7 +548,6 @@ class AssignmentRules(Part, frozen=True):
     forced: bool = False
     allowed_kinds: list[str] = []
     revision: str = ""
-    deletion_costs: list[CostedReplicas] = []
 
 
 class AssignmentSpec(Part, frozen=True):

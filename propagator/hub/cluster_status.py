@@ -252,7 +252,12 @@ def _tell_held(status: dict[str, Any], session: MemberSession) -> None:
 
 def _pull(session: PullSession) -> dict[str, Any]:
     told = session.told
-    said = {"release": told.release, "started": told.started, "skewSeconds": session.skew_seconds}
+    said = {
+        "release": told.release,
+        "started": told.started,
+        "tokenEnds": session.token_ends,
+        "skewSeconds": session.skew_seconds,
+    }
     return {"namespace": session.source.namespace} | {k: v for k, v in said.items() if v}
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from crds.membercluster import ReadyReason
-from crds.names import AGENT_ACCOUNT, AGENT_LEASE, MEMBER_REPORT
+from crds.names import AGENT_ACCOUNT, AGENT_LEASE, ANNOTATION_TOKEN_ENDS, MEMBER_REPORT
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.lanes import LEASE
@@ -39,6 +39,7 @@ LOG = logs.get(__name__)
 SILENT_SECONDS = 60.0
 CHECK_SECONDS = 5.0
 """Seconds between two looks at the agent's Lease: one that its watch has not shown is read."""
+AWAY_CHECK_SECONDS = 30.0
 QUIET_SECONDS = 25.0
 """How long the Lease may rest before it is read: the agent renews it each 20 s."""
 _SKEW_STEP = 30
@@ -99,6 +100,8 @@ class PullSession(MemberSession):
         self._looked = clock.monotonic()
         """Since when the present silence lasts, as far as the hub has shown it."""
         self._believed = Believed()
+        self.token_ends = ""
+        """When the agent's token ends, as it has noted."""
         self.skew_seconds = 0
         """By how much the agent's clock is ahead of the hub's, where that is much."""
         self._ended = False
@@ -204,7 +207,13 @@ class PullSession(MemberSession):
                 self._facts(self.name)
             if self.ready and self._pending:
                 self._queue_pending()  # a watch was behind when they came
-            await self._clock.sleep(CHECK_SECONDS if self._known else 1.0)
+            await self._clock.sleep(self._pause())
+
+    def _pause(self) -> float:
+        """Seconds until the next look. Its watch shows an agent that comes back."""
+        if self.verdict is None:
+            return 1.0
+        return CHECK_SECONDS if self.verdict.ready else AWAY_CHECK_SECONDS
 
     @property
     def _known(self) -> bool:
@@ -258,8 +267,13 @@ class PullSession(MemberSession):
         return MemberHealth(ReadyReason.AGENT_REVOKED, message)
 
     def _lease_changed(self, _old: _AgentLease | None, new: _AgentLease | None) -> None:
-        if new is not None:
-            self._see(new.state)
+        if new is None:
+            return
+        ends = new.metadata.annotations.get(ANNOTATION_TOKEN_ENDS, "")
+        if ends != self.token_ends:
+            self.token_ends = ends
+            self._facts(self.name)
+        self._see(new.state)
 
     def _see(self, state: tuple[str, str, int]) -> None:
         before, self._lease = self._lease, state
