@@ -26,7 +26,7 @@ def pulled(running: Stage) -> Iterator[Stage]:
     stage, registration = running, running.registration(FORMER)
     stage.unregister(FORMER)
     stage.members[PULLED] = stage.members[FORMER]
-    stage.process("agent", "", stage.members[PULLED].kubeconfig, "-v=4")
+    stage.process("agent", "", stage.members[PULLED].kubeconfig)
     try:
         _join(stage, "--pull", f"--hub-server={_server(stage)}")
         wait("the agent", lambda: stage.ready(PULLED).get("status") == "True")

@@ -72,7 +72,7 @@ READS = {
     "migrate status",
     "version",
 }
-PROCESSES = {"controller", "propagator", "ui"}
+PROCESSES = {"agent", "controller", "propagator", "ui"}
 
 
 class Reached(ConfigurationError):
