@@ -94,7 +94,7 @@ def _pods(stage: Stage, member: str, space: str) -> set[str]:
 
 
 @pytest.mark.long
-@pytest.mark.proves("PL1", "PL2")
+@pytest.mark.proves("PL1", "PL2", "PL23")
 def test_a_pulled_member_is_as_a_pushed_one(pulled: Stage, space: str) -> None:
     stage, name = pulled, "web"
     conf = {
@@ -159,12 +159,12 @@ def test_a_pulled_member_is_as_a_pushed_one(pulled: Stage, space: str) -> None:
     wait("its end", lambda: not any(_objects(stage, m, space) for m in (PUSHED, PULLED)))
     held = json.loads(stage.hub("get", "assignments", "-A", "-o", "json"))["items"]
     assert not [each for each in held if each["spec"]["workload"]["namespace"] == space]
+    _modes_and_restarts_touch_no_pod(stage, space)
 
 
-@pytest.mark.long
-@pytest.mark.proves("PL23")
-def test_modes_and_restarts_of_the_agent_touch_no_pod(pulled: Stage, space: str) -> None:
-    stage, name = pulled, "web"
+def _modes_and_restarts_touch_no_pod(stage: Stage, space: str) -> None:
+    """Agents follow each other, and the member changes its mode twice, under one Workload."""
+    name = "modes"
     stage.hub.apply(workload(name, space, schedulerName="the-test"))
     _place(stage, space, name, paris=2)
     stage.until_running(space, name)

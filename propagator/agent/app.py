@@ -273,12 +273,16 @@ class Agent:
                 renew_deadline=deadline,
                 retry_seconds=retry,
             )
+            holder: str | None = None
             while True:
                 await reads.wait_listed()
                 while not self.pulls:
                     await self.clock.sleep(CHECK_SECONDS)
                 term = _Term(self, access, plain, reads, credentials, elector)
                 if not await elector.attempt():
+                    if elector.leader != holder:
+                        holder = elector.leader
+                        LOG.info("the Lease %s on the member is held by %s", HUB_LEASE, holder)
                     await self.clock.sleep(elector.patience())
                     continue
                 await elector.term(term.run)
