@@ -364,7 +364,9 @@ class Carrier:
             )
         except (NotFound, Conflict):
             return None  # its event is in flight
-        except (LeaseLost, TransportError) as fault:
+        except LeaseLost:
+            return FIRST_PAUSE  # the Lease on the hub is not held yet, or any more
+        except TransportError as fault:
             LOG.info("the hub took no report: %s", fault, extra={"object": uid})
             return self._of_hub.failed(uid)
         self._of_hub.reset(uid)

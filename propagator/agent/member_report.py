@@ -66,7 +66,9 @@ class MemberReporter:
             pause = PERIOD
             try:
                 await self._report()
-            except (LeaseLost, TransportError) as fault:
+            except LeaseLost:
+                self._news.set()  # the Lease on the hub is not held yet, or any more
+            except TransportError as fault:
                 LOG.info("the hub took no report of the member: %s", fault)
                 pause = PAUSE
             await self._clock.sleep(pause)
