@@ -1,0 +1,121 @@
+"""A member joins in mode Pull and goes back to Push, with an agent that runs beside it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from crds.names import AGENT, SYSTEM_NAMESPACE
+from stowage.playground.processes import Process
+from tests.patience import hold_on
+
+from .conftest import FLEET
+
+pytestmark = FLEET
+
+NAME = "puller"
+TEMPLATE = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "web", "image": "web"}]},
+        },
+    },
+}
+
+
+def read(cluster, *what):
+    return json.loads(cluster.kubectl("get", *what, "-o", "json"))
+
+
+def uids(member):
+    pods = read(member, "-n", "default", "pods", "-l", "app=web")["items"]
+    return sorted(each["metadata"]["uid"] for each in pods)
+
+
+@pytest.mark.long
+@pytest.mark.proves("PL1")
+def test_a_member_joins_by_its_agent_and_goes_back(propagated_hub, full_cluster, stowage, tmp_path):
+    hub, member = propagated_hub, full_cluster
+    at = (f"--kubeconfig={hub.kubeconfig}", f"--member-kubeconfig={member.kubeconfig}")
+    log = tmp_path / "agent.log"
+    run = [sys.executable, "-m", "stowage", "agent", f"--kubeconfig={member.kubeconfig}"]
+    agent = Process("agent", [*run, "--http-port=0"], log)
+    with ThreadPoolExecutor(1) as thread:
+        args = ("join", NAME, "--pull", f"--hub-server={hub.server}")
+        joining = thread.submit(stowage, *args, *at, "--target-namespace=default")
+        hold_on(
+            lambda: (
+                joining.done()
+                or member.kubectl(
+                    "-n", SYSTEM_NAMESPACE, "get", "deploy", AGENT, "-o", "name", check=False
+                )
+            ),
+            seconds=90,
+        )
+        agent.start(detached=False)
+        try:
+            outcome = joining.result()
+            assert outcome.code == 0, outcome.err + log.read_text()[-3000:]
+            assert f"{NAME} is Ready" in outcome.out
+            cluster = read(hub, "mc", NAME)
+            assert cluster["spec"]["mode"] == "Pull"
+            assert "secretRef" not in cluster["spec"]
+            workload = {
+                "apiVersion": "stowage.dev/v1alpha1",
+                "kind": "Workload",
+                "metadata": {"name": "pulled", "namespace": "default"},
+                "spec": {"targetDeployment": TEMPLATE, "schedulerName": "none"},
+            }
+            hub.kubectl("apply", "-f", "-", input=json.dumps(workload))
+            generation = read(hub, "-n", "default", "wl", "pulled")["metadata"]["generation"]
+            placed = {
+                "placements": [{"cluster": NAME, "replicas": 2}],
+                "desired": 2,
+                "observedGeneration": generation,
+                "observed": {"controller": generation},
+                "conditions": [
+                    {
+                        "type": "Scheduled",
+                        "status": "True",
+                        "reason": "Scheduled",
+                        "message": "placed",
+                        "lastTransitionTime": "2026-01-02T03:04:05Z",
+                        "observedGeneration": generation,
+                    }
+                ],
+            }
+            hub.kubectl(
+                "-n", "default", "patch", "wl", "pulled", "--subresource=status", "--type=merge",
+                "-p", json.dumps({"status": placed}),
+            )  # fmt: skip
+            hold_on(
+                lambda: read(hub, "-n", "default", "wl", "pulled")["status"].get("ready") == 2,
+                seconds=120,
+                what=lambda: (
+                    read(hub, "-n", "default", "wl", "pulled")["status"],
+                    log.read_text()[-3000:],
+                ),
+            )
+            before = uids(member)
+            assert len(before) == 2
+            back = thread.submit(stowage, "join", NAME, *at)
+            outcome = back.result()
+            assert outcome.code == 0, outcome.err + log.read_text()[-3000:]
+        finally:
+            agent.end()
+    cluster = read(hub, "mc", NAME)
+    assert cluster["spec"]["mode"] == "Push"
+    assert not member.kubectl("-n", SYSTEM_NAMESPACE, "get", "deploy", AGENT, "--ignore-not-found")
+    assert uids(member) == before
+    hub.kubectl("-n", "default", "delete", "wl", "pulled")
+    hold_on(lambda: not uids(member), seconds=60)
+    stowage.succeed("unjoin", NAME, *at)
