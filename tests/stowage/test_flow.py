@@ -1,0 +1,106 @@
+"""Our Leases on a hub whose queues a tenant fills."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+import urllib.request
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from crds.names import PROPAGATOR_LEASE, SYSTEM_NAMESPACE
+from machinery.api.client import ApiClient
+from machinery.api.resources import CONFIG_MAPS, LEASES
+from machinery.clock import SystemClock, microtime
+from machinery.config.kubeconfig import parse_kubeconfig
+from machinery.errors import TooManyRequests, TransportError
+from machinery.tasks import end
+from stowage.playground.cluster import Cluster
+from tests.machinery.api.test_writes_apiserver import HELD, admission
+from tests.stowage import accounts
+from tests.stowage.conftest import Stowage
+
+CLOCK = SystemClock()
+FLOODERS = 40
+RENEWALS = 10
+RENEWED_SECONDS = 2.0
+"""The pause of a holder after a renewal; a renewal that takes longer delays the next."""
+_QUEUED = re.compile(
+    r"^apiserver_flowcontrol_current_inqueue_requests\{.*service-accounts.*\} (\d+)", re.MULTILINE
+)
+FEW = ("--max-requests-inflight=10", "--max-mutating-requests-inflight=5")
+
+
+def _flow_schema(server: str, lease: str, token: str, authority: bytes) -> str:
+    """The UID of the FlowSchema that the server matched to a GET of the Lease."""
+    context = ssl.create_default_context(cadata=authority.decode())
+    headers = {"Authorization": f"Bearer {token}"}
+    asked = urllib.request.Request(f"{server}{lease}", headers=headers)
+    with urllib.request.urlopen(asked, context=context, timeout=30) as answer:
+        return str(answer.headers["X-Kubernetes-PF-FlowSchema-UID"])
+
+
+@pytest.mark.long
+@pytest.mark.proves("SC30")
+async def test_our_leases_renew_while_a_tenant_floods_the_hub(
+    make_cluster: Callable[..., Cluster], stowage: Stowage, tmp_path: Path
+) -> None:
+    hub = make_cluster("flooded", server_flags=FEW)
+    stowage.succeed("install", "--wait=false", f"--kubeconfig={hub.kubeconfig}")
+    accounts.rights_in_force(hub)
+    hub.kubectl("create", "serviceaccount", "tenant", "-n", "default")
+    named = ("-n", "default", "tenant")
+    hub.kubectl("create", "role", *named, "--verb=create", "--resource=configmaps")
+    hub.kubectl("create", "rolebinding", *named, "--role=tenant", "--serviceaccount=default:tenant")
+    flooder = hub.kubectl("create", "token", "tenant", "-n", "default").strip()
+    theirs = accounts.written(hub, "tenant", flooder, tmp_path)
+    ours = await accounts.kubeconfig(hub, "propagator", tmp_path)
+    token = await accounts.token(hub, "propagator")
+    faults = list[TransportError]()
+    refused, queued, taken = 0, 0, list[float]()
+
+    async def flood(client: ApiClient) -> None:
+        """Each of its writes is held by a webhook, and has a seat of the server until it ends."""
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": HELD}}
+        while True:
+            try:
+                await client.create(CONFIG_MAPS, body, namespace="default")
+            except TransportError as e:
+                faults.append(e)
+
+    async with (
+        ApiClient(parse_kubeconfig(theirs.read_bytes()), limit=FLOODERS) as tenant,
+        ApiClient(parse_kubeconfig(ours.read_bytes())) as holder,
+        ApiClient(hub.connection()) as admin,
+        AsyncExitStack() as stack,
+    ):
+        lease = {"apiVersion": LEASES.api_version, "kind": "Lease"}
+        lease |= {"metadata": {"name": PROPAGATOR_LEASE}}
+        where = {"namespace": SYSTEM_NAMESPACE}
+        await holder.apply(LEASES, lease, name=PROPAGATOR_LEASE, force=True, **where)
+        path = LEASES.path(SYSTEM_NAMESPACE, PROPAGATOR_LEASE)
+        matched = _flow_schema(hub.server, path, token, hub.ca)
+        await stack.enter_async_context(admission(admin, tmp_path))
+        running = [asyncio.create_task(flood(tenant)) for _ in range(FLOODERS)]
+        await asyncio.sleep(5)
+        for _ in range(RENEWALS):
+            began = CLOCK.monotonic()
+            spec = {"holderIdentity": "us", "renewTime": microtime(CLOCK.now())}
+            try:
+                await holder.merge_patch(LEASES, PROPAGATOR_LEASE, {"spec": spec}, **where)
+            except TooManyRequests:
+                refused += 1
+            taken.append(CLOCK.monotonic() - began)
+            answer = (await admin.request("GET", "/metrics", accept="text/plain")).decode()
+            queued = max(queued, *map(int, _QUEUED.findall(answer)))
+        await end(running)
+    schema = json.loads(hub.kubectl("get", "flowschema", "stowage", "-o", "json"))
+    assert matched == schema["metadata"]["uid"]
+    assert queued, f"the tenant fills its queue: {faults[-1:]}"
+    assert not refused
+    assert sorted(taken)[-2] < RENEWED_SECONDS
