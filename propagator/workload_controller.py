@@ -48,6 +48,7 @@ from propagator.shares import ShareTable
 from propagator.status.comparison import Comparison
 from propagator.status.controller import Reporter
 from propagator.status.observation import Survey
+from propagator.status.refusals import RefusalEvents
 from propagator.types.workload import Workload
 
 
@@ -105,6 +106,9 @@ class WorkloadController:
             table, clock=context.clock, recorder=context.recorder, changed=self._news
         )
         self._claims = LeftClaims(context, table, workloads=self._workloads, changed=self._news)
+        self._refusals = RefusalEvents(
+            context, table, workloads=self._workloads, changed=self._news
+        )
         self._reporter = Reporter(
             context,
             table,
@@ -114,6 +118,7 @@ class WorkloadController:
                 inventory=self._inventory,
                 revisions=revisions,
                 left=self._claims.standing,
+                refusals=self._refusals.told,
             ),
             finalizer=finalizer,
             drift=drift,
@@ -140,6 +145,7 @@ class WorkloadController:
                 restored=context.restored,
                 namespaces=namespaces,
                 drift=drift,
+                recorder=context.recorder,
                 clock=context.clock,
             ),
             unconfirmed=unconfirmed,
@@ -232,6 +238,7 @@ class WorkloadController:
             tasks.create_task(self._census.run())
             tasks.create_task(self._brake.run())
             tasks.create_task(self._claims.run())
+            tasks.create_task(self._refusals.run())
 
     def _hub_object_changed(self, kind: str, key: Key) -> None:
         if kind == SECRETS.kind:

@@ -25,10 +25,11 @@ from machinery.kinds.readiness import (
     done_of,
 )
 from propagator.members.health import Contact
-from propagator.members.objects import ManagedObject
+from propagator.members.objects import ManagedObject, Refused
 from propagator.members.pod_index import Availability, PodCounts
 from propagator.outcome import DesiredShare, Outcome
 from propagator.status.failover import Patience, of_seen, of_silent, over_in
+from propagator.status.refusals import NOTHING_TOLD, ToldRefusal
 
 MESSAGE_LIMIT = 4096
 LEAVING = "kept until the other clusters are ready"
@@ -109,6 +110,8 @@ class ObservedShare:
     pods: PodCounts | None = None
     former: int = 0
     """Replicas of objects there that the Workload names no more, which run units of it."""
+    events: ToldRefusal = NOTHING_TOLD
+    """What the Events of the main object tell of a refusal to make its pods."""
     kept_pods: int = 0
     """Pods that an edit left with the template of before."""
     ready_seconds: int = 0
@@ -370,12 +373,7 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     if seen.main is not None or seen.last is not None:
         facts["completed"] = _completed(seen)
     if seen.pods is not None:
-        since, refused = seen.pods.oldest_unschedulable, _refused(seen)
-        if refused and seen.main is not None and seen.main.refused is not None:
-            since = min(filter(None, (since, seen.main.refused.since)))
-        facts["unschedulable"] = seen.pods.unschedulable
-        facts["refused"] = refused or None
-        facts["unschedulableSince"] = timestamp(since) if since else None
+        facts |= _waiting(seen, seen.pods)
         if seen.pods.scheduled is not None:
             facts["scheduled"] = seen.pods.scheduled
             facts[_MARK] = seen.pods.capacity_version
@@ -395,11 +393,31 @@ def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, A
     return facts
 
 
-def _refused(seen: ObservedShare) -> int:
-    """Return the missing pods, while the member refuses to make some."""
-    if seen.pods is None or seen.main is None or seen.main.refused is None:
+def _waiting(seen: ObservedShare, pods: PodCounts) -> dict[str, Any]:
+    """Return the facts of pods without a node, and of pods that the member does not make."""
+    facts: dict[str, Any] = {"unschedulable": pods.unschedulable}
+    if seen.events.unread:
+        return facts
+    since, refused = pods.oldest_unschedulable, _refused(seen)
+    if refused is not None:
+        since = min(filter(None, (since, refused.since)))
+    facts["refused"] = missing_pods(seen) if refused is not None else None
+    facts["unschedulableSince"] = timestamp(since) if since else None
+    return facts
+
+
+def missing_pods(seen: ObservedShare) -> int:
+    """Return the pods that should be there and are not; 0 while that is unknown."""
+    if seen.pods is None or seen.main is None:
         return 0
-    return max(seen.desired.replicas - seen.pods.current, 0)
+    ended = counts_of(seen.main.judged, seen.desired.replicas).finished
+    return max(seen.desired.replicas - seen.pods.current - ended, 0)
+
+
+def _refused(seen: ObservedShare) -> Refused | None:
+    """Return why the member makes no pods, while some are missing."""
+    told = seen.main.refused if seen.main is not None else None
+    return (told or seen.events.refused) if missing_pods(seen) else None
 
 
 def _completed(seen: ObservedShare) -> int | None:
@@ -455,13 +473,15 @@ def _state(
     runs = whole and readiness.ready >= seen.desired.replicas
     if runs and not readiness.outdated:
         return ShareState.RUNNING, ""
-    return (ShareState.RUNNING if runs else ShareState.CREATING), _trouble(seen, seen.main)
+    return (ShareState.RUNNING if runs else ShareState.CREATING), _trouble(seen, seen.main, before)
 
 
-def _trouble(seen: ObservedShare, main: ManagedObject) -> str:
+def _trouble(seen: ObservedShare, main: ManagedObject, before: Mapping[str, Any]) -> str:
     """Return why replicas are not ready, as far as the member says it."""
-    if main.refused is not None and _refused(seen):
-        return f"pods are refused: {main.refused.words}"
+    if seen.events.unread:
+        return str(before.get("message", ""))
+    if (refused := _refused(seen)) is not None:
+        return f"pods are refused: {refused.words}"
     trouble = seen.pods.trouble if seen.pods is not None else ""
     return f"pods are not ready: {trouble}" if trouble else main.judged.message
 

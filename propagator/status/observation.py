@@ -43,9 +43,10 @@ from propagator.members.views import Told
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.rule import NEVER, keep_of
 from propagator.status.aggregation import OthersShare
-from propagator.status.cluster_share import ObservedShare, share_of
+from propagator.status.cluster_share import ObservedShare, missing_pods, share_of
 from propagator.status.failover import Patience
 from propagator.status.told_by_agent import ToldShare, told_by_agent
+from propagator.status.refusals import NOTHING_TOLD, ToldRefusal
 from propagator.types.workload import Workload
 
 _RUNS = (ShareState.RUNNING.value, ShareState.COMPLETE.value)
@@ -53,6 +54,8 @@ _RUNS = (ShareState.RUNNING.value, ShareState.COMPLETE.value)
 
 LeftObjects: TypeAlias = Callable[[Workload, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 """From status.kept to its entries that remain without an owner: see `LeftClaims.standing`."""
+Refusals: TypeAlias = Callable[[Workload, str, ManagedObject | None, int], ToldRefusal]
+"""From a share's main object and missing pods to what its Events tell: see `RefusalEvents.told`."""
 STRANGERS = 8
 """Clusters without a MemberCluster that get an entry; the last includes the others."""
 
@@ -65,8 +68,10 @@ class Survey:
         inventory: OwnedObjects,
         revisions: Revisions,
         left: LeftObjects = lambda *_: [],
+        refusals: Refusals = lambda *_: NOTHING_TOLD,
     ) -> None:
         self._left = left
+        self._refusals = refusals
         self._revisions = revisions
         self._registry = context.registry
         self._views = context.views
@@ -304,7 +309,7 @@ class Survey:
         where, objects = main_of(workload), owned(session, workload.uid)
         main = main_object(where, objects)
         services = not any(_services(workload)) or _listed(session, workload, "v1", "Service")
-        return replace(
+        seen = replace(
             seen,
             elsewhere=bool(workload.placements),
             outcome=current,
@@ -317,6 +322,8 @@ class Survey:
             fields=told_fields(workload, objects),
             last=last_seen(session, workload),
         )
+        missing = missing_pods(seen) if not seen.leaving else 0
+        return replace(seen, events=self._refusals(workload, name, main, missing))
 
     def _former(self, session: MemberSession, workload: Workload) -> int:
         if not workload.at_most_once or self._views.tellers(workload) < 2:

@@ -68,6 +68,8 @@ _CONFIDENTIAL = ["configmaps", "secrets"]
 """Kinds that are read in the given namespaces, and nowhere else."""
 _QUOTAS = {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": _SEE}
 """The right to see what the quotas of its namespaces leave, before replicas are sent there."""
+_REFUSALS = {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]}
+"""The right to read why a controller there makes no pods for an object."""
 _PRICE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
 """The right to annotate pods with their deletion cost: which go first when a share shrinks."""
 _IN_SET = {
@@ -111,6 +113,7 @@ def narrow(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
         *_managed(_WRITE),
         {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},
         _PRICE,
+        _REFUSALS,
         *(each.rule(_WRITE) for each in inside),
     ]
     watched = {"apiGroups": [""], "resources": ["nodes", "pods", "serviceaccounts"], "verbs": _SEE}
@@ -154,6 +157,7 @@ def cluster(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
         _IN_SET,
         _QUOTAS,
         _PRICE,
+        _REFUSALS,
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
         {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},
         *_managed(_WRITE),

@@ -1,0 +1,223 @@
+"""Refusals to make pods that a member tells in Events alone.
+
+A Deployment has the condition ReplicaFailure. The controllers of a StatefulSet, a Job and of custom
+kinds write a Warning Event FailedCreate about their object, and no more. So the Events of one
+object are read, but only while replicas of it have been missing for a while, at most once a minute,
+and less often while nothing is found. A member that does not let them be read tells nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+import msgspec
+
+from crds.fields.shares import ShareHealth
+from machinery import logs
+from machinery.api.lanes import LIST
+from machinery.api.resources import Resource, group_of
+from machinery.api.responses import decode
+from machinery.api.server_time import ServerClock
+from machinery.api.verbs import query_of
+from machinery.clock import Clock, stored_time
+from machinery.errors import Forbidden, NotFound, TransportError
+from machinery.kinds.table import MAKER_GROUPS
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.bounds import MESSAGE, clean
+from machinery.types.metadata import Key
+from propagator.hub.workloads import HubWorkloads
+from propagator.members.context import ControllerContext
+from propagator.members.health import Contact
+from propagator.members.objects import ManagedObject, Refused
+from propagator.members.pods import main_of
+from propagator.members.session import MemberSession
+from propagator.shares import Column, ShareTable
+from propagator.types.workload import Workload
+
+LOG = logs.get(__name__)
+CORE_EVENTS: Final = Resource("", "v1", "events", "Event")
+MISSING_SECONDS = 60.0
+"""For how long replicas have been missing before the first look."""
+LOOK_SECONDS = 60.0
+"""The least seconds between two looks for one share."""
+LONGEST_PAUSE = 960.0
+"""The most of them while nothing is found."""
+FRESH = timedelta(minutes=18)
+"""An older Event tells nothing. The controllers of Kubernetes try again after 1000 s at the latest,
+and each attempt that fails renews the Event.
+"""
+_MOST_EVENTS = 100
+"""Kubernetes' own recorder makes fewer about one object in the hour for which Events are kept."""
+_WORKERS = 4
+
+
+class _Series(msgspec.Struct, rename="camel"):
+    last_observed_time: str | None = None
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    type: str = ""
+    message: str = ""
+    event_time: str | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    series: _Series | None = None
+
+    @property
+    def first(self) -> datetime | None:
+        return stored_time(self.event_time or self.first_timestamp or self.last_timestamp or "")
+
+    @property
+    def last(self) -> datetime | None:
+        again = self.series.last_observed_time if self.series is not None else None
+        return stored_time(again or self.last_timestamp or self.event_time or "")
+
+
+class _Events(msgspec.Struct):
+    items: list[_Event] = []
+
+
+_events = msgspec.json.Decoder(_Events)
+
+
+class ToldRefusal(NamedTuple):
+    """What the Events of an object tell.
+
+    `unread`: an earlier process told of a refusal, and this one has not read them yet.
+    """
+
+    refused: Refused | None = None
+    unread: bool = False
+
+
+NOTHING_TOLD = ToldRefusal()
+
+
+@dataclass(slots=True)
+class _Watched:
+    """An object with missing replicas; times are monotonic."""
+
+    uid: str
+    due: float
+    told: ToldRefusal
+    pause: float = LOOK_SECONDS
+
+
+class RefusalEvents:
+    """By Workload (UID) and member. `changed` is called when the Events tell something else."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        shares: ShareTable,
+        *,
+        workloads: HubWorkloads,
+        changed: Callable[[Key], None],
+    ) -> None:
+        self._clock = context.clock
+        self._registry = context.registry
+        self._workloads = workloads
+        self._changed = changed
+        self._watched: Column[_Watched] = shares.column(of_term=True)
+        self._queue: WorkQueue[tuple[str, str]] = WorkQueue(name="refusals", clock=context.clock)
+
+    def told(
+        self, workload: Workload, member: str, main: ManagedObject | None, missing: int
+    ) -> ToldRefusal:
+        """Return what is known of a share of which `missing` replicas have no pod."""
+        watched = self._watched.get(workload.uid, member)
+        if main is None or missing <= 0 or not _may_tell(main):
+            if watched is not None:
+                self._watched.pop(workload.uid, member)
+            return NOTHING_TOLD
+        if watched is None or watched.uid != main.metadata.uid:
+            unread = _was_refused(workload, member)
+            wait = 0.0 if unread else MISSING_SECONDS
+            due = self._clock.monotonic() + wait
+            watched = _Watched(main.metadata.uid, due, ToldRefusal(unread=unread))
+            self._watched.put(workload.uid, member, watched)
+            self._queue.add_after((workload.uid, member), wait)
+        return watched.told
+
+    async def run(self) -> None:
+        await work(self._queue, self._look, workers=_WORKERS, log=LOG)
+
+    async def _look(self, share: tuple[str, str]) -> float | None:
+        uid, member = share
+        watched, workload = self._watched.get(uid, member), self._workloads.by_uid(uid)
+        if watched is None:
+            return None
+        if workload is None or member not in workload.placements:
+            self._watched.pop(uid, member)
+            return None
+        if (left := watched.due - self._clock.monotonic()) > 0:
+            return left
+        session = self._registry.get(member)
+        if session is None or session.contact is not Contact.SERVING:
+            return LOOK_SECONDS
+        try:
+            found = await _refusal_of(session, workload, watched.uid, self._clock)
+        except (Forbidden, NotFound):
+            found = None
+        except TransportError:
+            return LOOK_SECONDS  # what it told before may still be so
+        if self._watched.get(uid, member) is not watched:
+            return None  # nothing is missing any more
+        before, watched.told = watched.told, ToldRefusal(found)
+        watched.pause = LOOK_SECONDS if found else min(2 * watched.pause, LONGEST_PAUSE)
+        watched.due = self._clock.monotonic() + watched.pause
+        if before != watched.told:
+            self._changed(workload.metadata.key)
+        return watched.pause
+
+
+def refusal_in(page: bytes, *, made: datetime | None, now: datetime) -> Refused | None:
+    """Return what a list of the Events FailedCreate of one object tells at the moment `now`.
+
+    `made` is when its newest pod was created: what was refused before counts for nothing. Raises
+    TransportError for an answer of another form.
+    """
+    told = []
+    for each in decode(page, _events).items[:_MOST_EVENTS]:
+        first, last = each.first, each.last
+        if each.type != "Warning" or first is None or last is None or last < now - FRESH:
+            continue
+        if made is None or last >= made:  # both have whole seconds
+            told.append((last, first, each.message))
+    if not told:
+        return None
+    since = min(first for _, first, _ in told)
+    since = since if made is None else max(since, made)
+    return Refused(since, clean(max(told)[-1], MESSAGE))
+
+
+async def _refusal_of(
+    session: MemberSession, workload: Workload, uid: str, clock: Clock
+) -> Refused | None:
+    """Raises TransportError."""
+    main = main_of(workload)
+    client = session.client_for(main.namespace)
+    about = f"involvedObject.uid={uid},reason=FailedCreate"
+    page = await client.request(
+        "GET",
+        CORE_EVENTS.path(main.namespace),
+        params=query_of({"field_selector": about}, limit=str(_MOST_EVENTS)),
+        errand=LIST,
+    )
+    now = ServerClock(clock, client.server_time).now()
+    return refusal_in(page, made=session.newest_pod(main), now=now)
+
+
+def _may_tell(main: ManagedObject) -> bool:
+    """Whether it is known which pods it has, and nothing else says why some are missing."""
+    known = main.pods_uid or group_of(main.api_version) in MAKER_GROUPS
+    held = main.judged.health is ShareHealth.SUSPENDED
+    return bool(known) and not held and main.refused is None
+
+
+def _was_refused(workload: Workload, member: str) -> bool:
+    """Whether an earlier process has told so."""
+    return any(e["name"] == member and e.get("refused") for e in workload.status.clusters)
