@@ -305,6 +305,8 @@ class EventReason(StrEnum):
     """A cluster does not get its objects; the note has the reason of Propagated."""
     INVALID_OVERRIDE = "InvalidOverride"
     """An override does not fit on a cluster."""
+    ADOPTED = "Adopted"
+    """An object that nobody owned was taken over, and its kind does not adopt its pods."""
     COMPLETED = "Completed"
     """Every share has ended well."""
     ENDED_IN_FAILURE = "EndedInFailure"

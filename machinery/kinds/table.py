@@ -26,6 +26,12 @@ HASHED_MAKERS: Final = frozenset(
     if each.made_by and each.made_by.named is Naming.TEMPLATE_HASH
 )
 """The objects that carry the hash of a pod template in their names, as (group, kind)."""
+NAMING_LABELS: Final = {
+    each.made_by.label: (each.group, each.kind)
+    for each in (*PROFILES, *WELL_KNOWN)
+    if each.made_by and each.made_by.label
+}
+"""The labels of pods that name the object of that group and kind which they run for."""
 PRESENT: Final = Profile(group="", kind="", replicas=Replicas("spec.replicas"))
 """That of a Workload without a readable template: its own number counts."""
 

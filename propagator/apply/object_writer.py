@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from crds.fields.drift import Drift
-from crds.names import ANNOTATION_DRIFT, LABEL_MANAGED, OWNER_PREFIX
-from crds.workload import Adoption, PropagatedReason
+from crds.names import ANNOTATION_DRIFT, API_VERSION, LABEL_MANAGED, OWNER_PREFIX
+from crds.workload import Adoption, EventReason, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
@@ -30,6 +30,7 @@ from machinery.errors import (
 from machinery.kinds.fieldpaths import Steps
 from machinery.kinds.paths import steps
 from machinery.runtime.backoff import steady
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef, one_cluster
 from machinery.runtime.informer import Informer
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
@@ -123,8 +124,10 @@ class PieceWriter:
         restored: RestoredHub,
         namespaces: Namespaces,
         drift: DriftRecords,
+        recorder: EventRecorder,
         clock: Clock,
     ) -> None:
+        self._recorder = recorder
         self._records = records
         self._unconfirmed = unconfirmed
         self._workloads = workloads
@@ -328,6 +331,22 @@ class PieceWriter:
         with self._unconfirmed.sending(site.place, workload.uid):
             answer = await self._send(site, workload, body, force=True)
         self._take_in(site, workload, answer)
+        if adopts and site.piece.main:
+            self._announce(site, workload)
+
+    def _announce(self, site: Site, workload: Workload) -> None:
+        """Tell that the main object is taken over, and what its kind does not survive later."""
+        member, words = site.session.name, workload.profile.lets_go
+        later = f"; let go and made anew it is not as before: {words}" if words else ""
+        namespace, name = workload.metadata.key
+        self._recorder.event(
+            ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
+            type="Normal",
+            reason=EventReason.ADOPTED.value,
+            note=f"{member}: {site.place} is taken over as it runs{later}",
+            action="Propagating",
+            related=one_cluster([member]),
+        )
 
     async def _writer_of(self, workload: Workload, live: ManagedObject, hub: str) -> str:
         """Return the hub whose object it is for the Workload.

@@ -21,7 +21,7 @@ from crds.names import (
 )
 from machinery.api.resources import group_of
 from machinery.kinds.profile import Naming, Profile
-from machinery.kinds.table import ALONE, HASHED_MAKERS, MAKER_GROUPS, known_kind
+from machinery.kinds.table import ALONE, HASHED_MAKERS, MAKER_GROUPS, NAMING_LABELS, known_kind
 from machinery.types.metadata import Key, Meta, shared
 from propagator.types.workload import Workload
 
@@ -69,6 +69,11 @@ def claim_of(meta: Meta) -> PodClaim | None:
     group, kind, name = ("", "", "")
     if maker is not None:
         group, kind, name = group_of(maker.api_version), shared(maker.kind), maker.name
+    if not uid:
+        for label, (group_named, kind_named) in NAMING_LABELS.items():
+            if named := meta.labels.get(label):
+                claim = PodClaim("", shared(meta.namespace), group_named, kind_named, named, "")
+                return _shared(claim)
     if not uid and group not in MAKER_GROUPS:
         return None
     digest = meta.labels.get(LABEL_TEMPLATE_HASH) or meta.labels.get(LABEL_TEMPLATE, "")
@@ -163,7 +168,9 @@ class OtherLabels:
 
     def labelled(self, main: Main) -> Main:
         """Return the object with the UID that its pods' labels have."""
-        _, labels = self._noted.get(main, (None, (main.uid,)))
+        maker = main.profile.made_by
+        own = "" if maker is not None and maker.label else main.uid
+        _, labels = self._noted.get(main, (None, (own,)))
         return main._replace(uid=labels[0])
 
     def keys(self, claim: PodClaim) -> set[Key]:

@@ -45,8 +45,8 @@ from propagator.removal.rule import NEVER, keep_of
 from propagator.status.aggregation import OthersShare
 from propagator.status.cluster_share import ObservedShare, missing_pods, share_of
 from propagator.status.failover import Patience
-from propagator.status.told_by_agent import ToldShare, told_by_agent
 from propagator.status.refusals import NOTHING_TOLD, ToldRefusal
+from propagator.status.told_by_agent import ToldShare, told_by_agent
 from propagator.types.workload import Workload
 
 _RUNS = (ShareState.RUNNING.value, ShareState.COMPLETE.value)

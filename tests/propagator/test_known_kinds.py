@@ -10,7 +10,7 @@ import pytest
 
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.client import ApiClient
-from machinery.api.resources import CRDS, PODS, Resource
+from machinery.api.resources import CRDS, EVENTS, PODS, Resource
 from machinery.errors import Forbidden, Invalid
 from machinery.kinds.paths import value_at
 
@@ -23,6 +23,7 @@ RAYS = Resource("ray.io", "v1", "rayjobs", "RayJob")
 RAY_CLUSTERS = Resource("ray.io", "v1", "rayclusters", "RayCluster")
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 TORCHES = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
+TENSORS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
 MPIS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 VOLCANOS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 WORKFLOWS = Resource("argoproj.io", "v1alpha1", "workflows", "Workflow")
@@ -220,8 +221,14 @@ ONCE: list[tuple[Resource, dict[str, Any], str]] = [
         "spec.pytorchReplicaSpecs.Master.template.metadata.labels",
     ),
     (DATABASES, main(DATABASES, "db", instances=1), "spec.inheritedMetadata.labels"),
+    (
+        TENSORS,
+        main(TENSORS, "tf", tfReplicaSpecs={"Worker": PODS_OF}),
+        "spec.tfReplicaSpecs.Worker.template.metadata.labels",
+    ),
+    (TRAINS, main(TRAINS, "fit", runtimeRef={"name": "torch"}), ""),
 ]
-"""What runs at most once, and where the labels of its pods are."""
+"""What runs at most once, and where the labels of its pods are: those of a TrainJob are not ours."""
 
 
 @pytest.mark.long
@@ -269,6 +276,34 @@ def _ray(image: str, replicas: int = 1) -> dict[str, Any]:
     return main(RAY_CLUSTERS, "ray", **head, workerGroupSpecs=[group])
 
 
+@pytest.mark.proves("KD82")
+async def test_a_take_over_says_what_its_kind_does_not_survive(stage_on: MakeStage):
+    async with stage_on() as stage:
+        m1 = stage.members["m1"]
+        async with serving(m1, kinds=[RAY_CLUSTERS]):
+            await stage.space_on("m1")
+            before = await m1.create(RAY_CLUSTERS, _ray("a"), namespace=stage.namespace)
+            await stage.create("ray", template=_ray("a"), adoption="IfUnowned")
+            await stage.place("ray", m1=1)
+            await stage.propagated("ray")
+            await settled(stage, told=True)
+            listed = await stage.hub.list(EVENTS, namespace=stage.namespace)
+            (note,) = [e["note"] for e in listed["items"] if e["reason"] == "Adopted"]
+            assert note == (
+                f"m1: RayCluster {stage.namespace}/ray is taken over as it runs; let go and made "
+                "anew it is not as before: the new one says that it is ready and owns nothing, "
+                "and the pods outlive it"
+            )
+            found = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
+            assert found["metadata"]["uid"] == before["metadata"]["uid"]
+            assert found["spec"] == before["spec"]
+            await stage.restart()
+            await stage.ready()
+            await settled(stage, told=True)
+            listed = await stage.hub.list(EVENTS, namespace=stage.namespace)
+            assert sum(e["reason"] == "Adopted" for e in listed["items"]) == 1
+
+
 async def _failed_again(stage: Stage) -> None:
     """Its controller would run it again: it goes, once its end is stored, and comes no more."""
     await placed(stage, "fit", main(TRAINS, "fit", trainer={"numNodes": 2}))
@@ -307,8 +342,9 @@ async def _once(stage: Stage, of: Resource, template: dict[str, Any], labels: st
     if of is ONCE[0][0]:  # the member's namespace is made with the first object
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         await m1.create(ACCOUNTS, account, namespace=stage.namespace)
-    marks = value_at(await stage.appears("m1", name, kind=of), labels)
-    assert marks[LABEL_WORKLOAD_UID]
+    found = await stage.appears("m1", name, kind=of)
+    marks = value_at(found, labels) if labels else {"jobset.sigs.k8s.io/jobset-name": name}
+    assert not labels or marks[LABEL_WORKLOAD_UID]
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -19,13 +19,18 @@ from propagator.types.workload import workload_of
 from tests.kindsof import FLINK, LEADER_WORKERS, RAY, SPARK, pods
 from tests.propagator.apply.memberfacts import member_facts
 
-TORCH = {
+TORCH: dict[str, Any] = {
     "apiVersion": "kubeflow.org/v1",
     "kind": "PyTorchJob",
     "metadata": {"name": "fit"},
     "spec": {
         "pytorchReplicaSpecs": {"Master": {"template": pods()}, "Worker": {"template": pods()}}
     },
+}
+TENSORS = {
+    **TORCH,
+    "kind": "TFJob",
+    "spec": {"tfReplicaSpecs": TORCH["spec"]["pytorchReplicaSpecs"]},
 }
 POSTGRES = {
     "apiVersion": "postgresql.cnpg.io/v1",
@@ -60,6 +65,7 @@ KINDS = {
     "RayCluster": (RAY, 3, 12),
     "LeaderWorkerSet": (LEADER_WORKERS, 2, 4),
     "PyTorchJob": (TORCH, 2, 2),
+    "TFJob": (TENSORS, 2, 2),
     "FlinkDeployment": (FLINK, 1, 4),
     "SparkApplication": (SPARK, 2, 4),
     "Cluster": (POSTGRES, 1, 3),

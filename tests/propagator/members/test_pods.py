@@ -107,6 +107,34 @@ def test_pods_of_what_was_taken_over_are_known_by_their_owners():
     assert not taken.keys(pods._replace(uid="old"))
 
 
+@pytest.mark.proves("KD43")
+def test_pods_that_another_controller_makes_are_known_by_the_label_with_the_name():
+    """Those of a TrainJob: it has no template, and a Job of its JobSet controls them."""
+    owner = OwnerReference(
+        api_version="batch/v1", kind="Job", name="fit-node-0", uid="1", controller=True
+    )
+    named = {"jobset.sigs.k8s.io/jobset-name": "fit"}
+    pods = claim_of(Meta(namespace="ns", labels=named, owner_references=[owner]))
+    assert pods is not None
+    fit = Main("u", "ns", "trainer.kubeflow.org", "TrainJob", "fit")
+    known = OtherLabels()
+    assert made_by(pods, known.labelled(fit)), "also by a process that never saw the object"
+    known.note(fit, KEY, "")
+    assert known.keys(pods) == {KEY}
+    assert made_by(pods, known.labelled(fit))
+    for other in (
+        fit._replace(name="fit-node"),
+        fit._replace(namespace="b"),
+        fit._replace(kind="JobSet", group="jobset.x-k8s.io"),
+    ):
+        assert not made_by(pods, other._replace(uid=""))
+    labelled = claim_of(
+        Meta(namespace="ns", labels={**named, LABEL: "v"}, owner_references=[owner])
+    )
+    assert labelled is not None
+    assert labelled.uid == "v", "a JobSet of its own Workload"
+
+
 def test_no_more_is_remembered_of_what_was_taken_over_than_a_member_may_have(monkeypatch):
     monkeypatch.setattr("propagator.members.pods.MOST_OTHERS", 2)
     taken = OtherLabels()
