@@ -69,8 +69,6 @@ class Maker(Part, frozen=True, eq=False):
     group: str
     kind: str
     named: Naming = Naming.SAME
-    label: str = ""
-    """The pods' label with its name, if it does not control them itself."""
 
 
 class Ready(Part, frozen=True, eq=False, kw_only=True):

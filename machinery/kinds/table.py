@@ -26,12 +26,12 @@ HASHED_MAKERS: Final = frozenset(
     if each.made_by and each.made_by.named is Naming.TEMPLATE_HASH
 )
 """The objects that carry the hash of a pod template in their names, as (group, kind)."""
-NAMING_LABELS: Final = {
-    each.made_by.label: (each.group, each.kind)
-    for each in (*PROFILES, *WELL_KNOWN)
-    if each.made_by and each.made_by.label
-}
-"""The labels of pods that name the object of that group and kind which they run for."""
+NAMING_LABELS: Final = {"jobset.sigs.k8s.io/jobset-name": ("trainer.kubeflow.org", "TrainJob")}
+"""Labels of pods with the name of the object, of group and kind, for which another controller made
+them. A TrainJob has no template for the Workload's label: its JobSet, of its name, has the runtime
+of the member.
+"""
+NAMED_BY_PODS: Final = frozenset(NAMING_LABELS.values())
 PRESENT: Final = Profile(group="", kind="", replicas=Replicas("spec.replicas"))
 """That of a Workload without a readable template: its own number counts."""
 

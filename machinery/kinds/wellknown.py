@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from crds.names import Edits, TtlWhen
-from machinery.kinds.profile import Data, End, Hold, Maker, Pods, Profile, Ready, Replicas, Warned
+from machinery.kinds.profile import Data, End, Hold, Pods, Profile, Ready, Replicas, Warned
 
 _UNTOLD = ""
 """No generation is observed, or not of every edit."""
@@ -409,9 +409,6 @@ TRAIN_JOB: Final = Profile(
     group="trainer.kubeflow.org",
     kind="TrainJob",
     versions=("v1alpha1",),
-    # Its pods are those of a JobSet of its name, made of the member's runtime: it has no template
-    # that could carry the Workload's label.
-    made_by=Maker("trainer.kubeflow.org", "TrainJob", label="jobset.sigs.k8s.io/jobset-name"),
     pods=(
         # Where the trainer does not say them the runtime of the member does.
         Pods(

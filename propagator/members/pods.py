@@ -21,7 +21,14 @@ from crds.names import (
 )
 from machinery.api.resources import group_of
 from machinery.kinds.profile import Naming, Profile
-from machinery.kinds.table import ALONE, HASHED_MAKERS, MAKER_GROUPS, NAMING_LABELS, known_kind
+from machinery.kinds.table import (
+    ALONE,
+    HASHED_MAKERS,
+    MAKER_GROUPS,
+    NAMED_BY_PODS,
+    NAMING_LABELS,
+    known_kind,
+)
 from machinery.types.metadata import Key, Meta, shared
 from propagator.types.workload import Workload
 
@@ -113,7 +120,7 @@ def made_by(claim: PodClaim, main: Main) -> bool:
     maker = (claim.group, claim.kind)
     made_by = main.profile.made_by
     if made_by is None:
-        return True
+        return bool(main.uid) or _named_after(claim, main)
     if maker != (made_by.group, made_by.kind):
         return False
     if made_by.named is Naming.TEMPLATE_HASH:
@@ -122,6 +129,17 @@ def made_by(claim: PodClaim, main: Main) -> bool:
         minute = claim.name.removeprefix(f"{main.name}-")
         return minute != claim.name and minute.isdecimal()
     return claim.name == main.name
+
+
+def _named_after(claim: PodClaim, main: Main) -> bool:
+    """Whether a pod without a Workload's label is of what a custom object has its controller make.
+
+    Other pods of the namespace lack the label too, and names begin with that of the object.
+    """
+    maker, named = (claim.group, claim.kind), (main.group, main.kind)
+    if maker in NAMED_BY_PODS or named in NAMED_BY_PODS:
+        return maker == named and claim.name == main.name
+    return f"{claim.name}-".startswith(f"{main.name}-")
 
 
 class OtherLabels:
@@ -168,8 +186,7 @@ class OtherLabels:
 
     def labelled(self, main: Main) -> Main:
         """Return the object with the UID that its pods' labels have."""
-        maker = main.profile.made_by
-        own = "" if maker is not None and maker.label else main.uid
+        own = "" if (main.group, main.kind) in NAMED_BY_PODS else main.uid
         _, labels = self._noted.get(main, (None, (own,)))
         return main._replace(uid=labels[0])
 

@@ -62,6 +62,8 @@ WORST = (
     "create persistentvolumes",
     "update certificatesigningrequests.certificates.k8s.io --subresource=approval",
     "create events -n kube-system",
+    "list events -A",
+    "list events -n default",
     "* * -A",
 )
 """Verb, resource[/name], and how kubectl is told the rest. Each would be a way out."""
@@ -313,9 +315,8 @@ def _ours(member, namespace):
     return listed.split()
 
 
-@pytest.mark.proves("S8")
-@pytest.mark.usefixtures("thief")
-def test_a_workload_arrives_in_a_fresh_namespace_changes_and_goes(fleet, member):
+@pytest.mark.proves("S8", "KD62")
+def test_a_workload_arrives_in_a_fresh_namespace_changes_and_goes(fleet, member, thief):
     fleet.kubectl("create", "namespace", "fresh")
     fleet.kubectl("-n", "fresh", "create", "secret", "generic", "db", "--from-literal=user=me")
     body = _workload("web", "fresh", resources=[{"name": "db", "secretName": "db"}])
@@ -325,6 +326,8 @@ def test_a_workload_arrives_in_a_fresh_namespace_changes_and_goes(fleet, member)
         fleet, "web", "fresh"
     )
     assert len(_ours(member, "fresh")) == 4
+    as_tenant = "--as=system:serviceaccount:fresh:stowage"
+    assert thief("auth", "can-i", "list", "events", "-n", "fresh", as_tenant).strip() == "yes"
     labels = _get(member, "namespace", "fresh")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
     fleet.kubectl(

@@ -189,6 +189,23 @@ def divided(stage: Stage, *clusters: str, completions: int | None, **spec: Any) 
     put(stage, **{"distribution": "Divided", "template": job(**more), **spec})
 
 
+@pytest.mark.proves("KD17")
+async def test_a_suspended_job_takes_no_room_and_a_released_one_does() -> None:
+    stage = Stage()
+    stage.cluster("m1", cpu="2")
+    put(stage)
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("bill") == {"m1": 1})
+        shows(stage, m1={"replicas": 1, "health": "Suspended"})
+        shows(stage, m1={"replicas": 1, "health": "Progressing"})
+        stage.workload("second", replicas=2)
+        await stage.calm(10)
+        assert stage.placed("second") == {}, "it was released"
+        shows(stage, m1={"replicas": 1, "health": "Suspended"})
+        await stage.until(lambda: stage.placed("second") == {"m1": 2})
+        assert stage.placed("bill") == {"m1": 1}
+
+
 @pytest.mark.proves("A20", "KD18", "KD19", "KD21")
 async def test_completions_are_divided_and_what_is_left_goes_on_elsewhere() -> None:
     stage = Stage()

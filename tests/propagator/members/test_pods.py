@@ -107,6 +107,26 @@ def test_pods_of_what_was_taken_over_are_known_by_their_owners():
     assert not taken.keys(pods._replace(uid="old"))
 
 
+@pytest.mark.proves("KD43", "X6")
+def test_pods_without_a_label_are_of_a_custom_object_by_the_name_of_what_made_them():
+    """It was taken over; all others in its namespace lack the label too."""
+    robot = Main("u", "ns", "x.dev", "Robot", "r2")
+    taken = OtherLabels()
+    taken.note(robot, KEY, "")
+    for group, kind, name, its in (
+        ("apps", "ReplicaSet", "web-5d9", False),
+        ("apps", "ReplicaSet", "r21-5d9", False),
+        ("", "", "", False),
+        ("trainer.kubeflow.org", "TrainJob", "r2", False),
+        ("apps", "ReplicaSet", "r2-5d9", True),
+        ("batch", "Job", "r2", True),
+    ):
+        pods = made(group, kind, name, uid="")
+        assert made_by(pods, taken.labelled(robot)) is its
+        assert taken.keys(pods) == ({KEY} if its else set())
+    assert made_by(made("x.dev", "Arm", "left"), robot)
+
+
 @pytest.mark.proves("KD43")
 def test_pods_that_another_controller_makes_are_known_by_the_label_with_the_name():
     """Those of a TrainJob: it has no template, and a Job of its JobSet controls them."""

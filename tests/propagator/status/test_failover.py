@@ -77,7 +77,7 @@ def test_the_clock_begins_once_fewer_are_ready_than_were_and_is_told_at_its_end(
     ClusterShare.model_validate({"name": "m1", "failover": over})
 
 
-@pytest.mark.proves("KD72")
+@pytest.mark.proves("KD72", "KD86")
 def test_degraded_counts_too_and_less_than_was_ready_does_not() -> None:
     degraded = seen(WELL, 4, health=ShareHealth.DEGRADED)
     assert "since" in degraded
