@@ -312,7 +312,10 @@ async def test_the_controllers_of_a_member_tell_what_its_quota_refuses(
     pods = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "pause"}]}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sums"}}
     job["spec"] = {"completions": 3, "parallelism": 3, "template": {"spec": pods}}
-    templates = {"db": stateful(), "sums": job}
+    # In the order of ordinals none is tried before the one before it is ready.
+    parallel = stateful()
+    parallel["spec"]["podManagementPolicy"] = "Parallel"
+    templates = {"db": parallel, "sums": job}
     with swept(hub):
         async with staged(hub, {"m1": bounded}) as stage:
             await stage.space_on("m1")
@@ -331,6 +334,7 @@ async def test_the_controllers_of_a_member_tell_what_its_quota_refuses(
                 spec = {} if name == "db" else {"distribution": "Divided"}
                 await stage.create(name, template=template, **spec)
                 await stage.place(name, m1=3)
+            for name in templates:
                 entry = await _told(stage, name)
                 assert entry["message"].startswith("pods are refused: ")
                 assert "exceeded quota: team" in entry["message"]
