@@ -43,7 +43,7 @@ MISSING_SECONDS = 60.0
 """For how long replicas have been missing before the first look."""
 LOOK_SECONDS = 60.0
 """The least seconds between two looks for one share."""
-LONGEST_PAUSE = 960.0
+LONGEST_PAUSE = 300.0
 """The most of them while nothing is found."""
 FRESH = timedelta(minutes=18)
 """An older Event tells nothing. The controllers of Kubernetes try again after 1000 s at the latest,
