@@ -16,6 +16,7 @@ from crds.fields.shares import BlockedReason, ClusterShare, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS, Resource
+from machinery.clock import timestamp
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.readiness import Judged
 from machinery.kinds.table import profile_of
@@ -25,13 +26,20 @@ from propagator.hub.revisions import Revisions
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import OwnedObjects
-from propagator.members.objects import ManagedObject, managed
+from propagator.members.objects import ManagedObject, Refused, managed
 from propagator.members.pod_index import PodCounts
 from propagator.outcome import DesiredShare, Outcome
 from propagator.shares import ShareTable
 from propagator.status.aggregation import status_of
-from propagator.status.cluster_share import ObservedShare, ReportedShare, Word, share_of
+from propagator.status.cluster_share import (
+    ObservedShare,
+    ReportedShare,
+    Word,
+    missing_pods,
+    share_of,
+)
 from propagator.status.observation import STRANGERS, Survey
+from propagator.status.refusals import ToldRefusal
 from propagator.types.cluster import MemberCluster, MemberClusterSpec
 from propagator.types.movement import Blocked
 from propagator.types.workload import Workload, workload_of
@@ -146,6 +154,38 @@ def test_pods_that_a_member_refuses_are_counted_with_its_words() -> None:
 )
 def test_what_is_no_refusal_counts_for_nothing(condition: dict[str, Any]) -> None:
     assert refusing(**condition).refused is None
+
+
+@pytest.mark.proves("KD62")
+def test_what_events_tell_counts_as_a_condition_and_stands_until_a_new_process_has_read_them() -> (
+    None
+):
+    status = {"readyReplicas": 2, "updatedReplicas": 2, "observedGeneration": 7}
+    body = {"metadata": {"name": "web", "generation": 7}, "status": status}
+    main, two = managed(DEPLOYMENTS, body), PodCounts(scheduled=2, ready=2, current=2)
+    since = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    share, _ = told(seen(main=main, pods=two, events=ToldRefusal(Refused(since, "over quota"))), {})
+    entry = dict(share.entry)
+    assert (entry["refused"], entry["unschedulableSince"]) == (1, timestamp(since))
+    assert entry["message"] == "pods are refused: over quota"
+    unread, _ = told(seen(main=main, pods=two, events=ToldRefusal(unread=True)), entry)
+    assert unread.entry == entry
+    over, _ = told(seen(main=main, pods=two), entry)
+    assert not {"refused", "unschedulableSince"} & over.entry.keys()
+    assert over.entry["message"] == ""
+
+
+@pytest.mark.proves("KD62")
+def test_pods_that_have_ended_are_not_missing() -> None:
+    body: dict[str, Any] = {"metadata": {"name": "sums"}, "spec": {"completions": 5}}
+    body["spec"]["parallelism"] = 5
+    body["status"] = {"succeeded": 3, "active": 0, "ready": 0}
+    job = managed(Resource("batch", "v1", "jobs", "Job"), body)
+    one = seen(main=job, pods=PodCounts(), units_asked=5)
+    assert missing_pods(one) == 2
+    assert missing_pods(replace(one, pods=PodCounts(current=2))) == 0
+    assert missing_pods(replace(one, pods=None)) == 0
+    assert missing_pods(replace(one, main=None)) == 0
 
 
 def seen(contact: Contact = Contact.SERVING, *, generation: int = 1, **what: Any) -> ObservedShare:
@@ -625,6 +665,22 @@ async def test_copies_that_run_nothing_stand_in_for_none_that_leaves(
     monkeypatch.setattr(survey, "observe", lambda *_: written)
     assert share_of(written, agent.profile, {}, said=0).entry["state"] == "Running"
     assert await survey.runs(agent, {}) is runs
+
+
+@pytest.mark.proves("KD5")
+def test_the_known_versions_of_a_kind_are_told_where_another_one_says_nothing() -> None:
+    spec = {"template": {"apiVersion": "ray.io/v1alpha1", "kind": "RayCluster"}}
+    placed = {"placements": [{"cluster": "m1", "replicas": 1}]}
+    meta = {"name": "ray", "namespace": "shop", "uid": "u1", "generation": 1}
+    cluster = workload_of({"metadata": meta, "spec": spec, "status": placed})
+    resource = Resource("ray.io", "v1alpha1", "rayclusters", "RayCluster")
+    one = seen(main=managed(resource, {"metadata": {"name": "ray"}}), units_asked=1)
+    share = share_of(replace(one, outcome=Outcome(one.desired)), cluster.profile, {}, said=1)
+    ready = find(status_of(cluster, [share.told], T0), "Ready")
+    assert (ready["reason"], ready["message"]) == (
+        "ReadinessUnknown",
+        "m1: RayCluster ray says nothing; known versions of a RayCluster are v1",
+    )
 
 
 @pytest.mark.proves("KD34", "A3")
