@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controller.model.movement import MovementConfiguration
 from crds.names import TAINT_DRAIN
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_QUOTAS, WORKLOADS
 from tests.controller.features.workloadquota.quotas import body as quota
@@ -101,6 +102,28 @@ async def test_what_ends_while_it_leaves_has_ended_there() -> None:
         found = stage.hub.read(WORKLOADS, "bill")["status"]
         assert found["leaving"] == []
         assert (found["desired"], found["assigned"], found["pending"]) == (1, 1, 0)
+
+
+@pytest.mark.proves("KD31")
+async def test_what_ends_while_it_leaves_makes_way_for_what_moves_next() -> None:
+    stage = Stage()
+    for name in ("m1", "m2"):
+        stage.cluster(name)
+    stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+    put(stage)
+    async with stage.leading(movement=MovementConfiguration(max_moving=1)):
+        await stage.until(lambda: stage.placed("bill") == {"m1": 1})
+        stage.workload("web", replicas=1, created=1)
+        await stage.until(lambda: stage.placed("web") == {"m1": 1})
+        shows(stage, m1={"state": "Running", "scheduled": 1, "current": 1})
+        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        taint(stage, "m1", DRAIN)
+        await stage.until(lambda: stage.says("web", "Moving")[1] == "FleetBudget")
+        await stage.calm(30)
+        assert (stage.placed("bill"), stage.placed("web")) == ({"m2": 1}, {"m1": 1})
+        end = {"ended": END, "finished": 1, "succeeded": 1, "state": "Complete"}
+        shows(stage, m1=end, m2={"state": "Pending"})
+        await stage.until(lambda: stage.placed("web") == {"m2": 1})
 
 
 @pytest.mark.proves("A1", "KD29")
