@@ -110,3 +110,45 @@ def test_units_that_find_no_node_go_where_there_is_one(patient: Stage, space: st
         found = patient.seen(member, space, "picky")
         assert found is not None
         assert (found["spec"]["replicas"], found["status"]["readyReplicas"]) == (nodes, nodes)
+
+
+@pytest.mark.long
+@pytest.mark.proves("KD62")
+def test_pods_that_a_quota_refuses_unseen_go_elsewhere(running: Stage, space: str) -> None:
+    """Stowage reads no quota with scopes, so that this one shows itself by its refusals alone."""
+    sets = {**deployment("db"), "kind": "StatefulSet"}
+    sets["spec"]["serviceName"] = "db"
+    weights = [weight("zone-1", 100), weight("zone-2", 1)]
+    about = {"template": sets, "distribution": "Divided", "distributionWeights": weights}
+    running.hub.apply(workload("db", space, replicas=1, **about))
+    running.until_running(space, "db")
+    assert running.placements(space, "db") == {"member-1": 1}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "team", "namespace": space},
+        "spec": {"hard": {"pods": "1"}, "scopes": ["NotTerminating"]},
+    }
+    member = running.members["member-1"]
+    member.apply(quota)
+
+    def counted() -> bool:
+        found = member.get("resourcequota", "team", space)
+        return bool(found.get("status", {}).get("used", {}).get("pods") == "1")
+
+    wait("the quota to count", counted)
+    running.hub.apply(workload("db", space, replicas=2, **about))
+    wait("2 on member-1", lambda: running.placements(space, "db") == {"member-1": 2})
+
+    def refused() -> dict[str, Any] | None:
+        shares = running.status(space, "db").get("clusters", [])
+        return next((each for each in shares if each.get("refused")), None)
+
+    share = wait("the refusal", refused, timeout=120)
+    assert share is not None
+    assert (share["name"], share["refused"]) == ("member-1", 1)
+    assert "exceeded quota: team" in share["message"]
+    wait("the limit", lambda: running.status(space, "db").get("limits"), timeout=120)
+    status = running.until_running(space, "db")
+    assert running.placements(space, "db") == {"member-1": 1, "member-2": 1}
+    assert [(e["cluster"], e["replicas"]) for e in status["limits"]] == [("member-1", 1)]

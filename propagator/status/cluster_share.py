@@ -410,14 +410,17 @@ def missing_pods(seen: ObservedShare) -> int:
     """Return the pods that should be there and are not; 0 while that is unknown."""
     if seen.pods is None or seen.main is None:
         return 0
-    ended = counts_of(seen.main.judged, seen.desired.replicas).finished
-    return max(seen.desired.replicas - seen.pods.current - ended, 0)
+    lacking = seen.desired.replicas - seen.pods.current
+    if lacking <= 0:  # as mostly
+        return 0
+    return max(lacking - counts_of(seen.main.judged, seen.desired.replicas).finished, 0)
 
 
 def _refused(seen: ObservedShare) -> Refused | None:
     """Return why the member makes no pods, while some are missing."""
     told = seen.main.refused if seen.main is not None else None
-    return (told or seen.events.refused) if missing_pods(seen) else None
+    told = told or seen.events.refused
+    return told if told is not None and missing_pods(seen) else None
 
 
 def _completed(seen: ObservedShare) -> int | None:
