@@ -218,7 +218,7 @@ class ClusterShare(Model):
     unschedulable_since: Timestamp | None = None
     """Since when the oldest of these waits, or one is refused."""
     refused: Count | None = None
-    """Pods that it refuses to make, as over a ResourceQuota, where the object tells so."""
+    """Pods that it refuses to make, as over a quota, where the object or its Events tell so."""
     updated: Count = 0
     """Pods of the newest template."""
     outdated: Count | None = None
