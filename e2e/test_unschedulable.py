@@ -133,7 +133,7 @@ def test_pods_that_a_quota_refuses_unseen_go_elsewhere(running: Stage, space: st
     member.apply(quota)
 
     def counted() -> bool:
-        found = member.get("resourcequota", "team", space)
+        found = member.json("-n", space, "get", "resourcequota", "team")
         return bool(found.get("status", {}).get("used", {}).get("pods") == "1")
 
     wait("the quota to count", counted)
