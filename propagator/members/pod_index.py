@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from machinery.clock import Clock
+from machinery.clock import Clock, stored_time
 from propagator.members.capacity.kept import Pod, PodLabels
 from propagator.members.pods import Main, PodClaim, made_by
 
@@ -91,6 +91,11 @@ class PodIndex:
     def of(self, main: Main) -> list[Pod]:
         """Return the pods that the object created."""
         return [pod for pods in self._made_by(main).values() for pod in pods.values()]
+
+    def newest(self, main: Main) -> datetime | None:
+        """Return when the newest pod that the object created was made; None without one."""
+        made = (stored_time(pod.metadata.creation_timestamp) for pod in self.of(main))
+        return max((each for each in made if each is not None), default=None)
 
     def others(self, main: Main) -> int:
         """Return the pods of a Workload that another object than `main` created."""

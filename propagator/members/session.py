@@ -21,7 +21,7 @@ from machinery.api.client import ApiClient, WritesInFlight
 from machinery.api.lanes import working_for, works_for
 from machinery.api.resources import Resource, group_of
 from machinery.api.verbs import Verbs
-from machinery.clock import Clock, stored_time
+from machinery.clock import Clock
 from machinery.errors import Conflict, KubeconfigError, LeaseLost, StowageError, Unreachable
 from machinery.overrides.variables import ClusterFacts
 from machinery.runtime.backoff import KeyedBackoff
@@ -281,11 +281,8 @@ class MemberSession:
 
     def newest_pod(self, main: Main) -> datetime | None:
         """Return when the newest observed pod was created; None without one."""
-        if self.link is None:
-            return None
-        pods = self.link.pod_index.of(self._other_labels.labelled(main))
-        made = (stored_time(pod.metadata.creation_timestamp) for pod in pods)
-        return max((each for each in made if each is not None), default=None)
+        labelled = self._other_labels.labelled(main)
+        return self.link.pod_index.newest(labelled) if self.link is not None else None
 
     def former_pods(self, main: Main) -> int:
         """Observed pods of the Workload that another object than `main` created."""

@@ -98,6 +98,16 @@ def test_units_are_counted_by_workload():
     assert index.counts(main("u3")) == PodCounts()
 
 
+@pytest.mark.proves("KD62")
+def test_the_newest_pod_is_so_by_its_creation():
+    index = PodIndex(clock=FakeClock())
+    for name, made in (("a", "2026-01-03T00:00:00Z"), ("b", "2026-01-02T00:00:00Z"), ("c", "")):
+        meta = Meta(name=name, namespace="demo", uid=name, creation_timestamp=made)
+        index.replace(None, msgspec.structs.replace(pod(name), metadata=meta))
+    assert index.newest(main("u1")) == datetime(2026, 1, 3, tzinfo=UTC)
+    assert index.newest(main("u2")) is None
+
+
 def test_waiting_units_tell_since_when():
     index = PodIndex(clock=FakeClock())
     older, newer = T0, T0 + timedelta(seconds=30)
