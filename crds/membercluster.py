@@ -53,14 +53,17 @@ class MemberClusterCondition(StrEnum):
     """The condition types of a MemberCluster."""
 
     READY = "Ready"
+    """Whether the cluster answers and this hub serves it."""
     RECONCILING = "Reconciling"
     """Not Ready, and perhaps again without anybody's help; there only while it is True."""
     STALLED = "Stalled"
     """Not Ready before a person does something; there only while it is True."""
     SWEEP_HELD = "SweepHeld"
+    """Whether objects of Workloads that the hub does not have stay until a person says more."""
     INVENTORY_UNHEALTHY = "InventoryUnhealthy"
     """Its ClusterProfile is gone or says that it is not healthy; there only while it is True."""
     EVACUATING = "Evacuating"
+    """Whether replicas leave the cluster."""
     SERVED = "Served"
     """There only while it is False."""
     AGENT_OLD = "AgentOld"
@@ -75,21 +78,32 @@ class ServedReason(StrEnum):
     """Reasons of Served."""
 
     SHARD_UNHELD = "ShardUnheld"
+    """No propagator holds the shard of the cluster."""
 
 
 class ReadyReason(StrEnum):
     """Reasons of Ready. CONNECTED is the one that is good."""
 
     CONNECTED = "Connected"
+    """The cluster answers, and this hub holds it."""
     SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason, no secret
+    """The Secret of its kubeconfig does not exist."""
     INVALID_KUBECONFIG = "InvalidKubeconfig"
+    """The kubeconfig of its Secret cannot be used; the message says why."""
     UNAUTHORIZED = "Unauthorized"
+    """The cluster refuses the credential: `stowage join` makes another one."""
     TLS_VERIFICATION_FAILED = "TLSVerificationFailed"
+    """The certificate of its API server is not one of the CA in the kubeconfig."""
     UNREACHABLE = "Unreachable"
+    """Its API server does not answer."""
     CLUSTER_CHANGED = "ClusterChanged"
+    """Another cluster answers than the one that was registered."""
     ALREADY_REGISTERED = "AlreadyRegistered"
+    """Another MemberCluster is the same cluster."""
     HELD_BY_ANOTHER_HUB = "HeldByAnotherHub"
+    """Another hub holds the Lease `stowage-hub` there."""
     INVENTORY_UNHEALTHY = "InventoryUnhealthy"
+    """Its ClusterProfile is gone, or says that the cluster is unhealthy."""
     AGENT_SILENT = "AgentSilent"
     """Its agent does not renew its Lease."""
     AGENT_REVOKED = "AgentRevoked"
@@ -106,7 +120,9 @@ class SweepHeldReason(StrEnum):
     """Reasons of SweepHeld, which is there only while it is True."""
 
     TOO_MANY = "TooMany"
+    """More than 10 Workloads, and more than a tenth of those there, would be removed."""
     HUB_WENT_BACK = "HubWentBack"
+    """The hub was set back, as from a backup of etcd, and may lack later Workloads."""
     HUB_RESTORED = "HubRestored"
     """`stowage restore` made the hub's objects from a backup, which may lack later Workloads."""
     HOLDS_DATA = "HoldsData"
@@ -119,16 +135,22 @@ class InventoryUnhealthyReason(StrEnum):
     """Reasons of InventoryUnhealthy."""
 
     PROFILE_NOT_FOUND = "ProfileNotFound"
+    """Its ClusterProfile is gone."""
     CONTROL_PLANE_UNHEALTHY = "ControlPlaneUnhealthy"
+    """Its ClusterProfile says that the control plane is unhealthy."""
 
 
 class EvacuatingReason(StrEnum):
     """Reasons of Evacuating: the first four where it is True, the others where it is not."""
 
     DRAINING = "Draining"
+    """A person drains it: `stowage drain`."""
     TAINTED = "Tainted"
+    """A taint of effect NoExecute lets replicas leave."""
     LOST = "Lost"
+    """The cluster is lost, and replicas that do not tolerate that leave."""
     OUT_OF_SERVICE = "OutOfService"
+    """A person says that nothing runs there: `stowage.dev/out-of-service`."""
     NONE = "None"
     """Nothing has to leave."""
     DRAINED = "Drained"
@@ -147,13 +169,21 @@ class MemberClusterEventReason(StrEnum):
     """Reasons of the events on a MemberCluster."""
 
     CONNECTED = "Connected"
+    """The cluster became Ready."""
     DISCONNECTED = "Disconnected"
+    """The cluster is Ready no more; the note has the reason."""
     DRAINING = "Draining"
+    """A drain began."""
     DRAINED = "Drained"
+    """Everything that had to leave has left."""
     RETURNED = "Returned"
+    """The cluster is back and has stayed so; what belongs there may return."""
     BRAKE_RELEASED = "BrakeReleased"
+    """So few clusters are lost again that replicas move."""
     LOST = "Lost"
+    """The cluster is lost, and replicas leave it."""
     FAILOVER_BRAKED = "FailoverBraked"
+    """So many clusters are lost that nothing moves."""
     TOKEN_NOT_RENEWED = "TokenNotRenewed"  # noqa: S105 - a reason
     """The token of its Secret is due to be renewed, and could not be."""
     SHARD_CHANGED = "ShardChanged"
@@ -161,11 +191,15 @@ class MemberClusterEventReason(StrEnum):
     NOT_EXPORTED = "NotExported"
     """Another manager's ClusterProfile has its name."""
     AGENT_CONNECTED = "AgentConnected"
+    """Its agent serves it."""
     AGENT_SILENT = "AgentSilent"
+    """Its agent renews its Lease no more."""
     AGENT_REVOKED = "AgentRevoked"
+    """The account of its agent is gone."""
     INVITE_USED = "InviteUsed"
     """An agent came with the invitation and got its token."""
     HUB_FORGOT = "HubForgot"
+    """It has objects of Workloads that have no Assignment."""
 
 
 class MemberMode(StrEnum):

@@ -306,7 +306,7 @@ class EventReason(StrEnum):
     INVALID_OVERRIDE = "InvalidOverride"
     """An override does not fit on a cluster."""
     ADOPTED = "Adopted"
-    """An object that nobody owned was taken over, and its kind does not adopt its pods."""
+    """An object that nobody owned was taken over as it runs."""
     COMPLETED = "Completed"
     """Every share has ended well."""
     ENDED_IN_FAILURE = "EndedInFailure"

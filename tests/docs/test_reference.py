@@ -16,7 +16,7 @@ from stowage.cli import cli
 from tests.docs.conftest import ROOT
 from tests.test_monitoring import fresh
 from website import reference
-from website.reasons import enums
+from website.reasons import attribute_docs, enums
 
 pytestmark = pytest.mark.xdist_group("monitoring")  # which starts the processes that tell metrics
 FOLDER = ROOT / "docs" / "reference"
@@ -49,6 +49,17 @@ CRDS = [
     for each in sorted((ROOT / "crds").glob("*.yaml"))
     if each.stem not in ("admission", "zz-guard")
 ]
+
+
+@pytest.mark.proves("DOC4")
+def test_each_reason_and_condition_says_what_it_tells() -> None:
+    silent = [
+        f"{of.__name__}.{each.name}"
+        for of in enums()
+        for each in of
+        if not attribute_docs(of).get(each.name)
+    ]
+    assert not silent
 
 
 @pytest.mark.proves("DOC4")
