@@ -41,7 +41,7 @@ from machinery.runtime.leader_election import LeaderElector
 from machinery.tasks import end
 from machinery.types.metadata import Object
 from machinery.types.pull import HubFacts
-from propagator.agent.carrier import Carrier
+from propagator.agent.carrier import BY_WORKLOAD, Carrier
 from propagator.agent.context import (
     NeverRestored,
     NoClusters,
@@ -306,6 +306,7 @@ class _Reads:
     def __init__(self, hub: ApiClient, namespace: str, *, clock: Clock) -> None:
         where: dict[str, Any] = {"namespace": namespace, "clock": clock}
         self.assignments: Informer[Assignment] = Informer(hub, ASSIGNMENTS, Assignment, **where)
+        self.assignments.add_index(BY_WORKLOAD, lambda each: ("/".join(each.workload),))
         self.secrets: Informer[Secret] = Informer(
             hub, SECRETS, Secret, label_selector=LABEL_ASSIGNMENT, transform=bounded, **where
         )

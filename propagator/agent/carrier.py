@@ -70,6 +70,8 @@ LONGEST_PAUSE = 30.0
 SPACING_SECONDS = 1.0
 """The minimum seconds between two reports of one share."""
 _TELLERS = 8
+BY_WORKLOAD = "workload"
+"""The index of Assignments by the Workload's namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,9 @@ class _Done:
 
 
 class Carrier:
-    """`assignments` and `secrets` are those of the member's namespace; the caller runs them.
+    """`assignments`, with the index BY_WORKLOAD, and `secrets` are those of the member's namespace.
+
+    The caller runs both.
 
     `may_act` says whether orders may be carried out at all: once they were listed whole, of the
     right hub.
@@ -183,8 +187,7 @@ class Carrier:
             return FIRST_PAUSE
         waits = [
             await self._carry_out(session, found)
-            for found in self._assignments.values()
-            if found.workload == key
+            for found in self._assignments.by_index(BY_WORKLOAD, "/".join(key))
         ]
         return min((each for each in waits if each is not None), default=None)
 
@@ -286,9 +289,8 @@ class Carrier:
         self.queue.add(uid)
 
     def _tell_key(self, key: Key) -> None:
-        for found in self._assignments.values():
-            if found.workload == key:
-                self.queue.add(found.uid)
+        for found in self._assignments.by_index(BY_WORKLOAD, "/".join(key)):
+            self.queue.add(found.uid)
 
     def _member_changed(self, name: str, key: Key | None) -> None:
         if key is not None:

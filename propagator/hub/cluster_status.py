@@ -449,6 +449,10 @@ class ClusterStatusWriter:
         )
         if "conditions" in changed:
             self._tell(cluster, ready_condition(changed))
+            forgot = conditions.find(changed, MemberClusterCondition.HUB_FORGOT)
+            if forgot and not conditions.find(cluster.status, MemberClusterCondition.HUB_FORGOT):
+                event, note = MemberClusterEventReason.HUB_FORGOT, forgot["message"]
+                self._event(cluster, event, note, "Compare", type_="Warning")
         if "shard" in changed and ready_condition(cluster.status):
             self._tell_shard(cluster)
         return self._held(answer)

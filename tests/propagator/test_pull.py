@@ -592,6 +592,7 @@ async def test_what_stands_without_an_assignment_is_told() -> None:
         assert versions(world) == before
         async with world.propagating("two"):
             await world.until(lambda: conditions.holds(world.cluster("paris"), "HubForgot"))
+            await world.until(lambda: len(world.hub.events("HubForgot")) == 1)
             await world.until(lambda: world.assignment(uid) is not None)
             await world.until(lambda: not conditions.holds(world.cluster("paris"), "HubForgot"))
             assert versions(world) == before

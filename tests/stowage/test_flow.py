@@ -21,6 +21,7 @@ from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import TooManyRequests, TransportError
 from machinery.tasks import end
 from stowage.playground.cluster import Cluster
+from stowage.setup import install
 from tests.machinery.api.test_writes_apiserver import HELD, admission
 from tests.stowage import accounts
 from tests.stowage.conftest import Stowage
@@ -43,6 +44,26 @@ def _flow_schema(server: str, lease: str, token: str, authority: bytes) -> str:
     asked = urllib.request.Request(f"{server}{lease}", headers=headers)
     with urllib.request.urlopen(asked, context=context, timeout=30) as answer:
         return str(answer.headers["X-Kubernetes-PF-FlowSchema-UID"])
+
+
+@pytest.mark.proves("SC30")
+def test_the_leases_of_both_processes_go_with_the_leaders() -> None:
+    objects = install.manifests(namespace="elsewhere", image="stowage:9")
+    (schema,) = [
+        each["spec"]
+        for each in objects
+        if each["kind"] == "FlowSchema" and each["metadata"]["name"] == "stowage"
+    ]
+    assert schema["priorityLevelConfiguration"] == {"name": "leader-election"}
+    assert schema["matchingPrecedence"] < 9000, "the server's own for all accounts"
+    (rule,) = schema["rules"]
+    accounts = {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
+    named = [each["serviceAccount"] for each in rule["subjects"]]
+    assert {each["namespace"] for each in named} == {"elsewhere"}
+    assert {each["name"] for each in named} == {"stowage-controller", "stowage-propagator"}
+    assert {each["name"] for each in named} <= accounts
+    (what,) = rule["resourceRules"]
+    assert (what["resources"], what["namespaces"]) == (["leases"], ["elsewhere"])
 
 
 @pytest.mark.long
