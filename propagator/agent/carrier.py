@@ -8,6 +8,7 @@ waits until the hub takes it.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -59,6 +60,7 @@ from propagator.share_applier import ShareApplier
 from propagator.shares import ShareTable
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
+from propagator.status.refusals import RefusalEvents
 from propagator.types.assignment import Assignment
 from propagator.types.cluster import Secret
 from propagator.types.movement import Blocked
@@ -163,6 +165,7 @@ class Carrier:
                 restored=context.restored,
                 namespaces=self._namespaces,
                 drift=self._drift,
+                recorder=context.recorder,
                 clock=clock,
             ),
             unconfirmed=unconfirmed,
@@ -170,7 +173,13 @@ class Carrier:
             standing_in=guard.standing_in,
             may_apply=self._stands,
         )
-        self._survey = Survey(context, inventory=inventory, revisions=Revisions(context.hub, table))
+        self._refusals = RefusalEvents(context, table, workloads=workloads, changed=self._tell_key)
+        self._survey = Survey(
+            context,
+            inventory=inventory,
+            revisions=Revisions(context.hub, table),
+            refusals=self._refusals.told,
+        )
 
     def begin(self) -> None:
         """Take in what is listed. Then changes come by `assignment_changed`, `secret_changed`."""
@@ -179,7 +188,9 @@ class Carrier:
 
     async def run(self) -> None:
         """Tell the hub, until cancelled."""
-        await work(self.queue, self._tell, workers=_TELLERS, log=LOG)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._refusals.run())
+            tasks.create_task(work(self.queue, self._tell, workers=_TELLERS, log=LOG))
 
     async def reconcile(self, session: MemberSession, key: Key) -> float | None:
         """Carry out what is ordered for the Workload; return seconds until requeue, or None."""
