@@ -28,7 +28,7 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 Found = TypeVar("Found")
-_STOWAGE = "stowage-system"
+HOME = "stowage-system"
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,3})?"
 
@@ -72,7 +72,7 @@ _HUB = (
     click.option("--context", help="The context in it.", shell_complete=completing.contexts),
 )
 SYSTEM = click.option(
-    "--system-namespace", default=_STOWAGE, show_default=True, help="Where Stowage lives."
+    "--system-namespace", default=HOME, show_default=True, help="Where Stowage lives."
 )
 FLEET = click.option(
     "--fleet",
@@ -106,7 +106,7 @@ class HubOptions:
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
-    system_namespace: str = _STOWAGE
+    system_namespace: str = HOME
     fleet: tuple[str, ...] = ()
     config_file: Path | None = None
     plugins: tuple[str, ...] = ()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crds.names import SYSTEM_NAMESPACE
-from stowage.commands.options import CONFIG, PLUGINS, HubOptions, home_options
+from stowage.commands.options import CONFIG, HOME, PLUGINS, HubOptions, home_options
 
 if TYPE_CHECKING:
     import asyncio
@@ -125,7 +124,7 @@ def propagator(
 @click.option(
     "-n",
     "--namespace",
-    default=SYSTEM_NAMESPACE,
+    default=HOME,
     show_default=True,
     help="On the member: that of its Secret.",
 )
