@@ -47,6 +47,7 @@ RARE = {
     ): "the mutating policy's canary: the same",
     ("controller", "apps", "controllerrevisions", "get"): "before a rollback",
     ("controller", "apps", "controllerrevisions", "delete"): "at the end of a rollout",
+    ("propagator", "coordination.k8s.io", "leases", "create"): "for a shard that had no Lease",
     ("controller", "stowage.dev", "workloadpolicies", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadquotas", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
