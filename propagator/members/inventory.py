@@ -23,7 +23,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import needed_kinds
 from propagator.members.objects import ManagedObject
-from propagator.members.pods import Main, main_of
+from propagator.members.pods import Main, main_of, objects_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.members.watches import EVERYWHERE
@@ -96,14 +96,16 @@ def pods_of(session: MemberSession | None, main: Main) -> int:
 
 def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, ManagedObject]]:
     """Return objects that may run pods and are no longer in the spec."""
-    held = {
-        (each.kind, each.namespace or workload.namespace, each.name or workload.metadata.name)
-        for each in workload.outlines()
-    }
+    held = set(objects_of(workload))
+
+    def is_held(resource: Resource, meta: Meta) -> bool:
+        place = meta.namespace or workload.namespace, meta.name
+        return (resource.group, resource.kind, *place) in held
+
     return [
         (resource, found)
         for resource, found in owned(session, workload.uid)
-        if (resource.kind, *found.metadata.key) not in held
+        if not is_held(resource, found.metadata)
         and ((profile := profile_of(resource.api_version, resource.kind)).pods or not profile.known)
     ]
 

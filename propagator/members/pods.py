@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -102,16 +103,15 @@ def main_of(workload: Workload) -> Main:
     outline = workload.outline
     name = outline.name or workload.metadata.name
     group = group_of(outline.api_version)
-    parts = tuple(
-        (
-            group_of(each.api_version),
-            each.kind,
-            each.namespace or workload.namespace,
-            each.name or workload.metadata.name,
-        )
-        for each in (workload.outlines() if workload.alone else ())
-    )
+    parts = tuple(objects_of(workload)) if workload.alone else ()
     return Main(workload.uid, workload.namespace, group, outline.kind, name, parts)
+
+
+def objects_of(workload: Workload) -> Iterator[tuple[str, str, str, str]]:
+    """Yield group, kind, namespace and name; the namespace also where the kind has none."""
+    for each in workload.outlines():
+        name = each.name or workload.metadata.name
+        yield group_of(each.api_version), each.kind, each.namespace or workload.namespace, name
 
 
 def made_by(claim: PodClaim, main: Main) -> bool:

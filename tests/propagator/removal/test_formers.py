@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
+from unittest.mock import Mock
 
+import msgspec
 import pytest
 
+from machinery.api.resources import Resource
+from machinery.types.metadata import Meta
+from propagator.members import inventory
+from propagator.members.objects import ManagedObject
+from propagator.members.session import MemberSession
+from propagator.members.watches import Found
+from propagator.types.workload import Workload
 from tests.propagator.stage import DEPLOYMENTS, KINDS, MakeStage, Stage, deployment, settled
 from tests.propagator.waits import until
 
@@ -81,3 +91,29 @@ async def test_what_runs_at_most_once_is_gone_before_it_is_made_under_another_na
         await asyncio.gather(looking, return_exceptions=True)
         assert not both
         assert await stage.on("m1", "db", kind=sets) is None
+
+
+def _found(resource: Resource, namespace: str, name: str) -> Found:
+    meta = Meta(namespace=namespace, name=name)
+    return resource, ManagedObject(metadata=meta, kind=resource.kind)
+
+
+@pytest.mark.proves("A5", "S1")
+def test_a_former_is_told_by_group_kind_and_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The spec of a cluster-scoped object has the Workload's namespace, its object has none."""
+    held = {"apiVersion": "gate.dev/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    main = {**deployment("web"), "kind": "StatefulSet"}
+    spec = {"template": main, "manifests": [held]}
+    meta = {"name": "demo", "namespace": "shop", "uid": "u"}
+    workload = msgspec.json.decode(json.dumps({"metadata": meta, "spec": spec}), type=Workload)
+    widgets = Resource("gate.dev", "v1", "widgets", "Widget", namespaced=False)
+    kruise = Resource("apps.kruise.io", "v1beta1", "statefulsets", "StatefulSet")
+    there = [
+        _found(widgets, "", "w"),
+        _found(widgets, "", "w-old"),
+        _found(KINDS["StatefulSet"], "shop", "web"),
+        _found(KINDS["StatefulSet"], "other", "web"),
+        _found(kruise, "shop", "web"),
+    ]
+    monkeypatch.setattr(inventory, "owned", lambda session, uid: there)
+    assert inventory.formers(Mock(MemberSession), workload) == [there[1], there[3], there[4]]
