@@ -236,7 +236,7 @@ async def test_from_a_hundred_thousand_to_none(world: World) -> None:
         await says(world, "many", "Scheduled", "1 of 1 replicas have a cluster")
         await world.edit("many", {"spec": {"replicas": 0}})
         status = await says(world, "many", "Scheduled", "0 of 0 replicas have a cluster")
-        assert (status["clusterSummary"], status["pending"]) == ("", 0)
+        assert (status["clusterSummary"], status["pending"]) == ("one=0", 0)
 
 
 VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
