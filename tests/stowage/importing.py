@@ -71,9 +71,9 @@ class Files:
         assert not result.stdout
         return str(result.exception)
 
-    def planned(self, *objects: Any, fleet: Sequence[Any]) -> dict[str, int]:
+    def planned(self, *objects: Any, fleet: Sequence[Any], lossy: bool = False) -> dict[str, int]:
         """Where a plan of the output puts the units of its one Workload, by cluster."""
-        result = self.result(*objects)
+        result = self.result(*objects, lossy=lossy)
         assert result.exit_code == 0, result.stderr
         output = self.folder / "out.yaml"
         output.write_text(result.stdout)

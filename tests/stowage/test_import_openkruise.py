@@ -247,13 +247,26 @@ def test_a_rolling_update_is_that_of_each_cluster(files: Files) -> None:
 
 
 def test_a_custom_kind_is_counted_at_its_path(files: Files) -> None:
-    target = runs("kubeflow.org/v1", "TFJob", workers={"replicas": 2})
+    target = runs("gate.dev/v1", "Trainer", workers={"replicas": 2})
     del target["spec"]["template"]
     chosen = {"replicasPathList": ["spec.workers.replicas"]}
     made = files.imported(spread(subset("a"), target=target, targetFilter=chosen), target)
     spec = made["Workload/web"]["spec"]
     assert spec["replicasPath"] == "spec.workers.replicas"
     assert spec["template"]["spec"] == target["spec"]
+
+
+def test_a_kind_that_is_known_to_run_whole_has_no_path(files: Files) -> None:
+    workers = {"replicas": 2, "template": pod()}
+    target = runs("kubeflow.org/v1", "TFJob", tfReplicaSpecs={"Worker": workers})
+    del target["spec"]["template"]
+    chosen = {"replicasPathList": ["spec.tfReplicaSpecs.Worker.replicas"]}
+    given = spread(subset("a", 3), subset("b"), target=target, targetFilter=chosen), target
+    [lost] = files.losses(*given)
+    assert "spec.targetRef: a TFJob runs whole on one cluster" in lost
+    assert "replicasPath" not in files.imported(*given, lossy=True)["Workload/web"]["spec"]
+    fleet = [cluster("a", pool="a"), cluster("b", pool="b")]
+    assert sum(files.planned(*given, fleet=fleet, lossy=True).values()) == 1
 
 
 def test_a_filter_of_pods_is_a_loss_unless_it_takes_all(files: Files) -> None:

@@ -4,8 +4,7 @@ There a subset is a set of nodes of one cluster, and pods are changed as they ar
 set of MemberClusters: terms select their labels, tolerations are for their taints, and the patch is
 that of the pod template on them. OpenKruise leaves pods beyond all caps to the scheduler; here a
 last subset without a cap takes them. A CloneSet becomes a Deployment, which replaces all pods: a
-field that asks for anything else is a loss. Where members run OpenKruise, a CloneSet may stay one,
-in a Workload with replicasPath: spec.replicas.
+field that asks for anything else is a loss. Where members run OpenKruise, a CloneSet may stay one.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crds.names import API_VERSION
+from machinery.kinds.table import profile_of
 from machinery.types import strategic_merge
 from stowage.importing.fields import (
     DocumentPart,
@@ -82,13 +82,19 @@ def _target(into: Conversion, spec: DocumentPart, source: Source) -> Made:
         where = f" in namespace {source.namespace}" if source.namespace else ""
         text = f"no {kind} {name} of {group}{where} is among the files: add the file that holds it"
         raise source.document.error(f"spec.targetRef: {text}")
-    paths = _filtered(spec.part("targetFilter"), found)
     custom = (found.group, found.kind) not in into.workloads.forms
-    path = (paths[0] if paths else "spec.replicas") if custom else None
+    profile = profile_of(ref.need("apiVersion", str), kind)
+    path = None
+    if custom and profile.known and profile.whole:
+        spec.skip("targetFilter")
+        spec.lost("targetRef", f"a {kind} runs whole on one cluster: the subsets choose which one")
+    else:
+        paths = _filtered(spec.part("targetFilter"), found)
+        if custom:
+            path = paths[0] if paths else "spec.replicas"
+            spec.note("targetRef", f"its replicas are counted at {path} of the {kind}")
     made = into.workloads.of(found, path)
     spec.note("targetRef", f"is the Workload {name} now, which holds the {made.template['kind']}")
-    if custom:
-        spec.note("targetRef", f"its replicas are counted at {path} of the {kind}")
     if made.template["kind"] == "StatefulSet":
         text = (
             "each cluster has a range of ordinals, and the last subset shrinks first, by clusters"
