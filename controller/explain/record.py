@@ -12,6 +12,7 @@ from controller.framework.profile import PLUGIN_TIMEOUT
 from controller.scheduling.decision import FITS, Decision
 from machinery.clock import timestamp
 from machinery.kinds.ordinals import in_words, with_new_ranges
+from machinery.types.workload_api import LeavingShare
 
 
 def record(decision: Decision) -> dict[str, Any]:
@@ -41,6 +42,7 @@ def _record(decision: Decision) -> dict[str, Any]:
             {"cluster": c, "replicas": n, "reasons": _why(decision, c)}
             for c, n in decision.placements.items()
         ],
+        **({"completions": parts} if (parts := completions(decision)) else {}),
         **({"ordinals": found} if (found := ordinals(decision)) else {}),
         "hooks": hooks.told(decision),
         "order": decision.assignment_order(),
@@ -49,6 +51,16 @@ def _record(decision: Decision) -> dict[str, Any]:
         "binding": [bound.to_dict() for bound in decision.binding()],
         "remedies": [note.to_dict() for note in remedies(decision, shortage)],
     }
+
+
+def completions(decision: Decision) -> dict[str, int]:
+    """Return the part of each cluster; empty where the work is not divided."""
+    work, shares = decision.workload.shared_work, decision.placements
+    if work is None or work.total is None:
+        return {}
+    gone = (work.parts.keys() | work.leaving.keys()) - shares.keys()
+    leaving = [LeavingShare(cluster=cluster, replicas=0) for cluster in gone]
+    return dict(sorted(work.after(shares, leaving, decision.pending).parts.items()))
 
 
 def ordinals(decision: Decision) -> list[dict[str, Any]]:

@@ -59,6 +59,11 @@ def inside(shares: Iterable[Mapping[str, Any]], namespace: str) -> str:
     return _cut([f"{count(n, 'replica')} inside {name}" for name, n in units.items()], ", ")
 
 
+def completions(parts: Mapping[str, int]) -> str:
+    """Return `completions: m1=6,m2=4`; empty for none."""
+    return f"completions: {shares(parts)}" if parts else ""
+
+
 def ordinals(ranges: Iterable[Mapping[str, Any]]) -> str:
     """Return `ordinals: m1 db-0 to db-2, m2 db-1000`; empty for none."""
     text = _cut([f"{each['cluster']} {each['pods']}" for each in ranges], ", ")

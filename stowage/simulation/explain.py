@@ -92,6 +92,8 @@ class Explanation:
             parts[0] += f"\n{pods}"
         if ranges := words.ordinals(record.get("ordinals", ())):
             parts[0] += f"\n{ranges}"
+        if work := words.completions(record.get("completions", {})):
+            parts[0] += f"\n{work}"
         if changed := words.hooks(record.get("hooks", ())):
             parts.append("\n".join(changed))
         if record["clusters"]:

@@ -19,7 +19,7 @@ from controller import catalogue, config
 from controller.binding.moving import holds_data
 from controller.explain import hooks
 from controller.explain.pending import shortage_of
-from controller.explain.record import ordinals, record
+from controller.explain.record import completions, ordinals, record
 from controller.framework.explains import either
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
@@ -185,6 +185,8 @@ class Plan:
             yield rooms
         if ranges := words.ordinals(ordinals(decision)):
             yield ranges
+        if work := words.completions(completions(decision)):
+            yield work
         if each.along:
             yield _line(each.along)
         if each.rollout:

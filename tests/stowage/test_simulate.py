@@ -332,3 +332,24 @@ def test_what_holds_data_is_counted_and_told_by_simulate_drain_and_plan(tmp_path
     assert ranges in shown.stdout
     explained = CliRunner().invoke(cli, ["explain", "wl/db", "-n", "shop", "--fleet", str(fleet)])
     assert ranges in explained.stdout, explained.output
+
+
+@pytest.mark.proves("KD18", "A20")
+def test_plan_and_explain_tell_the_completions_of_each_cluster(tmp_path: Path) -> None:
+    pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "app:1"}]}}
+    spec = {"parallelism": 5, "completions": 10, "template": pod}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "batch"}, "spec": spec}
+    batch = workload("batch", replicas=5, template=job, distribution="Divided")
+    del batch["spec"]["replicas"]
+    fleet = tmp_path / "fleet.json"
+    listed = [member("m1", cpu="2"), member("m2", cpu="3"), batch]
+    fleet.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": listed}))
+    where = Where("shop", fleet=[str(fleet)])
+    planned = plan.make([str(fleet)], where, clock=SystemClock())
+    parts = planned.to_dict()["workloads"][0]["completions"]
+    assert sum(parts.values()) == 10
+    assert parts.keys() == {"m1", "m2"}
+    said = f"completions: m1={parts['m1']},m2={parts['m2']}"
+    assert said in planned.table()
+    args = ["explain", "wl/batch", "-n", "shop", "--fleet", str(fleet)]
+    assert said in CliRunner().invoke(cli, args).stdout
