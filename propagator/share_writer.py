@@ -42,7 +42,7 @@ from propagator.hub.named_objects import NamedObjects, NoTenant
 from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
-from propagator.members.inventory import OwnedObjects, main_object, owned
+from propagator.members.inventory import OwnedObjects, id_on_member, main_object, owned
 from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
@@ -346,7 +346,10 @@ class ShareWriter:
         await self._inventory.wait_listed(session, workload)
         spec, there = revision_of_spec(workload), owned(session, workload.uid)
         live = main_object(main_of(workload), there)
-        written = {(each.kind, *found.metadata.key): applied_of(found) for each, found in there}
+        written = {
+            id_on_member(resource, found.metadata, workload): applied_of(found)
+            for resource, found in there
+        }
         if isinstance(session, PullSession):
             written = written_of(session.assignment(workload.uid))
         if not written:
@@ -357,7 +360,7 @@ class ShareWriter:
             pieces = await self._rendered(session, workload, share)
             if live is not None:
                 pieces[-1] = beside(pieces[-1], live)
-            wanted = {(each.kind, each.namespace, each.name): each for each in pieces}
+            wanted = {each.id: each for each in pieces}
             own = [(key, each) for key, each in wanted.items() if not each.shared]
             same = all(written.get(key) == each.template_digest for key, each in own)
             if same and written.keys() <= wanted.keys():

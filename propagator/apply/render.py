@@ -31,6 +31,7 @@ from crds.names import (
     Edits,
     TtlWhen,
 )
+from machinery.api.resources import group_of
 from machinery.kinds.expressions import holds
 from machinery.kinds.fieldpaths import Steps, fields_at, placed
 from machinery.kinds.paths import InvalidTemplate, set_at, steps, stripped, value_at, without
@@ -67,7 +68,7 @@ from propagator.drift.fields import without as without_fields
 from propagator.members.objects import ANNOTATION_TOLD, ManagedObject
 from propagator.types.hub_objects import HubSecret
 from propagator.types.overrides import NOTHING, Override
-from propagator.types.workload import Workload
+from propagator.types.workload import ObjectId, Workload
 
 ANNOTATION_HASH = "stowage.dev/applied-hash"
 """The digest of the last apply."""
@@ -126,6 +127,10 @@ class Piece:
     """Fields in which an existing object keeps what others on the member wrote."""
     ended: bool = False
     """Whether the share has ended. The object then keeps its `fixed` paths."""
+
+    @property
+    def id(self) -> ObjectId:
+        return group_of(self.api_version), self.kind, self.namespace, self.name
 
 
 class PatchMisfit(ValueError):

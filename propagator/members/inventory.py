@@ -23,11 +23,11 @@ from propagator.members.context import ControllerContext
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import needed_kinds
 from propagator.members.objects import ManagedObject
-from propagator.members.pods import Main, main_of, objects_of
+from propagator.members.pods import Main, main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.members.watches import EVERYWHERE
-from propagator.types.workload import Workload
+from propagator.types.workload import ObjectId, Workload
 
 LISTING_SECONDS = 10.0
 """How long a worker waits for the first list of a kind."""
@@ -39,6 +39,10 @@ Owned = Sequence[tuple[Resource, ManagedObject]]
 
 def owned(session: MemberSession, uid: str) -> list[tuple[Resource, ManagedObject]]:
     return session.link.watches.owned(uid) if session.link else []
+
+
+def id_on_member(resource: Resource, meta: Meta, workload: Workload) -> ObjectId:
+    return resource.group, resource.kind, meta.namespace or workload.namespace, meta.name
 
 
 def main_object(where: Main, objects: Owned, *, ending: bool = False) -> ManagedObject | None:
@@ -96,16 +100,11 @@ def pods_of(session: MemberSession | None, main: Main) -> int:
 
 def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, ManagedObject]]:
     """Return objects that may run pods and are no longer in the spec."""
-    held = set(objects_of(workload))
-
-    def is_held(resource: Resource, meta: Meta) -> bool:
-        place = meta.namespace or workload.namespace, meta.name
-        return (resource.group, resource.kind, *place) in held
-
+    held = set(workload.ids())
     return [
         (resource, found)
         for resource, found in owned(session, workload.uid)
-        if not is_held(resource, found.metadata)
+        if id_on_member(resource, found.metadata, workload) not in held
         and ((profile := profile_of(resource.api_version, resource.kind)).pods or not profile.known)
     ]
 

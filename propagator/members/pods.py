@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ from machinery.kinds.table import (
     known_kind,
 )
 from machinery.types.metadata import Key, Meta, shared
-from propagator.types.workload import Workload
+from propagator.types.workload import ObjectId, Workload
 
 LABEL_TEMPLATE_HASH = "pod-template-hash"
 _NAME_LIMIT = 253
@@ -62,8 +61,8 @@ class Main(NamedTuple):
     group: str
     kind: str
     name: str
-    parts: tuple[tuple[str, str, str, str], ...] = ()
-    """Of manifests alone: group, kind, namespace and name of each object that stands for it."""
+    parts: tuple[ObjectId, ...] = ()
+    """Of manifests alone: each object that stands for it."""
 
     @property
     def profile(self) -> Profile:
@@ -103,15 +102,8 @@ def main_of(workload: Workload) -> Main:
     outline = workload.outline
     name = outline.name or workload.metadata.name
     group = group_of(outline.api_version)
-    parts = tuple(objects_of(workload)) if workload.alone else ()
+    parts = tuple(workload.ids()) if workload.alone else ()
     return Main(workload.uid, workload.namespace, group, outline.kind, name, parts)
-
-
-def objects_of(workload: Workload) -> Iterator[tuple[str, str, str, str]]:
-    """Yield group, kind, namespace and name; the namespace also where the kind has none."""
-    for each in workload.outlines():
-        name = each.name or workload.metadata.name
-        yield group_of(each.api_version), each.kind, each.namespace or workload.namespace, name
 
 
 def made_by(claim: PodClaim, main: Main) -> bool:

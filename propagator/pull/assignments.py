@@ -21,7 +21,7 @@ from crds.assignment import AssignmentOrder, AssignmentState
 from crds.names import ANNOTATION_MEMBER, API_VERSION, GROUP
 from crds.workload import OnDelete, PropagatedReason
 from machinery.api.client import ApiClient
-from machinery.api.resources import ASSIGNMENTS, SECRETS
+from machinery.api.resources import ASSIGNMENTS, SECRETS, group_of
 from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
 from machinery.kinds.table import from_hub
 from machinery.types.merge_patch import merging
@@ -41,7 +41,7 @@ from propagator.pull.bundle import (
     unpacked,
 )
 from propagator.types.assignment import Assignment
-from propagator.types.workload import Workload
+from propagator.types.workload import ObjectId, Workload
 
 LABEL_ASSIGNMENT = f"{GROUP}/assignment"
 """On a copy of a Secret: the Assignment that it goes along with."""
@@ -208,13 +208,14 @@ def _check_profile(session: PullSession, workload: Workload) -> None:
         raise Refused(PropagatedReason.KIND_NOT_ALLOWED, message)
 
 
-def written_of(found: Assignment | None) -> dict[tuple[str, str, str], str]:
-    """Return the digests of the objects that were ordered last, by kind, namespace and name."""
+def written_of(found: Assignment | None) -> dict[ObjectId, str]:
+    """Return the digests of the objects that were ordered last."""
     if found is None or found.spec.order != AssignmentOrder.APPLY:
         return {}
     with suppress(Unreadable):
         return {
             (
+                group_of(each.body["apiVersion"]),
                 each.body["kind"],
                 each.body["metadata"].get("namespace", ""),
                 each.body["metadata"]["name"],

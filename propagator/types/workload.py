@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType, structs
@@ -35,6 +35,7 @@ from crds.names import (
 )
 from crds.restored import RestoredMark
 from crds.workload import OnDelete
+from machinery.api.resources import group_of
 from machinery.kinds.groups import groups_of as groups_in
 from machinery.kinds.ordinals import MOST_RANGES, known_ranges, with_new_ranges
 from machinery.kinds.paths import value_at
@@ -106,6 +107,10 @@ class ResourceRef(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class _OutlineMeta(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
     namespace: str | None = None
+
+
+ObjectId: TypeAlias = tuple[str, str, str, str]
+"""Group, kind, namespace and name; the namespace is the Workload's where the kind has none."""
 
 
 class Outline(msgspec.Struct, frozen=True, rename="camel"):
@@ -567,6 +572,12 @@ class Workload(Object, frozen=True, dict=True):
         for raw in (self._main, self.spec.target_service, *self.spec.manifests):
             if outline := outline_of(raw):
                 yield outline
+
+    def ids(self) -> Iterator[ObjectId]:
+        """Yield the objects of the spec."""
+        for each in self.outlines():
+            name = each.name or self.metadata.name
+            yield group_of(each.api_version), each.kind, each.namespace or self.namespace, name
 
     def kinds(self) -> Iterator[tuple[str, str]]:
         """Yield (apiVersion, kind) of everything that is rendered."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from machinery.api.resources import CONTROLLER_REVISIONS
+from machinery.api.resources import CONTROLLER_REVISIONS, MEMBER_CLUSTERS
 from machinery.kinds.revisions import digest_of, revision_data, revision_name
 from tests.propagator.stage import (
     CONFIGMAPS,
@@ -325,3 +325,23 @@ async def test_a_rollout_that_comes_with_a_new_template_finds_what_runs(stage_on
         assert image_in(await stage.appears("m2")) == "nginx:1"
         await say(stage, second)
         await runs(stage, "m2", "nginx:2")
+
+
+@pytest.mark.proves("A9")
+async def test_a_rollout_that_comes_alone_finds_the_spec_beside_a_cluster_scoped_object(
+    stage_on: MakeStage,
+):
+    """Its object has no namespace, and the spec gives it the Workload's."""
+    rbac = "rbac.authorization.k8s.io"
+    about = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": "reads"}}
+    async with stage_on() as stage:
+        taken = {"spec": {"allowedKinds": [f"{rbac}/ClusterRole"]}}
+        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", taken)
+        await until(lambda: stage.process.term.registry.get("m1").allowed_kinds)
+        await stage.create("web", targetDeployment=deployment(), manifests=[about])
+        await stage.place("web", m1=1)
+        await stage.propagated("web")
+        await stage.patch("web", {"spec": {"rollout": ROLLOUT}})
+        await told(stage, "m1", await revision(stage))
+        await stage.delete("web")
+        await stage.gone("web")
