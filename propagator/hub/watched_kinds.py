@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from crds.membercluster import MemberClusterCondition
 from crds.names import ANNOTATION_COUNTED
 from machinery import logs
 from machinery.api.resources import MEMBER_CLUSTERS, USUAL, Resource
@@ -30,6 +31,7 @@ from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.informer import Informer, Page
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
+from machinery.types import conditions
 from machinery.types.metadata import Key
 from propagator.hub.workloads import HubWorkloads, clusters_of, touches
 from propagator.members.cluster_identity import cluster_id
@@ -163,8 +165,9 @@ class Census:
 
     The usual kinds are listed at each connect and once more later, because a request of a dead
     process may arrive late. Every other kind is listed once per registration, noted on the
-    MemberCluster with the UID of the member's kube-system. A hub that was set back is searched
-    for anew: its note is older than what was written to the member.
+    MemberCluster with the UID of the member's kube-system. Two search anew: a hub that was set
+    back, as its note is older than what was written to the member, and one that holds the sweep of
+    what was found, which no Workload refers to.
     """
 
     def __init__(self, context: ControllerContext) -> None:
@@ -235,7 +238,8 @@ class Census:
     ) -> None:
         which = await cluster_id(link.client) or _UNKNOWN
         set_back = self._hub.history.ended or link.hub_went_back
-        if cluster.metadata.annotations.get(ANNOTATION_COUNTED) == which and not set_back:
+        noted = cluster.metadata.annotations.get(ANNOTATION_COUNTED) == which
+        if noted and not set_back and not _sweep_held(cluster):
             return
         async for resource in _kinds(link.client):
             if await _any(link.client, resource):
@@ -247,6 +251,11 @@ class Census:
         metadata = {"uid": cluster.metadata.uid, "annotations": {ANNOTATION_COUNTED: which}}
         noted = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": metadata})
         self._clusters.upsert(msgspec.convert(noted, MemberCluster))
+
+
+def _sweep_held(cluster: MemberCluster) -> bool:
+    said = conditions.find(cluster.status, MemberClusterCondition.SWEEP_HELD)
+    return bool(said.get("status") == "True")
 
 
 async def _kinds(client: Verbs) -> AsyncIterator[Resource]:

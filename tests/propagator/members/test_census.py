@@ -133,12 +133,17 @@ class Office:
         await end([term])
 
 
-@pytest.fixture
-def hub() -> MemoryHub:
+def searched(*conditions: dict[str, str]) -> MemoryHub:
+    """A hub that says of m1 that it has been searched."""
     hub = MemoryHub(clock=FakeClock(), admission=False)
     noted = {"name": "m1", "uid": "u1", "annotations": {ANNOTATION_COUNTED: UID}}
-    hub.put(MEMBER_CLUSTERS, {"metadata": noted})
+    hub.put(MEMBER_CLUSTERS, {"metadata": noted, "status": {"conditions": list(conditions)}})
     return hub
+
+
+@pytest.fixture
+def hub() -> MemoryHub:
+    return searched()
 
 
 async def test_a_member_that_was_searched_is_not_searched_by_each_process(hub: MemoryHub):
@@ -146,6 +151,15 @@ async def test_a_member_that_was_searched_is_not_searched_by_each_process(hub: M
     office.ready()
     await office.term()
     assert (office.member.listed, hub.writes("")) == (0, [])
+
+
+@pytest.mark.proves("A14")
+async def test_a_member_whose_sweep_is_held_is_searched_by_each_process():
+    """No Workload refers to the kinds of what is held."""
+    office = Office(searched({"type": "SweepHeld", "status": "True", "reason": "HoldsData"}))
+    office.ready()
+    await office.term()
+    assert office.session.kinds == {WIDGETS}
 
 
 @pytest.mark.proves("R2")
