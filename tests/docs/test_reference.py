@@ -13,10 +13,11 @@ import pytest
 import yaml
 
 from stowage.cli import cli
+from stowage.report import advice
 from tests.docs.conftest import ROOT
 from tests.test_monitoring import fresh
 from website import reference
-from website.reasons import attribute_docs, enums
+from website.reasons import HELPS, attribute_docs, enums
 
 pytestmark = pytest.mark.xdist_group("monitoring")  # which starts the processes that tell metrics
 FOLDER = ROOT / "docs" / "reference"
@@ -126,6 +127,19 @@ def test_each_reason_and_each_event() -> None:
         for name, text in sections("reasons.md", "###").items()
     }
     assert told == {each.__name__: [reason.value for reason in each] for each in enums()}
+
+
+@pytest.mark.proves("DOC4")
+def test_each_reason_has_the_help_that_status_prints() -> None:
+    told = {
+        name: {row[0].strip("`"): row[2:] for row in tables(text)}
+        for name, text in sections("reasons.md", "###").items()
+    }
+    assert told["MovingReason"]["NotReadyThere"] == [advice.MOVING["NotReadyThere"]]
+    for name, helps in HELPS.items():
+        assert {word: cells[0] for word, cells in told[name].items() if cells} == {
+            word: help_ for word, help_ in helps.items() if word in told[name]
+        }
 
 
 def literal_reasons() -> Iterator[str]:
