@@ -110,7 +110,7 @@ _CLUSTER: Table = {
     "spec.taints": carried("spec.taints"),
     "spec.taints.timeAdded": noted("is written by the server", quiet=True),
     "spec.resourceModels": noted("members publish their nodes in groups that are alike"),
-    "spec.syncMode": noted("`stowage join` says it again: with --pull an agent connects to the hub"),
+    "spec.syncMode": noted("`stowage join` says it again: --pull has an agent connect to the hub"),
     **{
         f"spec.{field}": noted(_JOIN)
         for field in (
