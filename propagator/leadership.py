@@ -129,6 +129,7 @@ class Manager:
         self._agents = AgentAccounts(
             hub,
             clusters=self._clusters,
+            on_facts=self.registry.on_facts,
             identity=self._identity,
             recorder=recorder,
             clock=clock,

@@ -12,6 +12,7 @@ are the agent's. Without a member in mode Pull nothing here sends a request.
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -47,13 +48,12 @@ from machinery.runtime.workqueue import WorkQueue, work
 from propagator.credentials import sealed_tokens
 from propagator.credentials.agent_credential import WEEK
 from propagator.credentials.tokens import request_token
+from propagator.hub.member_namespace import NAMESPACE_SECONDS, is_its_own
 from propagator.members.context import HubIdentity
 from propagator.shards.membership import ONE_SHARD, OneShard
 from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
-LOOK_SECONDS = 1.0
-"""Seconds between two looks for a claim, while an invitation is open."""
 FACTS_SECONDS = 300.0
 """Seconds between two looks at what an agent is told of the hub."""
 SERVED_RELEASES = 2
@@ -62,13 +62,17 @@ _WORKERS = 4
 
 
 class AgentAccounts:
-    """`clusters` are run by the caller. `seconds` is the life that a first token is asked for."""
+    """`clusters` are run by the caller. `seconds` is the life that a first token is asked for.
+
+    `on_facts` registers who is called with the name of a member of which anything is told.
+    """
 
     def __init__(
         self,
         hub: ApiClient,
         *,
         clusters: Informer[MemberCluster],
+        on_facts: Callable[[Callable[[str], None]], None],
         identity: HubIdentity,
         recorder: EventRecorder,
         clock: Clock,
@@ -82,11 +86,10 @@ class AgentAccounts:
         self._clock = clock
         self._membership = membership
         self._seconds = seconds
-        self._ended: set[str] = set()
-        """Namespaces of which the accounts were seen to be gone."""
         self._queue: WorkQueue[str] = WorkQueue(name="agents", clock=clock)
         clusters.add_handler(self._cluster_changed)
         membership.on_change(self._members_changed)
+        on_facts(self._told)
 
     async def run(self) -> None:
         await self._clusters.wait_synced()
@@ -96,6 +99,12 @@ class AgentAccounts:
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         if new is not None and new.member_namespace and (old is None or _read(old) != _read(new)):
             self._queue.add(new.name)
+
+    def _told(self, name: str) -> None:
+        """An agent may have written its claim, or noted on its Lease that it uses its token."""
+        cluster = self._clusters.get(("", name))
+        if cluster is not None and cluster.invited:
+            self._queue.add(name)
 
     def _members_changed(self) -> None:
         for cluster in self._clusters.values():
@@ -107,6 +116,8 @@ class AgentAccounts:
         cluster = self._clusters.get(("", name))
         if cluster is None or not cluster.member_namespace or not self._membership.serves(name):
             return None
+        if not await is_its_own(self._hub, cluster):
+            return NAMESPACE_SECONDS
         if cluster.revoked:
             await self._end_accounts(cluster.member_namespace)
             return None
@@ -117,11 +128,8 @@ class AgentAccounts:
 
     async def _end_accounts(self, namespace: str) -> None:
         """Repeat a revocation that its command did not finish, or that a restored hub has lost."""
-        if namespace in self._ended:
-            return
         for account in (AGENT_ACCOUNT, INVITE_ACCOUNT):
             await self._delete(SERVICE_ACCOUNTS, account, namespace)
-        self._ended.add(namespace)
 
     async def _keep_facts(self, cluster: MemberCluster) -> None:
         """Keep what the hub knows of itself equal; addresses and CA are the command's."""
@@ -143,26 +151,25 @@ class AgentAccounts:
                 CONFIG_MAPS, HUB_CONFIG, {"data": wanted}, namespace=namespace
             )
 
-    async def _admit(self, cluster: MemberCluster) -> float | None:
+    async def _admit(self, cluster: MemberCluster) -> float:
         """Seal the token for the claim; end the invitation once that token was used."""
-        namespace = cluster.member_namespace
+        namespace, ends = cluster.member_namespace, stored_time(cluster.invited)
+        left = (ends - self._clock.now()).total_seconds() if ends is not None else 0.0
         lease = await self._found(LEASES, AGENT_LEASE, namespace)
-        if ANNOTATION_TOKEN_ENDS in ((lease or {}).get("metadata", {}).get("annotations") or {}):
-            await self._end_invitation(cluster)
-            return FACTS_SECONDS
-        ends = stored_time(cluster.invited)
-        if ends is None or ends <= self._clock.now():
+        used = ANNOTATION_TOKEN_ENDS in ((lease or {}).get("metadata", {}).get("annotations") or {})
+        if used or left <= 0:
             await self._end_invitation(cluster)
             return FACTS_SECONDS
         uid, claim = await self._claimed(namespace)
         if claim and await self._sealed_for(namespace) != claim:
             await self._seal(cluster, uid, claim)
-        return LOOK_SECONDS
+        return min(left, FACTS_SECONDS)
 
     async def _claimed(self, namespace: str) -> tuple[str, str]:
-        """Return UID and claim of the MemberReport."""
-        report = await self._hub.get(MEMBER_REPORTS, MEMBER_REPORT, namespace=namespace)
-        return report["metadata"]["uid"], str((report.get("status") or {}).get("claim") or "")
+        """Return UID and claim of the MemberReport; empty without."""
+        report = await self._found(MEMBER_REPORTS, MEMBER_REPORT, namespace) or {}
+        uid = str((report.get("metadata") or {}).get("uid") or "")
+        return uid, str((report.get("status") or {}).get("claim") or "")
 
     async def _sealed_for(self, namespace: str) -> str:
         found = await self._found(SECRETS, AGENT_TOKEN_SECRET, namespace)

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from crds.membercluster import MemberClusterCondition, ReadyReason
-from crds.names import API_VERSION, GROUP, LABEL_REGISTER
+from crds.names import API_VERSION, GROUP, LABEL_MEMBER_NAMESPACE, LABEL_REGISTER
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, Resource
@@ -36,6 +36,7 @@ from machinery.types import conditions
 from machinery.types.metadata import Key
 from propagator.credentials.credentials import Credentials, credentials_of
 from propagator.hub.cluster_status import reported_health
+from propagator.hub.member_namespace import NAMESPACE_SECONDS, is_its_own
 from propagator.hub.named_objects import NoTenant
 from propagator.hub.own_kind import OwnKind
 from propagator.members.cluster_identity import noted
@@ -229,28 +230,27 @@ class Registrar:
         if not self._membership.serves(cluster.name):
             return  # it was handed over meanwhile
         session = await self._admit(cluster)
-        if session is None:
-            return
         session.health.recall(**reported_health(cluster.status))
-        if not isinstance(session, PullSession):
+        if not cluster.pulls:
             await self._set_credentials(session, cluster)
+        elif not isinstance(session, PullSession):
+            session.refuse(_no_namespace(cluster))
+            self._queue.add_after(cluster.name, NAMESPACE_SECONDS)
         session.take_in(cluster)
 
-    async def _admit(self, cluster: MemberCluster) -> MemberSession | None:
-        """Return the session of the present mode; None while it cannot be served in that."""
-        name = cluster.name
-        namespace = cluster.member_namespace if cluster.pulls else ""
-        pull = PullSource(self._hub, namespace) if namespace else None
-        present = self._registry.get(name)
-        if present is not None:
-            before = present.source if isinstance(present, PullSession) else None
-            if before != pull:
-                self._parsed.pop(name, None)
-                await self._registry.let_go(name)
-        if pull is None and cluster.pulls:
-            return None  # `stowage invite` names the namespace of its agent
-        if pull is not None:
+    async def _admit(self, cluster: MemberCluster) -> MemberSession:
+        """Return the session of the present mode; of mode Pull without a namespace, a bare one."""
+        name, present = cluster.name, self._registry.get(cluster.name)
+        before = present.source if isinstance(present, PullSession) else None
+        pull = None
+        if cluster.pulls:
             self._records.refer(name, None)
+            pull = PullSource(self._hub, cluster.member_namespace)
+            if pull != before and not await is_its_own(self._hub, cluster):
+                pull = None
+        if present is not None and before != pull:
+            self._parsed.pop(name, None)
+            await self._registry.let_go(name)
         return self._registry.admit(name, pull)
 
     async def _set_credentials(self, session: MemberSession, cluster: MemberCluster) -> None:
@@ -343,6 +343,14 @@ def _ours(label: str) -> bool:
 
 def _no_secret(message: str) -> MemberHealth:
     return MemberHealth(ReadyReason.SECRET_NOT_FOUND, message)
+
+
+def _no_namespace(cluster: MemberCluster) -> MemberHealth:
+    message = (
+        f"it names no namespace whose label {LABEL_MEMBER_NAMESPACE} says {cluster.name}: run "
+        f"`stowage invite {cluster.name} --renew`"
+    )
+    return MemberHealth(ReadyReason.AGENT_REVOKED, message)
 
 
 async def _parse(secret: Secret) -> Credentials | MemberHealth:

@@ -9,7 +9,7 @@ keeps a good token.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
@@ -50,10 +50,11 @@ from propagator.credentials.accounts import MEMBER_ACCOUNT
 from propagator.credentials.credentials import Rights, credentials_of
 from propagator.credentials.tokens import kubeconfig
 from propagator.members.hub_lease import HUB_LEASE
+from propagator.members.pulled import SILENT_SECONDS
 from stowage.console.words import some
 from stowage.following import Stored, following
 from stowage.hub import no_such_cluster
-from stowage.setup import member_side
+from stowage.setup import member_namespace, member_side
 from stowage.setup import pull as pulling
 from stowage.setup.holders import holders, standing
 from stowage.setup.install import apply_one, ensure_namespace
@@ -139,7 +140,7 @@ async def join(hub: ApiClient, plan: Join, *, say: Say) -> None:
     pulled = await _take_back(hub, plan, identity)
     await _ready(hub, plan.name, say)
     if pulled:
-        await _end_agent(hub, plan, pulled, say)
+        await _end_agent(hub, plan, say)
     # Outlives the Secret, so that the name stays this cluster's until it is unjoined.
     mark = {"metadata": {"annotations": {ANNOTATION_IDENTITY: identity}}}
     await hub.merge_patch(MEMBER_CLUSTERS, plan.name, mark)
@@ -181,23 +182,27 @@ async def _join_pull(hub: ApiClient, plan: Join, how: Pull, say: Say) -> None:
             pod_security=plan.pod_security,
         )
         await member_side.make(member, made, _of(plan.name, say))
-    await _agent_holds(hub, plan.name, invited.namespace, holds=True)
+    await _agent_holds(hub, plan.name, [invited.namespace], holds=True)
     await _ready(hub, plan.name, say)
-    if await member_side.remove(
-        hub, SECRETS, plan.name, namespace=plan.namespace, say=_of("hub", say)
-    ):
-        await hub.merge_patch(MEMBER_CLUSTERS, plan.name, {"spec": {"secretRef": None}})
+    await member_side.remove(hub, SECRETS, plan.name, namespace=plan.namespace, say=_of("hub", say))
+    await hub.merge_patch(MEMBER_CLUSTERS, plan.name, {"spec": {"secretRef": None}})
 
 
-async def _end_agent(hub: ApiClient, plan: Join, namespace: str, say: Say) -> None:
-    """Take the agent off a member that is in Push again, and its namespace off the hub."""
-    await _agent_holds(hub, plan.name, namespace, holds=False)
+async def _end_agent(hub: ApiClient, plan: Join, say: Say) -> None:
+    """Take the agent off a member that is in Push again, and its namespaces off the hub."""
+    own = await member_namespace.members(hub, plan.name)
+    await _agent_holds(hub, plan.name, [*own], holds=False)
     async with ApiClient(plan.member, name=plan.name) as member:
         await member_side.remove_agent(member, plan.namespace, _of(plan.name, say))
-    on_hub = _of("hub", say)
-    await member_side.remove(hub, NAMESPACES, namespace, namespace=None, say=on_hub)
+    await _remove_namespaces(hub, plan.name, say)
     note = {"metadata": {"annotations": {ANNOTATION_MEMBER_NAMESPACE: None}}}
     await hub.merge_patch(MEMBER_CLUSTERS, plan.name, note)
+
+
+async def _remove_namespaces(hub: ApiClient, name: str, say: Say) -> None:
+    """Remove the namespaces of a member, with the accounts of its agents."""
+    for each in await member_namespace.members(hub, name):
+        await member_side.remove(hub, NAMESPACES, each, namespace=None, say=_of("hub", say))
 
 
 async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
@@ -217,7 +222,7 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
         )
     if found:
         say(f"{plan.name}: the objects of {len(found)} Workloads are left behind there")
-    served = await _member_namespace(hub, plan.name)
+    pulled = await _pulled(hub, plan.name)
     marked = await give_up(hub, plan.name, make=any(each.shared for each in found.values()))
     # The Secret would register the cluster again, and so it goes before the MemberCluster.
     on_hub, where = _of("hub", say), plan.namespace
@@ -226,9 +231,9 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
         raise await no_such_cluster(hub, plan.name)
     with suppress(NotFound):  # our kinds are gone
         await _given_up(hub, plan.name)
+    if pulled:  # as long as the MemberCluster stands, the same command goes on from here
+        await _remove_namespaces(hub, plan.name, say)
     await member_side.remove(hub, MEMBER_CLUSTERS, plan.name, namespace=None, say=on_hub)
-    if served:
-        await member_side.remove(hub, NAMESPACES, served, namespace=None, say=on_hub)
     if plan.member is None:
         say(f"{plan.name}: its service account stays; --member-kubeconfig removes it as well")
         return
@@ -237,33 +242,43 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
     say(f"{plan.name}: {OPEN_WATCHES}")
 
 
-async def _agent_holds(hub: ApiClient, name: str, namespace: str, *, holds: bool) -> None:
+async def _agent_holds(
+    hub: ApiClient, name: str, namespaces: Sequence[str], *, holds: bool
+) -> None:
     """Return when the agent has the member, or has let go of it.
 
-    Ready may still be what it was in the other mode. An agent that is dead does not let go.
+    Ready may still be what it was in the other mode. A Lease that nobody renews is not held.
     """
+    clock = SystemClock()
+    seen: dict[str, tuple[str, float]] = {}
+
+    async def held(namespace: str) -> bool:
+        with suppress(NotFound):
+            spec = (await hub.get(LEASES, AGENT_LEASE, namespace=namespace)).get("spec") or {}
+            renewed, now = str(spec.get("renewTime") or ""), clock.monotonic()
+            if seen.get(namespace, ("", 0.0))[0] != renewed:
+                seen[namespace] = renewed, now
+            alive = now - seen.get(namespace, ("", now))[1] < SILENT_SECONDS
+            return bool(spec.get("holderIdentity")) and alive
+        return False
 
     async def missing() -> str:
-        with suppress(NotFound):
-            lease = await hub.get(LEASES, AGENT_LEASE, namespace=namespace)
-            held = bool((lease.get("spec") or {}).get("holderIdentity"))
-            told = f"its agent has {'not connected' if holds else 'the member'}"
-            return "" if held is holds else told
-        return "" if not holds else "its namespace is gone"
+        told = f"its agent has {'not connected' if holds else 'the member'}"
+        return "" if any([await held(each) for each in namespaces]) is holds else told
 
-    if last := await patiently(missing, seconds=READY_SECONDS, every=0.5, clock=SystemClock()):
+    if last := await patiently(missing, seconds=READY_SECONDS, every=0.5, clock=clock):
         raise StowageError(
             f"{name}: after {READY_SECONDS:.0f} s {last}: see the logs of {AGENT} there. The same "
             "command goes on from there"
         )
 
 
-async def _member_namespace(hub: ApiClient, name: str) -> str:
-    """Return the namespace of a member in mode Pull; empty for others."""
+async def _pulled(hub: ApiClient, name: str) -> bool:
+    """Whether the MemberCluster names a namespace of an agent."""
     with suppress(NotFound):
         notes = (await hub.get(MEMBER_CLUSTERS, name))["metadata"].get("annotations") or {}
-        return str(notes.get(ANNOTATION_MEMBER_NAMESPACE, ""))
-    return ""
+        return ANNOTATION_MEMBER_NAMESPACE in notes
+    return False
 
 
 async def _served(at: Connection, home: str) -> bool:
@@ -388,18 +403,18 @@ def _nobodys(found: Mapping[str, Any]) -> bool:
     return found["kind"] == MEMBER_CLUSTERS.kind and not told
 
 
-async def _take_back(hub: ApiClient, plan: Join, identity: str) -> str:
+async def _take_back(hub: ApiClient, plan: Join, identity: str) -> bool:
     """Have a MemberCluster of that name accept the Secret's cluster.
 
     One that an `unjoin` had begun to give up is given up no more. With `replace` the name may move
-    to another cluster than the one that is noted. Return the namespace of one that was in Pull.
+    to another cluster than the one that is noted. Return whether it was in Pull.
     """
     notes = {ANNOTATION_UNJOIN: None} | ({ANNOTATION_IDENTITY: identity} if plan.replace else {})
-    pulled = ""
+    pulled = False
     with suppress(NotFound):
         patch: dict[str, Any] = {"metadata": {"annotations": notes}}
         found = await hub.merge_patch(MEMBER_CLUSTERS, plan.name, patch)
-        pulled = found["metadata"].get("annotations", {}).get(ANNOTATION_MEMBER_NAMESPACE, "")
+        pulled = ANNOTATION_MEMBER_NAMESPACE in (found["metadata"].get("annotations") or {})
         if found.get("spec", {}).get("mode") == MemberMode.PULL:
             reference = {"namespace": plan.namespace, "name": plan.name}
             push = {"spec": {"mode": MemberMode.PUSH.value, "secretRef": reference}}

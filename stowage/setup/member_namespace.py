@@ -2,6 +2,9 @@
 
 Its name ends at random, as one that `stowage revoke` has left is never taken again: a watch that
 was open there outlives its token. The Role of the agent is all that it may on the hub.
+
+Its label says whose it is. The annotation of a MemberCluster alone does not: who may edit that
+could have a command delete or open any namespace.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from crds.names import (
     MEMBER_NAMESPACE_PREFIX,
     MEMBER_REPORT,
 )
-from machinery.api.resources import LEASES, MEMBER_REPORTS
+from machinery.api.client import ApiClient
+from machinery.api.resources import LEASES, MEMBER_REPORTS, NAMESPACES
 from machinery.types.pull import HubFacts
 
 Manifest = dict[str, Any]
@@ -41,6 +45,19 @@ def new_name(member: str) -> str:
     room = _LONGEST - len(MEMBER_NAMESPACE_PREFIX) - _RANDOM - 1
     named = member.replace(".", "-")[:room].rstrip("-")
     return f"{MEMBER_NAMESPACE_PREFIX}{named}-{ending}"
+
+
+async def members(hub: ApiClient, member: str = "") -> dict[str, str]:
+    """Return the members by their namespaces, or those of one; a revoked one may have several."""
+    selector = f"{LABEL_MEMBER_NAMESPACE}={member}" if member else LABEL_MEMBER_NAMESPACE
+    metas = [
+        each["metadata"] for each in (await hub.list(NAMESPACES, label_selector=selector))["items"]
+    ]
+    return {
+        meta["name"]: meta["labels"][LABEL_MEMBER_NAMESPACE]
+        for meta in metas
+        if meta["name"].startswith(MEMBER_NAMESPACE_PREFIX) and not meta.get("deletionTimestamp")
+    }
 
 
 def namespace(name: str, member: str) -> Manifest:

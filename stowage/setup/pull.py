@@ -3,8 +3,8 @@
 An invitation is a token of the account `invite` in the member's namespace on the hub. Who has it
 may claim the member once; the propagator then seals the agent's first token for that claim
 (`propagator.hub.agent_accounts`). All steps are made with the rights of who calls the command, and
-may be made again: the MemberCluster names the namespace before that is there, so a command that was
-interrupted goes on in the same one.
+may be made again. The MemberCluster names the namespace once all is there, so nobody else can make
+one of that name before.
 """
 
 from __future__ import annotations
@@ -62,14 +62,11 @@ from stowage.setup.member_side import Say
 
 MANAGER = "stowage-invite"
 LONGEST_TTL = 7 * 24 * 3600
-_CREDENTIAL: Sequence[tuple[Resource, str]] = (
-    (SERVICE_ACCOUNTS, AGENT_ACCOUNT),
-    (SERVICE_ACCOUNTS, INVITE_ACCOUNT),
-    (SECRETS, AGENT_TOKEN_SECRET),
-    (LEASES, AGENT_LEASE),
-    (MEMBER_REPORTS, MEMBER_REPORT),
-)
-"""What one agent has for itself; accounts come first, so that its tokens are refused."""
+DEAD_SECONDS = 15.0
+"""An API server takes a token for ten seconds after it has last looked for its account. Tokens name
+the account, so new accounts of the names wait for so long: with an old token a thief would ask for
+one of theirs, or claim the member again.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +112,9 @@ async def invite(hub: ApiClient, plan: Invite, *, say: Say) -> Invited:
         raise ConfigurationError(
             f"{plan.name} is a member in mode Push: `stowage join {plan.name} --pull` switches it"
         )
+    own = await member_namespace.members(hub, plan.name)
     where = notes.get(ANNOTATION_MEMBER_NAMESPACE, "") if pulls else ""
-    if ANNOTATION_REVOKED in notes or not await _stands(hub, where):
+    if ANNOTATION_REVOKED in notes or where not in own:
         where = ""
     open_already = bool(notes.get(ANNOTATION_INVITED))
     if where and not plan.renew and not open_already and await _has_agent(hub, where):
@@ -129,23 +127,28 @@ async def invite(hub: ApiClient, plan: Invite, *, say: Say) -> Invited:
         say(f"the agent of {plan.name} is told the address {plan.server}")
         return Invited(facts, where, "")
     anew = not where
-    where = where or member_namespace.new_name(plan.name)
-    await _name(hub, plan, cluster, where)
+    if anew:
+        where = member_namespace.new_name(plan.name)
+        # It is never one that is there: what others have in that is not known.
+        await hub.create(NAMESPACES, member_namespace.namespace(where, plan.name))
     for manifest in (
-        member_namespace.namespace(where, plan.name),
         *member_namespace.rights(where, plan.namespace),
         member_namespace.hub_config(where, facts),
     ):
         await apply_one(hub, manifest, manager=MANAGER)
-    if plan.renew:
+    for each in own:
+        if each != where:  # of a MemberCluster that was deleted, or of a revocation
+            await _end_accounts(hub, each)
+    if plan.renew and not anew:
+        say(f"{plan.name}: waits {DEAD_SECONDS:.0f} s until no server takes the former tokens")
         await _end(hub, where)
+        await SystemClock().sleep(DEAD_SECONDS)
     await _make_credential(hub, where)
-    ends = SystemClock().now() + timedelta(seconds=plan.seconds)
-    opened = {ANNOTATION_INVITED: timestamp(ends)}
-    await hub.merge_patch(MEMBER_CLUSTERS, plan.name, {"metadata": {"annotations": opened}})
+    ends = timestamp(SystemClock().now() + timedelta(seconds=plan.seconds))
+    await _open(hub, plan, cluster, where, ends)
     token = await request_token(hub, (where, INVITE_ACCOUNT), seconds=plan.seconds)
     made = "is made" if anew else "stays"
-    say(f"{plan.name}: namespace {where} {made}; the invitation ends at {timestamp(ends)}")
+    say(f"{plan.name}: namespace {where} {made}; the invitation ends at {ends}")
     return Invited(facts, where, token)
 
 
@@ -210,20 +213,20 @@ async def revoke(hub: ApiClient, name: str, *, say: Say) -> None:
     cluster = await _cluster(hub, name)
     if cluster is None:
         raise await no_such_cluster(hub, name)
-    where = (cluster["metadata"].get("annotations") or {}).get(ANNOTATION_MEMBER_NAMESPACE)
-    if not where:
+    named = (cluster["metadata"].get("annotations") or {}).get(ANNOTATION_MEMBER_NAMESPACE)
+    if not named:
         raise ConfigurationError(f"{name} is not in mode Pull: it has no agent to revoke")
     notes = {ANNOTATION_REVOKED: timestamp(SystemClock().now()), ANNOTATION_INVITED: None}
     await hub.merge_patch(MEMBER_CLUSTERS, name, {"metadata": {"annotations": notes}})
-    for resource, each in _CREDENTIAL[:3]:
-        await _delete(hub, resource, each, where)
+    for where in await member_namespace.members(hub, name):
+        await _end_accounts(hub, where)
     say(
         f"{name}: its agent's credential has ended. What runs there goes on; `stowage invite "
         f"{name} --renew` invites another agent"
     )
     say(
         f"{name}: new requests are refused within seconds, but a watch that is open now goes on "
-        f"for up to about half an hour: so nothing is written into namespace {where} any more"
+        f"for up to about half an hour: so nothing is written into namespace {named} any more"
     )
 
 
@@ -241,7 +244,7 @@ async def upgrade(
 ) -> Sequence[str]:
     """Have the agents of members with these labels run another image; return their names."""
     selector = label_selector({"matchLabels": dict(labels)})
-    told = []
+    own, told = await member_namespace.members(hub), []
     for each in (await hub.list(MEMBER_CLUSTERS))["items"]:
         meta = each["metadata"]
         notes = meta.get("annotations") or {}
@@ -249,12 +252,13 @@ async def upgrade(
             continue
         if not selector.matches(meta.get("labels") or {}):
             continue
-        patch = {"data": {"image": image}}
         where = notes.get(ANNOTATION_MEMBER_NAMESPACE, "")
-        with suppress(NotFound):  # the namespace is gone, and `agents` says so
-            await hub.merge_patch(CONFIG_MAPS, HUB_CONFIG, patch, namespace=where)
-            say(f"{meta['name']}: its agent is told to run {image}")
-            told.append(meta["name"])
+        if own.get(where) != meta["name"]:
+            continue  # `agents` says that it has none
+        patch = {"data": {"image": image}}
+        await hub.merge_patch(CONFIG_MAPS, HUB_CONFIG, patch, namespace=where)
+        say(f"{meta['name']}: its agent is told to run {image}")
+        told.append(meta["name"])
     return told
 
 
@@ -295,40 +299,23 @@ async def _cluster(hub: ApiClient, name: str) -> dict[str, Any] | None:
         return None
 
 
-async def _name(
-    hub: ApiClient, plan: Invite, cluster: Mapping[str, Any] | None, where: str
+async def _open(
+    hub: ApiClient, plan: Invite, cluster: Mapping[str, Any] | None, where: str, ends: str
 ) -> None:
-    """Have the MemberCluster name its namespace; make it where there is none."""
+    """Have the MemberCluster name its namespace, and until when it is open; make it if need be."""
     # In one write: the accounts of a namespace are ended while its member is revoked.
-    notes: dict[str, Any] = {ANNOTATION_MEMBER_NAMESPACE: where, ANNOTATION_REVOKED: None}
+    notes: dict[str, Any] = {ANNOTATION_MEMBER_NAMESPACE: where, ANNOTATION_INVITED: ends}
     if plan.identity:
         notes[ANNOTATION_IDENTITY] = plan.identity
-    spec = {"mode": MemberMode.PULL.value}
+    meta = {"name": plan.name, "labels": dict(plan.labels), "annotations": notes}
+    body: dict[str, Any] = {"metadata": meta, "spec": {"mode": MemberMode.PULL.value}}
     if cluster is None:
-        del notes[ANNOTATION_REVOKED]
-        meta = {"name": plan.name, "labels": dict(plan.labels), "annotations": notes}
-        body = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
-        await hub.create(MEMBER_CLUSTERS, {**body, "metadata": meta, "spec": spec})
+        kind = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
+        await hub.create(MEMBER_CLUSTERS, {**kind, **body})
         return
     # A cluster that an `unjoin` had begun to give up is given up no more.
-    patch = {
-        "metadata": {
-            "annotations": {**notes, ANNOTATION_UNJOIN: None},
-            "labels": dict(plan.labels),
-        },
-        "spec": spec,
-    }
-    await hub.merge_patch(MEMBER_CLUSTERS, plan.name, patch)
-
-
-async def _stands(hub: ApiClient, where: str) -> bool:
-    """Whether the namespace is there, and does not end."""
-    if not where:
-        return False
-    with suppress(NotFound):
-        found = await hub.get(NAMESPACES, where)
-        return not found["metadata"].get("deletionTimestamp")
-    return False
+    notes |= {ANNOTATION_REVOKED: None, ANNOTATION_UNJOIN: None}
+    await hub.merge_patch(MEMBER_CLUSTERS, plan.name, body)
 
 
 async def _has_agent(hub: ApiClient, where: str) -> bool:
@@ -339,9 +326,20 @@ async def _has_agent(hub: ApiClient, where: str) -> bool:
     return False
 
 
+async def _end_accounts(hub: ApiClient, where: str) -> None:
+    for name in (AGENT_ACCOUNT, INVITE_ACCOUNT):
+        await _delete(hub, SERVICE_ACCOUNTS, name, where)
+    await _delete(hub, SECRETS, AGENT_TOKEN_SECRET, where)
+
+
 async def _end(hub: ApiClient, where: str) -> None:
-    for resource, name in _CREDENTIAL:
-        await _delete(hub, resource, name, where)
+    """End what one agent has for itself; accounts come first, so that its tokens are refused."""
+    await _end_accounts(hub, where)
+    await _delete(hub, LEASES, AGENT_LEASE, where)
+    await _delete(hub, MEMBER_REPORTS, MEMBER_REPORT, where)
+    with suppress(NotFound):  # an agent may have put a finalizer on its Lease
+        lease = {"metadata": {"finalizers": None}}
+        await hub.merge_patch(LEASES, AGENT_LEASE, lease, namespace=where)
 
 
 async def _make_credential(hub: ApiClient, where: str) -> None:

@@ -9,7 +9,9 @@ The hub's objects are exchanged one by one, and the command may end before and a
 3. delete the old Secret, which would register the old name again;
 4. mark the old MemberCluster as renamed, and delete it. From here on the new one is served, and the
    controller reads every share of the old name as one of the new name (`controller.cache.renames`),
-   and writes it so.
+   and writes it so;
+5. have the label of the namespace of a member in mode Pull say the new name, which is served by
+   then.
 
 The same command continues an interrupted one; the reverse command undoes it.
 """
@@ -24,10 +26,19 @@ from typing import Any
 import msgspec
 
 from crds.membercluster import MemberCluster
-from crds.names import ANNOTATION_UNJOIN, GROUP, LABEL_CLUSTER, LABEL_REGISTER, RENAMED
+from crds.names import (
+    ANNOTATION_MEMBER_NAMESPACE,
+    ANNOTATION_UNJOIN,
+    GROUP,
+    LABEL_CLUSTER,
+    LABEL_MEMBER_NAMESPACE,
+    LABEL_REGISTER,
+    RENAMED,
+)
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
     MEMBER_CLUSTERS,
+    NAMESPACES,
     SECRETS,
     Resource,
 )
@@ -42,6 +53,7 @@ from stowage.following import Stored, following
 from stowage.hub import unknown_cluster
 from stowage.kinds import KINDS
 from stowage.naming import clusters_named
+from stowage.setup import member_namespace
 from stowage.setup.holders import Standing, standing
 from stowage.setup.member_side import Say
 
@@ -106,6 +118,12 @@ async def rename(hub: ApiClient, plan: Rename, *, say: Say) -> None:
     if found.before is not None:
         _refuse(found, plan)
         await _exchange(hub, plan, found.before, found.after, say)
+    # Not before: the agent of a member is served by one MemberCluster at a time.
+    pulled = any(_pulled(each) for each in (found.before, found.after))
+    for name in await member_namespace.members(hub, plan.old) if pulled else ():
+        label = {"metadata": {"labels": {LABEL_MEMBER_NAMESPACE: plan.new}}}
+        await hub.merge_patch(NAMESPACES, name, label)
+        say(f"hub: Namespace {name} is that of {plan.new}")
     await _renamed(hub, plan, say)
 
 
@@ -294,6 +312,12 @@ def _own_secret(plan: Rename, cluster: Json) -> bool:
 
 def _former(cluster: Json) -> list[str]:
     return list(cluster["spec"].get("formerNames") or [])
+
+
+def _pulled(cluster: Json | None) -> bool:
+    """Whether it names the namespace of an agent."""
+    meta = (cluster or {}).get("metadata") or {}
+    return ANNOTATION_MEMBER_NAMESPACE in (meta.get("annotations") or {})
 
 
 def _made(cluster: Json) -> str:

@@ -47,7 +47,7 @@ from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console import output
 from stowage.console.words import some
-from stowage.setup import install
+from stowage.setup import install, member_namespace
 from stowage.setup.holders import named, standing
 from stowage.setup.join import give_up
 
@@ -309,7 +309,7 @@ async def _until_gone(hub: ApiClient, uids: set[str] | None, what: str) -> None:
 
 
 async def _take_away(hub: ApiClient, plan: Uninstall, say: Say) -> None:
-    """Delete processes, rights, policies, kinds and the namespace, in that order."""
+    """Delete processes, rights, policies, kinds and the namespaces, in that order."""
     for each in _in_order(plan.namespace):
         kind, name = each["kind"], each["metadata"]["name"]
         if kind == CRDS.kind:
@@ -324,6 +324,10 @@ async def _take_away(hub: ApiClient, plan: Uninstall, say: Say) -> None:
             say(f"{kind} {name} deleted")
         if kind == "ClusterRoleBinding":
             await _unbind(hub, name, say)
+    for name in await member_namespace.members(hub):
+        with suppress(NotFound):
+            await hub.delete(NAMESPACES, name)
+            say(f"Namespace {name} deleted, with the accounts of an agent")
     say(
         "Stowage is uninstalled. On members the accounts of `stowage join` stay: "
         "`stowage clean --member-kubeconfig FILE` removes them"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -51,6 +52,14 @@ class Hub:
         self.client, self.cluster = client, cluster
         self.name = f"agent-{next(_numbers)}"
         self.namespace = ""
+        self.listeners: list[Callable[[str], None]] = []
+
+    async def tell(self):
+        """As a session tells that the MemberReport or the Lease has changed."""
+        while True:
+            for listener in self.listeners:
+                listener(self.name)
+            await asyncio.sleep(0.2)
 
     async def invite(self, **more):
         plan = pull.Invite(
@@ -112,17 +121,19 @@ async def hub_of(hub):
         clock = SystemClock()
         recorder = EventRecorder(client, controller="test", instance="test", clock=clock)
         clusters = Informer(client, MEMBER_CLUSTERS, MemberCluster, clock=clock)
+        found = Hub(admin, hub)
         accounts = AgentAccounts(
             client,
             clusters=clusters,
+            on_facts=found.listeners.append,
             identity=HubIdentity(client),
             recorder=recorder,
             clock=clock,
         )
         tasks = [
-            asyncio.create_task(each) for each in (clusters.run(), recorder.run(), accounts.run())
+            asyncio.create_task(each)
+            for each in (clusters.run(), recorder.run(), accounts.run(), found.tell())
         ]
-        found = Hub(admin, hub)
         yield found
         await end(tasks)
         with suppress(NotFound):
