@@ -54,13 +54,12 @@ from propagator.credentials.agent_credential import (
     WEEK,
     AgentCredential,
     HubAccess,
-    MemberToken,
     WrongHub,
-    member_credentials,
-    stored_data,
 )
 from propagator.credentials.agent_image import follow_image
+from propagator.credentials.agent_secret import AgentSecret
 from propagator.credentials.credentials import Credentials
+from propagator.credentials.member_token import MemberToken, member_credentials
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.hub_lease import AGENT_MARK, HUB_LEASE
@@ -502,8 +501,8 @@ class MemberSecret:
         connection = replace(
             self._own.connection, token=None, client_cert=None, client_key=None, token_source=token
         )
-        data = await stored_data(self._own, home=self._home)
-        return member_credentials(data, connection, home=self._home)
+        stored = await AgentSecret(self._own, home=self._home).read()
+        return member_credentials(stored.data, connection, home=self._home)
 
 
 async def run(settings: AgentSettings, identity: str) -> None:

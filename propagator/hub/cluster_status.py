@@ -89,8 +89,10 @@ def status_of(
     differs = list[str]()
     if isinstance(session, PullSession):
         status["pull"] = _pull(session)
-        known, differs = session.believe(cluster, _reported(session))
-        status |= known
+        if verdict.reason not in ANOTHERS:
+            known, differs = session.believe(cluster, _reported(session))
+            # Which cluster it is was judged of one that is ready alone.
+            status |= {k: v for k, v in known.items() if verdict.ready or k not in _IDENTITY}
     status["conditions"] = _conditions(cluster, session, verdict, now, differs)
     status["state"] = _state(cluster, status)
     if session.link is not None and verdict.reason not in ANOTHERS:

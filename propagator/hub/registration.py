@@ -146,9 +146,11 @@ class Registrar:
     async def _let_go(self, name: str, *, given_up: bool) -> None:
         self._records.refer(name, None)
         self._parsed.pop(name, None)
-        await self._registry.drop(name)
-        if given_up:
+        if given_up:  # another name may have the cluster at once
+            await self._registry.let_go(name)
             self._registry.identities.give_up(name)
+        else:
+            await self._registry.drop(name)
 
     async def _register(self, secret: Secret) -> None:
         name = secret.metadata.name

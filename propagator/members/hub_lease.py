@@ -46,6 +46,8 @@ HUB_LEASE = "stowage-hub"
 AGENT_MARK = "agent/"
 """Begins the name of an agent that holds it, in place of that of a propagator's process."""
 RENEW_SECONDS = 30.0
+AGENT_SECONDS = 5.0
+"""Seconds between two looks while an agent holds it, which lets go once the mode is Push."""
 HELD_SECONDS = 300
 """How long other hubs leave the member alone after a renewal."""
 VALID_SECONDS = 240.0
@@ -211,7 +213,7 @@ class HubLease:
         return self._refusal
 
     async def let_go(self) -> None:
-        """End our hold, so that an agent may take the Lease at once. Raises TransportError."""
+        """End our hold, so that others may take the Lease at once. Raises TransportError."""
         ours, found = await self._holder(), await self._read()
         if found is not None and ours.uid and found.holder == str(ours):
             await self._write(found, ours, holder="")
@@ -241,7 +243,7 @@ class HubLease:
         if found is not None and found.holder.startswith(ours.uid) and not _of_agent(found):
             self._learn(found, ours)
         if self._refusal is not None and found is not None and _of_agent(found):
-            self._until = -math.inf
+            self._until, self._due = -math.inf, started + AGENT_SECONDS
             return False
         if self._refusal is not None:
             self._until, self.was_later, self._settled = -math.inf, True, False

@@ -28,6 +28,7 @@ from machinery.runtime.informer import Informer
 from machinery.types.api import MemberReportStatus
 from machinery.types.metadata import Key, Object
 from propagator.members.believed import Believed
+from propagator.members.cluster_identity import ClusterIdentity
 from propagator.members.health import MemberHealth
 from propagator.members.objects import Mark, version_number
 from propagator.members.session import MemberSession
@@ -215,10 +216,6 @@ class PullSession(MemberSession):
             return 1.0
         return CHECK_SECONDS if self.verdict.ready else AWAY_CHECK_SECONDS
 
-    @property
-    def _known(self) -> bool:
-        return self.verdict is not None
-
     async def _trouble(self) -> MemberHealth | None:
         """Return the verdict; None while nothing is known."""
         if self._ended:
@@ -296,7 +293,14 @@ class PullSession(MemberSession):
             self.skew_seconds = skew
             self._facts(self.name)
 
+    def _refused(self) -> MemberHealth | None:
+        """Return why this is not the member's cluster, as its agent tells which one it is."""
+        uid = self.told.cluster_uid or self.told.cluster_id
+        return self._identities.refusal(self.name, ClusterIdentity(uid)) if uid else None
+
     def _judge_agent(self, verdict: MemberHealth | None) -> None:
+        if verdict is not None and verdict.ready:
+            verdict = self._refused() or verdict
         listed = self.assignments.trusted and bool(self.told.started)
         if verdict is not None and (listed or not verdict.ready) and verdict != self.verdict:
             self._judge(verdict)
@@ -314,5 +318,6 @@ class PullSession(MemberSession):
             self.queue.add(known.workload)
 
     def _report_changed(self, _old: MemberReport | None, _new: MemberReport | None) -> None:
-        self._judge_agent(CONNECTED if self._renewed > -math.inf and not self._known else None)
+        alive = self.verdict is None or self.verdict.ready
+        self._judge_agent(CONNECTED if self._renewed > -math.inf and alive else None)
         self._facts(self.name)

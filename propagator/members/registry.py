@@ -167,7 +167,7 @@ class MemberRegistry:
             self._handing_over.discard(name)
 
     async def let_go(self, name: str) -> None:
-        """As `hand_over`, to the agent of the member: the Lease there is let go of as well."""
+        """As `hand_over`, to an agent or another name: the Lease there is let go of as well."""
         session = self._sessions.get(name)
         if session is None:
             return

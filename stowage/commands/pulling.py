@@ -53,7 +53,7 @@ def invite(
     from machinery.config.address import check_proxy
     from machinery.errors import ConfigurationError
     from stowage.console import output
-    from stowage.setup import install, pull
+    from stowage.setup import agent_manifests, install, pull
 
     try:
         check_proxy(proxy or "https://proxy")
@@ -69,10 +69,9 @@ def invite(
     told = functools.partial(say, err=True)
     invited = with_hub(hub.written(), lambda api: pull.invite(api, plan, say=told))
     if invited.token:
-        made = pull.manifests(
-            plan, invited, image=image or install.default_image(), proxy=proxy or ""
-        )
-        output.manifests(made)
+        named = image or install.default_image()
+        agent = pull.agent(plan, invited, image=named, proxy=proxy or "")
+        output.manifests([*agent_manifests.rights(plan.namespace), *agent])
 
 
 @click.command()

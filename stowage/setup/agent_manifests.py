@@ -15,7 +15,7 @@ from typing import Any
 
 from crds.names import AGENT, LABEL_TENANT
 from machinery.types.pull import HubFacts
-from propagator.credentials import agent_credential, credentials
+from propagator.credentials import agent_secret, credentials
 from propagator.credentials.accounts import MEMBER_ACCOUNT, RBAC_GROUP, binding, service_account
 from propagator.credentials.credentials import PodSecurity, Rights
 from stowage.setup import member_rights
@@ -50,12 +50,12 @@ def secret_data(
 ) -> dict[str, str]:
     """Return what the Secret of the agent says; `namespace` is the member's on the hub."""
     return {
-        agent_credential.UID: facts.uid,
-        agent_credential.SERVERS: "\n".join(facts.servers),
-        agent_credential.CA: facts.ca,
-        agent_credential.NAMESPACE: namespace,
-        agent_credential.INVITATION: invitation,
-        agent_credential.PROXY: proxy,
+        agent_secret.UID: facts.uid,
+        agent_secret.SERVERS: "\n".join(facts.servers),
+        agent_secret.CA: facts.ca,
+        agent_secret.NAMESPACE: namespace,
+        agent_secret.INVITATION: invitation,
+        agent_secret.PROXY: proxy,
         credentials.RIGHTS: str(Rights.NARROW if narrow else Rights.CLUSTER),
         credentials.POD_SECURITY: str(pod_security),
     }

@@ -126,9 +126,10 @@ async def _traces(member: ApiClient, hub: str, *, claims: bool) -> Any:
             continue
         found += [(resource, each) for each in listed["items"] if _of(each) == hub]
     for resource, each in sorted(found, key=lambda pair: pair[0].group in _BUILT_IN):
-        for pattern in _claim_names(resource, each):
-            sets.setdefault(each["metadata"].get("namespace", ""), []).append(pattern)
         fate = _fate(resource, each["metadata"], claims=claims)
+        if fate is Fate.REMOVED:  # else its pods go on with them
+            for pattern in _claim_names(resource, each):
+                sets.setdefault(each["metadata"].get("namespace", ""), []).append(pattern)
         yield Trace(resource, each["metadata"], fate, retains=not claims and _takes_claims(each))
     for where, patterns in sets.items():
         for each in (await member.list(CLAIMS, namespace=where))["items"]:

@@ -173,7 +173,7 @@ async def _join_pull(hub: ApiClient, plan: Join, how: Pull, say: Say) -> None:
         )
         if plan.replace:
             await _forget_cluster(hub, plan.name)
-        made = pulling.agent_only(
+        made = pulling.agent(
             asked,
             invited,
             image=how.image,

@@ -172,27 +172,16 @@ async def hub_facts(hub: ApiClient, plan: Invite) -> HubFacts:
     return HubFacts(uid, (server,), (hub.connection.ca or b"").decode())
 
 
-def manifests(
-    plan: Invite, invited: Invited, *, image: str, proxy: str = ""
-) -> list[dict[str, Any]]:
-    """Return what is applied on the member, rights and all."""
-    data = agent_manifests.secret_data(
-        invited.facts, namespace=invited.namespace, invitation=invited.token, proxy=proxy
-    )
-    home = plan.namespace
-    return [*agent_manifests.rights(home), *agent_manifests.agent(home, image=image, data=data)]
-
-
-def agent_only(
+def agent(
     plan: Invite,
     invited: Invited,
     *,
     image: str,
-    proxy: str,
-    narrow: bool,
-    pod_security: PodSecurity,
+    proxy: str = "",
+    narrow: bool = True,
+    pod_security: PodSecurity = PodSecurity.BASELINE,
 ) -> list[dict[str, Any]]:
-    """Return the agent alone, for a member on which `join` has made the rights."""
+    """Return the agent for a member that has its rights (`agent_manifests.rights`, or `join`)."""
     data = agent_manifests.secret_data(
         invited.facts,
         namespace=invited.namespace,

@@ -24,6 +24,7 @@ from machinery.api.resources import (
     SERVICE_ACCOUNTS,
     WORKLOADS,
 )
+from machinery.errors import NotFound
 from machinery.types import conditions
 from tests.propagator.pulling import PullWorld, namespace_of
 from tests.propagator.test_one_shard import ready, runs, workload
@@ -44,7 +45,7 @@ def names(world: PullWorld, member: str, of: str, **more: str) -> None:
     patch = {"metadata": {"annotations": notes}, "spec": {"mode": "Pull"}}
     try:
         world.hub.edit(MEMBER_CLUSTERS, member, patch)
-    except KeyError:
+    except NotFound:
         body = {"apiVersion": API_VERSION, "kind": "MemberCluster", **patch}
         body["metadata"]["name"] = member
         world.put(MEMBER_CLUSTERS, body)
@@ -88,6 +89,26 @@ async def test_what_a_member_gets_goes_into_no_namespace_of_another_one() -> Non
         assert not world.copies("evil")
         names(world, "paris", "paris")
         await world.until(lambda: runs(world, "web", paris=2))
+
+
+@pytest.mark.proves("PL5")
+async def test_an_agent_that_tells_another_members_cluster_takes_nothing_from_that() -> None:
+    world = PullWorld("london", pulled=("evil",))
+    async with world.propagating(), world.agent("evil"):
+        await ready(world)
+        await world.until(lambda: world.cluster("evil").get("clusterID") == "uid-of-evil")
+        lie = {"clusterUID": "uid-of-london", "clusterID": "uid-of-london"}
+        world.tell("evil", lie)
+        await world.until(lambda: verdict(world, "evil") == ("False", "ClusterChanged"))
+        await world.calm(20)
+        assert world.cluster("evil")["clusterID"] == "uid-of-evil"
+        assert verdict(world, "london")[0] == "True"
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", evil=1)
+        await world.calm(5)
+        assert not world.hub.all(ASSIGNMENTS)
+        world.tell("evil", {"clusterUID": "uid-of-evil", "clusterID": "uid-of-evil"})
+        await world.until(lambda: verdict(world, "evil") == ("True", "Connected"))
 
 
 async def test_a_pulled_member_that_is_renamed_keeps_what_runs() -> None:

@@ -88,6 +88,8 @@ async def test_what_one_hub_left_goes_and_claims_are_listed_and_kept(left, stowa
     await left.make(CLAIMS, "cache", left.ours, spec=CLAIM)
     await left.make(CLAIMS, "data-db-0", "", spec=CLAIM)
     await left.make(CLAIMS, "data-db-x", "", spec=CLAIM)
+    await left.make(SETS, "staying", left.ours, notes={ANNOTATION_KEEP: "Always"}, spec=db)
+    await left.make(CLAIMS, "data-staying-0", "", spec=CLAIM)
     await left.make(SERVICES, "kept", left.ours, notes={ANNOTATION_KEEP: "Always"}, **PORTS)
     await left.make(SERVICES, "orphan", left.ours, notes={f"{ORPHAN_PREFIX}u-1": "true"}, **PORTS)
     await left.make(NAMESPACES, f"{left.namespace}-ns", left.ours)
@@ -120,6 +122,8 @@ async def test_what_one_hub_left_goes_and_claims_are_listed_and_kept(left, stowa
     # A claim waits for the controller that protects it.
     assert cache is None or cache["metadata"]["deletionTimestamp"]
     assert await left.stands(DEPLOYMENTS, "theirs")
+    staying = await left.stands(CLAIMS, "data-staying-0")
+    assert staying and not staying["metadata"].get("deletionTimestamp"), "its set stays as well"
 
 
 @pytest.mark.proves("PL33")

@@ -32,6 +32,7 @@ from machinery.api.resources import (
     DEPLOYMENTS,
     LEASES,
     MEMBER_CLUSTERS,
+    MEMBER_REPORTS,
     NAMESPACES,
     SECRETS,
     SERVICE_ACCOUNTS,
@@ -48,6 +49,7 @@ from propagator.credentials.agent_credential import (
     WrongHub,
 )
 from propagator.credentials.agent_image import follow_image
+from propagator.credentials.tokens import request_token
 from stowage.setup import install
 from tests.patience import until
 
@@ -340,6 +342,75 @@ async def test_fifty_invitations_that_two_use_are_each_good_for_one(member):
     assert len(used) == 50
     for earlier in (used[0], used[25], used[48]):
         await refused(earlier.connection, earlier.namespace)
+
+
+@pytest.mark.proves("PL6")
+async def test_a_renewed_invitation_gives_an_old_token_nothing_of_the_new_accounts(member):
+    """An API server takes the old token for seconds after its account is gone, by the name alone."""
+    _, access = await member.obtained()
+    won = []
+    async with ApiClient(access.connection) as thief:
+
+        async def claim():
+            status = {"status": {"claim": base64.b64encode(b"t" * 32).decode()}}
+            where = {"namespace": access.namespace, "subresource": "status"}
+            while True:
+                for trying in (
+                    request_token(thief, (access.namespace, "agent"), seconds=600),
+                    thief.merge_patch(MEMBER_REPORTS, "member", status, **where),
+                ):
+                    with suppress(TransportError):
+                        won.append(await trying)
+                await asyncio.sleep(0.05)
+
+        stealing = asyncio.create_task(claim())
+        try:
+            await until(lambda: won)  # of its own account
+            lease = {"metadata": {"finalizers": ["example.com/stays"]}}
+            await thief.merge_patch(LEASES, "agent", lease, namespace=access.namespace)
+            await member.invite("--renew")
+        finally:
+            await end([stealing])
+    account = await member.client.get(SERVICE_ACCOUNTS, "agent", namespace=access.namespace)
+    uid = account["metadata"]["uid"]
+    tokens = [each for each in won if isinstance(each, str)]
+    assert tokens
+    assert not any(_account_uid(each) == uid for each in tokens)
+    report = await member.client.get(MEMBER_REPORTS, "member", namespace=access.namespace)
+    assert not (report.get("status") or {}).get("claim")
+    found = await member.client.get(LEASES, "agent", namespace=access.namespace)
+    assert not found["metadata"].get("finalizers")
+    assert ANNOTATION_TOKEN_ENDS not in (found["metadata"].get("annotations") or {})
+
+
+def _account_uid(token):
+    payload = token.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return claims["kubernetes.io"]["serviceaccount"]["uid"]
+
+
+@pytest.mark.proves("PL5")
+async def test_an_annotation_alone_ends_and_deletes_nothing(member):
+    """Who may edit MemberClusters names what they like; the label of a namespace says whose it is."""
+    _, access = await member.obtained()
+    for named in (access.namespace, "innocent"):
+        if named == "innocent":
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": named}}
+            await member.client.apply(NAMESPACES, body, name=named, force=True)
+        evil = Member(member.hub, member._stowage, member.client)
+        meta = {"name": evil.name, "annotations": {ANNOTATION_MEMBER_NAMESPACE: named}}
+        body = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
+        await member.client.create(MEMBER_CLUSTERS, {**body, "metadata": meta, "spec": {}})
+        await evil.run("revoke", evil.name)
+        await evil.run("agents", "upgrade", "--image=example.com/evil")
+        await evil.run("unjoin", evil.name)
+        found = await member.client.get(NAMESPACES, named)
+        assert not found["metadata"].get("deletionTimestamp")
+    assert await member.client.get(SERVICE_ACCOUNTS, "agent", namespace=access.namespace)
+    # And its own goes before the MemberCluster, so that an interrupted command goes on.
+    await member.run("unjoin", member.name)
+    gone = await member.client.get(NAMESPACES, access.namespace)
+    assert gone["metadata"]["deletionTimestamp"]
 
 
 @pytest.mark.proves("PL7")
