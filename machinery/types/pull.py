@@ -38,8 +38,8 @@ class HubFacts:
     image: str = ""
 
     def data(self) -> dict[str, str]:
-        """Return the `data` of the ConfigMap."""
-        return {
+        """Return the `data` of the ConfigMap, without what is empty: others may have written it."""
+        told = {
             "uid": self.uid,
             "mode": self.mode,
             "servers": "\n".join(self.servers),
@@ -47,6 +47,7 @@ class HubFacts:
             "minAgent": self.min_agent,
             "image": self.image,
         }
+        return {key: value for key, value in told.items() if value}
 
     @classmethod
     def of(cls, data: Mapping[str, str]) -> HubFacts:

@@ -117,7 +117,7 @@ class AgentAccounts:
         if cluster is None or not cluster.member_namespace or not self._membership.serves(name):
             return None
         if not await is_its_own(self._hub, cluster):
-            return NAMESPACE_SECONDS
+            return NAMESPACE_SECONDS if cluster.pulls else None
         if cluster.revoked:
             await self._end_accounts(cluster.member_namespace)
             return None
