@@ -50,9 +50,9 @@ def names(world: PullWorld, member: str, of: str, **more: str) -> None:
     try:
         world.hub.edit(MEMBER_CLUSTERS, member, patch)
     except NotFound:
-        body = {"apiVersion": API_VERSION, "kind": "MemberCluster", **patch}
-        body["metadata"]["name"] = member
-        world.put(MEMBER_CLUSTERS, body)
+        meta = {"name": member, "annotations": notes}
+        body = {"apiVersion": API_VERSION, "kind": "MemberCluster", "metadata": meta}
+        world.put(MEMBER_CLUSTERS, {**body, "spec": {"mode": "Pull"}})
 
 
 @pytest.mark.proves("PL4")
