@@ -123,7 +123,8 @@ async def test_what_one_hub_left_goes_and_claims_are_listed_and_kept(left, stowa
     assert cache is None or cache["metadata"]["deletionTimestamp"]
     assert await left.stands(DEPLOYMENTS, "theirs")
     staying = await left.stands(CLAIMS, "data-staying-0")
-    assert staying and not staying["metadata"].get("deletionTimestamp"), "its set stays as well"
+    assert staying is not None
+    assert "deletionTimestamp" not in staying["metadata"], "its set stays as well"
 
 
 @pytest.mark.proves("PL33")

@@ -8,8 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crds.names import AGENT, SYSTEM_NAMESPACE
+from crds.names import AGENT, AGENT_LEASE, SYSTEM_NAMESPACE
+from machinery.api.resources import LEASES
+from machinery.clock import SystemClock
+from machinery.errors import StowageError
 from stowage.playground.processes import Process
+from stowage.setup import join
+from tests.memoryhub import MemoryHub
 from tests.patience import hold_on
 
 from .conftest import FLEET
@@ -39,6 +44,18 @@ def read(cluster, *what):
 def uids(member):
     pods = read(member, "-n", "default", "pods", "-l", "app=web")["items"]
     return sorted(each["metadata"]["uid"] for each in pods)
+
+
+async def test_the_lease_of_an_agent_that_died_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(join, "SILENT_SECONDS", 0.1)
+    hub = MemoryHub(clock=SystemClock())
+    meta = {"name": AGENT_LEASE, "namespace": "stowage-member-paris-x7k2p"}
+    spec = {"holderIdentity": "agent-1", "renewTime": "2026-01-02T03:04:05.000000Z"}
+    hub.put(LEASES, {"apiVersion": LEASES.api_version, "metadata": meta, "spec": spec})
+    await join._agent_holds(hub, "paris", [meta["namespace"]], holds=False)
+    monkeypatch.setattr(join, "READY_SECONDS", 0.5)
+    with pytest.raises(StowageError, match="not connected"):
+        await join._agent_holds(hub, "paris", [meta["namespace"]], holds=True)
 
 
 @pytest.mark.long

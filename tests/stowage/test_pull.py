@@ -50,7 +50,7 @@ from propagator.credentials.agent_credential import (
 )
 from propagator.credentials.agent_image import follow_image
 from propagator.credentials.tokens import request_token
-from stowage.setup import install, pull
+from stowage.setup import agent_manifests, install, pull
 from tests.patience import until
 
 from .conftest import FLEET
@@ -412,6 +412,52 @@ async def test_an_annotation_alone_ends_and_deletes_nothing(member):
     await member.run("unjoin", member.name)
     gone = await member.client.get(NAMESPACES, access.namespace)
     assert gone["metadata"]["deletionTimestamp"]
+
+
+class Interrupted(Exception):
+    """As by Ctrl-C."""
+
+
+async def invited(member, last):
+    """Invite, interrupted before the write of that number."""
+    plan = pull.Invite(name=member.name, namespace=SYSTEM_NAMESPACE, server=member.hub.server)
+    numbers = itertools.count(1)
+
+    def counted():
+        if next(numbers) == last:
+            raise Interrupted
+
+    async with ApiClient(member.hub.connection(), before_write=counted) as hub:
+        return await pull.invite(hub, plan, say=lambda _: None)
+
+
+async def test_an_invitation_that_is_interrupted_before_any_write_is_made_by_a_second_one(member):
+    for last in itertools.count(1):
+        each = Member(member.hub, member._stowage, member.client)
+        try:
+            await invited(each, last)
+        except Interrupted:
+            await _invited_at_last(each, await invited(each, 0))
+        else:
+            break
+    assert last > 10
+
+
+async def _invited_at_last(member, found):
+    labelled = f"{LABEL_MEMBER_NAMESPACE}={member.name}"
+    named = (await member.cluster())["metadata"]["annotations"][ANNOTATION_MEMBER_NAMESPACE]
+    assert named == found.namespace
+    for each in (await member.client.list(NAMESPACES, label_selector=labelled))["items"]:
+        name = each["metadata"]["name"]
+        listed = (await member.client.list(SERVICE_ACCOUNTS, namespace=name))["items"]
+        ours = {one["metadata"]["name"] for one in listed} & {"agent", "invite"}
+        assert bool(ours) is (name == named)
+    data = agent_manifests.secret_data(
+        found.facts, namespace=found.namespace, invitation=found.token
+    )
+    secret = {"kind": "Secret", "apiVersion": "v1", "metadata": {}, "stringData": data}
+    await member.apply([secret], member.name)
+    assert (await member.credential(member.name).obtain()).namespace == named
 
 
 @pytest.mark.proves("PL7")
