@@ -113,9 +113,8 @@ async def invite(hub: ApiClient, plan: Invite, *, say: Say) -> Invited:
             f"{plan.name} is a member in mode Push: `stowage join {plan.name} --pull` switches it"
         )
     own = await member_namespace.members(hub, plan.name)
-    where = notes.get(ANNOTATION_MEMBER_NAMESPACE, "") if pulls else ""
-    if ANNOTATION_REVOKED in notes or where not in own:
-        where = ""
+    named = notes.get(ANNOTATION_MEMBER_NAMESPACE, "")
+    where = named if pulls and named in own and ANNOTATION_REVOKED not in notes else ""
     open_already = bool(notes.get(ANNOTATION_INVITED))
     if where and not plan.renew and not open_already and await _has_agent(hub, where):
         if plan.server is None:

@@ -445,7 +445,8 @@ async def test_a_member_changes_its_mode_and_nothing_there_is_rewritten() -> Non
             before = versions(world, "m1")
             world.hub.edit(MEMBER_CLUSTERS, "m1", {"spec": {"mode": "Push"}})
             world.tell_mode("m1", "Push")
-            await world.until(lambda: holder(world) not in ("", "agent/agent-1"))
+            # No renewal of 30 s is waited for.
+            await world.until(lambda: holder(world) not in ("", "agent/agent-1"), seconds=15)
             await world.until(lambda: runs(world, "web", m1=3))
             await world.calm(5)
             assert versions(world, "m1") == before
@@ -458,6 +459,16 @@ async def test_a_member_changes_its_mode_and_nothing_there_is_rewritten() -> Non
             ]
             turns = [each for each, _ in groupby(by)]
         assert turns == ["stowage-propagator", "stowage-agent", "stowage-propagator"]
+
+
+async def test_a_cluster_that_is_given_up_is_free_for_another_name_at_once() -> None:
+    world = PullWorld("m1", pulled=())
+    async with world.propagating():
+        await ready(world)
+        await world.until(lambda: holder(world) != "")
+        given_up = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
+        world.hub.edit(MEMBER_CLUSTERS, "m1", given_up)
+        await world.until(lambda: holder(world) == "", seconds=15)
 
 
 def holder(world: PullWorld, member: str = "m1") -> str:
