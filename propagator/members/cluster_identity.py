@@ -224,9 +224,10 @@ class Identities:
         if before.id and not before.same(found):
             return MemberHealth(
                 ReadyReason.CLUSTER_CHANGED,
-                f"its Secret leads to the cluster {found.id}, and not to {before.id} as before: "
-                "nothing is done there. Put the right kubeconfig into the Secret; if the cluster "
-                f"was rebuilt, confirm by `stowage join {name} --replace`",
+                f"it is the cluster {found.id}, and not {before.id} as before: nothing is done "
+                "there. Put the right kubeconfig into its Secret, or in mode Pull run `stowage "
+                f"invite {name} --renew`; if the cluster was rebuilt, confirm by `stowage join "
+                f"{name} --replace`",
             )
         others = self._others(name, found)
         first = min((*others, cluster), key=_rank)
