@@ -159,13 +159,15 @@ class ShareViews:
             return self._registry.names()
         return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
 
-    def tellers(self, workload: Workload) -> int:
-        """Return how many shards report the Workload."""
+    def divided(self, workload: Workload) -> bool:
+        """Whether others tell a part of it: of a cluster that it is on, was reported on or sent to.
+
+        The sum of what is seen here is not its status then.
+        """
         if not (self._membership.several or self.pulls):
-            return 1
-        pulled = {name for name in workload.clusters if self.pulled(name) is not None}
-        shards = {self._membership.owner(name) for name in workload.clusters}
-        return len(shards) + len(pulled)
+            return False
+        names = workload.clusters | workload.sent.names(self.names)
+        return any(self.told(name) for name in names)
 
     def _told(self, workload: Workload, member: str) -> ShareView:
         entry = self._entries(workload).get(member)

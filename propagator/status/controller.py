@@ -356,7 +356,7 @@ class Reporter:
             seen = [each async for each in self._survey.delivered_by_others(workload)]
             return undelivered_status(workload, seen, self._clock.now())
         key, profile = workload.metadata.key, workload.profile
-        before = {share["name"]: share for share in workload.status.clusters}
+        before = self._survey.reported(workload)
         said = condition(workload, WorkloadCondition.PROPAGATED).get("observedGeneration", 0)
         outcomes = self._outcomes.of(workload.uid)
         shares = [
@@ -372,7 +372,7 @@ class Reporter:
             drift = [*drift, *self._survey.drift(workload)]
         if (over := self._drift.soonest(drift)) is not None:
             self.queue.add_after(key, over)
-        if self._views.tellers(workload) > 1:
+        if self._views.divided(workload):
             return await self._shared_status(workload, shares, drift, said=said)
         status = status_of(
             workload,
@@ -402,7 +402,7 @@ class Reporter:
 
         This one writes its own entries as it sees them, and those of others as they are stored.
         """
-        before = {share["name"]: share for share in workload.status.clusters}
+        before = self._survey.reported(workload)
         outcomes = self._outcomes.of(workload.uid)
         decisions = self._decisions.of(workload.uid) if workload.leaves else {}
         entries = {}

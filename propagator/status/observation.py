@@ -7,7 +7,7 @@ objects, and clusters that were sent some and have not been seen clean since.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from machinery.clock import timestamp
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
+from propagator.hub.registration import FORMER_INDEX
 from propagator.hub.revisions import Revisions, revision_of_spec
 from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
@@ -47,6 +48,7 @@ from propagator.status.cluster_share import ObservedShare, missing_pods, share_o
 from propagator.status.failover import Patience
 from propagator.status.refusals import NOTHING_TOLD, ToldRefusal
 from propagator.status.told_by_agent import ToldShare, told_by_agent
+from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload
 
 _RUNS = (ShareState.RUNNING.value, ShareState.COMPLETE.value)
@@ -92,6 +94,10 @@ class Survey:
         works |= workload.ends.keys() if workload.ends_whole else set()
         told = self._told(workload)
         names = {*workload.placements, *holders, *sent, *works, *told}
+        # Shares of a renamed cluster stand as they are told until the controller names them anew.
+        decided = workload.status.observed.controller is not None
+        renamed = self._present_names(workload.placements) if decided else {}
+        names -= renamed.values() - workload.placements.keys()
         async for name in in_slices(sorted(names)):
             if self._views.told(name):
                 continue
@@ -102,7 +108,8 @@ class Survey:
             may_have = spoken_of or self._inventory.may_hold(workload, name)
             if not (may_have or pods_of(self._registry.get(name), main)):
                 continue
-            if self._is_stranger(name) and name not in workload.ends:
+            strange = name not in renamed and self._is_stranger(name)
+            if strange and name not in workload.ends:
                 strangers.append(name)
             else:
                 yield self.observe(workload, name, outcomes.get(name))
@@ -125,7 +132,7 @@ class Survey:
 
         `said` is that of `share_of`.
         """
-        stored = {share["name"]: share for share in workload.status.clusters}
+        stored = self.reported(workload)
         for name in sorted({*workload.placements, *stored, *self._inventory.holders(workload.uid)}):
             if not self._views.told(name):
                 continue
@@ -237,17 +244,22 @@ class Survey:
         kept = [*before, *found, *(each for each in standing if each not in (*before, *found))]
         return sorted(kept, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
 
-    def _present_names(self, names: set[str]) -> dict[str, str]:
-        """By former name."""
-        unknown = {name for name in names if self._registry.get(name) is None}
-        if not unknown:
-            return {}
-        return {
-            former: cluster.name
-            for cluster in self._clusters.values()
-            for former in cluster.spec.former_names
-            if former in unknown
-        }
+    def reported(self, workload: Workload) -> dict[str, Mapping[str, Any]]:
+        """Return the stored entries by cluster.
+
+        That of a cluster's former name is its own once the placements have its present name.
+        """
+        stored: dict[str, Mapping[str, Any]] = {e["name"]: e for e in workload.status.clusters}
+        for former, name in self._present_names(stored.keys() - workload.placements.keys()).items():
+            if name in workload.placements and name not in stored:
+                stored[name] = {**stored.pop(former), "name": name}
+        return stored
+
+    def _present_names(self, names: Iterable[str]) -> dict[str, str]:
+        """By former name, which no cluster has any more: the oldest cluster that had it."""
+        gone = [name for name in names if self._clusters.get(("", name)) is None]
+        found = ((name, self._clusters.by_index(FORMER_INDEX, name)) for name in gone)
+        return {former: min(there, key=_age).name for former, there in found if there}
 
     def _shown(self, workload: Workload, name: str) -> bool:
         """Whether the member shows all its objects of the Workload that may be listed."""
@@ -326,7 +338,7 @@ class Survey:
         return replace(seen, events=self._refusals(workload, name, main, missing))
 
     def _former(self, session: MemberSession, workload: Workload) -> int:
-        if not workload.at_most_once or self._views.tellers(workload) < 2:
+        if not (workload.at_most_once and self._views.divided(workload)):
             return 0
         asked = (each.replicas for _, each in formers(session, workload))
         return sum(1 if replicas is None else replicas for replicas in asked)
@@ -366,6 +378,10 @@ class Survey:
         if session is not None and session.contact is Contact.AWAY and session.answered > -math.inf:
             now -= timedelta(seconds=self._clock.monotonic() - session.answered)
         return Patience(seconds, desired.revision or revision_of_spec(workload), now)
+
+
+def _age(cluster: MemberCluster) -> tuple[str, str]:
+    return cluster.metadata.creation_timestamp, cluster.name
 
 
 def _kept_by_agent(session: PullSession, workload: Workload) -> list[dict[str, Any]]:
