@@ -28,6 +28,8 @@ class SeenLease:
     since: float
     """The monotonic time at which it was seen to change last, or first after a time unseen."""
     looked_at: float
+    until: float
+    """The monotonic time at which it is free, unless it is seen to change."""
     held: bool
     """Whether somebody may act by it, when it was read."""
 
@@ -75,5 +77,6 @@ class LeaseReader:
         blind = before is None or now - before.looked_at > self._blind
         news = before is None or blind or record.news(before.record)
         since = now if before is None or news else before.since
-        held = bool(record.holder) and now < since + max(record.seconds, self._least)
-        self._seen[name] = SeenLease(record, since, now, held)
+        until = since + max(record.seconds, self._least)
+        held = bool(record.holder) and now < until
+        self._seen[name] = SeenLease(record, since, now, until, held)

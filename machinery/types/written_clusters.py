@@ -70,6 +70,13 @@ class MemberRecord:
         """Return the record without that member; unchanged if it is `ALL`."""
         return type(self)(self.entries - {name, digest(name)})
 
+    def only(self, names: Iterable[str]) -> Self:
+        """Return the record of those among its members, each by its name if it is `ALL`."""
+        there = {each for name in names for each in (name, digest(name))}
+        if self.everybody:
+            return type(self)().adding(names)
+        return type(self)(self.entries & there)
+
     def text(self) -> str:
         return ",".join(sorted(self.entries))
 

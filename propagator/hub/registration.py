@@ -116,6 +116,8 @@ class Registrar:
     async def _reconcile(self, name: str) -> None:
         if not self._membership.serves(name):
             # What was served before was handed over. That it was given up counts everywhere.
+            if self._registry.get(name) is None:
+                self._forget(name)
             elsewhere = self._clusters.get(("", name))
             if elsewhere is not None and elsewhere.given_up:
                 self._registry.identities.give_up(name)
@@ -143,9 +145,12 @@ class Registrar:
         if secret is not None:
             await self._register(secret)
 
-    async def _let_go(self, name: str, *, given_up: bool) -> None:
+    def _forget(self, name: str) -> None:
         self._records.refer(name, None)
         self._parsed.pop(name, None)
+
+    async def _let_go(self, name: str, *, given_up: bool) -> None:
+        self._forget(name)
         if given_up:  # another name may have the cluster at once
             await self._registry.let_go(name)
             self._registry.identities.give_up(name)

@@ -6,7 +6,7 @@ confirm that. The noted kinds let another process find all objects (`noted_kinds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from crds.names import ANNOTATION_CLUSTERS, FINALIZER
@@ -61,12 +61,10 @@ def footprint_without(workload: Workload, name: str) -> dict[str, Any]:
     return {"footprint": {"clusters": after.text() or None}}
 
 
-def without_members(workload: Workload, names: Iterable[str]) -> tuple[Patch, Patch]:
-    """Return patches of metadata and status that take off members of a Workload that ends."""
+def with_only(workload: Workload, names: Collection[str]) -> tuple[Patch, Patch]:
+    """Return patches of metadata and status that leave these members of a Workload that ends."""
     noted, placed = _annotated(workload), _placed(workload)
-    after, left = noted, placed
-    for name in names:
-        after, left = after.without(name), left.without(name)
+    after, left = noted.only(names), placed.only(names)
     metadata: Patch = (
         {} if after == noted else {"annotations": {ANNOTATION_CLUSTERS: after.text() or None}}
     )

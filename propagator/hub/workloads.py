@@ -7,7 +7,7 @@ it, so the next check sees this process's own write.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
@@ -28,8 +28,8 @@ from propagator.hub.workload_metadata import (
     is_ours,
     missing,
     record_of,
+    with_only,
     without_member,
-    without_members,
 )
 from propagator.members.context import ControllerContext
 from propagator.members.kinds import USUAL_KINDS
@@ -120,12 +120,12 @@ class HubWorkloads:
             if status and not now.metadata.deleting:
                 self._store(await self._patch(now, {"status": status}, subresource="status"))
 
-    async def part(self, workload: Workload, members: Iterable[str]) -> None:
-        """Note that these members hold nothing of a Workload that ends; others still may.
+    async def part(self, workload: Workload, others: Collection[str]) -> None:
+        """Note that no members but these may hold anything of a Workload that ends.
 
         Raises TransportError, and Conflict if the Workload changed since.
         """
-        metadata, status = without_members(workload, members)
+        metadata, status = with_only(workload, others)
         if metadata:
             workload = await self._patch_metadata(workload, metadata)
         if status:

@@ -106,6 +106,10 @@ class MemberRegistry:
     def compared(self, name: str) -> bool:
         return self._compared(name)
 
+    def look_again(self, name: str) -> None:
+        """Have everything about the member looked at, as if it had changed."""
+        self._changed(name, None)
+
     def tell_facts(self, name: str) -> None:
         """Have the member's status looked at."""
         self._facts(name)

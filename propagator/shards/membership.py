@@ -15,7 +15,7 @@ from crds.names import ANNOTATION_REPORTED, ANNOTATION_SHARDS
 from machinery import logs, metrics
 from machinery.clock import Clock
 from machinery.errors import LeaseLost, TransportError
-from machinery.runtime.leader_election import PastTerm
+from machinery.runtime.leader_election import LeaseRecord, PastTerm
 from machinery.runtime.lease_reader import LeaseReader
 from machinery.tasks import within
 from machinery.types.shards import MOST_SHARDS, Claim, Rival, Step, lease_name, owner, shards_of
@@ -113,7 +113,6 @@ class Membership(OneShard):
         self._read = False  # all others, since the present number was announced
         self._rivals: Mapping[int, Rival] = {}
         self._answered = True
-        self._noted = ""
         self._claim = Claim(0, 1, None)
         self._told: tuple[Claim, list[int]] = self._claim, []
         self._on_change: list[Callable[[], None]] = []
@@ -156,8 +155,13 @@ class Membership(OneShard):
     def held(self, shard: int) -> bool:
         if shard == self.shard:
             return self._election.elector.leading
+        return self._held(shard) is not None
+
+    def _held(self, shard: int) -> LeaseRecord | None:
+        """Return the Lease of another shard while it is held; one that cannot be read lapses."""
         seen = self._leases.get(lease_name(shard))
-        return seen is not None and seen.held
+        lapsed = seen is None or not seen.held or self._clock.monotonic() >= seen.until
+        return None if seen is None or lapsed else seen.record
 
     def term(self, shard: int) -> int:
         """Return the present term of a shard, as its Lease was last seen; 0 if it never was."""
@@ -171,12 +175,10 @@ class Membership(OneShard):
 
         It does while the Lease is held, once its holder has compared everything in this term.
         """
-        seen = self._leases.get(lease_name(shard))
-        return (
-            seen is not None
-            and seen.held
-            and seen.record.annotations.get(ANNOTATION_REPORTED) == str(seen.record.transitions)
-        )
+        record = self._held(shard)
+        if record is None:
+            return False
+        return record.annotations.get(ANNOTATION_REPORTED) == str(record.transitions)
 
     async def history(self, shard: int) -> dict[int, PastTerm]:
         """Return the terms of another shard, as its Lease says now. Raises TransportError."""
@@ -223,14 +225,14 @@ class Membership(OneShard):
 
     def begin(self) -> None:
         """A term begins: whatever is on the Lease was answered."""
-        self._read, self._answered, self._noted = False, True, ""
+        self._read, self._answered = False, True
 
     async def report(self) -> None:
         """Say on the Lease that everything was compared in this term. Raises TransportError."""
-        term = str(self._election.elector.moment.term)
-        if self.claim.shards > 1 and self._noted != term:
-            await self._election.elector.note({ANNOTATION_REPORTED: term})
-            self._noted = term
+        elector = self._election.elector
+        term = str(elector.moment.term)
+        if self.claim.shards > 1 and elector.annotations.get(ANNOTATION_REPORTED) != term:
+            await elector.note({ANNOTATION_REPORTED: term})
 
     async def run(self) -> NoReturn:
         """Raises Resigned."""
@@ -263,7 +265,7 @@ class Membership(OneShard):
                 await self._announce(claim.shards)
                 return 0.0
             case Step.CLEAR:
-                await self._note({ANNOTATION_SHARDS: None, ANNOTATION_REPORTED: None})
+                await self._say(None)
                 return 0.0
             case Step.READ:
                 await self._look(range(MOST_SHARDS))
@@ -277,12 +279,14 @@ class Membership(OneShard):
 
     async def _announce(self, shards: int) -> None:
         self._read = False
-        await self._note({ANNOTATION_SHARDS: str(shards)})
+        await self._say(str(shards))
         LOG.info("shard %d of %d", self.shard, shards)
 
-    async def _note(self, annotations: dict[str, str | None]) -> None:
+    async def _say(self, shards: str | None) -> None:
+        """Say another number. By that one, the members are not compared yet."""
         self._answered = False
-        await self._election.elector.note(annotations)
+        said = {ANNOTATION_SHARDS: shards, ANNOTATION_REPORTED: None}
+        await self._election.elector.note(said)
         self._answered = True
 
     async def _look(self, shards: Iterable[int]) -> None:

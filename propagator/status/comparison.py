@@ -29,7 +29,7 @@ class Comparison:
         self._queue: WorkQueue[str] = WorkQueue(name="comparison", clock=context.clock)
         context.registry.on_change(self._member_changed)
         context.registry.comparing(self.compared)
-        context.membership.on_change(lambda: self._queue.add(_REPORT))
+        context.membership.on_change(self._shards_changed)
 
     def compared(self, member: str) -> bool:
         """Whether what is told of the member is what its watches have shown since it connected."""
@@ -52,6 +52,12 @@ class Comparison:
             if not owed:
                 self._registry.tell_facts(member)
                 self._queue.add(_REPORT)
+
+    def _shards_changed(self) -> None:
+        for name in self._registry.names() if self._membership.several else ():
+            if name not in self._owed:  # as there was one shard, nobody was told
+                self._registry.look_again(name)
+        self._queue.add(_REPORT)
 
     def _member_changed(self, member: str, key: Key | None) -> None:
         if key is not None or not self._membership.several:

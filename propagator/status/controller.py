@@ -246,6 +246,8 @@ class Reporter:
         if not self._membership.several:
             return True
         names = workload.clusters | self._finalizer.noted(workload)
+        if not workload.delivered:
+            names |= workload.decided.keys()
         served = any(not self._views.elsewhere(name) for name in names)
         return served or (not names and self._membership.shard == 0)
 
@@ -255,7 +257,7 @@ class Reporter:
             if not self._fresh():
                 return STALE_SECONDS
             if others := self._finalizer.elsewhere(workload):
-                await self._workloads.part(workload, self._finalizer.noted(workload) - others)
+                await self._workloads.part(workload, others)
                 return None  # the shard of the last one releases it
             uid, version = workload.uid, workload.metadata.resource_version
             timing = self._timing.get(uid)
@@ -416,7 +418,8 @@ class Reporter:
         kept = self._survey.kept(workload)
         status = status_of(workload, [e.told for e in ordered], self._clock.now(), kept, drift)
         status["clusters"], _ = within_bytes([each.stored for each in ordered])
-        first = min(map(self._membership.owner, workload.clusters)) == self._membership.shard
+        own = self._membership.shard
+        first = min(map(self._membership.owner, workload.clusters), default=own) == own
         dependencies = self._dependencies.reported(workload) if first else None
         if dependencies or workload.status.dependencies:
             told = workload.status.dependencies if dependencies is None else dependencies

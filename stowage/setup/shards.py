@@ -120,25 +120,34 @@ async def set_number(
 ) -> None:
     """Set how many there are: the ConfigMap, one process more than shards, and their budget.
 
-    The processes come first: a shard without a process serves nobody. Raises TransportError.
+    More processes come before their shards, and fewer after them: a shard without a process serves
+    nobody. Raises TransportError.
     """
-    if await _found(hub, DEPLOYMENTS, NAME, namespace) is None:
+    processes = await _found(hub, DEPLOYMENTS, NAME, namespace)
+    if processes is None:
         say(
             f"There is no Deployment {namespace}/{NAME}: the ConfigMap alone is written. Run "
             f"{shards + 1} processes"
         )
-    else:
-        replicas = {"spec": {"replicas": shards + 1}}
-        await hub.merge_patch(DEPLOYMENTS, NAME, replicas, namespace=namespace)
-        say(
-            f"deployment.apps/{NAME} has {shards + 1} replicas: a spare takes the place of a holder"
-        )
-        if await _found(hub, _BUDGETS, NAME, namespace) is not None:
-            budget = {"spec": {"minAvailable": shards}}
-            await hub.merge_patch(_BUDGETS, NAME, budget, namespace=namespace)
-            say(f"poddisruptionbudget.policy/{NAME} keeps {shards} available")
+    more = processes is not None and processes["spec"].get("replicas", 1) <= shards
+    if more:
+        await _set_processes(hub, namespace, shards, say)
     await set_config(hub, namespace, shards)
     say(f"configmap/{PROPAGATOR_CONFIG} says {shards} shards")
+    if processes is not None and not more:
+        await _set_processes(hub, namespace, shards, say)
+
+
+async def _set_processes(
+    hub: ApiClient, namespace: str, shards: int, say: Callable[[str], object]
+) -> None:
+    replicas = {"spec": {"replicas": shards + 1}}
+    await hub.merge_patch(DEPLOYMENTS, NAME, replicas, namespace=namespace)
+    say(f"deployment.apps/{NAME} has {shards + 1} replicas: a spare takes the place of a holder")
+    if await _found(hub, _BUDGETS, NAME, namespace) is not None:
+        budget = {"spec": {"minAvailable": shards}}
+        await hub.merge_patch(_BUDGETS, NAME, budget, namespace=namespace)
+        say(f"poddisruptionbudget.policy/{NAME} keeps {shards} available")
 
 
 async def set_config(hub: ApiClient, namespace: str, shards: int) -> None:

@@ -90,6 +90,12 @@ class Fleet(World):
     def held(self, shards: int) -> bool:
         return all(self.holder(each) for each in range(shards))
 
+    def reported(self, shards: int) -> bool:
+        """Whether each shard has compared its members in its present term."""
+        leases = [self.lease(each) for each in range(shards)]
+        said = [each["metadata"]["annotations"].get("stowage.dev/reported") for each in leases]
+        return said == [str(each["spec"]["leaseTransitions"]) for each in leases]
+
     def writers(self) -> dict[str, list[str]]:
         """By member, the shards and terms of its writes in order, each once in a row."""
         found: dict[str, list[str]] = {name: [] for name in self.members}

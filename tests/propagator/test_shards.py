@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.simulated_members import Member
 from crds.groups.gate import decision_of
-from crds.names import LABEL_GROUP, SYSTEM_NAMESPACE
+from crds.names import ANNOTATION_CLUSTERS, LABEL_GROUP, SYSTEM_NAMESPACE
 from machinery.api.resources import (
     CONFIG_MAPS,
     MEMBER_CLUSTERS,
@@ -78,6 +78,22 @@ async def test_members_change_their_shard_with_the_number(steady: None) -> None:
         await world.calm(3)
         told = world.hub.events("ShardChanged")
         assert {(each["regarding"]["name"], each["note"]) for each in told} == wanted
+
+
+@pytest.mark.proves("SC14")
+async def test_members_are_compared_anew_with_each_number(steady: None) -> None:
+    """Also those that stay: while there was one shard, nobody was told of them."""
+    world = Fleet("m1", "m2")
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(1))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", m1=1, m2=1)
+        await world.until(lambda: runs(world, "web", m1=1, m2=1))
+        for number in (2, 1, 2):
+            world.shards(number)
+            await world.until(lambda number=number: world.served(number))
+            if number > 1:
+                await world.until(lambda: world.reported(2))
 
 
 @pytest.mark.proves("SC22", "SC27")
@@ -197,6 +213,23 @@ async def test_the_shard_of_the_last_member_ends_a_workload(steady: None) -> Non
         world.delete("web")
         await world.until(lambda: not world.hub.all(WORKLOADS))
         assert not any(map(world.deployments, MEMBERS))
+
+
+@pytest.mark.proves("SC17")
+async def test_a_workload_that_may_be_anywhere_ends(steady: None) -> None:
+    """Whoever may write its annotations may say that each member was sent something."""
+    one, two = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    world = Fleet(one, two)
+    world.shards(2)
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, workload("web"))
+        world.hub.edit(WORKLOADS, "web", {"metadata": {"annotations": {ANNOTATION_CLUSTERS: "*"}}})
+        world.place("web", **{one: 1})
+        await world.until(lambda: runs(world, "web", **{one: 1}))
+        world.delete("web")
+        await world.until(lambda: not world.hub.all(WORKLOADS))
+        assert not world.deployments(one)
 
 
 @pytest.mark.proves("SC13")

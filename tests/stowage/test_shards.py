@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -115,6 +116,28 @@ async def test_a_number_is_set_with_its_processes() -> None:
     sized = install.manifests(namespace=SYSTEM_NAMESPACE, image="i", number=5)
     (budget,) = (o for o in sized if o["kind"] == "PodDisruptionBudget" and o["metadata"] == meta)
     assert budget["spec"]["minAvailable"] == 5
+
+
+@pytest.mark.proves("SC10")
+async def test_no_shard_is_without_a_process_wherever_the_command_ends() -> None:
+    meta = {"name": "stowage-propagator", "namespace": SYSTEM_NAMESPACE}
+    kind = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    for before, after in ((1, 5), (5, 1), (5, 5), (2, 3)):
+        for steps in range(4):
+            hub, said = hub_of(before, held=before), list[str]()
+            hub.put(DEPLOYMENTS, {**kind, "metadata": meta, "spec": {"replicas": before + 1}})
+            hub.put(CONFIG_MAPS, shards.config_map(SYSTEM_NAMESPACE, before))
+
+            def say(line: str, said: list[str] = said, steps: int = steps) -> None:
+                said.append(line)
+                if len(said) == steps:
+                    raise KeyboardInterrupt
+
+            with suppress(KeyboardInterrupt):
+                await shards.set_number(cast("Any", hub), SYSTEM_NAMESPACE, after, say=say)
+            config = hub.read(CONFIG_MAPS, meta["name"], SYSTEM_NAMESPACE)["data"]
+            found = hub.read(DEPLOYMENTS, meta["name"], SYSTEM_NAMESPACE)["spec"]["replicas"]
+            assert found > int(config["shards"])
 
 
 async def test_an_install_keeps_the_processes_of_the_shards() -> None:
