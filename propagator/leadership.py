@@ -1,9 +1,9 @@
 """All that a propagator does: sessions read without the lease, writes end with the term.
 
 The Manager is created when the lease is first won, so a standby holds no session, watch or Secret.
-Between two terms sessions continue to probe and watch. The watches of the hub resume with the next
-term, which acts once they are fresh. If another instance has led in between, the term first waits
-for its writes, and drops records of own ones.
+Between two terms sessions continue to probe and watch; those of one of several shards end. The
+watches of the hub resume with the next term, which acts once they are fresh. If another instance
+has led in between, the term first waits for its writes, and drops records of own ones.
 """
 
 from __future__ import annotations
@@ -165,15 +165,19 @@ class Manager:
         Returns when the shard is no more.
         """
         self._membership.begin()
-        if self._membership.several:
-            # Another shard may have begun to serve any of them since.
-            for name in self.registry.names():
-                await self.registry.drop(name)
+        await self._part()
         with suppress(Resigned):
             try:
                 await self._lead(alone=alone)
             except* Resigned:
                 raise Resigned from None
+            finally:
+                await self._part()
+
+    async def _part(self) -> None:
+        """Between terms of one of several shards another may serve any of its members."""
+        if self._membership.several:
+            await asyncio.gather(*map(self.registry.drop, self.registry.names()))
 
     async def _lead(self, *, alone: bool) -> None:
         led_before, self._led = self._led, True

@@ -140,6 +140,9 @@ async def test_another_serves_the_members_of_a_process_that_is_cut_off(steady: N
         world.cut.discard(old)
         await world.calm(30)
         assert world.holder(1) not in ("", old)
+        spare = world.processes[old].term
+        assert spare is not None
+        assert not spare.registry.names(), "it looks at no member that another one serves"
         for name, marks in world.writers().items():
             terms = ["shard/0 term/1"] if name in before else ["shard/1 term/1", "shard/1 term/2"]
             assert marks == terms
@@ -230,6 +233,32 @@ async def test_a_workload_that_may_be_anywhere_ends(steady: None) -> None:
         world.delete("web")
         await world.until(lambda: not world.hub.all(WORKLOADS))
         assert not world.deployments(one)
+
+
+@pytest.mark.proves("CT8")
+async def test_each_shard_counts_pods_that_another_tool_brings(steady: None) -> None:
+    one, two = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    world = Fleet(one, two)
+    for name in (one, two):
+        by = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d7f", "uid": "r"}
+        meta = {"name": "web-5d7f-1", "namespace": SPACE, "uid": "p", "resourceVersion": "1"}
+        labels = {"app": "web", "pod-template-hash": "5d7f"}
+        meta |= {"labels": labels, "ownerReferences": [{**by, "controller": True}]}
+        pod = {"metadata": meta, "spec": {"nodeName": "n1", "containers": [{"name": "main"}]}}
+        world.members[name].objects["pods"][SPACE, meta["name"]] = pod
+    world.shards(2)
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        made = workload("web")
+        world.put(WORKLOADS, {**made, "spec": {**made["spec"], "delivery": "None"}})
+        world.place("web", **{one: 2, two: 1})
+
+        def counted() -> dict[str, int]:
+            return {e["name"]: e["scheduled"] for e in world.status("web").get("clusters", [])}
+
+        await world.until(lambda: counted() == {one: 1, two: 1})
+        await world.calm(5)
+        assert counted() == {one: 1, two: 1}
 
 
 @pytest.mark.proves("SC13")
