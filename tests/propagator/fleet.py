@@ -34,6 +34,8 @@ class Fleet(World):
         """The paths of writes that lost a race."""
         self.hung: set[str] = set()
         """Members that answer nothing."""
+        self.blind: set[str] = set()
+        """Processes that read no Lease, and renew their own."""
         self.renewed: dict[str, float] = {}
         """When the last renewal of each process began."""
         self.lands: list[tuple[str, float]] = []
@@ -47,6 +49,8 @@ class Fleet(World):
         if call.method != "GET" and client._before_write is not None:
             left = int(client._ending(call).query["timeout"].removesuffix("ms")) / 1000
             self.lands.append((process, began + left - self.renewed[process]))
+        if process in self.blind and call.method == "GET" and "/leases/" in call.url.path:
+            raise Unreachable("the queue of such requests is full")
         answer = await super()._attempt(client, call, token)
         if call.method != "GET" and LEASES.path(SYSTEM_NAMESPACE) in call.url.path:
             self.renewed[process] = began

@@ -96,6 +96,23 @@ async def test_members_are_compared_anew_with_each_number(steady: None) -> None:
                 await world.until(lambda: world.reported(2))
 
 
+@pytest.mark.proves("SC14")
+async def test_a_lease_that_cannot_be_read_lapses(steady: None) -> None:
+    world = Fleet("m1", "m2")
+    world.shards(2)
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2) and world.reported(2))
+        sees = world.processes[world.holder(0)]._membership
+        await world.until(lambda: sees.tells(1) and sees.held(1))
+        world.blind.add(world.holder(0))
+        await world.calm(12)
+        assert not sees.tells(1)
+        assert not sees.held(1)
+        world.blind.clear()
+        await world.until(lambda: sees.tells(1) and sees.held(1))
+        assert world.served(2)
+
+
 @pytest.mark.proves("SC22", "SC27")
 async def test_a_spare_takes_the_shard_of_a_process_that_ends(steady: None) -> None:
     """No member changes its shard, and nothing is written for members of other shards."""
@@ -140,7 +157,7 @@ async def test_another_serves_the_members_of_a_process_that_is_cut_off(steady: N
         world.cut.discard(old)
         await world.calm(30)
         assert world.holder(1) not in ("", old)
-        spare = world.processes[old].term
+        spare = world.processes[old].manager
         assert spare is not None
         assert not spare.registry.names(), "it looks at no member that another one serves"
         for name, marks in world.writers().items():
