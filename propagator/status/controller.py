@@ -418,8 +418,8 @@ class Reporter:
         kept = self._survey.kept(workload)
         status = status_of(workload, [e.told for e in ordered], self._clock.now(), kept, drift)
         status["clusters"], _ = within_bytes([each.stored for each in ordered])
-        own = self._membership.shard
-        first = min(map(self._membership.owner, workload.clusters), default=own) == own
+        shard = self._membership.shard
+        first = min(map(self._membership.owner, workload.clusters), default=shard) == shard
         dependencies = self._dependencies.reported(workload) if first else None
         if dependencies or workload.status.dependencies:
             told = workload.status.dependencies if dependencies is None else dependencies
