@@ -112,6 +112,16 @@ def test_decision_groups_are_waves_of_their_clusters() -> None:
 
 
 @pytest.mark.proves("IM9")
+@pytest.mark.parametrize("most", [0, "0%", None])
+def test_no_cluster_at_once_is_all_of_them(most: Any) -> None:
+    strategy = {"type": "Progressive", "progressive": {"maxConcurrency": most}}
+    made = Made(placement(), replica_set(strategy))
+    waves = made["Workload/web"]["rollout"]["waves"]
+    assert [each["maxConcurrent"] for each in waves] == ["100%"]
+    assert made.lost == {}
+
+
+@pytest.mark.proves("IM9")
 def test_failures_above_the_number_of_clusters_count_as_none() -> None:
     def failing(most: Any) -> Made:
         strategy = {"type": "Progressive", "progressive": {"maxFailures": most}}

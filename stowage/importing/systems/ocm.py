@@ -436,7 +436,9 @@ class _Rules:
         ]
         if kind != "ProgressivePerGroup":
             say = lambda at, text: self.lost(source, at, text)  # noqa: E731 - short
-            most = said.get("maxConcurrency") or "100%"
+            # No cluster at once means all of them there: findings/rollout-ocm.sh.
+            most = said.get("maxConcurrency")
+            most = "100%" if most in (None, 0, "0%") else most
             number = waves.concurrency(most, f"{path}.maxConcurrency", say)
             rest = waves.wave("others", EVERY, maxConcurrent=number, soakSeconds=soak)
             made.append(rest)
