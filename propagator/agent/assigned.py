@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from crds.assignment import AssignmentOrder
-from crds.names import ANNOTATION_HUB, ANNOTATION_KINDS, ANNOTATION_MEMBER
+from crds.names import ANNOTATION_HUB, ANNOTATION_KINDS
 from crds.workload import OnDelete
-from propagator.members.objects import ANNOTATION_TOLD, version_number
+from propagator.members.objects import ANNOTATION_TOLD, Mark, version_number
 from propagator.orders import Share
 from propagator.outcome import DesiredShare
 from propagator.pull.bundle import Bundle, Unreadable, pieces_of, unpacked
@@ -37,9 +37,9 @@ class Assigned:
         self.workload = _workload(found, self._bundle, self.order, member)
 
     @property
-    def registration(self) -> str:
-        """The UID of the MemberCluster on the hub."""
-        return self.found.metadata.annotations.get(ANNOTATION_MEMBER, "").partition("/")[0]
+    def mark(self) -> Mark:
+        """The MemberCluster on the hub, and the cluster that the order is for."""
+        return Mark.of(self.found.metadata)
 
     @property
     def allowed_kinds(self) -> frozenset[str]:

@@ -243,6 +243,8 @@ class Carrier:
         return min(waits, default=None)
 
     async def _by_order(self, session: MemberSession, assigned: Assigned) -> ShareReport:
+        if why := _elsewhere(session, assigned):
+            raise Refused(PropagatedReason.PROPAGATING, why)
         await self._namespaces.admit(session, assigned.workload)
         share = assigned.share(self._contents(assigned), hub=self._hub())
         if assigned.order in (AssignmentOrder.KEEP, AssignmentOrder.OBSERVE):
@@ -327,7 +329,7 @@ class Carrier:
             return
         self._assigned[new.uid] = assigned
         self._workloads.hold(assigned.workload)
-        self._session.registration = assigned.registration or self._session.registration
+        self._session.registration = assigned.mark.registration or self._session.registration
         self._session.wake(new.workload)
 
     def _drop(self, uid: str) -> None:
@@ -411,6 +413,18 @@ class Carrier:
     def unassigned(self, owners: Mapping[str, Key]) -> dict[str, Key]:
         """Return the Workloads, by UID, of which the member shows objects without an order."""
         return {uid: key for uid, key in owners.items() if uid not in self._assigned}
+
+
+def _elsewhere(session: MemberSession, assigned: Assigned) -> str:
+    """Return why the order is not for this cluster, or "".
+
+    The agent's Secret may be copied, and its member be rebuilt: what runs at most once would run in
+    both.
+    """
+    here, wanted = session.mark.cluster, assigned.mark.cluster
+    if not (here and wanted) or here == wanted:
+        return ""
+    return f"{session.name}: the order is for the cluster {wanted}, and this agent is in {here}"
 
 
 def _refused(assigned: Assigned, refusal: Refused) -> ShareReport:

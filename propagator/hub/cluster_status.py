@@ -56,15 +56,12 @@ _EVENTS = {
 }
 """By the reason of Ready, and whether the member is in mode Pull."""
 _TOLD = (
-    "clusterID",
-    "clusterUID",
     "version",
     "provider",
     "nodeGroups",
     "capacity",
     "namespaces",
     "kinds",
-    "kindsOmitted",
     "quotas",
 )
 """Fields of a MemberReport that are those of the MemberCluster."""
@@ -89,23 +86,18 @@ def status_of(
     differs = list[str]()
     if isinstance(session, PullSession):
         status["pull"] = _pull(session)
-        if verdict.reason not in ANOTHERS:
+        if session.told.started and verdict.reason not in ANOTHERS:
             known, differs = session.believe(cluster, _reported(session))
-            # Which cluster it is was judged of one that is ready alone.
-            status |= {k: v for k, v in known.items() if verdict.ready or k not in _IDENTITY}
+            _take(status, known, narrow="namespaces" in known)
+            if verdict.ready and (identity := session.note(cluster)):
+                _note(status, identity)
     status["conditions"] = _conditions(cluster, session, verdict, now, differs)
     status["state"] = _state(cluster, status)
     if session.link is not None and verdict.reason not in ANOTHERS:
-        if session.link.tenants is None:
-            status.pop("namespaces", None)
-        status |= learnt(session.link, session.allows)
-        for field in _READ:
-            if status.get(field) in (None, []):
-                status.pop(field, None)
+        known = learnt(session.link, session.allows)
+        _take(status, known, narrow=session.link.tenants is not None)
         if verdict.ready and session.link.cluster_id:
-            for field in _IDENTITY:
-                status.pop(field, None)
-            status |= session.link.note(cluster)
+            _note(status, session.link.note(cluster))
     return status | _measured(cluster.status, session.health)
 
 
@@ -267,9 +259,26 @@ def _reported(session: PullSession) -> dict[str, Any]:
     """What its agent tells of the member, as `learnt` of one with a connection."""
     told: dict[str, Any] = msgspec.to_builtins(session.told)
     known = {name: told[name] for name in _TOLD if told.get(name)}
-    if "clusterUID" in known:
-        known.setdefault("clusterID", known["clusterUID"])
-    return known
+    if "capacity" in known:
+        known.setdefault("nodeGroups", [])  # there may be no node left
+    known["kindsOmitted"] = told.get("kindsOmitted", 0)
+    return known | {field: told.get(field) for field in _READ}
+
+
+def _take(status: dict[str, Any], known: Mapping[str, Any], *, narrow: bool) -> None:
+    """Take these facts; those that are gone go, and those that are not known yet stay."""
+    if not narrow:
+        status.pop("namespaces", None)
+    status |= known
+    for field in _READ:
+        if status.get(field) in (None, []):
+            status.pop(field, None)
+
+
+def _note(status: dict[str, Any], identity: Mapping[str, str]) -> None:
+    for field in _IDENTITY:
+        status.pop(field, None)
+    status |= identity
 
 
 def learnt(link: Link, allows: Callable[[str], bool]) -> dict[str, Any]:

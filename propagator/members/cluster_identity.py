@@ -113,6 +113,15 @@ def noted(cluster: MemberCluster) -> ClusterIdentity:
     return ClusterIdentity(uid, id_, str(status.get("clusterSet") or ""))
 
 
+_SECRET_ELSEWHERE = (
+    "its Secret leads to the cluster {found}, and not to {before} as before: nothing is done there. "
+    "Put the right kubeconfig into the Secret; if the cluster was rebuilt, confirm by `stowage join "
+    "{name} --replace`"
+)
+_AGENT_ELSEWHERE = (
+    "its agent is in the cluster {found}, and not in {before} as before: nothing is ordered there. "
+    "End that agent; if the cluster was rebuilt, confirm by `stowage join {name} --pull --replace`"
+)
 NoteFirst: TypeAlias = Callable[[str, ClusterIdentity], Awaitable[None]]
 """(member's name, what was read). Raises TransportError."""
 
@@ -224,10 +233,9 @@ class Identities:
         if before.id and not before.same(found):
             return MemberHealth(
                 ReadyReason.CLUSTER_CHANGED,
-                f"it is the cluster {found.id}, and not {before.id} as before: nothing is done "
-                "there. Put the right kubeconfig into its Secret, or in mode Pull run `stowage "
-                f"invite {name} --renew`; if the cluster was rebuilt, confirm by `stowage join "
-                f"{name} --replace`",
+                (_AGENT_ELSEWHERE if cluster.pulls else _SECRET_ELSEWHERE).format(
+                    found=found.id, before=before.id, name=name
+                ),
             )
         others = self._others(name, found)
         first = min((*others, cluster), key=_rank)

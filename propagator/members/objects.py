@@ -283,11 +283,15 @@ class Mark(NamedTuple):
     def __str__(self) -> str:
         return "/".join(self)
 
+    @staticmethod
+    def of(metadata: Meta) -> Mark:
+        """Empty for an object of a release without marks."""
+        registration, _, cluster = metadata.annotations.get(ANNOTATION_MEMBER, "").partition("/")
+        return Mark(registration, cluster)
+
 
 def mark_of(found: ManagedObject) -> Mark:
-    """Empty for an object of a release without marks."""
-    registration, _, cluster = found.metadata.annotations.get(ANNOTATION_MEMBER, "").partition("/")
-    return Mark(registration, cluster)
+    return Mark.of(found.metadata)
 
 
 def hub_of(found: ManagedObject) -> str:

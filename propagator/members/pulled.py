@@ -133,6 +133,13 @@ class PullSession(MemberSession):
         return Mark(self.registration, self.told.cluster_uid)
 
     @property
+    def identity(self) -> ClusterIdentity:
+        """Which cluster the agent tells that it is in."""
+        told = self.told
+        set_id = told.cluster_id if told.cluster_id != told.cluster_uid else ""
+        return ClusterIdentity(told.cluster_uid, set_id)
+
+    @property
     def owners(self) -> Mapping[str, Key]:
         return {each.uid: each.workload for each in self.assignments.values()}
 
@@ -161,6 +168,11 @@ class PullSession(MemberSession):
     ) -> tuple[dict[str, Any], list[str]]:
         """As `Believed.of`, now."""
         return self._believed.of(cluster, told, self._clock.monotonic())
+
+    def note(self, cluster: MemberCluster) -> Mapping[str, str]:
+        """Return the cluster's identity for the status; empty if it is not told."""
+        found = self.identity
+        return self._identities.note(cluster, found) if found.id else {}
 
     def published(self, report: str, cluster: str) -> None:
         """The MemberCluster of that version has the capacity of that MemberReport."""
@@ -293,17 +305,16 @@ class PullSession(MemberSession):
             self.skew_seconds = skew
             self._facts(self.name)
 
-    def _refused(self) -> MemberHealth | None:
-        """Return why this is not the member's cluster, as its agent tells which one it is."""
-        uid = self.told.cluster_uid or self.told.cluster_id
-        return self._identities.refusal(self.name, ClusterIdentity(uid)) if uid else None
-
     def _judge_agent(self, verdict: MemberHealth | None) -> None:
         if verdict is not None and verdict.ready:
-            verdict = self._refused() or verdict
-        listed = self.assignments.trusted and bool(self.told.started)
-        if verdict is not None and (listed or not verdict.ready) and verdict != self.verdict:
-            self._judge(verdict)
+            if not (self.assignments.trusted and self.told.started):
+                return
+            verdict = self._identities.refusal(self.name, self.identity) or verdict
+        if verdict is None or verdict == self.verdict:
+            return
+        if not verdict.ready:
+            self._identities.release(self.name)
+        self._judge(verdict)
 
     def _assignment_changed(self, old: Assignment | None, new: Assignment | None) -> None:
         known = new or old
@@ -318,6 +329,6 @@ class PullSession(MemberSession):
             self.queue.add(known.workload)
 
     def _report_changed(self, _old: MemberReport | None, _new: MemberReport | None) -> None:
-        alive = self.verdict is None or self.verdict.ready
-        self._judge_agent(CONNECTED if self._renewed > -math.inf and alive else None)
+        heard = self._renewed > -math.inf and (self.verdict is None or self.verdict.ready)
+        self._judge_agent(CONNECTED if heard else None)
         self._facts(self.name)

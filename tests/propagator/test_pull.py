@@ -656,3 +656,44 @@ async def test_another_provider_and_ten_times_the_room_are_not_believed_at_once(
         await world.calm(620, step=2.0)
         assert world.cluster("paris")["capacity"]["allocatable"]["cpu"] == "80"
         assert not conditions.holds(world.cluster("paris"), "ReportDiffers")
+
+
+@pytest.mark.proves("PL17")
+async def test_an_agent_that_tells_of_another_cluster_is_refused_and_harms_no_other_member() -> (
+    None
+):
+    world = PullWorld("m1", pulled=("evil",))
+    async with world.propagating():
+        async with world.agent("evil"):
+            await ready(world)
+            before = world.cluster("evil")
+            told = world.report("evil")
+        world.tell("evil", {**told, "clusterID": "uid-of-m1", "clusterUID": "uid-of-m1"})
+        await world.until(lambda: reason(world, "evil") == "ClusterChanged")
+        now = world.cluster("evil")
+        assert now.get("clusterID") == before["clusterID"] == "uid-of-evil"
+        assert now["capacity"] == before["capacity"]
+    async with world.propagating("two"):
+        await world.until(lambda: reason(world, "evil") == "ClusterChanged", step=0.5)
+        assert reason(world, "m1") == "Connected"
+
+
+@pytest.mark.proves("PL13")
+async def test_an_agent_in_another_cluster_than_ordered_writes_nothing_there() -> None:
+    world = PullWorld()
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            await placed(world, paris=2)
+        world.same["paris"] = "rome"  # its Secret was copied there
+        world.members["paris"].objects["deployments"].clear()
+        world.sent.clear()
+        async with world.agent(identity="agent-2"):
+            await world.until(lambda: reason(world) == "ClusterChanged", seconds=90, step=0.5)
+            await world.calm(10)
+            assert "rome" in conditions.find(world.cluster("paris"), "Ready")["message"]
+            assert not world.deployments("paris")
+            assert world.cluster("paris")["clusterID"] == "uid-of-paris"
+        world.same.clear()
+        async with world.agent(identity="agent-3"):
+            await world.until(lambda: runs(world, "web", paris=2), seconds=120, step=0.5)
