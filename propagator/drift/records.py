@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from crds.fields.drift import MOST_DRIFTED, MOST_FIELDS, DriftState
@@ -23,6 +24,7 @@ EVENT_SECONDS = 60.0
 """Seconds between two events about one object."""
 MOST_RECORDS = 4 * MOST_DRIFTED
 """Records of one Workload; further objects are handled alike, but not reported."""
+NO_AGENTS: Mapping[str, Sequence[dict[str, Any]]] = MappingProxyType({})
 _BY_OTHERS = frozenset({DriftState.REPORTED.value, DriftState.CONTENDED.value})
 STANDING = _BY_OTHERS | {DriftState.DROPPED.value}
 
@@ -153,15 +155,22 @@ class DriftRecords:
                 self._remove(workload, of)
                 self._settle(workload, of)
 
-    def told(self, workload: Workload) -> list[dict[str, Any]]:
-        """Return status.drift: records, and earlier reports that are not over."""
+    def told(
+        self, workload: Workload, agents: Mapping[str, Sequence[dict[str, Any]]] = NO_AGENTS
+    ) -> list[dict[str, Any]]:
+        """Return status.drift: records, and earlier reports that are not over.
+
+        Of clusters in `agents` it is what their agents tell, and nothing else.
+        """
         records = self._all(workload)
         # All drifted fields may belong to an autoscaler.
         entries = {of: each.entry(of) for of, each in records.items() if each.paths}
         known = records.keys() | set().union(*self._settled.of(workload.uid).values())
         for each in workload.status.drift:
-            if (of := Drifted.told(each)) not in known and of.cluster in workload.clusters:
+            of = Drifted.told(each)
+            if of not in known and of.cluster in workload.clusters and of.cluster not in agents:
                 entries[of] = each
+        entries |= {Drifted.told(each): each for told in agents.values() for each in told}
         left = [each for _, each in sorted(entries.items()) if self._remaining(each) > 0]
         standing = [each for each in left if each["state"] in STANDING]
         return [*standing, *(each for each in left if each not in standing)][:MOST_DRIFTED]

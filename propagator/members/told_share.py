@@ -12,7 +12,9 @@ import msgspec
 
 from crds.assignment import AssignmentOrder
 from crds.fields.shares import ShareState
+from machinery.types.bounds import WORD
 from propagator.members.pulled import PullSession
+from propagator.members.sanitize import load_balancer
 from propagator.types.assignment import Assignment
 from propagator.types.workload import Workload
 
@@ -55,7 +57,8 @@ def told_in(found: Assignment, name: str, replicas: int) -> dict[str, Any]:
         if counts.unschedulable_since:
             entry["unschedulableSince"] = counts.unschedulable_since
     plain = {name: getattr(status, name) for name in ("reason", "health", "holds", "start")}
-    plain |= {"fields": status.fields, "loadBalancer": status.load_balancer or None}
+    fields = {n: value for n, value in (status.fields or {}).items() if len(n) <= WORD}
+    plain |= {"fields": fields or None, "loadBalancer": load_balancer(status.load_balancer)}
     entry |= {name: value for name, value in plain.items() if value not in (None, "")}
     if status.ended is not None:
         entry["ended"] = msgspec.to_builtins(status.ended)

@@ -369,9 +369,7 @@ class Reporter:
         waits = (share.look_in for share in shares)
         if (soonest := min((s for s in waits if s is not None), default=None)) is not None:
             self.queue.add_after(key, soonest)
-        drift = self._drift.told(workload)
-        if self._views.pulls:
-            drift = [*drift, *self._survey.drift(workload)]
+        drift = self._drift.told(workload, self._survey.drift(workload))
         if (over := self._drift.soonest(drift)) is not None:
             self.queue.add_after(key, over)
         if self._views.divided(workload):

@@ -199,15 +199,18 @@ class Survey:
             stands_in += share.lasting
         return stands_in > 0 or not any(workload.placements.values())
 
-    def drift(self, workload: Workload) -> list[dict[str, Any]]:
-        """Return the entries of status.drift that agents tell of."""
-        return [
-            {**msgspec.to_builtins(each), "cluster": name}
-            for name in sorted(self._inventory.holders(workload.uid))
-            if (session := self._views.pulled(name)) is not None
-            and (held := session.assignment(workload.uid)) is not None
-            for each in held.status.drift
-        ]
+    def drift(self, workload: Workload) -> dict[str, list[dict[str, Any]]]:
+        """Return the entries of status.drift that agents tell of, by cluster."""
+        if not self._views.pulls:
+            return {}
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name in {*workload.clusters, *self._inventory.holders(workload.uid)}:
+            session = self._views.pulled(name)
+            if session is not None and session.assignments.trusted:
+                held = session.assignment(workload.uid)
+                told = held.status.drift if held is not None else ()
+                found[name] = [{**msgspec.to_builtins(each), "cluster": name} for each in told]
+        return found
 
     def kept(self, workload: Workload) -> list[dict[str, Any]]:
         """Return unwanted objects that stay, at most MOST_KEPT.

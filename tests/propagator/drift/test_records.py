@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from crds.fields.drift import MOST_DRIFTED
 from propagator.drift.fields import MISSING, FieldDrift
 from propagator.drift.records import (
     EVENT_SECONDS,
@@ -188,3 +189,16 @@ def test_nothing_is_told_of_an_object_that_the_workload_has_no_more(
         world.records = world.process()
     world.records.rendered(stored, "m1", [])
     assert world.records.told(stored) == []
+
+
+@pytest.mark.proves("PL2")
+def test_of_an_agents_member_what_it_tells_now_is_told_once_and_within_the_bound(world: World):
+    def entry(number: int, cluster: str = "m2") -> dict[str, Any]:
+        of = Drifted(cluster, "ConfigMap", "shop", f"c-{number}")
+        return {**of._asdict(), "paths": [], "since": "2026-01-01T00:00:00Z", "state": "Reported"}
+
+    stored = workload(entry(1), entry(2))
+    assert world.records.told(stored, {"m2": [entry(2)]}) == [entry(2)]
+    assert world.records.told(stored, {"m2": []}) == []
+    many = {"m1": [entry(n, "m1") for n in range(20)], "m2": [entry(n) for n in range(20)]}
+    assert len(world.records.told(stored, many)) == MOST_DRIFTED
