@@ -118,6 +118,8 @@ class AssignmentRules(Model):
     """Whether the placements name other members only."""
     deleted: Flag = False
     """Whether the Workload is deleted, or delivered by another tool: it wants nothing anywhere."""
+    forgotten: Flag = False
+    """Whether the hub knows no such Workload any more: its objects tell whether they stay."""
     done: Count | None = None
     """How much of its part of the work the hub has stored as done, of a share that has left."""
     part: Count | None = None

@@ -494,6 +494,8 @@ class MemberPull(Model):
     """When its token ends, as far as the hub has given it one."""
     skew_seconds: Int32 | None = None
     """By how much its clock is ahead of the hub's."""
+    upgrade: Annotated[str, Field(max_length=1024)] = ""
+    """Why the image of `stowage agents upgrade` does not start there; empty where it does."""
 
 
 class MemberClusterStatus(Model):

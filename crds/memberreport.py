@@ -31,12 +31,21 @@ CLAIM = r"^[A-Za-z0-9+/]{43}=$"
 """32 bytes in base64."""
 
 
+class UnassignedWorkload(HeldWorkload):
+    """A Workload of which the member has objects, and no Assignment."""
+
+    version: Annotated[str, Field(max_length=20, pattern=r"^[0-9]*$")] = ""
+    """The newest resourceVersion of the hub that its objects were written for."""
+    made: Timestamp | None = None
+    """When the first of its objects was made."""
+
+
 class Unassigned(Model):
     """Workloads of which the member has objects of this hub, and no Assignment."""
 
     count: Count
     """How many."""
-    workloads: list[HeldWorkload] = atomic(MOST_HELD)
+    workloads: list[UnassignedWorkload] = atomic(MOST_HELD)
     """The first of them, by namespace and name."""
 
 
@@ -50,6 +59,8 @@ class MemberReportStatus(Model):
     """The agent's release. Writer: agent."""
     started: Timestamp | None = None
     """When the agent started, by its own clock. Writer: agent."""
+    upgrade: Annotated[str, Field(max_length=1024)] = ""
+    """Why the image that the hub names does not start; empty where it does. Writer: agent."""
     # The generated alias would be clusterId; Kubernetes writes ID.
     cluster_id: Annotated[str | None, Field(alias="clusterID", max_length=128)] = None
     """As status.clusterID of the MemberCluster. Writer: agent."""

@@ -31,8 +31,8 @@ class Share:
     """Every object of APPLY; the main one is last."""
     decided: float
     """A version of the hub that is no younger than the decision; see `removal.rule`."""
-    orphan: bool
-    """Whether an ended Workload leaves its objects there."""
+    orphan: bool | None
+    """Whether an ended Workload leaves its objects there; None: the objects tell."""
     left: bool
     """Whether the share has left this member for others."""
     told: WorkTold = NOTHING_TO_TELL

@@ -93,8 +93,6 @@ class WorkloadReconciler:
             requeue_after = await self._reconcile(session, workload)
             if session.name in workload.placements:
                 self._moves.reset((workload.uid, session.name))  # nothing leaves
-        if isinstance(session, PullSession):
-            await self._shares.forget_ended(session, key)
         if not await self._orphans.sweep(session, key):
             self._sweeps.reset((key, session.name))
             return requeue_after

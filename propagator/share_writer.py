@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
-from crds.assignment import AssignmentOrder, AssignmentState
+from crds.assignment import AssignmentOrder
 from crds.workload import PropagatedReason
 from machinery import logs, tracing
 from machinery.errors import Conflict, TransportError
@@ -240,17 +240,6 @@ class ShareWriter:
             share = await self._share(session, workload, AssignmentOrder.OBSERVE, desired)
             await self._assignments.observe(session, share)
         self._end(session, workload, Outcome(desired, PropagatedReason.SUSPENDED, message))
-
-    async def forget_ended(self, session: PullSession, key: Key) -> None:
-        """Remove Assignments of Workloads that ended, once their agent has told that all is gone.
-
-        A process may have died between the end of a Workload and this.
-        """
-        for uid in [uid for uid, of in session.owners.items() if of == key]:
-            found = session.assignment(uid)
-            gone = found is not None and found.status.state == AssignmentState.REMOVED
-            if found is not None and gone and found.carried_out and not self._workloads.known(uid):
-                await self._assignments.forget(session, uid)
 
     async def ask(self, session: PullSession, workload: Workload) -> None:
         """Have the agent tell what is there, unless an order of which it has to tell stands."""

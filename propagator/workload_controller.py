@@ -95,11 +95,13 @@ class WorkloadController:
         self._census = Census(context)
         self._brake = SweepBrake(context, workloads=self._workloads, searched=self._census.searched)
         self._census.on_searched = self._brake.searched
+        assignments = AssignmentWriter(context.hub)
         orphans = Orphans(
             workloads=self._workloads,
             identity=context.identity,
             pruner=pruner,
             brake=self._brake,
+            assignments=assignments,
         )
         finalizer = Finalizer(context, table, inventory=self._inventory)
         drift = DriftRecords(
@@ -164,7 +166,7 @@ class WorkloadController:
             finalizer=finalizer,
             namespaces=namespaces,
             members=members,
-            assignments=AssignmentWriter(context.hub),
+            assignments=assignments,
             guard=self._guard,
             once=once,
             gate=CarriedObjectsReview(context, judged=self._judged),

@@ -248,7 +248,7 @@ class MemoryHub(Verbs):
         """The collection of a path; NotFound where an object is missing, or a kind."""
         last = path.rpartition("/")[2]
         if not last.isalpha() or not last.endswith("s"):
-            raise _no(NotFound, 404, "NotFound", f"{path} not found")
+            raise _missing(path)
         return _collection(path + "/x")
 
     def _create(self, path: str, body: Body, kind: str) -> Body:
@@ -286,7 +286,7 @@ class MemoryHub(Verbs):
     def _present(self, at: str, body: Mapping[str, Any]) -> Body:
         old = self._objects.get(at)
         if old is None:
-            raise _no(NotFound, 404, "NotFound", f"{at} not found")
+            raise _missing(at)
         asked = body.get("metadata", {}).get("resourceVersion")
         if asked and asked != old["metadata"]["resourceVersion"]:
             raise _no(Conflict, 409, "Conflict", f"{at} is another one by now")
@@ -303,7 +303,7 @@ class MemoryHub(Verbs):
 
     def _delete(self, at: str) -> None:
         if at not in self._objects:
-            raise _no(NotFound, 404, "NotFound", f"{at} not found")
+            raise _missing(at)
         body = _copied(self._objects.pop(at))
         self._publish(at, body, "DELETED")
 
@@ -358,6 +358,11 @@ def _merged(target: Any, patch: Any) -> Any:
         else:
             target[key] = _merged(target.get(key), value)
     return target
+
+
+def _missing(at: str) -> TransportError:
+    message, details = f"{at} not found", {"name": at.rpartition("/")[2]}
+    return NotFound(code=404, reason="NotFound", message=message, details=details)
 
 
 def _no(kind: Any, code: int, reason: str, message: str) -> TransportError:

@@ -128,6 +128,7 @@ class MemberPull(Part, frozen=True, gc=False):
     started: str = ""
     token_ends: str = ""
     skew_seconds: int | None = None
+    upgrade: str = ""
 
 
 class Reliability(Part, frozen=True, gc=False):
@@ -541,6 +542,7 @@ class AssignmentRules(Part, frozen=True):
     ended: ShareEnd | None = None
     left: bool = False
     deleted: bool = False
+    forgotten: bool = False
     done: int | None = None
     part: int | None = None
     awaits_end: bool = False
@@ -628,15 +630,26 @@ class AssignmentStatus(Part, frozen=True):
     time: str = ""
 
 
+class UnassignedWorkload(Part, frozen=True, gc=False):
+    namespace: str
+    name: str
+    uid: str
+    objects: int
+    claims: int = 0
+    version: str = ""
+    made: str = ""
+
+
 class Unassigned(Part, frozen=True):
     count: int
-    workloads: list[HeldWorkload] = []
+    workloads: list[UnassignedWorkload] = []
 
 
 class MemberReportStatus(Part, frozen=True):
     claim: str = ""
     release: str = ""
     started: str = ""
+    upgrade: str = ""
     cluster_id: str = msgspec.field(default="", name="clusterID")
     cluster_uid: str = msgspec.field(default="", name="clusterUID")
     version: str = ""

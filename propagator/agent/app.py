@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
@@ -41,7 +42,7 @@ from machinery.runtime.leader_election import LeaderElector
 from machinery.tasks import end
 from machinery.types.metadata import Object
 from machinery.types.pull import HubFacts
-from propagator.agent.carrier import BY_WORKLOAD, Carrier
+from propagator.agent.carrier import Carrier
 from propagator.agent.context import (
     NeverRestored,
     NoClusters,
@@ -67,7 +68,7 @@ from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
 from propagator.pull.assignments import LABEL_ASSIGNMENT
 from propagator.settings import SessionSettings
-from propagator.types.assignment import Assignment
+from propagator.types.assignment import BY_WORKLOAD, Assignment
 from propagator.types.cluster import Secret, bounded
 
 LOG = logs.get(__name__)
@@ -141,6 +142,10 @@ class Agent:
         self.clock = clock or SystemClock()
         self._obstacle = "its hub was not reached yet"
         self._facts: HubFacts | None = None
+        self.upgrade = ""
+        """Why the image that the hub names does not start; empty where it does."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when `upgrade` changes."""
         self.session: MemberSession | None = None
         """None unless this agent writes on the member."""
         self.port = 0
@@ -239,7 +244,6 @@ class Agent:
                 following.put_nowait(found)
 
     async def _follow_image(self) -> None:
-        told = ""
         while True:
             await self.clock.sleep(IMAGE_SECONDS)
             image = self._facts.image if self._facts is not None else ""
@@ -247,9 +251,12 @@ class Agent:
                 why = await self._source.follow_image(image) if image else ""
             except StowageError as fault:
                 why = str(fault)
-            if why and why != told:
+            if why == self.upgrade:
+                continue
+            self.upgrade = why
+            if why:
                 LOG.warning("the image that the hub names does not run: %s", why)
-            told = why
+            self.changed()
 
     @property
     def pulls(self) -> bool:
@@ -423,12 +430,14 @@ class _Term:
             hub,
             session,
             namespace=namespace,
-            unassigned=lambda: carrier.unassigned(session.owners),
+            unassigned=carrier.unassigned,
+            upgrade=lambda: self._agent.upgrade,
             clock=self._clock,
         )
         self._reads.carrier = carrier
         carrier.begin()
         registry.on_facts(lambda _: report.changed())
+        self._agent.changed = report.changed
         session.use(self._credentials)
         self._agent.session = session
         SERVING.set(1)

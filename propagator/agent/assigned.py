@@ -68,7 +68,7 @@ class Assigned:
             replicas=spec.replicas,
             pieces=tuple(pieces),
             decided=math.inf if decided is None else decided,
-            orphan=rules.on_delete == OnDelete.ORPHAN,
+            orphan=None if rules.forgotten else rules.on_delete == OnDelete.ORPHAN,
             left=rules.left,
             told=WorkTold(rules.done, rules.part, rules.awaits_end),
             forced=rules.forced,

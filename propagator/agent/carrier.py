@@ -9,7 +9,6 @@ waits until the hub takes it.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -33,7 +32,7 @@ from machinery.types.metadata import Key
 from propagator.access.namespaces import Namespaces
 from propagator.agent.assigned import Assigned
 from propagator.agent.context import AssignedWorkloads
-from propagator.agent.reports import status_of
+from propagator.agent.reports import status_of, unreadable
 from propagator.apply.applier import Overtaken
 from propagator.apply.apply_records import ApplyRecords, UnconfirmedWrites
 from propagator.apply.object_writer import PieceWriter
@@ -41,10 +40,11 @@ from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
 from propagator.errors import Refused
 from propagator.hub.revisions import Revisions
+from propagator.hub.watched_kinds import Census
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import OwnedObjects, main_object, owned
-from propagator.members.objects import version_number
+from propagator.members.objects import ManagedObject, version_number
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
 from propagator.members.told_share import told_in
@@ -52,6 +52,7 @@ from propagator.orders import Share, ShareReport
 from propagator.outcome import Outcome, outcome_of
 from propagator.pull.bundle import CONTENTS, Unreadable
 from propagator.removal.at_most_once import AtMostOnce
+from propagator.removal.brake import left_behind
 from propagator.removal.disruptions import Disruptions
 from propagator.removal.guard import Guard
 from propagator.removal.prune import Pruner
@@ -61,7 +62,7 @@ from propagator.shares import ShareTable
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
 from propagator.status.refusals import RefusalEvents
-from propagator.types.assignment import Assignment
+from propagator.types.assignment import BY_WORKLOAD, Assignment
 from propagator.types.cluster import Secret
 from propagator.types.movement import Blocked
 from propagator.types.workload import Workload
@@ -72,8 +73,6 @@ LONGEST_PAUSE = 30.0
 SPACING_SECONDS = 1.0
 """The minimum seconds between two reports of one share."""
 _TELLERS = 8
-BY_WORKLOAD = "workload"
-"""The index of Assignments by the Workload's namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +81,14 @@ class _Done:
 
     digest: str
     report: ShareReport
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The last report of a share: when it was made, by both clocks."""
+
+    at: float
+    time: str
 
 
 class Carrier:
@@ -114,14 +121,12 @@ class Carrier:
         self._may_act = may_act
         self._assigned: dict[str, Assigned | Unreadable] = {}
         self._done: dict[str, _Done] = {}
-        self._told: dict[str, float] = {}
+        self._told: dict[str, _Told] = {}
         self.queue: WorkQueue[str] = WorkQueue(name="assignments", clock=self._clock)
-        self._backoff: KeyedBackoff[str] = KeyedBackoff(
-            clock=self._clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
-        )
-        self._of_hub: KeyedBackoff[str] = KeyedBackoff(
-            clock=self._clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
-        )
+        pauses: Any = {"clock": self._clock, "base": FIRST_PAUSE, "cap": LONGEST_PAUSE}
+        self._backoff: KeyedBackoff[str] = KeyedBackoff(**pauses)
+        self._of_hub: KeyedBackoff[str] = KeyedBackoff(**pauses)
+        self._census = Census(context, noted=False)
         self._build(context)
         context.registry.on_change(self._member_changed)
 
@@ -189,6 +194,7 @@ class Carrier:
     async def run(self) -> None:
         """Tell the hub, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._census.run())
             tasks.create_task(self._refusals.run())
             tasks.create_task(work(self.queue, self._tell, workers=_TELLERS, log=LOG))
 
@@ -207,7 +213,6 @@ class Carrier:
         assigned = self._assigned.get(uid)
         if not isinstance(assigned, Assigned):
             return None  # `assignment_changed` has told why
-        workload = assigned.workload
         session.allowed_kinds = session.allowed_kinds | assigned.allowed_kinds
         requeue_after: float | None = None
         try:
@@ -229,7 +234,8 @@ class Carrier:
         else:
             requeue_after = self._pause(uid, report)
         self._record(uid, digest, report)
-        if not workload.placements and report.obstacle is None and not report.stays:
+        removed = assigned.order is AssignmentOrder.REMOVE and not report.stays
+        if removed and report.obstacle is None:
             self._table.drop_share(uid, session.name)
         return requeue_after
 
@@ -245,7 +251,8 @@ class Carrier:
     async def _by_order(self, session: MemberSession, assigned: Assigned) -> ShareReport:
         if why := _elsewhere(session, assigned):
             raise Refused(PropagatedReason.PROPAGATING, why)
-        await self._namespaces.admit(session, assigned.workload)
+        if assigned.order is AssignmentOrder.APPLY:
+            await self._namespaces.admit(session, assigned.workload)
         share = assigned.share(self._contents(assigned), hub=self._hub())
         if assigned.order in (AssignmentOrder.KEEP, AssignmentOrder.OBSERVE):
             await self._inventory.wait_listed(session, share.workload)
@@ -320,12 +327,16 @@ class Carrier:
                 self._drop(old.uid)
             return
         if old is not None and old.spec == new.spec and old.metadata.uid == new.metadata.uid:
+            told = self._told.get(new.uid)
+            if old.status != new.status and (told is None or told.time != new.status.time):
+                self.queue.add(new.uid)  # what the hub has is older: it was set back
             return
         try:
             assigned = Assigned(new, self._session.name)
         except (Unreadable, ValueError, KeyError) as fault:
             LOG.warning("an Assignment cannot be read: %s", fault, extra={"object": new.uid})
             self._assigned[new.uid] = Unreadable(str(fault))
+            self.queue.add(new.uid)
             return
         self._assigned[new.uid] = assigned
         self._workloads.hold(assigned.workload)
@@ -337,6 +348,8 @@ class Carrier:
         self._assigned.pop(uid, None)
         self._done.pop(uid, None)
         self._told.pop(uid, None)
+        self._backoff.reset(uid)
+        self._of_hub.reset(uid)
         self._workloads.drop(uid)
         self._table.drop_workload(uid)
 
@@ -349,22 +362,26 @@ class Carrier:
         """Write the status of the Assignment if it changes; return seconds until requeue."""
         found = self._assignments.get((self._namespace, uid))
         assigned, done = self._assigned.get(uid), self._done.get(uid)
-        if found is None or done is None or not isinstance(assigned, Assigned):
-            return None
-        if self._session.contact is not Contact.SERVING or done.digest != found.spec.digest:
+        if found is None or self._session.contact is not Contact.SERVING:
             return None  # its next reconcile brings it
         link = self._session.link
         if link is None or not (link.counted or link.obstacle):
             return FIRST_PAUSE
-        left = self._told.get(uid, -math.inf) + SPACING_SECONDS - self._clock.monotonic()
-        if left > 0:
+        told = self._told.get(uid)
+        if told is not None and (left := told.at + SPACING_SECONDS - self._clock.monotonic()) > 0:
             return left
-        wanted = self._status(assigned, found, done.report)
+        if isinstance(assigned, Unreadable):
+            wanted = unreadable(found, str(assigned))
+        elif assigned is None or done is None or done.digest != found.spec.digest:
+            return None  # as above
+        else:
+            wanted = self._status(assigned, found, done.report)
         status = msgspec.convert(wanted, AssignmentStatus)
         stored = msgspec.structs.replace(found.status, time="")
         if status == stored:
             return None
         wanted["time"] = timestamp(self._clock.now())
+        self._told[uid] = _Told(self._clock.monotonic(), wanted["time"])
         patch = {
             "metadata": {"uid": found.metadata.uid},
             "status": merging(msgspec.to_builtins(found.status), wanted),
@@ -385,7 +402,6 @@ class Carrier:
             LOG.info("the hub took no report: %s", fault, extra={"object": uid})
             return self._of_hub.failed(uid)
         self._of_hub.reset(uid)
-        self._told[uid] = self._clock.monotonic()
         self._assignments.upsert(msgspec.convert(answer, Assignment))
         return None
 
@@ -410,9 +426,21 @@ class Carrier:
             reported=cast("int | None", share.entry.get("capacityVersion")),
         )
 
-    def unassigned(self, owners: Mapping[str, Key]) -> dict[str, Key]:
-        """Return the Workloads, by UID, of which the member shows objects without an order."""
-        return {uid: key for uid, key in owners.items() if uid not in self._assigned}
+    def unassigned(self) -> dict[str, tuple[Key, list[ManagedObject]]]:
+        """Return the objects of this hub without an order, by the UIDs of their Workloads.
+
+        They are told once the member was searched for all of them.
+        """
+        found: dict[str, tuple[Key, list[ManagedObject]]] = {}
+        session, hubs = self._session, {self._hub()}
+        if session.link is None or not self._census.searched(session.link):
+            return found
+        for uid, key in session.owners.items():
+            if uid not in self._assigned:
+                objects = [each for _, each in owned(session, uid) if left_behind(each, uid, hubs)]
+                if objects:
+                    found[uid] = key, objects
+        return found
 
 
 def _elsewhere(session: MemberSession, assigned: Assigned) -> str:

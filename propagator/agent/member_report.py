@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
+from crds.membercluster import MOST_HELD
 from crds.names import MEMBER_REPORT
 from machinery import logs
 from machinery.api.client import ApiClient
@@ -17,12 +18,14 @@ from machinery.errors import LeaseLost, TransportError
 from machinery.release import release
 from machinery.runtime.store import number
 from machinery.types.api import MemberReportStatus
+from machinery.types.bounds import clean
 from machinery.types.merge_patch import merging
 from machinery.types.metadata import Key
 from propagator.hub.cluster_status import learnt
 from propagator.members.health import Contact
-from propagator.members.inventory import owned
+from propagator.members.objects import ManagedObject, hub_version_of
 from propagator.members.session import MemberSession
+from propagator.removal.brake import holds_data
 from propagator.types.assignment import MemberReport
 
 LOG = logs.get(__name__)
@@ -30,13 +33,17 @@ PERIOD = 1.0
 """Seconds between two reports."""
 PAUSE = 5.0
 """Seconds until a report that the hub did not take is made again."""
+REREAD_SECONDS = 300.0
+"""Seconds until the stored report is read again: the hub may be set back, or another wrote it."""
 FORGOTTEN_SECONDS = 30.0
 """For how long a Workload has to stand without an Assignment to be told."""
-MOST_NAMED = 20
+LONGEST_UPGRADE = 1024
+Unassigned: TypeAlias = Callable[[], Mapping[str, tuple[Key, Sequence[ManagedObject]]]]
+"""As `Carrier.unassigned`."""
 
 
 class MemberReporter:
-    """`unassigned` returns the Workloads, by UID, whose objects stand without an order."""
+    """`upgrade` returns why the image that the hub names does not start, or ""."""
 
     def __init__(
         self,
@@ -44,9 +51,11 @@ class MemberReporter:
         session: MemberSession,
         *,
         namespace: str,
-        unassigned: Callable[[], Mapping[str, Key]],
+        unassigned: Unassigned,
+        upgrade: Callable[[], str],
         clock: Clock,
     ) -> None:
+        self._upgrade = upgrade
         self._hub = hub
         self._session = session
         self._namespace = namespace
@@ -61,6 +70,17 @@ class MemberReporter:
         self._news.set()
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._reread())
+            tasks.create_task(self._tell())
+
+    async def _reread(self) -> None:
+        while True:
+            await self._clock.sleep(REREAD_SECONDS)
+            self._stored = None
+            self._news.set()
+
+    async def _tell(self) -> None:
         while True:
             self._news.clear()
             pause = PERIOD
@@ -70,7 +90,7 @@ class MemberReporter:
                 self._news.set()  # the Lease on the hub is not held yet, or any more
             except TransportError as fault:
                 LOG.info("the hub took no report of the member: %s", fault)
-                pause = PAUSE
+                self._stored, pause = None, PAUSE
             await self._clock.sleep(pause)
             if pause == PERIOD and not self._since:
                 await self._news.wait()
@@ -79,14 +99,15 @@ class MemberReporter:
         link = self._session.link
         if link is None or self._session.contact is not Contact.SERVING:
             return
-        if self._stored is None:
+        stored = self._stored
+        if stored is None:
             answer = await self._hub.get(MEMBER_REPORTS, MEMBER_REPORT, namespace=self._namespace)
-            self._stored = msgspec.convert(answer, MemberReport)
-        before = msgspec.to_builtins(self._stored.status)
+            stored = msgspec.convert(answer, MemberReport)
+        before = msgspec.to_builtins(stored.status)
         wanted = self._wanted(before)
         # No await between these and the status: pods and capacity must agree.
         placed = link.pod_index.placed() if link.counted else None
-        if msgspec.convert(wanted, MemberReportStatus) != self._stored.status:
+        if msgspec.convert(wanted, MemberReportStatus) != stored.status:
             patch = {"status": merging(before, wanted)}
             answer = await self._hub.merge_patch(
                 MEMBER_REPORTS,
@@ -95,9 +116,10 @@ class MemberReporter:
                 namespace=self._namespace,
                 subresource="status",
             )
-            self._stored = msgspec.convert(answer, MemberReport)
+            stored = msgspec.convert(answer, MemberReport)
+        self._stored = stored
         if placed is not None:
-            link.published(placed, number(self._stored.metadata.resource_version))
+            link.published(placed, number(stored.metadata.resource_version))
 
     def _wanted(self, before: Mapping[str, Any]) -> dict[str, Any]:
         link = self._session.link
@@ -108,6 +130,7 @@ class MemberReporter:
             **learnt(link, self._session.allows),
             "release": release(),
             "started": self._started,
+            "upgrade": clean(self._upgrade(), LONGEST_UPGRADE),
             "clusterID": identity.id,
             "clusterUID": identity.uid,
             "unassigned": self._left(),
@@ -120,9 +143,18 @@ class MemberReporter:
         ripe = {uid for uid, since in self._since.items() if now - since >= FORGOTTEN_SECONDS}
         if not ripe:
             return None
-        named = sorted((found[uid], uid) for uid in ripe)[:MOST_NAMED]
-        workloads = [
-            {"namespace": ns, "name": name, "uid": uid, "objects": len(owned(self._session, uid))}
-            for (ns, name), uid in named
-        ]
-        return {"count": len(ripe), "workloads": workloads}
+        named = sorted((found[uid][0], uid) for uid in ripe)[:MOST_HELD]
+        return {"count": len(ripe), "workloads": [_left(uid, *found[uid]) for _, uid in named]}
+
+
+def _left(uid: str, key: Key, objects: Sequence[ManagedObject]) -> dict[str, Any]:
+    told = {
+        "namespace": key[0],
+        "name": key[1],
+        "uid": uid,
+        "objects": len(objects),
+        "claims": sum(map(holds_data, objects)),
+        "version": str(max(map(hub_version_of, objects))),
+        "made": min(each.metadata.creation_timestamp for each in objects),
+    }
+    return {name: value for name, value in told.items() if value != ""}

@@ -1,6 +1,6 @@
 """What an agent tells of a share and of its member, as the statuses of Assignment and MemberReport.
 
-Pure: `tellers` writes them.
+Pure: `carrier` writes them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from crds.fields.shares import ShareState
 from crds.workload import PropagatedReason
 from propagator.agent.assigned import Assigned
 from propagator.orders import ShareReport
-from propagator.status.cluster_share import ReportedShare
+from propagator.status.cluster_share import MESSAGE_LIMIT, ReportedShare
+from propagator.types.assignment import Assignment
 
 _COUNTS = (
     "scheduled",
@@ -73,6 +74,17 @@ def status_of(
             blocked = said.blocked
             status["blocked"] = {"reason": blocked.reason.value, "message": blocked.message}
     return {name: value for name, value in status.items() if value not in (None, [], "")}
+
+
+def unreadable(found: Assignment, why: str) -> dict[str, Any]:
+    """Return the status of an Assignment that is not carried out, as this agent cannot read it."""
+    return {
+        "digest": found.spec.digest,
+        "decided": found.spec.decided,
+        "state": ShareState.PENDING.value,
+        "reason": PropagatedReason.PROPAGATING.value,
+        "message": f"its agent cannot read the order: {why}"[:MESSAGE_LIMIT],
+    }
 
 
 def _removal(report: ShareReport, kept: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

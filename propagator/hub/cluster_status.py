@@ -31,6 +31,7 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.store import number
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types import conditions
+from machinery.types.bounds import clean
 from machinery.types.merge_patch import merging
 from machinery.types.selectors import label_value
 from propagator.hub.agent_accounts import oldest_served
@@ -251,6 +252,7 @@ def _pull(session: PullSession) -> dict[str, Any]:
         "started": told.started,
         "tokenEnds": session.token_ends,
         "skewSeconds": session.skew_seconds,
+        "upgrade": clean(told.upgrade, _MESSAGE_LIMIT),
     }
     return {"namespace": session.source.namespace} | {k: v for k, v in said.items() if v}
 

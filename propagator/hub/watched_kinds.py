@@ -167,10 +167,12 @@ class Census:
     process may arrive late. Every other kind is listed once per registration, noted on the
     MemberCluster with the UID of the member's kube-system. Two search anew: a hub that was set
     back, as its note is older than what was written to the member, and one that holds the sweep of
-    what was found, which no Workload refers to.
+    what was found, which no Workload refers to. An agent, which may not read the MemberCluster,
+    searches once for each connection (`noted`).
     """
 
-    def __init__(self, context: ControllerContext) -> None:
+    def __init__(self, context: ControllerContext, *, noted: bool = True) -> None:
+        self._noted = noted
         self.on_searched: Callable[[str], None] = lambda _: None
         self._hub = context.hub
         self._registry = context.registry
@@ -205,7 +207,8 @@ class Census:
     async def _reconcile(self, member: str) -> float | None:
         session, cluster = self._registry.get(member), self._clusters.get(("", member))
         link = session.link if session is not None else None
-        if session is None or cluster is None or link is None or not session.ready:
+        unknown = self._noted and cluster is None
+        if session is None or unknown or link is None or not session.ready:
             self._backoff.reset(member)
             return None
         wait = max(
@@ -222,7 +225,9 @@ class Census:
         self.on_searched(member)
         return LATE_SECONDS if self._due[link] < math.inf else None
 
-    async def _search(self, session: MemberSession, link: Link, cluster: MemberCluster) -> None:
+    async def _search(
+        self, session: MemberSession, link: Link, cluster: MemberCluster | None
+    ) -> None:
         for resource in USUAL:
             seen = link.watches.is_apart(resource) or session.tracked(resource) is not None
             if not seen and await _any(link.client, resource):
@@ -234,17 +239,17 @@ class Census:
             self._due[link] = self._clock.monotonic() + LATE_SECONDS
 
     async def _search_others(
-        self, session: MemberSession, link: Link, cluster: MemberCluster
+        self, session: MemberSession, link: Link, cluster: MemberCluster | None
     ) -> None:
         which = await cluster_id(link.client) or _UNKNOWN
         set_back = self._hub.history.ended or link.hub_went_back
-        noted = cluster.metadata.annotations.get(ANNOTATION_COUNTED) == which
-        if noted and not set_back and not _sweep_held(cluster):
+        if cluster is not None and not set_back and _was_searched(cluster, which):
             return
         async for resource in _kinds(link.client):
             if await _any(link.client, resource):
                 session.track(resource)
-        await self._mark_searched(cluster, which)
+        if cluster is not None:
+            await self._mark_searched(cluster, which)
 
     async def _mark_searched(self, cluster: MemberCluster, which: str) -> None:
         # The UID keeps the note off a MemberCluster that was created again.
@@ -253,9 +258,10 @@ class Census:
         self._clusters.upsert(msgspec.convert(noted, MemberCluster))
 
 
-def _sweep_held(cluster: MemberCluster) -> bool:
-    said = conditions.find(cluster.status, MemberClusterCondition.SWEEP_HELD)
-    return bool(said.get("status") == "True")
+def _was_searched(cluster: MemberCluster, which: str) -> bool:
+    held = conditions.find(cluster.status, MemberClusterCondition.SWEEP_HELD)
+    noted = cluster.metadata.annotations.get(ANNOTATION_COUNTED)
+    return noted == which and held.get("status") != "True"
 
 
 async def _kinds(client: Verbs) -> AsyncIterator[Resource]:

@@ -113,14 +113,15 @@ def noted(cluster: MemberCluster) -> ClusterIdentity:
     return ClusterIdentity(uid, id_, str(status.get("clusterSet") or ""))
 
 
-_SECRET_ELSEWHERE = (
-    "its Secret leads to the cluster {found}, and not to {before} as before: nothing is done there. "
-    "Put the right kubeconfig into the Secret; if the cluster was rebuilt, confirm by `stowage join "
-    "{name} --replace`"
+_LEADS_ELSEWHERE = (
+    "its Secret leads to the cluster {found}, and not to {before} as before: nothing is done "
+    "there. Put the right kubeconfig into the Secret; if the cluster was rebuilt, confirm by "
+    "`stowage join {name} --replace`"
 )
-_AGENT_ELSEWHERE = (
-    "its agent is in the cluster {found}, and not in {before} as before: nothing is ordered there. "
-    "End that agent; if the cluster was rebuilt, confirm by `stowage join {name} --pull --replace`"
+_RUNS_ELSEWHERE = (
+    "its agent is in the cluster {found}, and not in {before} as before: nothing is ordered "
+    "there. End that agent; if the cluster was rebuilt, confirm by `stowage join {name} --pull "
+    "--replace`"
 )
 NoteFirst: TypeAlias = Callable[[str, ClusterIdentity], Awaitable[None]]
 """(member's name, what was read). Raises TransportError."""
@@ -233,7 +234,7 @@ class Identities:
         if before.id and not before.same(found):
             return MemberHealth(
                 ReadyReason.CLUSTER_CHANGED,
-                (_AGENT_ELSEWHERE if cluster.pulls else _SECRET_ELSEWHERE).format(
+                (_RUNS_ELSEWHERE if cluster.pulls else _LEADS_ELSEWHERE).format(
                     found=found.id, before=before.id, name=name
                 ),
             )

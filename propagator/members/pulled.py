@@ -20,19 +20,19 @@ from crds.membercluster import ReadyReason
 from crds.names import AGENT_ACCOUNT, AGENT_LEASE, ANNOTATION_TOKEN_ENDS, MEMBER_REPORT
 from machinery import logs
 from machinery.api.client import ApiClient
-from machinery.api.lanes import LEASE
+from machinery.api.lanes import LEASE, works_for
 from machinery.api.resources import ASSIGNMENTS, LEASES, MEMBER_REPORTS, SERVICE_ACCOUNTS
 from machinery.clock import stored_time
 from machinery.errors import Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
-from machinery.types.api import MemberReportStatus
+from machinery.types.api import MemberReportStatus, UnassignedWorkload
 from machinery.types.metadata import Key, Object
 from propagator.members.believed import Believed
 from propagator.members.cluster_identity import ClusterIdentity
 from propagator.members.health import MemberHealth
 from propagator.members.objects import Mark, version_number
 from propagator.members.session import MemberSession
-from propagator.types.assignment import Assignment, MemberReport
+from propagator.types.assignment import BY_WORKLOAD, Assignment, MemberReport
 from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload
 
@@ -109,6 +109,9 @@ class PullSession(MemberSession):
         """Whether an operator has ended the credential of the agent."""
         self._counted: tuple[int, str] = (0, "")
         """A version of the MemberReport, and that of the MemberCluster that has its capacity."""
+        self.unassigned: Mapping[str, UnassignedWorkload] = {}
+        """What its agent tells to stand there without an Assignment, by the Workload's UID."""
+        self.assignments.add_index(BY_WORKLOAD, lambda each: ("/".join(each.workload),))
         self.assignments.add_handler(self._assignment_changed)
         self.reports.add_handler(self._report_changed)
         self._leases.add_handler(self._lease_changed)
@@ -141,7 +144,13 @@ class PullSession(MemberSession):
 
     @property
     def owners(self) -> Mapping[str, Key]:
-        return {each.uid: each.workload for each in self.assignments.values()}
+        left = {uid: (each.namespace, each.name) for uid, each in self.unassigned.items()}
+        return left | {each.uid: each.workload for each in self.assignments.values()}
+
+    def uids_of(self, key: Key) -> set[str]:
+        """Return the UIDs of `owners` under that key."""
+        left = {u for u, each in self.unassigned.items() if (each.namespace, each.name) == key}
+        return left | {e.uid for e in self.assignments.by_index(BY_WORKLOAD, "/".join(key))}
 
     @property
     def told(self) -> MemberReportStatus:
@@ -154,13 +163,15 @@ class PullSession(MemberSession):
 
     def holds(self, workload: Workload) -> bool:
         """Whether something of the Workload may be there."""
-        return self.assignment(workload.uid) is not None or self.name in workload.sent
+        uid = workload.uid
+        known = self.assignment(uid) is not None or uid in self.unassigned
+        return known or self.name in workload.sent
 
     def tells(self, workload: Workload) -> bool:
         """Whether the agent has told what is there of the Workload."""
         found = self.assignment(workload.uid)
         if found is None:
-            return self.name not in workload.sent
+            return not self.holds(workload)
         return found.status.counts is not None
 
     def believe(
@@ -232,6 +243,8 @@ class PullSession(MemberSession):
         """Return the verdict; None while nothing is known."""
         if self._ended:
             return self._revoked()
+        if self.reports.trusted and not self.report_version:
+            return self._revoked("its MemberReport is gone")
         now = self._clock.monotonic()
         quiet = now - self._looked
         if quiet > QUIET_SECONDS or self._lease is None:
@@ -271,8 +284,8 @@ class PullSession(MemberSession):
             return True  # it is not known, and a silent agent needs no operator
         return True
 
-    def _revoked(self) -> MemberHealth:
-        message = f"its agent has no account any more: run `stowage invite {self.name} --renew`"
+    def _revoked(self, why: str = "its agent has no account any more") -> MemberHealth:
+        message = f"{why}: run `stowage invite {self.name} --renew`"
         return MemberHealth(ReadyReason.AGENT_REVOKED, message)
 
     def _lease_changed(self, _old: _AgentLease | None, new: _AgentLease | None) -> None:
@@ -320,15 +333,32 @@ class PullSession(MemberSession):
         known = new or old
         if known is None:
             return
-        if new is None:
-            self._holders.discard(known.uid, self.name)
-        else:
+        if new is not None:
             self._holders.add(known.uid, self.name)
-        if old is None or new is None or old.status != new.status:
+        elif known.uid not in self.unassigned:
+            self._holders.discard(known.uid, self.name)
+        another = not works_for(known.workload)  # a person may have edited it
+        if old is None or new is None or old.status != new.status or another:
             self._changed(self.name, known.workload)
             self.queue.add(known.workload)
 
     def _report_changed(self, _old: MemberReport | None, _new: MemberReport | None) -> None:
         heard = self._renewed > -math.inf and (self.verdict is None or self.verdict.ready)
         self._judge_agent(CONNECTED if heard else None)
+        self._take_unassigned()
         self._facts(self.name)
+
+    def _take_unassigned(self) -> None:
+        told = self.told.unassigned
+        before, now = self.unassigned, {e.uid: e for e in (told.workloads if told else ())}
+        self.unassigned = now
+        for uid in before.keys() ^ now.keys():
+            each = now.get(uid) or before[uid]
+            if uid in now:
+                self._holders.add(uid, self.name)
+            elif self.assignment(uid) is None:
+                self._holders.discard(uid, self.name)
+            self._changed(self.name, (each.namespace, each.name))
+            self.queue.add((each.namespace, each.name))
+        if before.keys() ^ now.keys():
+            self._changed(self.name, None)

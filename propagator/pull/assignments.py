@@ -1,14 +1,16 @@
 """Orders of the hub as Assignments: the other side of `share_applier`, for a member in mode Pull.
 
-An Assignment is written when its digest changes, and not for a younger `decided` alone: the status
-of a Workload changes far more often than what is ordered. Copies of Secrets are there before the
-Assignment that names them, and go after it names others. An Assignment goes when the agent has told
-that nothing is left; one that is missing removes nothing, so it is made again to remove something.
+An Assignment is written when it says something else than what is ordered, and not for a younger
+`decided` alone: the status of a Workload changes far more often. Copies of Secrets are there before
+the Assignment that names them, and go after it names others. An Assignment goes when the agent has
+told that nothing is left; one that is missing removes nothing, so it is made again to remove
+something.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -24,13 +26,15 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import ASSIGNMENTS, SECRETS, group_of
 from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
 from machinery.kinds.table import from_hub
+from machinery.types.api import AssignmentSpec
 from machinery.types.merge_patch import merging
+from machinery.types.metadata import Key
 from propagator.apply.render import ANNOTATION_CARRIED
 from propagator.errors import HubFault, Refused
 from propagator.hub.cluster_status import too_old
 from propagator.members.pulled import PullSession
 from propagator.orders import Share, ShareReport
-from propagator.outcome import Outcome
+from propagator.outcome import DesiredShare, Outcome
 from propagator.pull.bundle import (
     CONTENTS,
     SecretCopy,
@@ -41,8 +45,9 @@ from propagator.pull.bundle import (
     unpacked,
 )
 from propagator.types.assignment import Assignment
-from propagator.types.workload import ObjectId, Workload
+from propagator.types.workload import Workload, workload_of
 
+_LONG_AGO = "2000-01-01T00:00:00Z"
 LABEL_ASSIGNMENT = f"{GROUP}/assignment"
 """On a copy of a Secret: the Assignment that it goes along with."""
 
@@ -83,6 +88,22 @@ class AssignmentWriter:
             spec, _ = spec_of(session, share)
             await self._write(session, share.workload.uid, spec, ())
 
+    async def end(self, session: PullSession, uid: str, key: Key, *, orphan: bool | None) -> None:
+        """Order that all goes of a Workload that the hub does not know. Raises TransportError."""
+        namespace, name = key
+        meta = {"namespace": namespace, "name": name, "uid": uid, "deletionTimestamp": _LONG_AGO}
+        workload = workload_of({"metadata": meta, "spec": {}})
+        share = Share(
+            order=AssignmentOrder.REMOVE,
+            workload=workload,
+            desired=DesiredShare.of(workload, session.name),
+            decided=math.inf,
+            orphan=orphan,
+            left=False,
+        )
+        spec, _ = spec_of(session, share)
+        await self._write(session, uid, spec, ())
+
     async def forget(self, session: PullSession, uid: str) -> None:
         """Remove an Assignment that is done with, and its Secrets. Raises TransportError."""
         found = session.assignment(uid)
@@ -120,17 +141,15 @@ class AssignmentWriter:
         spec: Mapping[str, Any],
         copies: Sequence[SecretCopy],
     ) -> None:
-        found = session.assignment(uid)
-        mark = str(session.mark)
-        if found is not None and found.spec.digest == spec["digest"]:
-            marked = found.metadata.annotations.get(ANNOTATION_MEMBER) == mark
-        else:
-            marked = False
-        if marked:
+        found, mark = session.assignment(uid), str(session.mark)
+        stands = found is not None and _says(found, spec, mark)
+        if stands and not (found and found.status.reason):
             return
         namespace = session.source.namespace
-        for copy in copies:
+        for copy in copies:  # its agent may lack one that was deleted
             await self._copy(namespace, uid, copy)
+        if stands:
+            return
         metadata: dict[str, Any] = {"annotations": {ANNOTATION_MEMBER: mark}}
         if found is None:
             metadata |= {"name": uid, "namespace": namespace}
@@ -237,6 +256,13 @@ def carried_of(found: Assignment | None) -> str | None:
     return None
 
 
+def _says(found: Assignment, spec: Mapping[str, Any], mark: str) -> bool:
+    """Whether that is ordered, but for the version: a person may have edited any of it."""
+    wanted = msgspec.convert(spec, AssignmentSpec)
+    same = msgspec.structs.replace(found.spec, decided=wanted.decided) == wanted
+    return same and found.metadata.annotations.get(ANNOTATION_MEMBER) == mark
+
+
 def _new(found: Assignment | None) -> bool:
     """Whether nothing was ordered to be written yet."""
     return found is None or found.spec.order == AssignmentOrder.OBSERVE
@@ -291,6 +317,7 @@ def _rules(session: PullSession, share: Share, kinds: Iterable[tuple[str, str]])
     rules: dict[str, Any] = {
         "adoption": spec.adoption,
         "drift": spec.drift,
+        "forgotten": True if share.orphan is None else None,
         "onDelete": (OnDelete.ORPHAN if share.orphan else OnDelete.DELETE).value,
         "ended": dict(workload.ends[member]) if member in workload.ends else None,
         "left": share.left or None,

@@ -31,7 +31,15 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
 from propagator.members.held_sweep import NOTHING_HELD, HeldSweep, HeldWorkload
-from propagator.members.objects import ManagedObject, hub_of, hub_version_of, owners
+from propagator.members.inventory import owned
+from propagator.members.objects import (
+    ManagedObject,
+    hub_of,
+    hub_version_of,
+    owners,
+    version_number,
+)
+from propagator.members.pulled import PullSession
 from propagator.members.restored import Backup, set_back_name
 from propagator.members.session import MemberSession
 from propagator.removal.rule import HOLDING_DATA
@@ -120,8 +128,8 @@ class SweepBrake:
         """Whether this process has seen the hub go back."""
         self._judged = set[str]()
         """The members that were counted since the hub went back, or since this process began."""
-        self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
-        self._counts: WeakKeyDictionary[Link, _Count] = WeakKeyDictionary()
+        self._locks: WeakKeyDictionary[MemberSession, asyncio.Lock] = WeakKeyDictionary()
+        self._counts: WeakKeyDictionary[MemberSession, _Count] = WeakKeyDictionary()
         self._let_go: dict[str, dict[str, float]] = {}  # monotonic time, by member and UID
         self._declined: dict[str, set[str]] = {}  # UIDs, by member
         self._queue: WorkQueue[str] = WorkQueue(name="sweeps", clock=context.clock)
@@ -140,21 +148,20 @@ class SweepBrake:
 
         The Workload's key is queued when that changes. Raises TransportError.
         """
-        if session.link is not None and await self._lets_go(session, session.link, uid):
+        if await self._lets_go(session, uid):
             return True
         self._declined.setdefault(session.name, set()).add(uid)
         return False
 
-    async def _lets_go(self, session: MemberSession, link: Link, uid: str) -> bool:
-        if not self._sees_all(link):
+    async def _lets_go(self, session: MemberSession, uid: str) -> bool:
+        if not self._sees_all(session):
             self._queue.add_after(session.name, FRESH_SECONDS)
             return False
         now = self._clock.monotonic()
-        async with self._locks.setdefault(link, asyncio.Lock()):
-            count = self._counts.get(link)
+        async with self._locks.setdefault(session, asyncio.Lock()):
+            count = self._counts.get(session)
             if count is None or now - count.at > FRESH_SECONDS or uid not in count.left:
-                await self._count(session, link)
-            count = self._counts[link]
+                count = await self._count(session)
         free = uid in _free(session, count.left)
         if not (free or uid in self._confirmed(session.name)):
             return False
@@ -166,15 +173,14 @@ class SweepBrake:
 
     async def _recount(self, member: str) -> float | None:
         session = self._registry.get(member)
-        link = session.link if session is not None else None
-        if session is None or link is None or not session.ready:
+        if session is None or not session.ready:
             return None
-        if not self._searched(link):
+        if session.link is not None and not self._searched(session.link):
             return None  # the end of the census queues the member again
-        if not self._fresh() or not self._sees_all(link):
+        if not self._fresh() or not self._sees_all(session):
             return FRESH_SECONDS
-        async with self._locks.setdefault(link, asyncio.Lock()):
-            count = await self._count(session, link)
+        async with self._locks.setdefault(session, asyncio.Lock()):
+            count = await self._count(session)
         confirmed = self._confirmed(member)
         free = _free(session, count.left) | (count.left.keys() & confirmed)
         declined = self._declined.pop(member, set()) & count.left.keys()
@@ -186,28 +192,33 @@ class SweepBrake:
             await self._end_permission(member)
         return None
 
-    def _sees_all(self, link: Link) -> bool:
-        """Whether the watches show all that is ours there: a part of it gives no proportion."""
+    def _sees_all(self, session: MemberSession) -> bool:
+        """Whether the watches show all that is ours there: a part of it gives no proportion.
+
+        An agent tells of nothing before it has seen all.
+        """
+        link = session.link
+        if link is None:
+            return isinstance(session, PullSession) and session.ready
         listed = all(informer.trusted or informer.last_error for informer in link.watches)
         return listed and self._searched(link)
 
-    async def _count(self, session: MemberSession, link: Link) -> _Count:
+    async def _count(self, session: MemberSession) -> _Count:
         """Count all that would go, and set on the session whether the sweep is held."""
         hub = await self._identity.uid()
-        count = self._counts[link] = await self._left_behind(session, link, hub)
+        count = self._counts[session] = await self._left_behind(session, hub)
         confirmed = self._confirmed(session.name)
         going = count.left.keys() - confirmed
         if not going:
             session.hold_sweep(NOTHING_HELD)
             self._judged.add(session.name)
-            await self._settle(link, hub)
+            await self._settle(session.link, hub)
             return count
         gone = self._recent(session.name) - count.left.keys() - confirmed
         reason = reason_to_hold(
             going=len(going) + len(gone),
             present=count.present + len(gone),
-            went_back=await self._hub_went_back(session.name, link)
-            or link.went_back_to is not None,
+            went_back=await self._hub_went_back(session) or session.went_back_to is not None,
             held=self._held_before(session),
             older=min(count.made[uid] for uid in going) < await self._workloads.kind_since(),
             restored=await self._was_restored(),
@@ -218,7 +229,7 @@ class SweepBrake:
         if reason is None and any(each.claims for each in held):
             reason, held = SweepHeldReason.HOLDS_DATA, [each for each in held if each.claims]
         session.hold_sweep(_held(session.name, reason, held) if reason else NOTHING_HELD)
-        await self._settle(link, hub)
+        await self._settle(session.link, hub)
         return count
 
     async def former_hubs(self) -> set[str]:
@@ -231,7 +242,9 @@ class SweepBrake:
         except Forbidden:  # rights of a release that restored nothing
             return False
 
-    async def _settle(self, link: Link, hub: str) -> None:
+    async def _settle(self, link: Link | None, hub: str) -> None:
+        if link is None:
+            return
         back = link.went_back_to
         if back is not None:
             backup = Backup(set_back_name(hub, back), hub, back)
@@ -256,30 +269,55 @@ class SweepBrake:
             shares, present = shares + len(leaves), present + count.present + len(gone)
         return len(going) > FEW and shares * SHARE > present
 
-    async def _left_behind(self, session: MemberSession, link: Link, hub: str) -> _Count:
+    async def _left_behind(self, session: MemberSession, hub: str) -> _Count:
+        if isinstance(session, PullSession):
+            return await self._told_behind(session)
         hubs, asked = {hub} - {""}, False
         left, made, present = {}, {}, 0
         async for uid in in_slices(list(session.owners)):
             if self._workloads.known(uid):
                 present += 1
                 continue
-            owned = [each for _, each in link.watches.owned(uid)]
-            if not asked and {hub_of(each) for each in owned} - hubs - {""}:
+            found = [each for _, each in owned(session, uid)]
+            if not asked and {hub_of(each) for each in found} - hubs - {""}:
                 hubs, asked = hubs | await self.former_hubs(), True
-            theirs = [each for each in owned if left_behind(each, uid, hubs)]
+            theirs = [each for each in found if left_behind(each, uid, hubs)]
             if theirs:
                 namespace, name = min(owners(each.metadata)[uid] for each in theirs)
-                claims = sum(map(_holds_data, theirs))
+                claims = sum(map(holds_data, theirs))
                 left[uid] = HeldWorkload(namespace, name, uid, len(theirs), claims)
                 made[uid] = min(each.metadata.creation_timestamp for each in theirs)
         return _Count(session.name, self._clock.monotonic(), left, made, present + len(left))
 
-    async def _hub_went_back(self, member: str, link: Link) -> bool:
+    async def _told_behind(self, session: PullSession) -> _Count:
+        """As an agent tells it; what it was ordered to remove counts until it has told the end."""
+        left, made, present = {}, {}, 0
+        async for uid, key in in_slices(list(session.owners.items())):
+            if self._workloads.known(uid):
+                present += 1
+            elif is_owner(uid, key):
+                told, found = session.unassigned.get(uid), session.assignment(uid)
+                objects, claims = (told.objects, told.claims) if told else (0, 0)
+                left[uid] = HeldWorkload(*key, uid, objects, claims)
+                made[uid] = told.made if told else ""
+                if found is not None:
+                    made[uid] = found.metadata.creation_timestamp
+        return _Count(session.name, self._clock.monotonic(), left, made, present + len(left))
+
+    async def _newest(self, session: MemberSession) -> int:
+        """Return the newest version of this hub that an object there was written for."""
         hub, there = await self._identity.uid(), 0
-        for informer in link.watches:
+        if isinstance(session, PullSession):
+            told = (version_number(each.version) or 0 for each in session.unassigned.values())
+            return max(told, default=0)
+        for informer in session.link.watches if session.link is not None else ():
             async for found in in_slices(informer.values()):
                 if hub_of(found) == hub:
                     there = max(there, hub_version_of(found))
+        return there
+
+    async def _hub_went_back(self, session: MemberSession) -> bool:
+        member, there = session.name, await self._newest(session)
         # Seen before the request: while it is in flight the hub goes on, and so does what we see.
         seen = self._workloads.newest
         now = await self._workloads.version()
@@ -296,7 +334,8 @@ class SweepBrake:
                 seen,
             )
         self._behind = seen > now
-        first = (self._set_back or link.hub_went_back) and member not in self._judged
+        was_back = session.link is not None and session.link.hub_went_back
+        first = (self._set_back or was_back) and member not in self._judged
         self._judged.add(member)
         # What a member says counts for that member alone, so that `_behind` stays as it is.
         return self._behind or first or there > now
@@ -349,10 +388,15 @@ def left_behind(
     owner = owners(found.metadata).get(uid)
     if owner is None or key not in (None, owner) or hub_of(found) not in hubs:
         return False
-    return _OWNER.fullmatch(f"{uid}/{'/'.join(owner)}") is not None
+    return is_owner(uid, owner)
 
 
-def _holds_data(found: ManagedObject) -> bool:
+def is_owner(uid: str, key: Key) -> bool:
+    """Whether that can be the UID and the key of a Workload."""
+    return _OWNER.fullmatch(f"{uid}/{'/'.join(key)}") is not None
+
+
+def holds_data(found: ManagedObject) -> bool:
     """Whether claims go with the object: its own, or those that it was made with."""
     if found.kind in HOLDING_DATA:
         return True

@@ -5,6 +5,9 @@ from __future__ import annotations
 from machinery.types.api import AssignmentSpec, AssignmentStatus, MemberReportStatus
 from machinery.types.metadata import Key, Object
 
+BY_WORKLOAD = "workload"
+"""The index of Assignments by the Workload's namespace and name, with a slash between."""
+
 
 class Assignment(Object, frozen=True, kw_only=True):
     spec: AssignmentSpec

@@ -7,18 +7,24 @@ import random
 import string
 from collections.abc import Callable
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from crds.groups.gate import decision_of
 from crds.names import (
+    AGENT,
+    ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_UNJOIN,
     API_VERSION,
     GIVEN_UP,
     LABEL_GROUP,
+    LABEL_MANAGED,
+    OWNER_PREFIX,
+    SYSTEM_NAMESPACE,
 )
+from machinery.api.client import ApiClient
 from machinery.api.resources import (
     ASSIGNMENTS,
     MEMBER_CLUSTERS,
@@ -28,8 +34,11 @@ from machinery.api.resources import (
 )
 from machinery.errors import NotFound
 from machinery.types import conditions
+from propagator.credentials.agent_image import follow_image
+from stowage.setup.pull import upgrade
+from stowage.setup.sweep import confirm
 from tests.propagator.memory import SPACE
-from tests.propagator.pulling import Given, PullWorld, contents_of, namespace_of
+from tests.propagator.pulling import HUB_UID, Given, PullWorld, contents_of, namespace_of
 from tests.propagator.stage import configmap, deployment
 from tests.propagator.test_one_shard import propagated, ready, runs, workload
 
@@ -697,3 +706,210 @@ async def test_an_agent_in_another_cluster_than_ordered_writes_nothing_there() -
         world.same.clear()
         async with world.agent(identity="agent-3"):
             await world.until(lambda: runs(world, "web", paris=2), seconds=120, step=0.5)
+
+
+@pytest.mark.proves("PL11")
+async def test_an_assignment_and_a_secret_that_a_person_changed_are_as_ordered_again() -> None:
+    world = PullWorld()
+    secret(world, "first")
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            body = workload("web")
+            body["spec"]["resources"] = [{"name": "token"}]
+            world.put(WORKLOADS, body)
+            world.place("web", paris=2)
+            await world.until(lambda: runs(world, "web", paris=2))
+            await world.calm(3)
+            uid = uid_of(world, "web")
+            before = spec_of(world, uid)
+            less = {"spec": {"replicas": 1, "order": "Observe"}}
+            world.hub.edit(ASSIGNMENTS, uid, less, namespace=namespace_of("paris"))
+            await world.until(lambda: spec_of(world, uid) == before)
+        (copy,) = world.copies()
+        world.hub.remove(SECRETS, copy["metadata"]["name"], namespace_of("paris"))
+        async with world.agent(identity="agent-2"):
+            world.members["paris"].delete("secrets", (SPACE, "token"))
+            await world.until(lambda: bool(objects(world, "paris", "secrets")))
+            await world.until(lambda: runs(world, "web", paris=2))
+        assert [each["metadata"]["name"] for each in world.copies()] == [copy["metadata"]["name"]]
+
+
+def spec_of(world: PullWorld, uid: str) -> Json:
+    """What is ordered, but for the version that it was decided at."""
+    found = world.assignment(uid)
+    assert found is not None
+    return {key: value for key, value in found["spec"].items() if key != "decided"}
+
+
+@pytest.mark.proves("PL12")
+async def test_what_a_hub_that_was_set_back_has_forgotten_is_told_again() -> None:
+    world = PullWorld()
+    async with world.propagating(), world.agent():
+        await ready(world)
+        await placed(world, paris=2)
+        await world.calm(3)
+        uid, told = uid_of(world, "web"), world.report()
+        where: Json = {"namespace": namespace_of("paris"), "status": True}
+        found = world.assignment(uid)
+        assert found is not None
+        world.hub.edit(ASSIGNMENTS, uid, {"status": dict.fromkeys(found["status"])}, **where)
+        world.tell("paris", dict.fromkeys(told))
+        await world.until(lambda: runs(world, "web", paris=2))
+        began = told["started"]
+        await world.until(lambda: world.report()["started"] == began, seconds=400, step=1.0)
+        await world.until(lambda: reason(world) == "Connected")
+
+
+@pytest.mark.proves("PL20")
+async def test_an_order_that_the_agent_cannot_read_is_told() -> None:
+    world = PullWorld()
+    async with world.agent():
+        async with world.propagating():
+            await ready(world)
+            await placed(world, paris=2)
+            await world.calm(3)
+        uid, before = uid_of(world, "web"), versions(world)
+        odd = {"spec": {"bundle": "of a younger release"}}
+        world.hub.edit(ASSIGNMENTS, uid, odd, namespace=namespace_of("paris"))
+        await world.until(
+            lambda: "cannot read" in (world.assignment(uid) or {})["status"]["message"]
+        )
+        assert versions(world) == before
+        async with world.propagating("two"):
+            await world.until(lambda: runs(world, "web", paris=2))
+
+
+def leave(world: PullWorld, *numbers: int, version: str = "1") -> None:
+    """What Workloads left on paris that the hub does not know."""
+    for number in numbers:
+        found = configmap(f"gone-{number}")
+        notes = {
+            f"{OWNER_PREFIX}uid-{number}": f"{SPACE}/gone-{number}",
+            ANNOTATION_HUB: HUB_UID,
+            ANNOTATION_HUB_VERSION: version,
+        }
+        more = {"namespace": SPACE, "annotations": notes, "labels": {LABEL_MANAGED: "true"}}
+        found["metadata"] |= {**more, "creationTimestamp": "2031-01-01T00:00:00Z"}
+        world.members["paris"].apply("configmaps", (SPACE, f"gone-{number}"), found)
+
+
+def left(world: PullWorld) -> int:
+    names = [name for _, name in world.members["paris"].objects["configmaps"]]
+    return sum(name.startswith("gone-") for name in names)
+
+
+@pytest.mark.proves("PL30")
+async def test_what_workloads_left_that_the_hub_does_not_know_is_swept() -> None:
+    world = PullWorld()
+    leave(world, *range(3))
+    foreign = configmap("anothers")
+    notes = {f"{OWNER_PREFIX}uid-9": f"{SPACE}/anothers", ANNOTATION_HUB: "another hub"}
+    foreign["metadata"] |= {"namespace": SPACE, "annotations": notes, "labels": {}}
+    world.members["paris"].apply("configmaps", (SPACE, "anothers"), foreign)
+    async with world.propagating(), world.agent():
+        await ready(world)
+        await placed(world, paris=1)
+        await world.until(lambda: world.report().get("unassigned", {}).get("count") == 3)
+        await world.until(lambda: not left(world))
+        await world.until(lambda: len(world.hub.all(ASSIGNMENTS)) == 1)
+        await world.until(lambda: "unassigned" not in world.report())
+        assert len(objects(world, "paris", "configmaps")) == 2, "another hub's, and web's"
+        assert not conditions.holds(world.cluster("paris"), "SweepHeld")
+
+
+@pytest.mark.proves("PL30")
+async def test_a_sweep_of_much_at_once_waits_for_a_person_on_a_pulled_member() -> None:
+    world = PullWorld()
+    leave(world, *range(12))
+    async with world.propagating(), world.agent():
+        await ready(world)
+        await world.until(lambda: conditions.holds(world.cluster("paris"), "SweepHeld"))
+        held = world.cluster("paris")["sweepHeld"]
+        assert held["count"] == 12
+        await world.calm(30, step=0.5)
+        assert left(world) == 12
+        assert not world.hub.all(ASSIGNMENTS)
+        await confirm(cast("Any", world.hub), "paris", "")
+        await world.until(lambda: not left(world))
+        await world.until(lambda: not conditions.holds(world.cluster("paris"), "SweepHeld"))
+        leave(world, 12, version="9000000000")  # the hub will not be there for years
+        await world.until(lambda: conditions.holds(world.cluster("paris"), "SweepHeld"))
+        why = conditions.find(world.cluster("paris"), "SweepHeld")["reason"]
+        assert (why, left(world)) == ("HubWentBack", 1)
+
+
+class Upgrading(Given):
+    """A credential whose agent is a Deployment on its member."""
+
+    def __init__(self, world: PullWorld, member: str) -> None:
+        super().__init__(member)
+        self._world = world
+
+    async def follow_image(self, image: str) -> str:
+        connection = (await self.member()).connection
+        async with ApiClient(connection, clock=self._world.clock) as member:
+            return await follow_image(member, image)
+
+
+@pytest.mark.proves("PL21")
+async def test_an_agent_goes_on_and_tells_while_the_image_of_an_upgrade_cannot_start() -> None:
+    world = PullWorld()
+    member, where = world.members["paris"], (SYSTEM_NAMESPACE, AGENT)
+    member.apply("deployments", where, deployment(AGENT, image="old"))
+
+    def image() -> str:
+        spec = member.objects["deployments"][where]["spec"]["template"]["spec"]
+        return str(spec["containers"][0]["image"])
+
+    async with world.propagating(), world.agent(source=Upgrading(world, "paris")):
+        await ready(world)
+        await upgrade(cast("Any", world.hub), "none:2", {}, say=print)
+        await world.until(lambda: image() == "none:2")
+        failed = {"type": "Progressing", "status": "False", "message": "exceeded its deadline"}
+        member.report("deployments", where, conditions=[failed])
+        told = "the agent of image none:2 does not start: exceeded its deadline"
+        await world.until(lambda: world.cluster("paris")["pull"].get("upgrade") == told)
+        await placed(world, paris=2)
+        await upgrade(cast("Any", world.hub), "old", {}, say=print)
+        await world.until(lambda: image() == "old")
+        await world.until(lambda: "upgrade" not in world.cluster("paris")["pull"])
+
+
+@pytest.mark.proves("PL28")
+async def test_a_budget_holds_while_the_hub_stops_in_the_middle_of_a_lowering() -> None:
+    world = PullWorld("m1")
+    member, where = world.members["paris"], (SPACE, "web")
+    allows = {"disruptionsAllowed": 1, "observedGeneration": 1}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 3},
+        "status": allows,
+    }
+    member.apply("poddisruptionbudgets", where, budget)
+
+    def asked() -> int:
+        (found,) = world.deployments("paris")
+        return int(found["spec"]["replicas"])
+
+    async with world.agent():
+        async with world.propagating():
+            await ready(world)
+            await placed(world, paris=4)
+            since = {"since": "2026-01-01T00:00:00Z", "cause": "Drained"}
+            leaving = [{"cluster": "paris", "replicas": 4, "replaced": 4, **since}]
+            world.hub.edit(WORKLOADS, "web", {"status": {"leaving": leaving}}, status=True)
+            world.place("web", m1=4)
+            await world.until(lambda: asked() == 3)
+            member.report("poddisruptionbudgets", where, disruptionsAllowed=0)
+            await world.until(lambda: "budget" in str(world.status("web")["clusters"]))
+        await world.calm(60, step=0.5)
+        assert asked() == 3
+        for left_over in (2, 1):
+            member.report("poddisruptionbudgets", where, disruptionsAllowed=1)
+            await world.until(lambda n=left_over: asked() == n)
+            member.report("poddisruptionbudgets", where, disruptionsAllowed=0)
+            await world.calm(30, step=0.5)
+            assert asked() == left_over

@@ -24,7 +24,7 @@ from machinery.types.metadata import Meta
 from propagator.members.connection import Link
 from propagator.members.held_sweep import HeldWorkload
 from propagator.members.objects import ManagedObject
-from propagator.removal.brake import SweepBrake, _Count, _holds_data, left_behind
+from propagator.removal.brake import SweepBrake, _Count, holds_data, left_behind
 from stowage.cli import cli
 from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
@@ -220,7 +220,7 @@ async def leave_claim(stage: Stage) -> None:
 )
 def test_what_claims_go_with_holds_data(kind: str, api_version: str, data: bool) -> None:
     found = ManagedObject(metadata=Meta(name="a"), kind=kind, api_version=api_version)
-    assert _holds_data(found) is data
+    assert holds_data(found) is data
 
 
 @pytest.mark.proves("A14")
@@ -234,16 +234,16 @@ def test_the_workloads_of_all_members_count_together(
     brake = object.__new__(SweepBrake)
     brake._let_go, brake._clock = {}, FakeClock()
     brake._clusters = cast("Any", {})
-    links = [cast("Any", _Link()) for _ in range(members)]
+    sessions = [cast("Any", _Session()) for _ in range(members)]
     brake._counts = WeakKeyDictionary()
-    for at, link in enumerate(links):
+    for at, session in enumerate(sessions):
         gone = {f"{at}-{n}": HeldWorkload("shop", f"w{n}", f"{at}-{n}", 1, 0) for n in range(left)}
-        brake._counts[link] = _Count(f"m{at}", 0.0, gone, {}, present)
+        brake._counts[session] = _Count(f"m{at}", 0.0, gone, {}, present)
     assert brake._fleet_loses_much() is much
 
 
-class _Link:
-    """A connection, of which only the identity counts."""
+class _Session:
+    """A session, of which only the identity counts."""
 
 
 @pytest.mark.proves("N11")
@@ -304,7 +304,7 @@ async def test_a_hub_that_goes_on_while_it_is_asked_was_not_set_back(
     hub.newest = seen
     if seen > 100:
         hub.version = _set_back  # type: ignore[method-assign]
-    assert await brake._hub_went_back("m1", link) is back
+    assert await brake._hub_went_back(_session("m1", link)) is back
 
 
 def _brake(hub: Any) -> tuple[SweepBrake, list[str]]:
@@ -328,26 +328,32 @@ async def test_a_restore_is_over_when_versions_have_passed_it_and_each_member_wa
         return now
 
     hub.version, hub.newest = version, 200  # type: ignore[method-assign]
-    assert await brake._hub_went_back("m1", link)
+    assert await brake._hub_went_back(_session("m1", link))
     assert called == ["m1", "m2"], "the rest is counted as well"
     now = 200
-    assert not await brake._hub_went_back("m1", link)
-    assert await brake._hub_went_back("m2", link), "what it has of lost Workloads is not swept"
-    assert not await brake._hub_went_back("m2", link)
+    assert not await brake._hub_went_back(_session("m1", link))
+    assert await brake._hub_went_back(_session("m2", link)), (
+        "what it has of lost Workloads is not swept"
+    )
+    assert not await brake._hub_went_back(_session("m2", link))
     now = 150
-    assert await brake._hub_went_back("m1", link), "set back once more"
+    assert await brake._hub_went_back(_session("m1", link)), "set back once more"
     hub.newest = now = 300
-    assert not await brake._hub_went_back("m1", link)
-    assert await brake._hub_went_back("m2", link)
+    assert not await brake._hub_went_back(_session("m1", link))
+    assert await brake._hub_went_back(_session("m2", link))
 
 
 @pytest.mark.proves("N11")
 async def test_a_process_that_has_not_seen_the_hub_go_back_holds_what_it_finds_first():
     """The hub has passed the versions of before, but not the Lease on the member."""
     brake, _ = _brake(GrowingHub([]))
-    assert await brake._hub_went_back("m1", _connection(hub_went_back=True))
-    assert not await brake._hub_went_back("m1", _connection(hub_went_back=True))
-    assert not await brake._hub_went_back("m2", _connection())
+    assert await brake._hub_went_back(_session("m1", _connection(hub_went_back=True)))
+    assert not await brake._hub_went_back(_session("m1", _connection(hub_went_back=True)))
+    assert not await brake._hub_went_back(_session("m2", _connection()))
+
+
+def _session(name: str, link: Any) -> Any:
+    return SimpleNamespace(name=name, link=link)
 
 
 def _connection(*watches: Any, hub_went_back: bool = False) -> Any:
