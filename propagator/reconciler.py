@@ -25,6 +25,7 @@ from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.members.views import Live, Told
+from propagator.pull.leftovers import Leftovers
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.guard import Guard
 from propagator.removal.left_claims import LeftClaims
@@ -57,6 +58,7 @@ class WorkloadReconciler:
         guard: Guard,
         once: AtMostOnce,
         orphans: Orphans,
+        leftovers: Leftovers,
         claims: LeftClaims,
         reporter: Reporter,
     ) -> None:
@@ -72,6 +74,7 @@ class WorkloadReconciler:
         self._guard = guard
         self._once = once
         self._orphans = orphans
+        self._leftovers = leftovers
         self._claims = claims
         self._reporter = reporter
         self._stale = asyncio.Lock()
@@ -93,6 +96,9 @@ class WorkloadReconciler:
             requeue_after = await self._reconcile(session, workload)
             if session.name in workload.placements:
                 self._moves.reset((workload.uid, session.name))  # nothing leaves
+        if isinstance(session, PullSession):
+            await self._leftovers.order(session, key)
+            return requeue_after
         if not await self._orphans.sweep(session, key):
             self._sweeps.reset((key, session.name))
             return requeue_after

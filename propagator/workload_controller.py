@@ -33,6 +33,7 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
 from propagator.pull.assignments import AssignmentWriter
+from propagator.pull.leftovers import Leftovers
 from propagator.reconciler import WorkloadReconciler
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.brake import SweepBrake
@@ -101,8 +102,8 @@ class WorkloadController:
             identity=context.identity,
             pruner=pruner,
             brake=self._brake,
-            assignments=assignments,
         )
+        leftovers = Leftovers(workloads=self._workloads, brake=self._brake, assignments=assignments)
         finalizer = Finalizer(context, table, inventory=self._inventory)
         drift = DriftRecords(
             table, clock=context.clock, recorder=context.recorder, changed=self._news
@@ -185,6 +186,7 @@ class WorkloadController:
             guard=self._guard,
             once=once,
             orphans=orphans,
+            leftovers=leftovers,
             claims=self._claims,
             reporter=self._reporter,
         )

@@ -190,7 +190,8 @@ def _forgotten(session: PullSession) -> str:
     left = session.told.unassigned
     if left is None or not left.count:
         return ""
-    named = ", ".join(f"{each.namespace}/{each.name}" for each in left.workloads)
+    names = ", ".join(f"{each.namespace}/{each.name}" for each in left.workloads)
+    named = clean(names, _MESSAGE_LIMIT)
     more = left.count - len(left.workloads)
     message = f"objects of Workloads without an Assignment stay there: {named}"
     return message + (f" and {more} more" if more > 0 else "")

@@ -295,13 +295,13 @@ class SweepBrake:
         async for uid, key in in_slices(list(session.owners.items())):
             if self._workloads.known(uid):
                 present += 1
+            elif (found := session.assignment(uid)) is not None:
+                left[uid] = HeldWorkload(*key, uid, 0, 0)
+                made[uid] = found.metadata.creation_timestamp
             elif is_owner(uid, key):
-                told, found = session.unassigned.get(uid), session.assignment(uid)
-                objects, claims = (told.objects, told.claims) if told else (0, 0)
-                left[uid] = HeldWorkload(*key, uid, objects, claims)
-                made[uid] = told.made if told else ""
-                if found is not None:
-                    made[uid] = found.metadata.creation_timestamp
+                told = session.unassigned[uid]
+                left[uid] = HeldWorkload(*key, uid, told.objects, told.claims)
+                made[uid] = told.made
         return _Count(session.name, self._clock.monotonic(), left, made, present + len(left))
 
     async def _newest(self, session: MemberSession) -> int:

@@ -6,23 +6,19 @@ listed for the first time, or when a watch shows it.
 So only objects with this hub's own mark go, because a member may serve two hubs, or that of the hub
 that this one was restored from; only on a fresh view of the hub; only after the hub was asked for
 that very Workload; and many at once wait for approval (`brake`). While the hub deletes the kind
-Workload itself, such objects are let go instead. Of a member in mode Pull its agent tells what is
-left, and an Assignment orders the removal.
+Workload itself, such objects are let go instead.
 """
 
 from __future__ import annotations
 
 import functools
 
-from crds.assignment import AssignmentOrder, AssignmentState
 from machinery import logs
 from machinery.types.metadata import Key
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import HubIdentity
 from propagator.members.objects import ManagedObject, hub_of, owners
-from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
-from propagator.pull.assignments import AssignmentWriter
 from propagator.removal.brake import SweepBrake, left_behind
 from propagator.removal.prune import Pruner, PruneResult
 
@@ -37,9 +33,7 @@ class Orphans:
         identity: HubIdentity,
         pruner: Pruner,
         brake: SweepBrake,
-        assignments: AssignmentWriter,
     ) -> None:
-        self._assignments = assignments
         self._workloads = workloads
         self._identity = identity
         self._pruner = pruner
@@ -51,9 +45,6 @@ class Orphans:
         Held objects are not returned: the brake queues the key when they may go. The view of the
         hub must be fresh. Raises TransportError.
         """
-        if isinstance(session, PullSession):
-            await self._order(session, key)
-            return []
         strangers = self._strangers(session, key)
         if not strangers:
             return []
@@ -81,26 +72,6 @@ class Orphans:
                 )
                 self._brake.swept(session)
         return [each for each in left if each]
-
-    async def _order(self, session: PullSession, key: Key) -> None:
-        """Have the agent remove what gone Workloads left, and forget what it has told to be gone.
-
-        A process may have died between the end of a Workload and the end of its Assignment.
-        """
-        for uid in sorted(u for u in session.uids_of(key) if not self._workloads.known(u)):
-            found = session.assignment(uid)
-            if found is not None and found.spec.order == AssignmentOrder.REMOVE:
-                if found.carried_out and found.status.state == AssignmentState.REMOVED:
-                    await self._assignments.forget(session, uid)
-                continue
-            if not await self._brake.allows(session, uid):
-                continue
-            if await self._workloads.vanished(uid, key):
-                told = "%s: ordering the removal of what Workload %s (uid %s) left"
-                LOG.info(told, session.name, "/".join(key), uid)
-                orphan = True if await self._workloads.kind_ends(uid) else None
-                await self._assignments.end(session, uid, key, orphan=orphan)
-                self._brake.swept(session)
 
     def _strangers(self, session: MemberSession, key: Key) -> dict[str, list[ManagedObject]]:
         """Return objects under that key, by the UIDs of owners that the hub does not know."""

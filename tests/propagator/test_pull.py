@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import random
 import string
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import Any, cast
 
@@ -95,9 +96,21 @@ def turn(world: PullWorld, value: str) -> None:
 
 
 async def placed(world: PullWorld, name: str = "web", **shares: int) -> None:
+    await ready(world)
     world.put(WORKLOADS, workload(name))
     world.place(name, **shares)
     await world.until(lambda: runs(world, name, **shares))
+
+
+@asynccontextmanager
+async def serving(*pushed: str, **shares: int) -> AsyncIterator[PullWorld]:
+    """A propagator, and the agent of paris, with the Workload web so placed."""
+    world = PullWorld(*pushed)
+    async with world.propagating(), world.agent():
+        await ready(world)
+        if shares:
+            await placed(world, **shares)
+        yield world
 
 
 @pytest.mark.proves("PL2")
@@ -159,10 +172,7 @@ async def test_a_member_that_nobody_connects_to_is_ready_and_runs_a_workload() -
 
 @pytest.mark.proves("PL2")
 async def test_drift_on_a_pulled_member_is_repaired() -> None:
-    world = PullWorld()
-    async with world.propagating(), world.agent():
-        await ready(world)
-        await placed(world, paris=2)
+    async with serving(paris=2) as world:
         member = world.members["paris"]
         before = objects(world, "paris")
         member.delete("configmaps", (SPACE, "web-conf"))
@@ -171,10 +181,7 @@ async def test_drift_on_a_pulled_member_is_repaired() -> None:
 
 @pytest.mark.proves("PL2")
 async def test_a_share_leaves_for_a_pulled_member_once_that_is_ready_and_back() -> None:
-    world = PullWorld("m1")
-    async with world.propagating(), world.agent():
-        await ready(world)
-        await placed(world, m1=3)
+    async with serving("m1", m1=3) as world:
         world.place("web", paris=3)
         await world.until(lambda: runs(world, "web", paris=3))
         await world.until(lambda: not world.deployments("m1"))
@@ -186,9 +193,7 @@ async def test_a_share_leaves_for_a_pulled_member_once_that_is_ready_and_back() 
 
 @pytest.mark.proves("PL22")
 async def test_large_manifests_are_small_on_the_hub_and_too_large_ones_leave_the_share() -> None:
-    world = PullWorld()
-    async with world.propagating(), world.agent():
-        await ready(world)
+    async with serving() as world:
         body = workload("web")
         body["spec"]["manifests"] = [configmap(f"c{n}", a="plain words " * 2500) for n in range(10)]
         world.put(WORKLOADS, body)
@@ -260,7 +265,6 @@ async def test_an_agent_that_restarts_writes_nothing_but_leases_and_one_report()
     world = PullWorld()
     async with world.propagating():
         async with world.agent():
-            await ready(world)
             await placed(world, paris=2)
             await world.calm(5)
             before = versions(world)
@@ -277,7 +281,6 @@ async def test_a_deletion_waits_for_a_silent_agent_and_names_the_member() -> Non
     world = PullWorld()
     async with world.propagating():
         async with world.agent():
-            await ready(world)
             await placed(world, paris=1)
         await world.until(lambda: reason(world) == "AgentSilent", seconds=75, step=0.5)
         world.delete("web")
@@ -295,7 +298,6 @@ async def test_a_member_that_is_given_up_releases_what_ends() -> None:
     world = PullWorld()
     async with world.propagating():
         async with world.agent():
-            await ready(world)
             await placed(world, paris=1)
         await world.until(lambda: reason(world) == "AgentSilent", seconds=75, step=0.5)
         world.delete("web")
@@ -310,7 +312,6 @@ async def test_an_agent_that_stops_is_told_within_75_seconds() -> None:
     world = PullWorld("m1")
     async with world.propagating():
         async with world.agent():
-            await ready(world)
             await placed(world, m1=1, paris=1)
         await world.until(lambda: reason(world) == "AgentSilent", seconds=75, step=0.5)
         await world.until(lambda: propagated(world, "web") == "ClusterUnreachable")
@@ -324,7 +325,6 @@ async def test_without_the_hub_a_running_agent_repairs_and_a_restarted_one_write
     world = PullWorld()
     async with world.propagating():
         async with world.agent():
-            await ready(world)
             await placed(world, paris=2)
             await world.calm(3)
             before, told = objects(world, "paris"), versions(world)
@@ -361,10 +361,7 @@ class Cut(Given):
 
 @pytest.mark.proves("PL11")
 async def test_assignments_that_are_missing_remove_nothing() -> None:
-    world = PullWorld()
-    async with world.propagating(), world.agent():
-        await ready(world)
-        await placed(world, paris=2)
+    async with serving(paris=2) as world:
         await world.calm(3)
         before, uid = versions(world), uid_of(world, "web")
         world.hub.remove(ASSIGNMENTS, uid, namespace_of("paris"))
@@ -379,7 +376,6 @@ async def test_an_old_order_to_remove_leaves_what_is_younger() -> None:
     world = PullWorld()
     async with world.agent():
         async with world.propagating():
-            await ready(world)
             await placed(world, paris=2)
             await world.calm(3)
         before, uid = objects(world, "paris"), uid_of(world, "web")
@@ -422,7 +418,6 @@ async def test_an_agent_writes_nothing_for_another_hub() -> None:
     world = PullWorld()
     async with world.propagating():
         async with world.agent():
-            await ready(world)
             await placed(world, paris=2)
             await world.calm(3)
         before = versions(world)
@@ -438,7 +433,6 @@ async def test_an_agent_writes_nothing_for_another_hub() -> None:
 async def test_a_member_changes_its_mode_and_nothing_there_is_rewritten() -> None:
     world = PullWorld("m1", pulled=())
     async with world.propagating():
-        await ready(world)
         await placed(world, m1=2)
         await world.calm(3)
         before = versions(world, "m1")
@@ -503,7 +497,6 @@ async def test_a_move_between_the_modes_never_has_less_ready_than_wanted() -> No
         return holds
 
     async with world.propagating(), world.agent():
-        await ready(world)
         await placed(world, m1=3)
         for shares in ({"paris": 3}, {"m1": 1, "paris": 2}, {"m1": 3}):
             world.place("web", **shares)
@@ -545,10 +538,7 @@ async def test_what_runs_at_most_once_comes_after_the_agent_has_told_that_it_is_
 
 @pytest.mark.proves("PL25")
 async def test_an_agent_at_rest_costs_the_hub_a_renewal_each_20_seconds() -> None:
-    world = PullWorld()
-    async with world.propagating(), world.agent():
-        await ready(world)
-        await placed(world, paris=2)
+    async with serving(paris=2) as world:
         await world.calm(30)
         watched = {
             (agent.partition("/")[0], path.partition("?")[0])
@@ -583,7 +573,6 @@ async def test_an_agent_that_is_too_old_keeps_what_it_has_and_gets_nothing_new(
     world = PullWorld()
     async with world.agent():
         async with world.propagating():
-            await ready(world)
             await placed(world, paris=2)
         monkeypatch.setattr("propagator.hub.cluster_status.oldest_served", lambda _: "9.0.0")
         async with world.propagating("two"):
@@ -601,7 +590,6 @@ async def test_what_stands_without_an_assignment_is_told() -> None:
     world = PullWorld()
     async with world.agent():
         async with world.propagating():
-            await ready(world)
             await placed(world, paris=2)
             await world.calm(3)
         before, uid = versions(world), uid_of(world, "web")
@@ -692,7 +680,6 @@ async def test_an_agent_in_another_cluster_than_ordered_writes_nothing_there() -
     world = PullWorld()
     async with world.propagating():
         async with world.agent():
-            await ready(world)
             await placed(world, paris=2)
         world.same["paris"] = "rome"  # its Secret was copied there
         world.members["paris"].objects["deployments"].clear()
@@ -744,10 +731,7 @@ def spec_of(world: PullWorld, uid: str) -> Json:
 
 @pytest.mark.proves("PL12")
 async def test_what_a_hub_that_was_set_back_has_forgotten_is_told_again() -> None:
-    world = PullWorld()
-    async with world.propagating(), world.agent():
-        await ready(world)
-        await placed(world, paris=2)
+    async with serving(paris=2) as world:
         await world.calm(3)
         uid, told = uid_of(world, "web"), world.report()
         where: Json = {"namespace": namespace_of("paris"), "status": True}
@@ -766,7 +750,6 @@ async def test_an_order_that_the_agent_cannot_read_is_told() -> None:
     world = PullWorld()
     async with world.agent():
         async with world.propagating():
-            await ready(world)
             await placed(world, paris=2)
             await world.calm(3)
         uid, before = uid_of(world, "web"), versions(world)
@@ -808,13 +791,15 @@ async def test_what_workloads_left_that_the_hub_does_not_know_is_swept() -> None
     foreign["metadata"] |= {"namespace": SPACE, "annotations": notes, "labels": {}}
     world.members["paris"].apply("configmaps", (SPACE, "anothers"), foreign)
     async with world.propagating(), world.agent():
-        await ready(world)
         await placed(world, paris=1)
         await world.until(lambda: world.report().get("unassigned", {}).get("count") == 3)
         await world.until(lambda: not left(world))
         await world.until(lambda: len(world.hub.all(ASSIGNMENTS)) == 1)
         await world.until(lambda: "unassigned" not in world.report())
         assert len(objects(world, "paris", "configmaps")) == 2, "another hub's, and web's"
+        world.hub.remove(WORKLOADS, "web")  # as without its finalizer
+        await world.until(lambda: not world.deployments("paris"))
+        await world.until(lambda: not world.hub.all(ASSIGNMENTS))
         assert not conditions.holds(world.cluster("paris"), "SweepHeld")
 
 
@@ -896,7 +881,6 @@ async def test_a_budget_holds_while_the_hub_stops_in_the_middle_of_a_lowering() 
 
     async with world.agent():
         async with world.propagating():
-            await ready(world)
             await placed(world, paris=4)
             since = {"since": "2026-01-01T00:00:00Z", "cause": "Drained"}
             leaving = [{"cluster": "paris", "replicas": 4, "replaced": 4, **since}]

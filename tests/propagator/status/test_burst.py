@@ -81,14 +81,14 @@ class Burst:
         recorder = SimpleNamespace(event=lambda _, **told: self.events.append(told))
         context = Context(clock=clock, recorder=recorder, fresh=lambda: True)
         following = SimpleNamespace(remark=lambda _: "", reported=lambda _: [])
-        survey = SimpleNamespace(seen=self._seen, kept=lambda _: [])
+        survey = SimpleNamespace(seen=self._seen, kept=lambda _: [], drift=lambda _: {})
         self.reporter = Reporter(
             cast("Any", context),
             ShareTable(),
             workloads=cast("Any", self.hub),
             survey=cast("Any", survey),
             finalizer=cast("Any", None),
-            drift=cast("Any", SimpleNamespace(told=lambda _: [], soonest=lambda _: None)),
+            drift=cast("Any", SimpleNamespace(told=lambda *_: [], soonest=lambda _: None)),
             dependencies=cast("Any", following),
             rereading=cast("Any", SimpleNamespace(due=False)),
         )
