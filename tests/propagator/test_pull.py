@@ -22,6 +22,7 @@ from crds.names import (
     GIVEN_UP,
     LABEL_GROUP,
     LABEL_MANAGED,
+    MEMBER_REPORT,
     OWNER_PREFIX,
     SYSTEM_NAMESPACE,
 )
@@ -29,6 +30,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import (
     ASSIGNMENTS,
     MEMBER_CLUSTERS,
+    MEMBER_REPORTS,
     SECRETS,
     WORKLOAD_GROUPS,
     WORKLOADS,
@@ -897,3 +899,29 @@ async def test_a_budget_holds_while_the_hub_stops_in_the_middle_of_a_lowering() 
             member.report("poddisruptionbudgets", where, disruptionsAllowed=0)
             await world.calm(30, step=0.5)
             assert asked() == left_over
+
+
+@pytest.mark.proves("PL2")
+async def test_facts_that_are_gone_from_a_report_are_gone_from_the_member() -> None:
+    world = PullWorld()
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            await world.until(lambda: "capacity" in world.cluster("paris"))
+        quota = {"namespace": SPACE, "name": "most", "free": {"pods": "1"}}
+        world.tell("paris", {"quotas": [quota]})
+        await world.until(lambda: world.cluster("paris").get("quotas") == [quota])
+        world.tell("paris", {"quotas": None, "nodeGroups": None})
+        await world.until(lambda: world.cluster("paris")["nodeGroups"] == [])
+        assert "quotas" not in world.cluster("paris")
+
+
+@pytest.mark.proves("PL15")
+async def test_a_report_that_is_gone_needs_an_operator() -> None:
+    world = PullWorld()
+    async with world.propagating(), world.agent():
+        await ready(world)
+        world.hub.remove(MEMBER_REPORTS, MEMBER_REPORT, namespace_of("paris"))
+        await world.until(lambda: reason(world) == "AgentRevoked")
+        message = conditions.find(world.cluster("paris"), "Ready")["message"]
+        assert "its MemberReport is gone: run `stowage invite paris --renew`" in message
