@@ -87,7 +87,7 @@ class Member:
         """Change these fields of the status of an object that is there."""
         held = self.objects[plural][key]
         meta = {**held["metadata"], "resourceVersion": str(next(_versions))}
-        now = {**held, "metadata": meta, "status": {**held["status"], **status}}
+        now = {**held, "metadata": meta, "status": {**held.get("status", {}), **status}}
         self.objects[plural][key] = now
         self.tell(plural, "MODIFIED", now)
 

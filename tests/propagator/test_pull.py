@@ -799,6 +799,11 @@ async def test_what_workloads_left_that_the_hub_does_not_know_is_swept() -> None
         await world.until(lambda: len(world.hub.all(ASSIGNMENTS)) == 1)
         await world.until(lambda: "unassigned" not in world.report())
         assert len(objects(world, "paris", "configmaps")) == 2, "another hub's, and web's"
+        member = world.members["paris"]
+        for plural, name in (("deployments", "web"), ("configmaps", "web-conf")):
+            found = member.objects[plural][SPACE, name]
+            found["metadata"]["creationTimestamp"] = "2031-01-01T00:00:00Z"
+            member.report(plural, (SPACE, name))
         world.hub.remove(WORKLOADS, "web")  # as without its finalizer
         await world.until(lambda: not world.deployments("paris"))
         await world.until(lambda: not world.hub.all(ASSIGNMENTS))
