@@ -89,6 +89,8 @@ ANNOTATION_RESTORED = f"{GROUP}/restored"
 (`crds.restored.RestoredMark`)."""
 ANNOTATION_MIGRATION = f"{GROUP}/migration"
 """On a Workload: `<system>` while it is migrated from there, and `<system>/finished` after that."""
+LABEL_MIGRATION = ANNOTATION_MIGRATION
+"""On the Secret `migration-<uid>` of such a Workload, which keeps what a release has changed."""
 ANNOTATION_SINCE = f"{GROUP}/written-since"
 """On an object on a member: the restores, with commas, after which it was written last. Any other
 object with a younger `ANNOTATION_HUB_VERSION` than the backup was written by the former hub."""

@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from crds.names import ANNOTATION_MIGRATION, GROUP
+from crds.names import ANNOTATION_MIGRATION, LABEL_MIGRATION
 from crds.restored import incomplete
 from machinery.api.resources import SECRETS
 from machinery.api.verbs import Verbs
 from machinery.errors import ConfigurationError, NotFound
+from machinery.types.metadata import Key
 from stowage.migrating.peer import Json, Ref, Standing
 
-LABEL = f"{GROUP}/migration"
 _PREFIX, _DATA = "migration-", "record.json.gz"
 FINISHED = "finished"
 
@@ -49,6 +49,9 @@ class KeptObject(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     """What is kept of one Workload."""
 
+    workload: Key
+    hub: str
+    """The UID of the kube-system of the peer's hub."""
     standing: Standing
     clusters: Mapping[str, str]
     """The MemberClusters by the peer's names of the clusters."""
@@ -126,7 +129,7 @@ async def read(hub: Verbs, home: str, uid: str) -> StoredRecord | None:
 
 async def read_all(hub: Verbs, home: str) -> dict[str, StoredRecord]:
     """Return all that is kept, by the UIDs of the Workloads."""
-    listed = await hub.list(SECRETS, namespace=home, label_selector=LABEL)
+    listed = await hub.list(SECRETS, namespace=home, label_selector=LABEL_MIGRATION)
     return {
         each["metadata"]["name"].removeprefix(_PREFIX): _decoded(each) for each in listed["items"]
     }
@@ -137,7 +140,7 @@ async def keep(hub: Verbs, home: str, uid: str, record: Record) -> None:
     body = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name_of(uid), "namespace": home, "labels": {LABEL: "true"}},
+        "metadata": {"name": name_of(uid), "namespace": home, "labels": {LABEL_MIGRATION: "true"}},
         "data": _encoded(record),
     }
     await hub.create(SECRETS, body, namespace=home)

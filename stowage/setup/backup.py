@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import IO, Any
 
 from crds.fields.dependencies import Dependencies
-from crds.names import LABEL_REGISTER, LABEL_WORKLOAD_UID
+from crds.names import LABEL_MIGRATION, LABEL_REGISTER, LABEL_WORKLOAD_UID
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
     CLUSTER_DECISIONS,
@@ -86,6 +86,7 @@ class Backup:
         await self._all(MEMBER_CLUSTERS)
         await self._all(SECRETS, namespace=self._home, label_selector=f"{LABEL_REGISTER}=true")
         await self._all(WORKLOADS)
+        await self._all(SECRETS, namespace=self._home, label_selector=LABEL_MIGRATION)
         await self._all(CONTROLLER_REVISIONS, label_selector=LABEL_WORKLOAD_UID)
         for res in RULES:
             await self._all(res)

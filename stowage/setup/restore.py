@@ -28,6 +28,7 @@ from crds.names import (
     ANNOTATION_RESTORED,
     ANNOTATION_SWEEP,
     GROUP,
+    LABEL_MIGRATION,
     PLACEHOLDER_SCHEDULER,
     RESTORED,
 )
@@ -252,6 +253,8 @@ class Restore:
             self.say(f"{where}: {why}")
             self.counts["left out"] += 1
             return
+        if LABEL_MIGRATION in (meta.get("labels") or {}):  # it has its Workload's UID in its name
+            item = {**item, "metadata": {**meta, "name": self._with_new_uids(meta["name"])}}
         try:
             await self._one(res, item)
         except ApiError as e:

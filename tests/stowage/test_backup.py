@@ -13,7 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 import crds
-from crds.names import LABEL_REGISTER, LABEL_WORKLOAD_UID, RESTORED, SYSTEM_NAMESPACE
+from crds.names import (
+    LABEL_MIGRATION,
+    LABEL_REGISTER,
+    LABEL_WORKLOAD_UID,
+    RESTORED,
+    SYSTEM_NAMESPACE,
+)
 from machinery.api import resources as of
 from machinery.api.resources import CONFIG_MAPS, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
 from machinery.errors import ConfigurationError, NotFound, StowageError, Unreachable
@@ -48,6 +54,9 @@ def filled() -> MemoryHub:
     hub.put(SECRETS, body(SECRETS, "creds", data={"password": CANARY}, type="Opaque"))
     spec = {"resources": [{"name": "creds"}], "replicas": 3}
     web = hub.put(WORKLOADS, body(WORKLOADS, "web", spec=spec))
+    kept = {"name": f"migration-{web['metadata']['uid']}", "namespace": SYSTEM_NAMESPACE}
+    labels = {LABEL_MIGRATION: "true"}
+    hub.put(SECRETS, body(SECRETS, "x", metadata={**kept, "labels": labels}, data={"a": "b"}))
     for _ in range(2):  # its third generation
         spec = {**spec, "replicas": spec["replicas"] + 1}
         hub.edit(WORKLOADS, "web", {"spec": spec})
@@ -111,6 +120,7 @@ async def test_a_backup_is_a_private_list_of_everything_with_statuses(tmp_path: 
     assert {each["metadata"]["name"] for each in items if each["kind"] == "Secret"} == {
         "m1",
         "creds",
+        f"migration-{hub.read(WORKLOADS, 'web')['metadata']['uid']}",
     }
     note = items[-1]["data"]
     assert note["hub"] == hub.read(NAMESPACES, "kube-system")["metadata"]["uid"]
@@ -156,6 +166,7 @@ async def test_a_restore_brings_statuses_back_as_of_the_new_objects(tmp_path: Pa
     assert status["conditions"] == [{"type": "Ready", "observedGeneration": 1}]
     assert web["metadata"]["annotations"]["stowage.dev/restored"].endswith("/1")
     assert hub.read(MEMBER_CLUSTERS, "m1")["status"]["clusterID"] == "c1"
+    assert hub.read(SECRETS, f"migration-{uid}", SYSTEM_NAMESPACE)["data"] == {"a": "b"}
     revision = hub.read(of.CONTROLLER_REVISIONS, "web-1")["metadata"]
     assert revision["labels"] == {LABEL_WORKLOAD_UID: uid}
     assert [each["uid"] for each in revision["ownerReferences"]] == [uid]
