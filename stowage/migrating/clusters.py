@@ -44,7 +44,7 @@ def matched(
             raise ConfigurationError(
                 f"--map {name}={member}: the hub has no MemberCluster {member}"
             )
-    by_uid = {uid: name for name, each in known.items() if (uid := _uid(each))}
+    by_uid = {uid: name for name, each in known.items() if (uid := uid_of(each))}
     found = [_match(each, known, by_uid, named.get(each.name, "")) for each in clusters]
     taken: dict[str, str] = {}
     for each in found:
@@ -62,7 +62,7 @@ def _match(
     if there and named in ("", there):
         return MatchedCluster(name, there, "cluster ID", state(known[there]))
     said = named or (name if name in known else "")
-    uid = _uid(known[said]) if said else ""
+    uid = uid_of(known[said]) if said else ""
     if cluster.uid and uid:
         text = f"MemberCluster {said} is another cluster: its kube-system has the UID {uid}"
         return MatchedCluster(name, "", "", f"{text}, not {cluster.uid}")
@@ -72,7 +72,8 @@ def _match(
     return MatchedCluster(name, "", "", f"{text}: join it, or --map {name}={said or 'MEMBER'}")
 
 
-def _uid(member: Json) -> str:
+def uid_of(member: Json) -> str:
+    """Return the UID of the kube-system of a MemberCluster; empty where it is not known."""
     status = member.get("status") or {}
     return str(status.get("clusterUID") or status.get("clusterID") or "")
 

@@ -21,6 +21,7 @@ from stowage.console.terminal import say
 from stowage.hub import connection, reader
 from stowage.importing import live
 from stowage.migrating import plan as planning
+from stowage.migrating.members import Members
 from stowage.migrating.outcomes import Outcome
 from stowage.migrating.peer import Peer
 from stowage.migrating.peers import karmada, kubefleet, ocm
@@ -83,22 +84,16 @@ async def _run(step: str, peer: Peer, servers: Servers, asked: Asked, form: str)
 
 
 async def _world(peer: Peer, servers: Servers, stack: AsyncExitStack) -> World:
-    opened: dict[str, Verbs] = {}
-    one_by_one = asyncio.Lock()
-
     async def member(name: str) -> Verbs:
-        async with one_by_one:
-            if name not in opened:
-                found = client.ApiClient(servers.member(name), name=name)
-                opened[name] = await stack.enter_async_context(found)
-        return opened[name]
+        return await stack.enter_async_context(client.ApiClient(servers.member(name), name=name))
 
     where = Where("default", hub=servers.hub)
+    hub = await stack.enter_async_context(client.ApiClient(servers.hub, name="hub"))
     return World(
         peer=peer,
-        hub=await stack.enter_async_context(client.ApiClient(servers.hub, name="hub")),
+        hub=hub,
         theirs=await stack.enter_async_context(client.ApiClient(servers.theirs, name=peer.name)),
-        member=member,
+        member=Members(hub, member),
         documents=lambda namespace: _documents(peer, servers.theirs, namespace),
         inputs=where.present,
         where=where,

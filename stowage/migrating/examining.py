@@ -21,10 +21,12 @@ from machinery.errors import NotFound, StowageError
 from machinery.kinds.table import profile_of
 from machinery.types.metadata import Key
 from propagator.types.hub_objects import HubSecret
-from stowage.migrating import members
+from stowage.migrating import kept, members
+from stowage.migrating.kept import Step
+from stowage.migrating.members import ObjectsAlong
 from stowage.migrating.numbers import Numbers
-from stowage.migrating.peer import Json, Ref
-from stowage.migrating.survey import Asked, Candidate, Survey, World
+from stowage.migrating.peer import Json, Ref, held_back
+from stowage.migrating.survey import Asked, Candidate, Survey, World, followed
 
 AT_ONCE = 16
 """Workloads that are looked at side by side."""
@@ -75,7 +77,7 @@ async def examined(
     numbers = Numbers(
         world.where,
         await asyncio.to_thread(world.inputs),
-        {each.key: survey.stored.get(each.key) or numbered(each.body) for each in sound},
+        {each.key: _body(world, survey, each) for each in sound},
         {each.key: each.shares for each in sound},
         {key: each.starts for key, each in found.items()},
         now=world.now(),
@@ -83,12 +85,28 @@ async def examined(
     for candidate in sound:
         if candidate.shares and (fault := numbers.fault(candidate.key)):
             candidate.ways.append(fault)
+    _together(survey, survey.candidates)
     return found, numbers
 
 
-def numbered(body: Json) -> dict[str, Any]:
-    """Return a Workload that is not stored yet as the controller would read it."""
+def _body(world: World, survey: Survey, candidate: Candidate) -> Json:
+    """Return a Workload as stored since it was adopted, or as the controller would read it."""
+    stored = survey.stored.get(candidate.key)
+    if stored is not None and kept.peer_of(stored) == world.peer.name:
+        return stored
+    body = candidate.body
     return {**body, "metadata": {"uid": "", "resourceVersion": "", **body["metadata"]}}
+
+
+def _together(survey: Survey, candidates: Sequence[Candidate]) -> None:
+    """Hold back what shares a rule with a Workload that cannot go on: a rule goes with all."""
+    before = (Step.NONE, Step.ADOPTING, Step.ADOPTED)
+    stuck = {c.key: "; ".join(c.ways) for c in candidates if survey.step(c.key) in before}
+    rules = {each.key: each.standing.rules for each in candidates}
+    held = held_back(rules, stuck)
+    for each in candidates:
+        if each.key in held:
+            each.ways.append(f"{held[each.key]} places others too that cannot go on")
 
 
 async def _on_members(
@@ -100,7 +118,8 @@ async def _on_members(
     *,
     compare: bool,
 ) -> None:
-    secrets = await secrets_of(world, asked, candidate.body) if compare else {}
+    body = _body(world, survey, candidate)
+    along = await brought_along(world, asked, body) if compare else ObjectsAlong()
     for name in candidate.shares:
         try:
             member = await world.member(name)
@@ -111,8 +130,8 @@ async def _on_members(
     candidate.ways += _twice(candidate, found)
     if not compare or not candidate.sound:
         return
-    body = placed(candidate.body, candidate.shares, found.starts)
-    results = await differing(world, survey, body, candidate.shares, secrets)
+    body = placed(body, candidate.shares, found.starts)
+    results = await differing(world, survey, body, candidate.shares, along)
     found.objects, found.alike = results.objects, results.objects - len(results.texts)
     candidate.ways += results.texts
 
@@ -175,7 +194,7 @@ async def differing(
     survey: Survey,
     body: Json,
     shares: Iterable[str],
-    secrets: Mapping[str, HubSecret],
+    along: ObjectsAlong,
 ) -> Comparison:
     """Compare the objects of a Workload on each member of its shares, by dry runs.
 
@@ -185,7 +204,7 @@ async def differing(
     for name in shares:
         try:
             cluster = msgspec.convert(survey.members[name], MemberCluster)
-            found = await members.compared(await world.member(name), body, cluster, secrets)
+            found = await members.compared(await world.member(name), body, cluster, along)
         except (StowageError, ValueError, OSError) as e:
             objects += 1
             texts.append(f"{name}: {e}")
@@ -195,8 +214,8 @@ async def differing(
     return Comparison(objects, texts)
 
 
-async def secrets_of(world: World, asked: Asked, body: Json) -> dict[str, HubSecret]:
-    """Return the Secrets that a Workload brings along, from our hub or as they would be copied."""
+async def brought_along(world: World, asked: Asked, body: Json) -> ObjectsAlong:
+    """Return what a Workload brings along, from our hub or as it would be copied there."""
     found = {}
     space = body["metadata"]["namespace"]
     for each in body["spec"].get("resources") or ():
@@ -207,4 +226,4 @@ async def secrets_of(world: World, asked: Asked, body: Json) -> dict[str, HubSec
                 continue
             found[each["name"]] = msgspec.convert(secret, HubSecret)
             break
-    return found
+    return ObjectsAlong(found, await followed(world, asked, body))

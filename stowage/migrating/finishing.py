@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -24,30 +25,34 @@ from stowage.migrating import kept
 from stowage.migrating.examining import side_by_side
 from stowage.migrating.kept import FINISHED, Progress, Record, Step
 from stowage.migrating.letting_go import edit_member, on_members, unproven
-from stowage.migrating.outcomes import NEXT, Outcome, migrating, ordered
+from stowage.migrating.outcomes import NEXT, Outcome, migrating, ordered, uid_of
 from stowage.migrating.peer import Json, PeerView, Ref, without_marks
-from stowage.migrating.survey import Asked, World, surveyed
+from stowage.migrating.survey import Asked, Survey, World, surveyed
 
 
 async def finish(world: World, asked: Asked) -> list[Outcome]:
     """Delete the peer's objects, take its marks off, and give the Workload its own values."""
     survey = await surveyed(world, asked, imports=False)
-    room = asyncio.Lock()  # the last Workload of a rule sees that it is the last
+    room, ended = asyncio.Lock(), set[str]()  # the last Workload of a rule sees that it is the last
 
     async def one(key: Key) -> str:
         workload = survey.stored[key]
-        stored = survey.record(workload)
-        if stored is None:
-            return f"the Secret {kept.name_of(workload['metadata']['uid'])} is gone"
-        if stored.record.progress is not Progress.FINISHING:
-            if fault := await _unready(world, survey.view, workload, stored.record):
+        uid = uid_of(workload)
+        record = survey.kept(uid)
+        if record.progress is not Progress.FINISHING:
+            if fault := await _unready(world, survey.view, workload, record):
                 return fault
-            later = msgspec.structs.replace(stored.record, progress=Progress.FINISHING)
-            await kept.change(world.hub, world.home, workload["metadata"]["uid"], stored, later)
-        for name, ref in on_members(stored.record.standing, stored.record.clusters):
+            later = msgspec.structs.replace(record, progress=Progress.FINISHING)
+            await kept.change(world.hub, world.home, uid, survey.records[uid], later)
+        for name, ref in on_members(record.standing, record.clusters):
             await edit_member(world, name, ref, lambda found: _bare(world, found))
+        for ref in record.standing.templates:
+            await _delete(world, record, ref)
         async with room:
-            await _end(world, workload, stored.record)
+            await _last_rules(world, survey, uid, ended)
+        await _hand_over(world, workload, record)
+        with suppress(NotFound):
+            await world.hub.delete(SECRETS, kept.name_of(uid), namespace=world.home)
         return ""
 
     todo, out = list[Key](), list[Outcome]()
@@ -84,23 +89,16 @@ async def _unready(world: World, view: PeerView, workload: Json, record: Record)
     return await unproven(world, view, record)
 
 
-async def _end(world: World, workload: Json, record: Record) -> None:
-    """Delete the peer's objects of a Workload, and end its migration."""
-    uid = workload["metadata"]["uid"]
-    for ref in record.standing.templates:
-        await _delete(world, record, ref)
-    records = await kept.read_all(world.hub, world.home)
-    others = {
-        rule for at, each in records.items() if at != uid for rule in each.record.standing.rules
-    }
-    for rule in record.standing.rules:
-        if rule not in others:
-            await _delete(world, record, rule)
-    await _hand_over(world, workload, record)
-    try:
-        await world.hub.delete(SECRETS, kept.name_of(uid), namespace=world.home)
-    except NotFound:
-        return
+async def _last_rules(world: World, survey: Survey, uid: str, ended: set[str]) -> None:
+    """Delete the rules that nothing else is placed by; `ended` are those that have passed here."""
+    ended.add(uid)
+    rules = survey.records[uid].record.standing.rules
+    for at, other in survey.records.items():
+        shared = [rule for rule in rules if rule in other.record.standing.rules]
+        if at not in ended and shared and await kept.read(world.hub, world.home, at) is not None:
+            rules = [rule for rule in rules if rule not in shared]
+    for rule in rules:
+        await _delete(world, survey.records[uid].record, rule)
 
 
 async def _hand_over(world: World, workload: Json, record: Record) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from machinery.errors import ConfigurationError, NotFound, StowageError
 from stowage.console import words
 from stowage.hub import edit
 from stowage.migrating import kept, members
+from stowage.migrating.examining import side_by_side
 from stowage.migrating.kept import KeptObject, Progress, Record
 from stowage.migrating.peer import (
     Change,
@@ -24,6 +26,7 @@ from stowage.migrating.peer import (
     Standing,
     freed,
     held_again,
+    held_back,
     held_words,
     made,
     unmade,
@@ -31,6 +34,8 @@ from stowage.migrating.peer import (
 from stowage.migrating.survey import Survey, World, read
 
 POLL_SECONDS = 1.0
+Place = tuple[str, Ref]
+"""An object on the MemberCluster of that name."""
 
 
 class Waiting:
@@ -38,7 +43,9 @@ class Waiting:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._reading: asyncio.Task[PeerView] | None = None
+        self._room = asyncio.Lock()
+        self._asked = self._read = 0
+        self._view: PeerView
 
     async def until(self, missing: Callable[[PeerView], list[str]]) -> None:
         """Return once nothing is missing. Raises StowageError with what is, after a while."""
@@ -59,12 +66,15 @@ class Waiting:
             await self._world.clock.sleep(POLL_SECONDS)
 
     async def view(self) -> PeerView:
-        if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._read())
-        return await asyncio.shield(self._reading)
-
-    async def _read(self) -> PeerView:
-        return self._world.peer.view(Objects(await read(self._world)))
+        """Return a view that was read after this call: an earlier one does not show a change."""
+        self._asked += 1
+        mine = self._asked
+        async with self._room:
+            if self._read < mine:
+                upto = self._asked
+                self._view = self._world.peer.view(Objects(await read(self._world)))
+                self._read = upto
+            return self._view
 
 
 async def unproven(world: World, view: PeerView, record: Record) -> str:
@@ -77,7 +87,7 @@ async def unproven(world: World, view: PeerView, record: Record) -> str:
     return words.some(found)
 
 
-def on_members(standing: Standing, names: Mapping[str, str]) -> Iterator[tuple[str, Ref]]:
+def on_members(standing: Standing, names: Mapping[str, str]) -> Iterator[Place]:
     """Yield each object that the peer holds, with the MemberCluster that it is on.
 
     `names` are the MemberClusters by the peer's names of the clusters.
@@ -119,16 +129,15 @@ async def edit_member(
 ) -> None:
     """Patch the metadata of an object on a member, if it is there."""
     member = await world.member(name)
-    if (there := await members.find(member, ref)) is None:
-        return
-    resource, _ = there
-    where = ref.namespace if resource.namespaced else None
 
     def patch(found: Json) -> Mapping[str, Any]:
-        metadata = patch_of(found)
+        metadata = patch_of(members.formed(found))
         return {"metadata": metadata} if metadata else {}
 
-    await edit(member, resource, ref.name, patch, namespace=where)
+    with suppress(NotFound):
+        resource = await member.resource(ref.api_version, ref.kind)
+        where = ref.namespace if resource.namespaced else None
+        await edit(member, resource, ref.name, patch, namespace=where)
 
 
 async def let_go(world: World, record: Record, wait: Waiting) -> None:
@@ -149,38 +158,67 @@ def _free(world: World, found: Json) -> Mapping[str, Any]:
     return freed(world.peer.held_by(found), found)
 
 
+# --- and back -------------------------------------------------------------------------------------
+
+
+async def staying(world: World, survey: Survey, uids: Collection[str]) -> dict[str, str]:
+    """Return of which Workloads a release cannot be taken back, by UID, and why.
+
+    Nothing is written: what is found halfway would leave the peer with half of what it had.
+    """
+
+    async def one(uid: str) -> str:
+        return await _stays(world, survey, uid)
+
+    faults = dict(await side_by_side(uids, one))
+    rules = {uid: stored.record.standing.rules for uid, stored in survey.records.items()}
+    others = dict.fromkeys(rules.keys() - faults.keys(), "is not given back")
+    for uid, rule in held_back(rules, {**faults, **others}).items():
+        faults[uid] = f"{rule} holds other Workloads too: undo them together"
+    return {uid: fault for uid, fault in faults.items() if fault}
+
+
+async def _stays(world: World, survey: Survey, uid: str) -> str:
+    record = survey.kept(uid)
+    standing, changed = record.standing, False
+    for ref in dict.fromkeys(each.ref for each in standing.changes):
+        there, before = await members.find(world.theirs, ref), record.found(ref)
+        if there is None:
+            return f"{ref} is gone: a backup of the peer has it"
+        mine = [each for each in standing.changes if each.ref == ref]
+        changed |= bool(_changed(before, mine, there[1], back=True))
+    left = sorted({*standing.shares} - {*survey.view.runs_on(standing)})
+    if changed and left:
+        text = f"{world.peer.title} does not place it on {words.some(left)} any more"
+        return f"{text}, where it runs: place it there again, or take it"
+    for name, ref in on_members(standing, record.clusters):
+        there = await members.find(await world.member(name), ref)
+        if there is not None and members.ours(there[1]):
+            return f"{name}: {ref} carries Stowage's marks still: run it again"
+    return ""
+
+
 async def give_back(
-    world: World, workload: Json, survey: Survey, leaving: Collection[str], wait: Waiting
+    world: World, survey: Survey, uid: str, others: Collection[Place], wait: Waiting
 ) -> None:
     """Give what a release took, and see the peer write again; then forget what was kept.
 
-    `leaving` are the UIDs of the Workloads that are given back together.
+    `others` are the objects on members that Workloads need which are not given back.
     """
-    uid = workload["metadata"]["uid"]
     stored = survey.records[uid]
     record = stored.record
-    for at, other in survey.records.items():
-        shared = {*other.record.standing.rules} & {*record.standing.rules}
-        if shared and at not in leaving:
-            raise StowageError(f"{min(map(str, shared))} holds other Workloads too: undo them")
-    for name, ref in on_members(record.standing, record.clusters):
-        there = await members.find(await world.member(name), ref)
-        if there is not None and members.ours(there[1]):
-            raise StowageError(f"{name}: {ref} carries Stowage's marks still: run it again")
     if record.progress is not Progress.KEPT:
         earlier = msgspec.structs.replace(record, progress=Progress.KEPT)
         await kept.change(world.hub, world.home, uid, stored, earlier)
-    others = _held_by_others(survey, leaving)
     for each in record.members:
-        if (each.member, each.ref) in others:
-            continue  # such as a Namespace: what goes with it is Stowage's
-        await edit_member(world, each.member, each.ref, partial(_held, each))
+        if (each.member, each.ref) not in others:  # such as a Namespace
+            await _hold_again(world, each)
     await change(world, record, record.standing.changes, back=True)
     await wait.until(lambda view: [*view.silent(record.standing)])
     await world.hub.delete(SECRETS, kept.name_of(uid), namespace=world.home)
 
 
-def _held_by_others(survey: Survey, leaving: Collection[str]) -> set[tuple[str, Ref]]:
+def held_by_others(survey: Survey, leaving: Collection[str]) -> set[Place]:
     """Return the objects on members that Workloads need which are not given back."""
     return {
         place
@@ -190,6 +228,14 @@ def _held_by_others(survey: Survey, leaving: Collection[str]) -> set[tuple[str, 
     }
 
 
-def _held(was: KeptObject, found: Json) -> Mapping[str, Any]:
-    same = found["metadata"]["uid"] == was.uid
-    return held_again(was.held_by, found) if same else {}
+async def _hold_again(world: World, was: KeptObject) -> None:
+    member, space = await world.member(was.member), was.ref.namespace
+    owners = was.held_by.get("ownerReferences") or ()
+    if not all([await members.lives(member, each, space) for each in owners]):
+        return  # the peer takes it by an owner that it has by now
+
+    def patch_of(found: Json) -> Mapping[str, Any]:
+        same = found["metadata"]["uid"] == was.uid
+        return held_again(was.held_by, found) if same else {}
+
+    await edit_member(world, was.member, was.ref, patch_of)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from machinery.api.resources import WORKLOADS
@@ -51,14 +51,24 @@ def starts_of(workload: Json) -> dict[str, int]:
     return {each["cluster"]: each["start"] for each in listed}
 
 
-def migrating(world: World, asked: Asked, survey: Survey) -> dict[Key, Json]:
-    """Return the Workloads of our hub that come from the peer. Raises ConfigurationError."""
+def ran(record: Record) -> dict[str, int]:
+    """Return the replicas that the peer had by MemberCluster."""
+    return {record.clusters[name]: n for name, n in record.standing.shares.items()}
+
+
+def migrating(
+    world: World, asked: Asked, survey: Survey, known: Collection[Key] = ()
+) -> dict[Key, Json]:
+    """Return the Workloads of our hub that come from the peer.
+
+    Raises ConfigurationError for a name that neither these nor the `known` ones have.
+    """
     found = {
         key: each
         for key, each in survey.stored.items()
         if asked.takes(key) and kept.peer_of(each) == world.peer.name
     }
-    if missing := sorted({*asked.names} - {name for _, name in found}):
+    if missing := sorted({*asked.names} - {name for _, name in (*found, *known)}):
         raise ConfigurationError(
             f"no Workload {', '.join(missing)} in {asked.namespace} is being migrated from "
             f"{world.peer.title}: adopt it first"
@@ -94,10 +104,7 @@ async def each_at(
 
     async def one(key: Key) -> str:
         workload = survey.stored[key]
-        stored = survey.record(workload)
-        if stored is None:
-            return f"the Secret {kept.name_of(workload['metadata']['uid'])} is gone: undo it"
-        return await work(workload, stored.record)
+        return await work(workload, survey.kept(uid_of(workload)))
 
     for key, fault in await side_by_side(todo, one):
         out.append(Outcome(key, before if fault else after, fault))

@@ -11,7 +11,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -112,6 +112,10 @@ class PeerView(ABC):
         """Return what it says of a Workload; `named` are all objects that are migrated along."""
 
     @abstractmethod
+    def runs_on(self, standing: Standing) -> Collection[str]:
+        """Return the clusters on which it places a Workload now."""
+
+    @abstractmethod
     def unreleased(self, standing: Standing) -> Iterator[str]:
         """Yield why its own objects do not prove that it has let go of what a Workload runs."""
 
@@ -197,6 +201,29 @@ def held_words(held: Json) -> str:
 def value_at(body: Any, path: Sequence[str]) -> Any:
     """Return the value at a path; None where it leads nowhere."""
     return dig(body, *path)
+
+
+T = TypeVar("T")
+
+
+def held_back(rules: Mapping[T, Iterable[Ref]], faults: Mapping[T, str]) -> dict[T, Ref]:
+    """Return what shares a rule, at whichever hand, with what cannot go on, and that rule.
+
+    A rule is changed for all that it places, or not at all. `faults` is why some cannot go on.
+    """
+    by_rule: dict[Ref, list[T]] = {}
+    for each, its in rules.items():
+        for rule in its:
+            by_rule.setdefault(rule, []).append(each)
+    found: dict[T, Ref] = {}
+    todo = [each for each in faults if faults[each]]
+    while todo:
+        for rule in rules.get(todo.pop(), ()):
+            for each in by_rule.pop(rule, ()):
+                if each not in found and not faults.get(each):
+                    found[each] = rule
+                    todo.append(each)
+    return found
 
 
 def made(body: Json, changes: Iterable[Change]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ taken off on a member while the peer still writes might come back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,10 +16,13 @@ from machinery.types.metadata import Key
 from stowage.console import words
 from stowage.migrating import kept, members
 from stowage.migrating.examining import examined, side_by_side
-from stowage.migrating.kept import KeptObject, Progress, Record, Step, StoredRecord
-from stowage.migrating.letting_go import Waiting, let_go, on_members, unproven
+from stowage.migrating.kept import KeptObject, Progress, Record, Step
+from stowage.migrating.letting_go import Place, Waiting, let_go, on_members, unproven
 from stowage.migrating.outcomes import NEXT, Outcome, ordered, shares_of, uid_of
+from stowage.migrating.peer import held_back
 from stowage.migrating.survey import Asked, Candidate, Survey, World, surveyed
+
+_BEGUN = (Step.RELEASING, Step.RELEASED)
 
 
 async def release(world: World, asked: Asked) -> list[Outcome]:
@@ -27,25 +30,29 @@ async def release(world: World, asked: Asked) -> list[Outcome]:
     survey = await surveyed(world, asked)
     await examined(world, asked, survey, compare=True)
     out, todo = _sorted_out(world, survey)
-    faults = await _all_kept(world, survey, todo)
+    faults = await _all_kept(world, survey, todo, {each.key: each.fault for each in out})
     out += [Outcome(key, survey.step(key), fault) for key, fault in faults.items()]
-    records = await kept.read_all(world.hub, world.home)
+    survey.records = await kept.read_all(world.hub, world.home)
     going = [each.key for each in todo if each.key not in faults]
-    going += _begun(world, asked, survey)
+    for each in _lost(world, asked, survey):
+        going += [] if each.fault else [each.key]
+        out += [each] if each.fault else []
     wait = Waiting(world)
 
     async def free(key: Key) -> str:
-        await let_go(world, records[uid_of(survey.stored[key])].record, wait)
+        await let_go(world, survey.kept(uid_of(survey.stored[key])), wait)
         return ""
 
     async def prove(key: Key) -> str:
-        return await _prove(world, uid_of(survey.stored[key]), records, wait)
+        return await _prove(world, survey, uid_of(survey.stored[key]), wait)
 
     freed = await side_by_side(going, free)
     out += [Outcome(key, Step.RELEASING, fault) for key, fault in freed if fault]
+    if not (free_now := [key for key, fault in freed if not fault]):
+        return ordered(out)
     # the peer answers a change on a member by a sync, and may put back what was taken off
     await world.clock.sleep(world.settle)
-    for key, fault in await side_by_side([key for key, fault in freed if not fault], prove):
+    for key, fault in await side_by_side(free_now, prove):
         out.append(Outcome(key, Step.RELEASING if fault else Step.RELEASED, fault))
     return ordered(out)
 
@@ -61,7 +68,7 @@ def _sorted_out(world: World, survey: Survey) -> tuple[list[Outcome], list[Candi
             ways = [f"{text}: undo, and adopt it again", *ways]
         if step is Step.ADOPTED and ways:
             out.append(Outcome(each.key, step, "; ".join(ways)))
-        elif step in (Step.ADOPTED, Step.RELEASING, Step.RELEASED):
+        elif step in (Step.ADOPTED, *_BEGUN):
             todo.append(each)
         else:
             fault = f"is {step}: {NEXT[step]}" if step in NEXT else ""
@@ -69,48 +76,59 @@ def _sorted_out(world: World, survey: Survey) -> tuple[list[Outcome], list[Candi
     return out, todo
 
 
-def _begun(world: World, asked: Asked, survey: Survey) -> list[Key]:
-    """Return the Workloads of which the peer has lost its objects since their release began."""
+def _lost(world: World, asked: Asked, survey: Survey) -> Iterator[Outcome]:
+    """Yield the Workloads of which the peer has lost its objects since they were adopted.
+
+    What was begun goes on without these, from what was kept.
+    """
     known = {each.key for each in survey.candidates}
-    return [
-        key
-        for key, workload in survey.stored.items()
-        if kept.peer_of(workload) == world.peer.name
-        and asked.takes(key)
-        and key not in known
-        and survey.step(key) in (Step.RELEASING, Step.RELEASED)
-    ]
+    for key, workload in survey.stored.items():
+        if kept.peer_of(workload) != world.peer.name or key in known or not asked.takes(key):
+            continue
+        step = survey.step(key)
+        if step in (Step.ADOPTING, Step.ADOPTED):
+            yield Outcome(key, step, f"{world.peer.title} runs it no more: undo it")
+        elif step in _BEGUN:
+            yield Outcome(key, step)
 
 
-async def _all_kept(world: World, survey: Survey, todo: Sequence[Candidate]) -> dict[Key, str]:
-    """Keep what the release of each changes, before any change. Return why of some it cannot be."""
+async def _all_kept(
+    world: World, survey: Survey, todo: Sequence[Candidate], out: Mapping[Key, str]
+) -> dict[Key, str]:
+    """Keep what the release of each changes, before any change. Return why of some it cannot be.
+
+    `out` is why others are not released: a rule is with all that it places, or not at all.
+    """
 
     async def keep(candidate: Candidate) -> str:
-        await _keep(world, survey, candidate)
+        await _keep(world, survey, candidate, others)
         return ""
 
-    new = [each for each in todo if survey.record(survey.stored[each.key]) is None]
-    faults = {each.key: fault for each, fault in await side_by_side(new, keep) if fault}
-    return faults | _beside(todo, faults)
-
-
-def _beside(todo: Iterable[Candidate], faults: Mapping[Key, str]) -> dict[Key, str]:
-    """Return the Workloads that share a rule with one that cannot be released."""
-    stuck = {rule: each.key for each in todo if each.key in faults for rule in each.standing.rules}
-    return {
-        each.key: f"{rule} is shared with {'/'.join(stuck[rule])}, which could not be kept"
+    rules = {each.key: each.standing.rules for each in survey.candidates}
+    stuck = held_back(rules, out)
+    others = {(e.member, e.ref): e for r in survey.records.values() for e in r.record.members}
+    new = [
+        each
         for each in todo
-        for rule in each.standing.rules
-        if rule in stuck and each.key not in faults
+        if each.key not in stuck and survey.record(survey.stored[each.key]) is None
+    ]
+    faults = {each.key: fault for each, fault in await side_by_side(new, keep) if fault}
+    stuck |= held_back(rules, faults)
+    shared = {
+        each.key: f"{stuck[each.key]} places others too that are not released"
+        for each in todo
+        if each.key in stuck and survey.step(each.key) is not Step.RELEASED
     }
+    return shared | faults
 
 
-async def _keep(world: World, survey: Survey, candidate: Candidate) -> None:
+async def _keep(
+    world: World, survey: Survey, candidate: Candidate, others: Mapping[Place, KeptObject]
+) -> None:
     """Keep all that a release changes, before the first change."""
     standing = candidate.standing
     refs = dict.fromkeys((*standing.templates, *standing.rules, *(c.ref for c in standing.changes)))
     before = [_without_values(found) for ref in refs if (found := survey.objects.find(ref.key))]
-    others = {(e.member, e.ref): e for r in survey.records.values() for e in r.record.members}
     held = []
     for name, ref in on_members(standing, survey.names):
         there = await members.find(await world.member(name), ref)
@@ -121,7 +139,8 @@ async def _keep(world: World, survey: Survey, candidate: Candidate) -> None:
             held.append(KeptObject(name, ref, uid, by))
         elif (before_that := others.get((name, ref))) is not None and before_that.uid == uid:
             held.append(before_that)  # another Workload's release has taken it off
-    record = Record(standing, survey.names, candidate.own, before, held)
+    key, own = candidate.key, candidate.own
+    record = Record(key, survey.theirs, standing, survey.names, own, before, held)
     uid = survey.stored[candidate.key]["metadata"]["uid"]
     await kept.keep(world.hub, world.home, uid, record)
 
@@ -136,9 +155,9 @@ def _without_values(value: Any) -> Any:
     return {key: _without_values(each) for key, each in value.items() if key not in hidden}
 
 
-async def _prove(world: World, uid: str, records: Mapping[str, StoredRecord], wait: Waiting) -> str:
+async def _prove(world: World, survey: Survey, uid: str, wait: Waiting) -> str:
     """Return why a release is not proven; note that it is."""
-    stored = records[uid]
+    stored = survey.records[uid]
     record = stored.record
     if fault := await unproven(world, await wait.view(), record):
         return fault

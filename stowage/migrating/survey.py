@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from crds.names import ANNOTATION_MIGRATION, GROUP, SYSTEM_NAMESPACE
 from crds.workload import Adoption, OnDelete
 from machinery.api.resources import (
-    CONFIG_MAPS,
     MEMBER_CLUSTERS,
     NAMESPACES,
-    SECRETS,
     WORKLOAD_KINDS,
     WORKLOADS,
-    Resource,
 )
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
-from machinery.errors import ConfigurationError, Forbidden, NotFound
+from machinery.errors import AlreadyExists, ConfigurationError, Forbidden, NotFound
 from machinery.types.metadata import Key
+from propagator.dependencies.copies import FOLLOWED, body_of
 from stowage.fleet import admission
 from stowage.fleet.inventory import PlanInputs
 from stowage.fleet.manifests import Document
@@ -38,17 +39,19 @@ from stowage.importing.pieces import Placed
 from stowage.importing.reading import dig
 from stowage.migrating import clusters, kept
 from stowage.migrating.clusters import MatchedCluster
-from stowage.migrating.kept import Step, StoredRecord
-from stowage.migrating.members import Opening
+from stowage.migrating.kept import Progress, Record, Step, StoredRecord
+from stowage.migrating.members import Opening, kube_system
 from stowage.migrating.peer import Json, Objects, Peer, PeerView, Ref, Standing
 from stowage.simulation.plan import Where
 
 _WAITING = ("onDelete", "rollout")
 """Fields of a spec that a Workload has only once it is Stowage's for good."""
+DELETED = "a Workload was deleted after its release: undo gives back what that took"
 _NAMESPACE = ("", "Namespace")
 _MADE_OTHERWISE = (WORKLOADS.kind, MEMBER_CLUSTERS.kind)
 _COPIED = ("type", "data", "binaryData", "immutable")
-_FOLLOWED: Mapping[str, Resource] = {each.kind: each for each in (CONFIG_MAPS, SECRETS)}
+_COPIES = ("ConfigMap", "Secret")
+"""The kinds without which pods do not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +130,8 @@ class Survey:
     """The Workloads of our hub."""
     records: dict[str, StoredRecord]
     """What releases have kept, by UID of the Workload."""
+    theirs: str
+    """The UID of the kube-system of the peer's hub."""
     beside: list[dict[str, Any]] = field(default_factory=list)
     """What else an import makes of the peer's objects, such as an autoscaler."""
 
@@ -137,6 +142,31 @@ class Survey:
 
     def record(self, workload: Json) -> StoredRecord | None:
         return self.records.get(workload["metadata"]["uid"])
+
+    def kept(self, uid: str) -> Record:
+        """Return what is kept of a Workload. Raises ConfigurationError if nothing of it is.
+
+        Another hub of the peer has other objects of these names, and would prove nothing.
+        """
+        if (stored := self.records.get(uid)) is None:
+            raise ConfigurationError(f"the Secret {kept.name_of(uid)} is gone: undo it")
+        if stored.record.hub != self.theirs:
+            raise ConfigurationError(
+                "--from-kubeconfig leads to another hub than the one that it was released from: "
+                f"the kube-system of that has the UID {stored.record.hub}"
+            )
+        return stored.record
+
+    def left(self, asked: Asked) -> dict[Key, str]:
+        """Return the UIDs of Workloads that were deleted after their release, by their keys."""
+        return {
+            each.record.workload: uid
+            for uid, each in self.records.items()
+            if asked.takes(each.record.workload)
+            and each.record.hub == self.theirs
+            and each.record.progress is not Progress.FINISHING
+            and dig(self.stored.get(each.record.workload), "metadata", "uid") != uid
+        }
 
     def step(self, key: Key) -> Step:
         workload = self.stored.get(key)
@@ -165,7 +195,8 @@ async def surveyed(world: World, asked: Asked, *, imports: bool = True) -> Surve
     view = world.peer.view(objects)
     matches = clusters.matched(view.clusters(), members.values(), asked.clusters)
     records = await kept.read_all(world.hub, world.home)
-    found = Survey(matches, members, [], [], objects, view, stored, records)
+    theirs = await kube_system(world.theirs)
+    found = Survey(matches, members, [], [], objects, view, stored, records, theirs)
     if documents:
         _convert(world, asked, documents, found)
         await _look_at_hub(world, asked, found)
@@ -280,10 +311,14 @@ async def _look_at_hub(world: World, asked: Asked, found: Survey) -> None:
     """Add what of our hub is in the way of the candidates."""
     listed = await world.hub.list(NAMESPACES)
     spaces = {each["metadata"]["name"] for each in listed["items"]}
+    left = found.left(asked)
+    begun = {rule for uid in left.values() for rule in found.records[uid].record.standing.rules}
     for each in found.candidates:
         space, name = each.key
         if space not in spaces:
             each.ways.append(f"the hub has no namespace {space}: kubectl create namespace {space}")
+        if each.key in left or any(rule in begun for rule in each.standing.rules):
+            each.ways.append(DELETED)
         there = found.stored.get(each.key)
         if there is not None and kept.peer_of(there) != world.peer.name:
             each.ways.append(f"the hub has a Workload {space}/{name} already")
@@ -291,8 +326,8 @@ async def _look_at_hub(world: World, asked: Asked, found: Survey) -> None:
             if rules(body, each) and not await _there(world.hub, body):
                 text = f"the hub has no {Ref.of(body)}, which rules it: stowage import prints that"
                 each.ways.append(text)
-        for ref in needed(each) if space in spaces else ():
-            if await stored(world.hub, ref) is None and not await _copied(world, asked, ref):
+        for ref in needed(each.body) if space in spaces else ():
+            if await stored(world.hub, ref) is None and not await _to_copy(world, asked, ref):
                 more = "" if asked.secrets else ", or --with-secrets"
                 each.ways.append(f"{ref} is not on the hub: copy it there{more}")
 
@@ -323,43 +358,61 @@ async def _there(server: Verbs, body: Json) -> bool:
     return True
 
 
-def needed(candidate: Candidate) -> list[Ref]:
+def needed(body: Json) -> list[Ref]:
     """Return the objects of the hub that a Workload brings to its members."""
-    spec, space = candidate.body["spec"], candidate.key[0]
+    spec, space = body["spec"], body["metadata"]["namespace"]
     found = {("Secret", str(each.get("name"))) for each in spec.get("resources") or ()}
-    main = candidate.placed.main
-    if spec.get("dependencies") == "Follow" and main is not None:
-        for template in pods.templates(main.body):
-            found |= pods.references(template.get("spec"))
-    along = {(each.kind, each.name) for each in candidate.placed.pieces}
-    return [
-        Ref("v1", kind, space, name) for kind, name in sorted(found - along) if kind in _FOLLOWED
-    ]
+    found |= _named_by_pods(spec)
+    along = {
+        (each.get("kind"), dig(each, "metadata", "name")) for each in spec.get("manifests") or ()
+    }
+    return [Ref("v1", kind, space, name) for kind, name in sorted(found - along) if kind in _COPIES]
+
+
+def _named_by_pods(spec: Json) -> set[tuple[str, str]]:
+    """Return kind and name of what goes along because pods name it."""
+    if spec.get("dependencies") != "Follow":
+        return set()
+    templates = pods.templates([spec.get("targetDeployment"), spec.get("template")])
+    return {each for found in templates for each in pods.references(found.get("spec"))}
+
+
+async def followed(world: World, asked: Asked, body: Json) -> list[Json]:
+    """Return the copies of what pods name, of our hub or as adopt would copy it."""
+    made = []
+    along = _named_by_pods(body["spec"])
+    for ref in needed(body):
+        if (ref.kind, ref.name) not in along:
+            continue
+        found = await stored(world.hub, ref) or await _to_copy(world, asked, ref)
+        if found is not None:
+            made.append(body_of(msgspec.convert(found, FOLLOWED[ref.kind][1]), identities=False))
+    return made
 
 
 async def stored(server: Verbs, ref: Ref) -> dict[str, Any] | None:
     """Return a ConfigMap or Secret; None where there is none."""
     try:
-        return await server.get(_FOLLOWED[ref.kind], ref.name, namespace=ref.namespace)
+        return await server.get(FOLLOWED[ref.kind][0], ref.name, namespace=ref.namespace)
     except NotFound:
         return None
 
 
-async def _copied(world: World, asked: Asked, ref: Ref) -> bool:
-    """Whether adopt copies an object from the peer's hub."""
+async def _to_copy(world: World, asked: Asked, ref: Ref) -> dict[str, Any] | None:
+    """Return what adopt copies from the peer's hub; None for what it does not."""
     if ref.kind == "Secret" and not asked.secrets:
-        return False
-    return await stored(world.theirs, ref) is not None
+        return None
+    return await stored(world.theirs, ref)
 
 
 async def copy(world: World, asked: Asked, candidate: Candidate) -> None:
     """Copy what the hub lacks of what a Workload brings along; Secrets only if that is asked."""
-    for ref in needed(candidate):
-        if await stored(world.hub, ref) is not None or not await _copied(world, asked, ref):
+    for ref in needed(candidate.body):
+        if await stored(world.hub, ref) is not None:
             continue
-        body = await stored(world.theirs, ref)
-        if body is not None:
+        if (body := await _to_copy(world, asked, ref)) is not None:
             meta = {"name": ref.name, "namespace": ref.namespace}
             made: dict[str, Any] = {"apiVersion": "v1", "kind": ref.kind, "metadata": meta}
             made |= {key: value for key, value in body.items() if key in _COPIED}
-            await world.hub.create(_FOLLOWED[ref.kind], made, namespace=ref.namespace)
+            with suppress(AlreadyExists):  # another Workload needs it too
+                await world.hub.create(FOLLOWED[ref.kind][0], made, namespace=ref.namespace)

@@ -208,6 +208,10 @@ class KarmadaView(PeerView):
 
     # --- what its objects prove ---------------------------------------------------------------
 
+    def runs_on(self, standing: Standing) -> Collection[str]:
+        binding = self._bindings.get(standing.templates[0].key) if standing.templates else None
+        return _all_clusters(binding) if binding is not None else ()
+
     def unreleased(self, standing: Standing) -> Iterator[str]:
         for ref in standing.templates:
             binding = self._bindings.get(ref.key)

@@ -51,6 +51,7 @@ _SPACE = "fleet-member-"
 _OWNER = "AppliedWork"
 _STRATEGY = ("spec", "strategy", "applyStrategy")
 _RELEASED = {"type": "ReportDiff", "whenToTakeOver": "Never"}
+_SERVER_SIDE = "serverSideApplyConfig"
 
 
 class KubeFleetView(PeerView):
@@ -85,7 +86,7 @@ class KubeFleetView(PeerView):
         return Standing(
             {cluster: _replicas(manifest) for cluster, manifest in sorted(mine.items())},
             held,
-            [Change(rule, (*_STRATEGY, key), value) for key, value in _RELEASED.items()],
+            [*_changes(rule, body)],
             (),
             (rule,),
             tuple(dict.fromkeys(ways)),
@@ -108,6 +109,9 @@ class KubeFleetView(PeerView):
 
     # --- what its objects prove ---------------------------------------------------------------
 
+    def runs_on(self, standing: Standing) -> Collection[str]:
+        return {_cluster(work) for work in self._all(standing)}
+
     def unreleased(self, standing: Standing) -> Iterator[str]:
         for work in self._all(standing):
             strategy = dig(work, "spec", "applyStrategy") or {}
@@ -129,6 +133,13 @@ class KubeFleetView(PeerView):
     def _all(self, standing: Standing) -> Iterator[Json]:
         for rule in standing.rules:
             yield from self._works.get(rule.key, ())
+
+
+def _changes(rule: Ref, body: Json) -> Iterator[Change]:
+    for key, value in _RELEASED.items():
+        yield Change(rule, (*_STRATEGY, key), value)
+    if dig(body, *_STRATEGY, _SERVER_SIDE) is not None:
+        yield Change(rule, (*_STRATEGY, _SERVER_SIDE), None)  # its webhook refuses it otherwise
 
 
 def _rule_of(work: Json) -> Key:

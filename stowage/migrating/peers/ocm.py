@@ -132,6 +132,9 @@ class OcmView(PeerView):
 
     # --- what its objects prove ---------------------------------------------------------------
 
+    def runs_on(self, standing: Standing) -> Collection[str]:
+        return {str(work["metadata"]["namespace"]) for work in self._all(standing)}
+
     def unreleased(self, standing: Standing) -> Iterator[str]:
         for work in self._all(standing):
             spec, what = work.get("spec") or {}, Ref.of(work)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import NotFound
 from stowage.importing.reading import dig
 from stowage.migrating.peers.kubefleet import PARENT, PLACEMENTS, PLACING, WORKS
 
 Body = dict[str, Any]
-OWNER = {"apiVersion": f"{PLACING}/v1beta1", "kind": "AppliedWork", "uid": "o"}
+APPLIED = Resource(PLACING, "v1beta1", "appliedworks", "AppliedWork", namespaced=False)
 
 
 class SmallKubeFleet:
@@ -28,6 +30,7 @@ class SmallKubeFleet:
         self.selected: list[Body] = []
         """The objects that every placement selects."""
         self._applied: dict[tuple[str, str], list[Body]] = {}
+        """What was ever applied for a Work."""
 
     async def sync(self) -> None:
         names = set()
@@ -72,14 +75,18 @@ class SmallKubeFleet:
         for work in (await self.hub.list(WORKS))["items"]:
             found.add((work["metadata"]["namespace"], work["metadata"]["name"]))
             await self._apply(work)
-        for place in [*self._applied]:
-            if place not in found:
-                await self._collect(place)
+        for cluster, name in [*self._applied]:
+            member = self.members[cluster.removeprefix("fleet-member-")]
+            if (cluster, name) not in found:
+                with suppress(NotFound):
+                    await member.delete(APPLIED, name)
+            await self._collect(member, self._applied[cluster, name])
 
     async def _apply(self, work: Body) -> None:
         meta, strategy = work["metadata"], work["spec"]["applyStrategy"]
         member = self.members[meta["namespace"].removeprefix("fleet-member-")]
         reports = strategy.get("type") == "ReportDiff"
+        owner = await self._record(member, meta["name"])
         for manifest in work["spec"]["workload"]["manifests"]:
             resource = await member.resource(manifest["apiVersion"], manifest["kind"])
             where, name = manifest["metadata"].get("namespace"), manifest["metadata"]["name"]
@@ -90,7 +97,6 @@ class SmallKubeFleet:
                     continue
                 live = await member.create(resource, copy.deepcopy(manifest), namespace=where)
             takes = strategy.get("whenToTakeOver") != "Never"
-            owner = {**OWNER, "name": meta["name"]}
             owned = owner in (live["metadata"].get("ownerReferences") or ())
             patch: Body = {} if reports else copy.deepcopy(manifest)
             if takes and not owned:
@@ -113,15 +119,24 @@ class SmallKubeFleet:
                 subresource="status",
             )
 
-    async def _collect(self, place: tuple[str, str]) -> None:
-        """What has the owner goes with the Work."""
-        member = self.members[place[0].removeprefix("fleet-member-")]
-        for manifest in self._applied.pop(place):
+    async def _record(self, member: Verbs, name: str) -> Body:
+        """Return the owner of what a Work brings: the AppliedWork, made where there is none."""
+        body = {"apiVersion": APPLIED.api_version, "kind": APPLIED.kind, "metadata": {"name": name}}
+        try:
+            found = await member.get(APPLIED, name)
+        except NotFound:
+            found = await member.create(APPLIED, copy.deepcopy(body))
+        head = {"apiVersion": APPLIED.api_version, "kind": APPLIED.kind}
+        return {**head, "name": name, "uid": found["metadata"]["uid"]}
+
+    async def _collect(self, member: Verbs, manifests: list[Body]) -> None:
+        """As the garbage collector of the member: what has an owner that is gone goes."""
+        alive = {each["metadata"]["uid"] for each in (await member.list(APPLIED))["items"]}
+        for manifest in manifests:
             resource = await member.resource(manifest["apiVersion"], manifest["kind"])
             where, name = manifest["metadata"].get("namespace"), manifest["metadata"]["name"]
-            try:
+            with suppress(NotFound):
                 live = await member.get(resource, name, namespace=where)
-                if live["metadata"].get("ownerReferences"):
+                owners = live["metadata"].get("ownerReferences") or ()
+                if owners and not alive & {each["uid"] for each in owners}:
                     await member.delete(resource, name, namespace=where)
-            except NotFound:
-                continue

@@ -146,6 +146,22 @@ def test_undo_puts_the_placement_back_and_the_agent_repairs_drift_again(
     assert not [*fleet.hub.all(WORKLOADS), *fleet.hub.all(SECRETS)]
 
 
+@pytest.mark.proves("IM26")
+def test_a_placement_of_server_side_apply_is_released_as_its_webhook_takes_it(
+    fleet: KubeFleetFleet,
+) -> None:
+    """It refuses serverSideApplyConfig beside any other type."""
+    said = {"type": "ServerSideApply", "serverSideApplyConfig": {"force": True}}
+    fleet.theirs.edit(PLACEMENTS, "all", {"spec": {"strategy": {"applyStrategy": said}}})
+    fleet.sync()
+    for step in ("adopt", "release"):
+        assert not fleet.step(step, clusters=NAMED)["web"].fault
+    now = fleet.theirs.read(PLACEMENTS, "all")["spec"]["strategy"]["applyStrategy"]
+    assert now == {"type": "ReportDiff", "whenToTakeOver": "Never"}
+    assert not fleet.step("undo", clusters=NAMED)["web"].fault
+    assert fleet.theirs.read(PLACEMENTS, "all")["spec"]["strategy"]["applyStrategy"] == said
+
+
 @pytest.mark.proves("IM27")
 def test_a_staged_run_in_the_middle_is_in_the_way(fleet: KubeFleetFleet) -> None:
     fleet.theirs.put(RUNS, {

@@ -22,6 +22,7 @@ from stowage.fleet import inventory
 from stowage.fleet.manifests import Document
 from stowage.migrating import plan as planning
 from stowage.migrating import steps
+from stowage.migrating.members import Members
 from stowage.migrating.outcomes import Outcome
 from stowage.migrating.peers import karmada, kubefleet, ocm
 from stowage.migrating.survey import Asked, World
@@ -29,6 +30,7 @@ from stowage.simulation.plan import Where
 from tests.memoryhub import MemoryHub, _merged
 from tests.stowage.importing import cluster, deployment
 from tests.stowage.migrating.smallkarmada import SmallKarmada
+from tests.stowage.migrating.smallkubefleet import APPLIED
 from tests.stowage.test_import_karmada import names, policy, select
 
 Body = dict[str, Any]
@@ -47,6 +49,7 @@ _KINDS = (
     *karmada.PEER.resources,
     *ocm.PEER.resources,
     *kubefleet.PEER.resources,
+    APPLIED,
 )
 KINDS = {(each.api_version, each.kind): each for each in _KINDS}
 
@@ -86,8 +89,10 @@ class Clock:
 class Server(MemoryHub):
     """An API server that knows the kinds of these tests, and tries applies as a dry run."""
 
-    def __init__(self, clock: Any) -> None:
+    def __init__(self, clock: Any, uid: str = "") -> None:
+        """`uid` is that of its kube-system."""
         super().__init__(clock=clock, admission=False)
+        self.uid = uid
 
     async def resource(self, api_version: str, kind: str) -> Resource:
         if (api_version, kind) not in KINDS:
@@ -101,6 +106,8 @@ class Server(MemoryHub):
     def _answer(self, method: str, path: str, params: Mapping[str, str], body: Any) -> Body:
         if path == "/version":
             return {}
+        if path == "/api/v1/namespaces/kube-system":
+            return {"metadata": {"name": "kube-system", "uid": self.uid, "resourceVersion": "1"}}
         return super()._answer(method, path, params, body)
 
     async def apply(self, res: Resource, obj: Any, **how: Any) -> Body:
@@ -119,8 +126,8 @@ class Fleet:
     def __init__(self, members: Mapping[str, str] | None = None) -> None:
         self.clock = Clock()
         self.named = members or {"m1": "paris", "m2": "tokyo"}
-        self.hub, self.theirs = Server(self.clock), Server(self.clock)
-        self.members = {name: Server(self.clock) for name in self.named}
+        self.hub, self.theirs = Server(self.clock), Server(self.clock, "uid-theirs")
+        self.members = {name: Server(self.clock, f"uid-{name}") for name in self.named}
         self.peer = SmallKarmada(self.theirs, self.members)
         self.unreachable: set[str] = set()
         self.system = karmada.PEER
@@ -183,7 +190,7 @@ class Fleet:
             peer=self.system,
             hub=self.hub,
             theirs=self.theirs,
-            member=member,
+            member=Members(self.hub, member),
             documents=self.documents,
             inputs=lambda: inventory.of_hub(Stored(self.hub)),  # type: ignore[arg-type]
             where=Where("default"),
@@ -220,14 +227,18 @@ class Fleet:
         return self.hub.read(WORKLOADS, name)
 
     def on_members(self) -> dict[str, dict[str, Body]]:
-        return {name: server.state() for name, server in self.members.items()}
+        """All objects on members, but for records of the peer's own."""
+        return {
+            name: {at: body for at, body in server.state().items() if APPLIED.plural not in at}
+            for name, server in self.members.items()
+        }
 
     def member_writes(self) -> list[tuple[str, str]]:
         return [
             (method, path)
             for server in self.members.values()
             for method, path, _ in server.requests
-            if method != "GET"
+            if method != "GET" and APPLIED.plural not in path
         ]
 
 
