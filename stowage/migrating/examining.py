@@ -23,7 +23,7 @@ from machinery.types.metadata import Key
 from propagator.types.hub_objects import HubSecret
 from stowage.migrating import kept, members
 from stowage.migrating.kept import Step
-from stowage.migrating.members import ObjectsAlong
+from stowage.migrating.members import ObjectsAlong, Scalers
 from stowage.migrating.numbers import Numbers
 from stowage.migrating.peer import Json, Ref, held_back
 from stowage.migrating.survey import Asked, Candidate, Survey, World, followed
@@ -65,9 +65,11 @@ async def examined(
 ) -> tuple[dict[Key, Examined], Numbers]:
     """Add what is in the way to each candidate. Raises StowageError if our hub does not answer."""
     found = {each.key: Examined() for each in survey.candidates}
+    scaled = await _scaled(world, survey.candidates)
 
     async def look(candidate: Candidate) -> str:
-        await _on_members(world, asked, survey, candidate, found[candidate.key], compare=compare)
+        mine = found[candidate.key]
+        await _on_members(world, asked, survey, candidate, mine, scaled, compare=compare)
         return ""
 
     for candidate, fault in await side_by_side(survey.candidates, look):
@@ -86,6 +88,8 @@ async def examined(
         if candidate.shares and (fault := numbers.fault(candidate.key)):
             candidate.ways.append(fault)
     _together(survey, survey.candidates)
+    for candidate in survey.candidates:
+        candidate.ways = [*dict.fromkeys(candidate.ways)]
     return found, numbers
 
 
@@ -115,6 +119,7 @@ async def _on_members(
     survey: Survey,
     candidate: Candidate,
     found: Examined,
+    scaled: Mapping[tuple[str, str], Scalers],
     *,
     compare: bool,
 ) -> None:
@@ -123,7 +128,7 @@ async def _on_members(
     for name in candidate.shares:
         try:
             member = await world.member(name)
-            candidate.ways += await _scaled(member, name, candidate)
+            candidate.ways += _held(scaled, name, candidate)
             await _ordinals(member, name, candidate, found)
         except (StowageError, OSError) as e:
             candidate.ways.append(f"{name}: {e}")
@@ -141,11 +146,27 @@ def _main(candidate: Candidate) -> Ref | None:
     return Ref.of(main.body, candidate.key[0]) if main is not None else None
 
 
-async def _scaled(member: Verbs, name: str, candidate: Candidate) -> list[str]:
-    ref = _main(candidate)
-    if ref is None:
+async def _scaled(world: World, candidates: Iterable[Candidate]) -> dict[tuple[str, str], Scalers]:
+    """Return the autoscalers of each member and namespace, which are listed once."""
+    found: dict[tuple[str, str], Scalers] = {}
+
+    async def look(place: tuple[str, str]) -> str:
+        found[place] = await members.scalers(await world.member(place[0]), place[1])
+        return ""
+
+    mains = [(each, ref) for each in candidates if (ref := _main(each)) is not None]
+    places = {(name, ref.namespace) for each, ref in mains for name in each.shares}
+    for (name, _), fault in await side_by_side(sorted(places), look):
+        if fault:
+            for each in (each for each, _ in mains if name in each.shares):
+                each.ways.append(f"{name}: {fault}")
+    return found
+
+
+def _held(scaled: Mapping[tuple[str, str], Scalers], name: str, candidate: Candidate) -> list[str]:
+    if (ref := _main(candidate)) is None:
         return []
-    held = await members.scalers(member, ref.namespace, ref.kind, ref.name)
+    held = scaled.get((name, ref.namespace), {}).get((ref.kind, ref.name), ())
     return [f"{name}: HorizontalPodAutoscaler {each} there holds the replicas" for each in held]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -33,7 +33,8 @@ from stowage.migrating.peer import (
 )
 from stowage.migrating.survey import Survey, World, read
 
-POLL_SECONDS = 1.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0
+"""Seconds between two readings of the peer, each twice the last: all its works are read."""
 Place = tuple[str, Ref]
 """An object on the MemberCluster of that name."""
 
@@ -49,21 +50,29 @@ class Waiting:
 
     async def until(self, missing: Callable[[PeerView], list[str]]) -> None:
         """Return once nothing is missing. Raises StowageError with what is, after a while."""
-        end = self._world.clock.monotonic() + self._world.patience
-        while found := missing(await self.view()):
-            if self._world.clock.monotonic() >= end:
-                who = self._world.peer.title
-                raise StowageError(f"{words.some(found)}; run it again once {who} has synced")
-            await self._world.clock.sleep(POLL_SECONDS)
+
+        async def lacking(view: PeerView) -> str:
+            return words.some(missing(view))
+
+        await self._until(lacking)
 
     async def proven(self, record: Record) -> None:
         """Return once the members prove it too. Raises StowageError with what does not."""
-        end = self._world.clock.monotonic() + self._world.patience
-        while fault := await unproven(self._world, await self.view(), record):
-            if self._world.clock.monotonic() >= end:
+
+        async def lacking(view: PeerView) -> str:
+            return await unproven(self._world, view, record)
+
+        await self._until(lacking)
+
+    async def _until(self, lacking: Callable[[PeerView], Awaitable[str]]) -> None:
+        clock, pause = self._world.clock, FIRST_PAUSE
+        end = clock.monotonic() + self._world.patience
+        while fault := await lacking(await self.view()):
+            if clock.monotonic() >= end:
                 who = self._world.peer.title
                 raise StowageError(f"{fault}; run it again once {who} has synced")
-            await self._world.clock.sleep(POLL_SECONDS)
+            await clock.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def view(self) -> PeerView:
         """Return a view that was read after this call: an earlier one does not show a change."""

@@ -29,6 +29,8 @@ from stowage.simulation.differences import objects_on
 HPAS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 Opening = Callable[[str], Awaitable[Verbs]]
 """Returns the client of a member. Raises StowageError for one that cannot be reached."""
+Scalers = Mapping[tuple[str, str], Sequence[str]]
+"""The names of autoscalers by kind and name of the object whose replicas they hold."""
 
 
 class Members:
@@ -49,8 +51,11 @@ class Members:
         return await self._opened[name]
 
     async def _open(self, name: str) -> Verbs:
+        try:
+            known = uid_of(await self._hub.get(MEMBER_CLUSTERS, name))
+        except NotFound:
+            raise ConfigurationError(f"the hub has no MemberCluster {name} any more") from None
         member = await self._opening(name)
-        known = uid_of(await self._hub.get(MEMBER_CLUSTERS, name))
         there = await kube_system(member)
         if known and there != known:
             raise ConfigurationError(
@@ -189,15 +194,17 @@ async def _difference(member: Verbs, ref: Ref, wanted: Json) -> str:
     return f"{ref.kind} {ref.name} differs in {said}" if changed else ""
 
 
-async def scalers(member: Verbs, namespace: str, kind: str, name: str) -> list[str]:
-    """Return the names of the autoscalers on a member that hold the replicas of an object."""
+async def scalers(member: Verbs, namespace: str) -> Scalers:
+    """Return the autoscalers of a namespace on a member."""
     try:
         listed = await member.list(HPAS, namespace=namespace)
     except NotFound:
-        return []
-    wanted = _Scaled(kind, name)
-    found: list[_Scaler] = _read(listed, _Scalers).items
-    return [each.metadata.name for each in found if each.spec.scale_target_ref == wanted]
+        return {}
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in _read(listed, _Scalers).items:
+        target = each.spec.scale_target_ref
+        found.setdefault((target.kind, target.name), []).append(each.metadata.name)
+    return found
 
 
 def start_of(body: Json) -> int:

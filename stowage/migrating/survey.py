@@ -28,6 +28,7 @@ from machinery.clock import Clock
 from machinery.errors import AlreadyExists, ConfigurationError, Forbidden, NotFound
 from machinery.types.metadata import Key
 from propagator.dependencies.copies import FOLLOWED, body_of
+from stowage.console import words
 from stowage.fleet import admission
 from stowage.fleet.inventory import PlanInputs
 from stowage.fleet.manifests import Document
@@ -245,6 +246,17 @@ def _convert(world: World, asked: Asked, documents: Sequence[Document], found: S
         if not each.objects:
             continue  # the propagator makes the namespaces of what it brings
         found.candidates.append(_candidate(world, asked, found, each, named))
+    for several in _of_one_name(found.candidates):
+        for candidate in several:
+            makers = ", ".join(str(Ref.of(each.placed.rule.document.body)) for each in several)
+            candidate.ways.append(f"{makers} make a Workload of one name: rename one of them")
+
+
+def _of_one_name(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    by_key: dict[Key, list[Candidate]] = {}
+    for each in candidates:
+        by_key.setdefault(each.key, []).append(each)
+    return (several for several in by_key.values() if len(several) > 1)
 
 
 def _without_namespaces(placed: Placed) -> None:
@@ -322,6 +334,9 @@ async def _look_at_hub(world: World, asked: Asked, found: Survey) -> None:
         there = found.stored.get(each.key)
         if there is not None and kept.peer_of(there) != world.peer.name:
             each.ways.append(f"the hub has a Workload {space}/{name} already")
+        elif there is not None and (changed := _brought(there) ^ _brought(each.body)):
+            text = f"{words.some(sorted(changed))} was added or removed since it was adopted"
+            each.ways.append(f"{text}: undo, and adopt it again")
         for body in found.beside:
             if rules(body, each) and not await _there(world.hub, body):
                 text = f"the hub has no {Ref.of(body)}, which rules it: stowage import prints that"
@@ -330,6 +345,13 @@ async def _look_at_hub(world: World, asked: Asked, found: Survey) -> None:
             if await stored(world.hub, ref) is None and not await _to_copy(world, asked, ref):
                 more = "" if asked.secrets else ", or --with-secrets"
                 each.ways.append(f"{ref} is not on the hub: copy it there{more}")
+
+
+def _brought(body: Json) -> set[str]:
+    """Return the objects that a Workload brings, in words."""
+    spec, space = body["spec"], body["metadata"]["namespace"]
+    mains = (spec.get(each) for each in ("targetDeployment", "template") if spec.get(each))
+    return {str(Ref.of(each, space)) for each in (*mains, *(spec.get("manifests") or ()))}
 
 
 def rules(body: Json, candidate: Candidate) -> bool:
@@ -379,7 +401,7 @@ def _named_by_pods(spec: Json) -> set[tuple[str, str]]:
 
 async def followed(world: World, asked: Asked, body: Json) -> list[Json]:
     """Return the copies of what pods name, of our hub or as adopt would copy it."""
-    made = []
+    made: list[Json] = []
     along = _named_by_pods(body["spec"])
     for ref in needed(body):
         if (ref.kind, ref.name) not in along:

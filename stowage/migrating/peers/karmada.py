@@ -30,6 +30,7 @@ from stowage.migrating.peer import (
     Ref,
     Standing,
 )
+from stowage.migrating.peers.works import of_group
 
 _POLICY, _WORK = "policy.karmada.io", "work.karmada.io"
 CLUSTERS = Resource("cluster.karmada.io", "v1alpha1", "clusters", "Cluster", namespaced=False)
@@ -294,16 +295,11 @@ def _held_by(body: Json) -> Mapping[str, Any]:
     return {"labels": {MANAGED: label}} if label is not None else {}
 
 
-def _mark(key: str) -> bool:
-    prefix = key.partition("/")[0]
-    return prefix == "karmada.io" or prefix.endswith(".karmada.io")
-
-
 PEER = Peer(
     "karmada",
     "Karmada",
     (CLUSTERS, POLICIES, CLUSTER_POLICIES, BINDINGS, CLUSTER_BINDINGS, WORKS),
     KarmadaView,
     _held_by,
-    _mark,
+    of_group("karmada.io"),
 )

@@ -8,8 +8,7 @@ writes both in one patch, and then takes the owners off, of Namespaces first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator
 
 from machinery.api.resources import Resource
 from machinery.types import conditions
@@ -27,6 +26,7 @@ from stowage.migrating.peer import (
     Ref,
     Standing,
 )
+from stowage.migrating.peers.works import done, manifests_in, of_group, owned_by, replicas_of
 
 GROUP, PLACING = "kubernetes-fleet.io", "placement.kubernetes-fleet.io"
 VERSION = "v1beta1"
@@ -48,7 +48,6 @@ RUNS = Resource(
 RUNS_OF_NAMESPACE = Resource(PLACING, VERSION, "stagedupdateruns", "StagedUpdateRun")
 PARENT, PARENT_SPACE = f"{GROUP}/parent-CRP", f"{GROUP}/parent-namespace"
 _SPACE = "fleet-member-"
-_OWNER = "AppliedWork"
 _STRATEGY = ("spec", "strategy", "applyStrategy")
 _RELEASED = {"type": "ReportDiff", "whenToTakeOver": "Never"}
 _SERVER_SIDE = "serverSideApplyConfig"
@@ -72,7 +71,7 @@ class KubeFleetView(PeerView):
         works = self._works.get(rule.key, [])
         found: dict[Ref, dict[str, Json]] = {}
         for work in works:
-            for manifest in _manifests(work):
+            for manifest in manifests_in(work.get("spec")):
                 found.setdefault(Ref.of(manifest), {})[_cluster(work)] = manifest
         ways = [*self._ways(body, rule, works), *_unnamed(rule, found, named)]
         objects = [Ref.of(piece.body, piece.namespace) for piece in placed.objects]
@@ -84,7 +83,7 @@ class KubeFleetView(PeerView):
         held = [HeldObject(ref, tuple(sorted(at))) for ref, at in found.items()]
         held.sort(key=lambda each: each.ref.kind != "Namespace")
         return Standing(
-            {cluster: _replicas(manifest) for cluster, manifest in sorted(mine.items())},
+            {cluster: replicas_of(placed, manifest) for cluster, manifest in sorted(mine.items())},
             held,
             [*_changes(rule, body)],
             (),
@@ -104,7 +103,7 @@ class KubeFleetView(PeerView):
         for work in works:
             if dig(work, "metadata", "deletionTimestamp"):
                 yield f"{Ref.of(work)} is being deleted"
-            elif not _done(work, "Applied") and not _done(work, "DiffReported"):
+            elif not done(work, "Applied") and not done(work, "DiffReported"):
                 yield f"{Ref.of(work)} is not applied as it is"
 
     # --- what its objects prove ---------------------------------------------------------------
@@ -117,7 +116,7 @@ class KubeFleetView(PeerView):
             strategy = dig(work, "spec", "applyStrategy") or {}
             if {key: strategy.get(key) for key in _RELEASED} != _RELEASED:
                 yield f"{Ref.of(work)} is applied still"
-            elif not _done(work, "DiffReported"):
+            elif not done(work, "DiffReported"):
                 yield f"the agent of {_cluster(work)} has not reported on {Ref.of(work)} since then"
 
     def silent(self, standing: Standing) -> Iterator[str]:
@@ -127,7 +126,7 @@ class KubeFleetView(PeerView):
             reports = dig(work, "spec", "applyStrategy", "type") == "ReportDiff"
             if reports != (wanted == "ReportDiff"):
                 yield f"{Ref.of(work)} is not as its placement says"
-            elif not _done(work, "DiffReported" if reports else "Applied"):
+            elif not done(work, "DiffReported" if reports else "Applied"):
                 yield f"the agent of {_cluster(work)} has not written again"
 
     def _all(self, standing: Standing) -> Iterator[Json]:
@@ -153,41 +152,10 @@ def _cluster(work: Json) -> str:
     return str(work["metadata"]["namespace"]).removeprefix(_SPACE)
 
 
-def _manifests(work: Json) -> Iterator[Json]:
-    for each in dig(work, "spec", "workload", "manifests") or ():
-        if isinstance(each, dict) and isinstance(each.get("metadata"), dict):
-            yield each
-
-
 def _unnamed(rule: Ref, found: Collection[Ref], named: Collection[Key]) -> Iterator[str]:
     for ref in found:
         if ref.key not in named and ref.kind != "Namespace":
             yield f"{rule} places {ref} too: name it as well"
-
-
-def _replicas(manifest: Json) -> int:
-    for field in ("replicas", "parallelism"):
-        if isinstance(number := dig(manifest, "spec", field), int):
-            return number
-    return 1
-
-
-def _done(work: Json, condition: str) -> bool:
-    """Whether the agent says so of the work as it is now."""
-    said = conditions.find(work.get("status") or {}, condition)
-    now = work["metadata"].get("generation")
-    return said.get("status") == "True" and said.get("observedGeneration") == now
-
-
-def _held_by(body: Json) -> Mapping[str, Any]:
-    owners = dig(body, "metadata", "ownerReferences") or ()
-    mine = [each for each in owners if each.get("kind") == _OWNER]
-    return {"ownerReferences": mine} if mine else {}
-
-
-def _mark(key: str) -> bool:
-    prefix = key.partition("/")[0]
-    return prefix == GROUP or prefix.endswith(f".{GROUP}")
 
 
 PEER = Peer(
@@ -195,6 +163,6 @@ PEER = Peer(
     "KubeFleet",
     (CLUSTERS, PLACEMENTS, OF_NAMESPACE, WORKS, RUNS, RUNS_OF_NAMESPACE),
     KubeFleetView,
-    _held_by,
-    _mark,
+    owned_by("AppliedWork"),
+    of_group(GROUP),
 )

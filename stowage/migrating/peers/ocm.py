@@ -10,11 +10,10 @@ Where a ManifestWorkReplicaSet makes the works, it alone is changed: it writes t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from machinery.api.resources import Resource
-from machinery.types import conditions
 from stowage.importing.pieces import Placed
 from stowage.importing.reading import dig
 from stowage.migrating.peer import (
@@ -29,6 +28,7 @@ from stowage.migrating.peer import (
     Ref,
     Standing,
 )
+from stowage.migrating.peers.works import done, manifests_in, of_group, owned_by, replicas_of
 
 GROUP, WORK = "open-cluster-management.io", "work.open-cluster-management.io"
 CLUSTERS = Resource(f"cluster.{GROUP}", "v1", "managedclusters", "ManagedCluster", namespaced=False)
@@ -36,8 +36,6 @@ WORKS = Resource(WORK, "v1", "manifestworks", "ManifestWork")
 SETS = Resource(WORK, "v1alpha1", "manifestworkreplicasets", "ManifestWorkReplicaSet")
 MADE_BY = f"{WORK}/manifestworkreplicaset"
 CLAIM = "id.k8s.io"
-_OWNER = "AppliedManifestWork"
-_ALSO_OURS = ("operator.openshift.io/spec-hash",)
 _ORPHAN, _CREATE, _READ = "Orphan", "CreateOnly", "ReadOnly"
 
 
@@ -48,7 +46,7 @@ class OcmView(PeerView):
         self._holding: dict[tuple[str, Key], list[Json]] = {}
         for work in objects.of(WORKS):
             self._works.setdefault(_rule_of(work).key, []).append(work)
-            for manifest in _manifests(work):
+            for manifest in manifests_in(work.get("spec")):
                 place = str(work["metadata"]["namespace"]), Ref.of(manifest).key
                 self._holding.setdefault(place, []).append(work)
 
@@ -66,9 +64,9 @@ class OcmView(PeerView):
         body = placed.rule.document.body
         rule, works = Ref.of(body), self._works.get(Ref.of(body).key, [])
         clusters = tuple(sorted(str(work["metadata"]["namespace"]) for work in works))
-        manifests = [Ref.of(each) for each in _manifests(body)]
+        manifests = [Ref.of(each) for each in manifests_in(_template(body))]
         ways = [*self._ways(body, rule, works, named)]
-        number = _replicas(placed)
+        number = replicas_of(placed, placed.main.body) if placed.main is not None else 1
         return Standing(
             dict.fromkeys(clusters, number),
             [HeldObject(ref, clusters) for ref in manifests],
@@ -91,7 +89,7 @@ class OcmView(PeerView):
             yield f"{rule} is being rolled out: wait until it has"
         for work in works:
             yield from self._of_work(work)
-        for manifest in _manifests(body):
+        for manifest in manifests_in(_template(body)):
             if Ref.of(manifest).key not in named:
                 yield f"{rule} places {Ref.of(manifest)} too: name it as well"
 
@@ -99,9 +97,9 @@ class OcmView(PeerView):
         what = Ref.of(work)
         if dig(work, "metadata", "deletionTimestamp"):
             yield f"{what} is being deleted"
-        if not _applied(work):
+        if not done(work, "Applied"):
             yield f"{what} is not applied as it is"
-        for manifest in _manifests(work):
+        for manifest in manifests_in(work.get("spec")):
             ref = Ref.of(manifest)
             for other in self._holding[what.namespace, ref.key]:
                 if other is not work:
@@ -115,7 +113,7 @@ class OcmView(PeerView):
         plurals = {each: plural for work in works for each, plural in _plurals(work)}
         before = {_identified(c): c for c in dig(body, *base, "manifestConfigs") or ()}
         configs = []
-        for manifest in _manifests(body):
+        for manifest in manifests_in(_template(body)):
             ref = Ref.of(manifest)
             if ref.key not in plurals:
                 ways.append(f"{ref} is not in the status of its {WORKS.kind}: wait until it is")
@@ -141,9 +139,9 @@ class OcmView(PeerView):
             kinds = [dig(c, "updateStrategy", "type") for c in spec.get("manifestConfigs") or ()]
             if dig(spec, "deleteOption", "propagationPolicy") != _ORPHAN:
                 yield f"{what} does not orphan what it brings"
-            elif len(kinds) < len([*_manifests(work)]) or {*kinds} - {_CREATE, _READ}:
+            elif len(kinds) < len([*manifests_in(work.get("spec"))]) or {*kinds} - {_CREATE, _READ}:
                 yield f"{what} updates what it brings"
-            elif not _applied(work):
+            elif not done(work, "Applied"):
                 yield f"the agent of {what.namespace} has not written since {what} was changed"
 
     def silent(self, standing: Standing) -> Iterator[str]:
@@ -152,7 +150,7 @@ class OcmView(PeerView):
             rule = self._objects.find(_rule_of(work).key) or work
             if kinds != {dig(c, "updateStrategy", "type") for c in _configs(rule)}:
                 yield f"{Ref.of(work)} is not as its {rule['kind']} says"
-            elif not _applied(work):
+            elif not done(work, "Applied"):
                 yield f"the agent of {Ref.of(work).namespace} has not written again"
 
     def _all(self, standing: Standing) -> Iterator[Json]:
@@ -174,12 +172,6 @@ def _template(body: Json) -> Any:
     return spec.get("manifestWorkTemplate") if body.get("kind") == SETS.kind else spec
 
 
-def _manifests(body: Json) -> Iterator[Json]:
-    for each in dig(_template(body), "workload", "manifests") or ():
-        if isinstance(each, dict) and isinstance(each.get("metadata"), dict):
-            yield each
-
-
 def _configs(body: Json) -> list[Json]:
     return list(dig(_template(body), "manifestConfigs") or ())
 
@@ -196,40 +188,13 @@ def _plurals(work: Json) -> Iterator[tuple[Key, str]]:
         yield (key[0], key[1], key[2], key[3]), str(meta.get("resource") or "")
 
 
-def _applied(work: Json) -> bool:
-    """Whether the agent has applied the work as it is now."""
-    said = conditions.find(work.get("status") or {}, "Applied")
-    now = work["metadata"].get("generation")
-    return said.get("status") == "True" and said.get("observedGeneration") == now
-
-
-def _replicas(placed: Placed) -> int:
-    """Return the replicas that each cluster runs: a work says the same to all."""
-    spec = dig(placed.main.body, "spec") if placed.main is not None else None
-    for field in ("replicas", "parallelism"):
-        if isinstance(number := dig(spec, field), int):
-            return number
-    return 1
-
-
-def _held_by(body: Json) -> Mapping[str, Any]:
-    owners = dig(body, "metadata", "ownerReferences") or ()
-    mine = [each for each in owners if each.get("kind") == _OWNER]
-    return {"ownerReferences": mine} if mine else {}
-
-
-def _mark(key: str) -> bool:
-    prefix = key.partition("/")[0]
-    return key in _ALSO_OURS or prefix == GROUP or prefix.endswith(f".{GROUP}")
-
-
 PEER = Peer(
     "ocm",
     "Open Cluster Management",
     (CLUSTERS, WORKS, SETS),
     OcmView,
-    _held_by,
-    _mark,
+    owned_by("AppliedManifestWork"),
+    of_group(GROUP, also=("operator.openshift.io/spec-hash",)),
     frees=False,
     anywhere=True,
 )

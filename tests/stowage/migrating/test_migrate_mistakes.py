@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from crds.names import OWNER_PREFIX
-from machinery.api.resources import CONFIG_MAPS, NAMESPACES, SECRETS, WORKLOADS
+from machinery.api.resources import CONFIG_MAPS, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
+from stowage.importing.pieces import Placed
 from stowage.migrating.kept import Step
 from stowage.migrating.peers.karmada import MANAGED, POLICIES
 from stowage.migrating.peers.kubefleet import PLACEMENTS, WORKS
+from stowage.migrating.peers.ocm import SETS
+from stowage.migrating.peers.works import replicas_of
 from tests.stowage.migrating.test_migrate import ready, steps
 from tests.stowage.migrating.test_migrate_kubefleet import KubeFleetFleet
+from tests.stowage.migrating.test_migrate_ocm import OcmFleet
 from tests.stowage.migrating.world import DEPLOYMENTS, HPAS, Fleet, Server
 from tests.stowage.test_import_karmada import select
 
@@ -279,6 +283,47 @@ def test_what_goes_along_is_compared_too() -> None:
     assert "ConfigMap conf differs in data.a" in fault(fleet, "release")
 
 
+def test_an_object_that_a_rule_places_since_it_was_adopted_is_in_the_way(fleet: Fleet) -> None:
+    steps(fleet, "adopt")
+    service = {"apiVersion": "v1", "kind": "Service", "spec": {"selector": {"app": "web"}}}
+    fleet.put(fleet.theirs, {**service, "metadata": {"name": "web", "namespace": "shop"}})
+    selectors = [select(name="web"), select("Service", "v1")]
+    fleet.theirs.edit(POLICIES, "web", {"spec": {"resourceSelectors": selectors}})
+    fleet.peer.where["Service", "web"] = {"m1": 1, "m2": 1}
+    fleet.sync()
+    text = "Service shop/web was added or removed since it was adopted: undo, and adopt it again"
+    assert text in fault(fleet, "release")
+    assert not fleet.hub.all(SECRETS)
+
+
+def test_two_rules_that_make_one_name_are_in_the_way() -> None:
+    fleet = OcmFleet()
+    other = fleet.theirs.read(SETS, "web", "ocm")
+    meta = {"name": "web", "namespace": "other"}
+    fleet.theirs.put(SETS, {**other, "metadata": meta})
+    found = [each.fault for each in fleet.step("adopt", lossy=True).values()]
+    text = "ManifestWorkReplicaSet ocm/web, ManifestWorkReplicaSet other/web make a Workload of one"
+    assert any(text in each for each in found), found
+    assert not fleet.hub.all(WORKLOADS)
+
+
+def test_a_member_that_is_not_registered_any_more_is_named(fleet: Fleet) -> None:
+    steps(fleet, "adopt", "release")
+    fleet.hub.remove(MEMBER_CLUSTERS, "tokyo")
+    assert fault(fleet, "take") == "the hub has no MemberCluster tokyo any more"
+
+
+def test_replicas_are_where_the_kind_has_them() -> None:
+    def count(path: str, kind: str, spec: dict[str, Any]) -> int:
+        body = {"spec": {"replicasPath": path} if path else {}}
+        manifest = {"apiVersion": "batch/v1" if kind == "Job" else "x.io/v1", "kind": kind}
+        return replicas_of(Placed(None, body, None, "", None, []), {**manifest, "spec": spec})  # type: ignore[arg-type] # no source is asked for
+
+    assert count("spec.workers.count", "Ring", {"workers": {"count": 3}, "replicas": 9}) == 3
+    assert count("", "Job", {"parallelism": 2}) == 2
+    assert count("", "Ring", {"replicas": 9}) == 1
+
+
 # --- a member that lies, and many -----------------------------------------------------------------
 
 
@@ -337,6 +382,19 @@ def test_finish_asks_the_hub_no_more_for_each_workload_the_more_there_are() -> N
         counts.append(len(lists))
         assert not fleet.hub.all(SECRETS)
     assert counts[0] == counts[1]
+
+
+def test_autoscalers_are_listed_once_for_each_member() -> None:
+    fleet = Fleet()
+    for n in range(4):
+        fleet.run(f"w{n}", 2, m1=1, m2=1)
+    fleet.sync()
+    steps(fleet, "adopt")
+    asked = [
+        path for server in fleet.members.values() for _, path, _ in server.requests
+        if path.endswith("/horizontalpodautoscalers")
+    ]  # fmt: skip
+    assert len(asked) == 2
 
 
 def test_the_rule_goes_with_the_last_that_it_places(fleet: Fleet) -> None:
