@@ -280,6 +280,12 @@ class Conversion:
     placed: list[Placed] = field(default_factory=list)
     """The Workloads that rules place, which are among `others` too."""
 
+    def register(self, source: Source, body: dict[str, Any]) -> None:
+        """Add the MemberCluster that a cluster of another system becomes."""
+        text = "is a registration without a credential: `stowage join` registers the member"
+        self.notes.note(source.document, "metadata.name", text, becomes="metadata.name")
+        self.add(source, body)
+
     def add(self, source: Source, body: dict[str, Any]) -> dict[str, Any]:
         self.others.append((source, body))
         return body

@@ -80,9 +80,7 @@ def _cluster(into: Conversion, source: Source) -> None:
         for key, value in dig(body, "metadata", "labels").items()
         if not key.startswith("argocd.argoproj.io/")
     }
-    text = "is a registration without a credential: `stowage join` registers the member"
-    into.notes.note(source.document, "metadata.name", text, becomes="metadata.name")
-    into.add(source, stub(name, labels, ()))
+    into.register(source, stub(name, labels, ()))
 
 
 def _decoded(said: Any) -> str:

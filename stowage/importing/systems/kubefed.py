@@ -133,9 +133,7 @@ def convert(into: Conversion) -> None:
         labels = dig(source.document.body, "metadata", "labels") or {}
         body = stub(source.name, labels, ())
         fleet.labels[source.name] = facts(body)
-        text = "is a registration without a credential: `stowage join` registers the member"
-        into.notes.note(source.document, "metadata.name", text, becomes="metadata.name")
-        into.add(source, body)
+        into.register(source, body)
     reader = _Reader(into, fleet)
     placer = Placer(into, fleet, lambda key: "kubefed.io/" in key)
     for group in reader.groups():

@@ -204,9 +204,7 @@ def _cluster(into: Conversion, source: Source, fleet: Fleet) -> None:
     labels = dig(source.document.body, "metadata", "labels") or {}
     body = stub(source.name, labels, _spec(source).get("taints") or ())
     fleet.labels[source.name] = facts(body)
-    text = "is a registration without a credential: `stowage join` registers the member"
-    into.notes.note(source.document, "metadata.name", text, becomes="metadata.name")
-    into.add(source, body)
+    into.register(source, body)
 
 
 # --- what is selected -----------------------------------------------------------------------------

@@ -216,9 +216,7 @@ def _cluster(into: Conversion, source: Source, fleet: Fleet) -> None:
             taints.append({**each, "effect": _EFFECTS.get(str(each.get("effect")), "NoSchedule")})
     body = stub(source.name, labels, taints)
     fleet.labels[source.name] = facts(body)
-    text = "is a registration without a credential: `stowage join` registers the member"
-    into.notes.note(source.document, "metadata.name", text, becomes="metadata.name")
-    into.add(source, body)
+    into.register(source, body)
 
 
 @dataclass(slots=True)

@@ -266,9 +266,7 @@ def _cluster(into: Conversion, source: Source, fleet: Fleet) -> None:
     kept = {key: value for key, value in labels.items() if not _mark(key)}
     body = stub(source.name, kept, taints, provider=str(spec.get("provider") or ""))
     fleet.labels[source.name] = facts(body)
-    text = "is a registration without a credential: `stowage join` registers the member"
-    into.notes.note(source.document, "metadata.name", text, becomes="metadata.name")
-    into.add(source, body)
+    into.register(source, body)
 
 
 def _kinds(into: Conversion) -> Iterator[tuple[tuple[str, str], str]]:
