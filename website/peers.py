@@ -61,7 +61,7 @@ def _compact(shape: Any) -> str:
 
 def _kinds(name: str, root: Path, patterns: tuple[str, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, schema in (pair for each in patterns for pair in _defined(root, each)):
+    for key, schema in (pair for each in patterns for pair in definitions(root, each)):
         found[key] = _together(found.get(key, {}), _shape(schema))
     if name in AGGREGATED:
         file, kind, package = AGGREGATED[name]
@@ -73,7 +73,8 @@ def _kinds(name: str, root: Path, patterns: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _defined(root: Path, pattern: str) -> Iterator[tuple[str, Any]]:
+def definitions(root: Path, pattern: str) -> Iterator[tuple[str, Any]]:
+    """Yield the schema of each version of each kind, by group and kind."""
     for file in sorted(root.glob(f"{pattern}.yaml")):
         for each in yaml.safe_load_all(file.read_text()):
             if each and each["kind"] == "CustomResourceDefinition":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from stowage.fleet import manifests
 from stowage.importing.command import SYSTEMS
 from tests.stowage.importing import Files, Made, cluster, run
+from tests.stowage.peermodules import fetched
 from website.importfields import import_fields
 
 ROOT = Path(__file__).parents[2]
@@ -101,10 +101,7 @@ MEMBERS = [member(name, **{"fleet.azure.com/location": name}) for name in (
 @pytest.mark.parametrize("name", OWN)
 def test_the_examples_of_a_peer_itself(tmp_path: Path, name: str) -> None:
     module, folders = OWN[name]
-    told = subprocess.run(
-        ["go", "mod", "download", "-json", module], cwd=tmp_path, check=True, capture_output=True
-    )
-    root = Path(json.loads(told.stdout)["Dir"])
+    root = fetched(module, tmp_path)
     for folder in folders:
         result = run("import", "-f", root / folder, "--lossy", "-n", "default")
         assert result.exit_code == 0, result.output

@@ -30,7 +30,8 @@ class KubeFleetFleet(Fleet):
         for name in self.members:
             self.theirs.put(CLUSTERS, {
                 "apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind,
-                "metadata": {"name": name}, "spec": {},
+                "metadata": {"name": name},
+                "spec": {"identity": {"kind": "User", "name": name}},
             })  # fmt: skip
         web = deployment(replicas=2)
         web["metadata"] = {"name": "web", "namespace": "shop"}
