@@ -30,7 +30,8 @@ from stowage.simulation.plan import Where
 from tests.memoryhub import MemoryHub, _merged
 from tests.stowage.importing import cluster, deployment
 from tests.stowage.migrating.smallkarmada import SmallKarmada
-from tests.stowage.migrating.smallkubefleet import APPLIED
+from tests.stowage.migrating.smallkubefleet import SmallKubeFleet
+from tests.stowage.migrating.smallocm import SmallOcm
 from tests.stowage.test_import_karmada import names, policy, select
 
 Body = dict[str, Any]
@@ -38,6 +39,8 @@ DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 SERVICES = Resource("", "v1", "services", "Service")
 HPAS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+_RECORDS = (SmallKubeFleet.record, SmallOcm.record)
+"""What agents note of their own on members."""
 _KINDS = (
     DEPLOYMENTS,
     STATEFUL_SETS,
@@ -49,7 +52,7 @@ _KINDS = (
     *karmada.PEER.resources,
     *ocm.PEER.resources,
     *kubefleet.PEER.resources,
-    APPLIED,
+    *_RECORDS,
 )
 KINDS = {(each.api_version, each.kind): each for each in _KINDS}
 
@@ -229,7 +232,7 @@ class Fleet:
     def on_members(self) -> dict[str, dict[str, Body]]:
         """All objects on members, but for records of the peer's own."""
         return {
-            name: {at: body for at, body in server.state().items() if APPLIED.plural not in at}
+            name: {at: body for at, body in server.state().items() if not _record(at)}
             for name, server in self.members.items()
         }
 
@@ -238,8 +241,12 @@ class Fleet:
             (method, path)
             for server in self.members.values()
             for method, path, _ in server.requests
-            if method != "GET" and APPLIED.plural not in path
+            if method != "GET" and not _record(path)
         ]
+
+
+def _record(path: str) -> bool:
+    return any(f"/{each.plural}" in path for each in _RECORDS)
 
 
 class Stored:
