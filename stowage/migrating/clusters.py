@@ -75,7 +75,8 @@ def _match(
 def uid_of(member: Json) -> str:
     """Return the UID of the kube-system of a MemberCluster; empty where it is not known."""
     status = member.get("status") or {}
-    return str(status.get("clusterUID") or status.get("clusterID") or "")
+    # an empty clusterUID may not be read there, and clusterID is another one then
+    return str(status.get("clusterUID", status.get("clusterID") or "") or "")
 
 
 def state(member: Json) -> str:

@@ -196,7 +196,10 @@ async def surveyed(world: World, asked: Asked, *, imports: bool = True) -> Surve
     view = world.peer.view(objects)
     matches = clusters.matched(view.clusters(), members.values(), asked.clusters)
     records = await kept.read_all(world.hub, world.home)
-    theirs = await kube_system(world.theirs)
+    try:
+        theirs = await kube_system(world.theirs)
+    except (NotFound, Forbidden):
+        theirs = ""
     found = Survey(matches, members, [], [], objects, view, stored, records, theirs)
     if documents:
         _convert(world, asked, documents, found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,15 +11,16 @@ import pytest
 from crds.names import OWNER_PREFIX
 from machinery.api.resources import CONFIG_MAPS, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
 from stowage.importing.pieces import Placed
+from stowage.migrating.clusters import uid_of
 from stowage.migrating.kept import Step
 from stowage.migrating.peers.karmada import MANAGED, POLICIES
 from stowage.migrating.peers.kubefleet import PLACEMENTS, WORKS
 from stowage.migrating.peers.ocm import SETS
 from stowage.migrating.peers.works import replicas_of
-from tests.stowage.migrating.test_migrate import ready, steps
+from tests.stowage.migrating.test_migrate import Kills, ready, steps, without_versions
 from tests.stowage.migrating.test_migrate_kubefleet import KubeFleetFleet
 from tests.stowage.migrating.test_migrate_ocm import OcmFleet
-from tests.stowage.migrating.world import DEPLOYMENTS, HPAS, Fleet, Server
+from tests.stowage.migrating.world import DEPLOYMENTS, HPAS, Fleet, Killed, Server
 from tests.stowage.test_import_karmada import select
 
 
@@ -65,6 +68,20 @@ def test_a_kubeconfig_of_another_cluster_is_found_out(fleet: Fleet) -> None:
     assert "uid-m2, and the MemberCluster's uid-m1" in said
     assert fleet.on_members() == held
     assert not fleet.hub.all(SECRETS)
+
+
+@pytest.mark.proves("IM20")
+@pytest.mark.parametrize(
+    ("status", "uid"),
+    [
+        ({"clusterID": "u"}, "u"),
+        ({"clusterID": "set", "clusterUID": "u"}, "u"),
+        ({"clusterID": "set", "clusterUID": ""}, ""),  # kube-system may not be read there
+        ({}, ""),
+    ],
+)
+def test_a_cluster_is_known_by_its_kube_system_alone(status: dict[str, str], uid: str) -> None:
+    assert uid_of({"status": status}) == uid
 
 
 @pytest.mark.proves("IM20")
@@ -228,6 +245,34 @@ def test_a_placement_that_chooses_otherwise_by_now_is_not_given_back() -> None:
     assert fleet.on_members() == held
     strategy = fleet.theirs.read(PLACEMENTS, "all")["spec"]["strategy"]["applyStrategy"]
     assert strategy["type"] == "ReportDiff"
+
+
+@pytest.mark.proves("IM26")
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_what_was_cut_off_anywhere_is_taken_back_without_a_trace(*, after: bool) -> None:
+    for at in itertools.count():
+        fleet = Fleet()
+        fleet.run("web", 3, m1=2, m2=1)
+        fleet.sync()
+        before = everything(fleet)
+        kill = Kills(fleet, at, after=after)
+        with suppress(Killed):
+            steps(fleet, "adopt", "release", "take")
+        killed = kill.end()
+        while fleet.hub.all(WORKLOADS):
+            steps(fleet, "undo")
+        fleet.sync()
+        assert everything(fleet) == before, f"killed at the request {at}"
+        assert not fleet.hub.all(SECRETS)
+        if not killed:
+            break
+    assert at > 15
+
+
+def everything(fleet: Fleet) -> Any:
+    """The objects of peer and members, but for what servers count."""
+    states = [fleet.theirs.state(), *fleet.on_members().values()]
+    return [without_versions(each) for each in states]
 
 
 # --- what changes between two steps ---------------------------------------------------------------
