@@ -19,6 +19,7 @@ from typing import Any
 
 from crds.names import (
     ANNOTATION_DELETION,
+    ANNOTATION_MIGRATION,
     ANNOTATION_UNINSTALL,
     ANNOTATION_UNJOIN,
     CONFIRMED,
@@ -124,6 +125,9 @@ async def show(hub: ApiClient, plan: Uninstall, *, say: Say) -> None:
     """Say what an uninstall would end, and how to confirm that. Raises StowageError."""
     found = await _planned(hub, plan)
     say(table(found, plan))
+    if going := [name for each in found.workloads if (name := _migrating(each))]:
+        text = "what its release has changed at the peer stays so: undo or finish it first"
+        say(f"{some(going)}: the migration is not over; {text}")
     say(f"Nothing was changed. {_fate(found, plan)}: {_command(plan, digest(found, plan))}")
 
 
@@ -184,6 +188,13 @@ def _note(member: Member, plan: Uninstall) -> str:
     if member.answers or not member.workloads:
         return ""
     return f"does not answer: waits for it, or --abandon {member.name}"
+
+
+def _migrating(workload: Json) -> str:
+    """Return the name of a Workload that is being migrated; empty for others."""
+    meta = workload["metadata"]
+    system, _, ended = (meta.get("annotations") or {}).get(ANNOTATION_MIGRATION, "").partition("/")
+    return f"{meta['namespace']}/{meta['name']}" if system and not ended else ""
 
 
 def _fate(found: State, plan: Uninstall) -> str:

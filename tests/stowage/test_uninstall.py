@@ -8,6 +8,7 @@ import pytest
 
 from crds.names import (
     ANNOTATION_DELETION,
+    ANNOTATION_MIGRATION,
     ANNOTATION_UNINSTALL,
     ANNOTATION_UNJOIN,
     CONFIRMED,
@@ -104,6 +105,15 @@ async def confirm(hub: MemoryHub, plan: Uninstall, which: str) -> str:
     said: list[str] = []
     await uninstall.uninstall(hub, plan, which, say=said.append)  # type: ignore[arg-type]
     return "\n".join(said)
+
+
+async def test_a_migration_that_is_not_over_is_told(hub: MemoryHub) -> None:
+    """What its release has kept goes with the namespace."""
+    for step, told in (("karmada", True), ("karmada/finished", False)):
+        name = hub.all(WORKLOADS)[0]["metadata"]["name"]
+        hub.edit(WORKLOADS, name, {"metadata": {"annotations": {ANNOTATION_MIGRATION: step}}})
+        text, _ = await shown(hub, KEEP)
+        assert (f"shop/{name}: the migration is not over" in text) is told
 
 
 @pytest.mark.proves("PK24")
