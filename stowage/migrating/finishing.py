@@ -93,8 +93,8 @@ async def _last_rules(world: World, survey: Survey, uid: str, ended: set[str]) -
     """Delete the rules that nothing else is placed by; `ended` are those that have passed here."""
     ended.add(uid)
     rules = survey.records[uid].record.standing.rules
-    for at, other in survey.records.items():
-        shared = [rule for rule in rules if rule in other.record.standing.rules]
+    for at, others in survey.rules().items():
+        shared = [rule for rule in rules if rule in others]
         if at not in ended and shared and await kept.read(world.hub, world.home, at) is not None:
             rules = [rule for rule in rules if rule not in shared]
     for rule in rules:

@@ -180,7 +180,7 @@ async def staying(world: World, survey: Survey, uids: Collection[str]) -> dict[s
         return await _stays(world, survey, uid)
 
     faults = dict(await side_by_side(uids, one))
-    rules = {uid: stored.record.standing.rules for uid, stored in survey.records.items()}
+    rules = survey.rules()
     others = dict.fromkeys(rules.keys() - faults.keys(), "is not given back")
     for uid, rule in held_back(rules, {**faults, **others}).items():
         faults[uid] = f"{rule} holds other Workloads too: undo them together"

@@ -158,6 +158,14 @@ class Survey:
             )
         return stored.record
 
+    def rules(self) -> dict[str, Sequence[Ref]]:
+        """Return the rules of this hub of the peer that each release has changed, by UID."""
+        return {
+            uid: each.record.standing.rules
+            for uid, each in self.records.items()
+            if each.record.hub == self.theirs
+        }
+
     def left(self, asked: Asked) -> dict[Key, str]:
         """Return the UIDs of Workloads that were deleted after their release, by their keys."""
         return {

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
-from crds.names import OWNER_PREFIX
+from crds.names import OWNER_PREFIX, SYSTEM_NAMESPACE
 from machinery.api.resources import CONFIG_MAPS, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
 from stowage.importing.pieces import Placed
+from stowage.migrating import kept
 from stowage.migrating.clusters import uid_of
 from stowage.migrating.kept import Step
 from stowage.migrating.peers.karmada import MANAGED, POLICIES
@@ -96,6 +99,21 @@ def test_another_hub_of_the_peer_proves_nothing(fleet: Fleet, step: str) -> None
     assert "another hub than the one that it was released from" in fault(fleet, step)
     assert fleet.on_members() == held
     assert fleet.hub.all(SECRETS)
+
+
+@pytest.mark.parametrize("ends", ["undo", "finish"])
+def test_rules_of_one_name_on_two_hubs_of_the_peer_are_two(fleet: Fleet, ends: str) -> None:
+    steps(fleet, "adopt", "release")
+    (secret,) = fleet.hub.all(SECRETS)
+    record = kept._decoded(secret).record
+    other = msgspec.structs.replace(record, hub="another", workload=("other", "web"), clusters={})
+    asyncio.run(kept.keep(fleet.hub, SYSTEM_NAMESPACE, "u", other))
+    if ends == "finish":
+        steps(fleet, "take")
+        ready(fleet)
+    steps(fleet, ends)
+    assert bool(fleet.theirs.all(POLICIES)) is (ends == "undo")
+    assert [each["metadata"]["name"] for each in fleet.hub.all(SECRETS)] == ["migration-u"]
 
 
 # --- what is placed together goes together --------------------------------------------------------
