@@ -45,7 +45,7 @@ from propagator.pull.bundle import (
     unpacked,
 )
 from propagator.types.assignment import Assignment
-from propagator.types.workload import Workload, workload_of
+from propagator.types.workload import ObjectId, Workload, workload_of
 
 _LONG_AGO = "2000-01-01T00:00:00Z"
 LABEL_ASSIGNMENT = f"{GROUP}/assignment"
