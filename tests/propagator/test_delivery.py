@@ -257,6 +257,7 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(sent: bool) ->
         "once": None,
         "orphans": SimpleNamespace(sweep=sweep),
         "claims": None,
+        "leftovers": None,
         "reporter": None,
     }
     context = cast("Any", Context(clock=FakeClock(), registry=None, fresh=lambda: True))

@@ -78,6 +78,7 @@ async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
         "once": SimpleNamespace(left=lambda *_: None),
         "orphans": SimpleNamespace(sweep=sweep),
         "claims": None,
+        "leftovers": None,
         "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
     }
     context: Any = Context(clock=FakeClock(), registry=None, fresh=lambda: True)
@@ -122,6 +123,7 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
         "once": SimpleNamespace(overdue=lambda _: overdue),
         "orphans": SimpleNamespace(sweep=sweep),
         "claims": None,
+        "leftovers": None,
         "reporter": None,
     }
     context: Any = Context(clock=FakeClock(), registry=None, fresh=lambda: True)
@@ -170,6 +172,7 @@ async def test_what_runs_at_most_once_goes_from_a_cluster_made_again_once_all_of
         "once": SimpleNamespace(left=lambda *_: None),
         "orphans": SimpleNamespace(sweep=does("sweep")),
         "claims": SimpleNamespace(note=does("note", answer=True)),
+        "leftovers": None,
         "reporter": SimpleNamespace(queue=SimpleNamespace(add=lambda _: None)),
     }
     context: Any = Context(clock=FakeClock(), registry=None, fresh=lambda: True)

@@ -421,7 +421,7 @@ def test_what_another_object_of_the_files_makes_does_not_count_twice(files: File
 
 def test_a_custom_kind_that_a_spread_names_is_a_member(files: Files) -> None:
     """By the spread it is known where it keeps its number."""
-    custom = runs("kubeflow.org/v1", "TFJob", replicas=4)
+    custom = runs("gate.dev/v1", "Trainer", replicas=4)
     custom["metadata"]["labels"] = {POD_GROUP_LABEL: "batch"}
     found = files.imported(pod_group(), spread(subset("a"), target=custom), custom)
     assert found["Workload/web"]["metadata"]["labels"] == {OURS: "batch"}

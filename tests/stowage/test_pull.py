@@ -570,9 +570,10 @@ async def test_other_addresses_are_taken_once_they_answer_and_another_hub_is_not
 
 
 async def test_a_server_that_is_another_hub_gets_no_agent(member):
-    credential, access = await member.obtained()
-    patch = {"data": {"uid": "11111111-1111-1111-1111-111111111111"}}
-    await member.client.merge_patch(CONFIG_MAPS, "hub", patch, namespace=access.namespace)
+    credential, _ = await member.obtained()
+    other = base64.b64encode(b"11111111-1111-1111-1111-111111111111").decode()
+    patch = {"data": {"uid": other}}
+    await member.client.merge_patch(SECRETS, AGENT, patch, namespace=member.name)
     with pytest.raises(WrongHub, match="Nothing is written for it"):
         await credential.obtain()
 

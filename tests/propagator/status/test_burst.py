@@ -81,7 +81,12 @@ class Burst:
         recorder = SimpleNamespace(event=lambda _, **told: self.events.append(told))
         context = Context(clock=clock, recorder=recorder, fresh=lambda: True)
         following = SimpleNamespace(remark=lambda _: "", reported=lambda _: [])
-        survey = SimpleNamespace(seen=self._seen, kept=lambda _: [], drift=lambda _: {})
+        survey = SimpleNamespace(
+            seen=self._seen,
+            kept=lambda _: [],
+            drift=lambda _: {},
+            reported=lambda about: {each["name"]: each for each in about.status.clusters},
+        )
         self.reporter = Reporter(
             cast("Any", context),
             ShareTable(),

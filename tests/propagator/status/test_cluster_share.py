@@ -487,7 +487,7 @@ def ground_of(contact: Contact | None, *, lists: bool = False) -> ControllerCont
             pod_counts=lambda uid: None,
         )
     registry = SimpleNamespace(get=lambda name: session, names=list)
-    clusters = SimpleNamespace(synced=True, get=lambda key: None)
+    clusters = SimpleNamespace(synced=True, get=lambda key: None, by_index=lambda *_: [])
     parts = {"registry": registry, "clusters": clusters, "clock": FakeClock()}
     return cast("ControllerContext", Context(**parts))
 
@@ -512,7 +512,9 @@ def test_what_was_kept_on_a_cluster_that_was_renamed_is_told_by_its_new_name(lis
     renamed = MemberCluster(Meta(name="new"), spec=MemberClusterSpec(former_names=("old",)))
     context = Context(
         registry=SimpleNamespace(get={"new": session}.get, names=lambda: ["new"]),
-        clusters=SimpleNamespace(values=lambda: [renamed]),
+        clusters=SimpleNamespace(
+            get=lambda _: None, by_index=lambda _, name: [renamed] if name == "old" else []
+        ),
         clock=FakeClock(),
     )
     inventory = SimpleNamespace(holders=lambda uid: set(), asked=lambda session, w: listed)
