@@ -76,7 +76,7 @@ def autoscaler(version: str, most: int = 3, *, name: str = "scaler") -> dict[str
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": name},
         "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"},
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "elsewhere"},
             "maxReplicas": most,
         },
     }
