@@ -336,7 +336,7 @@ class ShareWriter:
         spec, there = revision_of_spec(workload), owned(session, workload.uid)
         live = main_object(main_of(workload), there)
         written = {
-            id_on_member(resource, found.metadata, workload): applied_of(found)
+            id_on_member(resource, found.metadata, workload.namespace): applied_of(found)
             for resource, found in there
         }
         if isinstance(session, PullSession):

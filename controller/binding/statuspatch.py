@@ -173,7 +173,7 @@ def _work(
     work = decision.workload.shared_work
     if work is None or work.total is None:
         return None
-    return work.after(placements, leaving, decision.pending)
+    return work.after(placements, [each.cluster for each in leaving], decision.pending)
 
 
 def _with_part(share: LeavingShare, work: Work) -> LeavingShare:

@@ -12,7 +12,6 @@ from controller.framework.profile import PLUGIN_TIMEOUT
 from controller.scheduling.decision import FITS, Decision
 from machinery.clock import timestamp
 from machinery.kinds.ordinals import in_words, with_new_ranges
-from machinery.types.workload_api import LeavingShare
 
 
 def record(decision: Decision) -> dict[str, Any]:
@@ -58,8 +57,7 @@ def completions(decision: Decision) -> dict[str, int]:
     work, shares = decision.workload.shared_work, decision.placements
     if work is None or work.total is None:
         return {}
-    gone = (work.parts.keys() | work.leaving.keys()) - shares.keys()
-    leaving = [LeavingShare(cluster=cluster, replicas=0) for cluster in gone]
+    leaving = (work.parts.keys() | work.leaving.keys()) - shares.keys()
     return dict(sorted(work.after(shares, leaving, decision.pending).parts.items()))
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 from controller.model.objects import Workload
 from crds.fields.shares import ShareResult
-from machinery.types.workload_api import LeavingShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +50,12 @@ class Work:
         # The rest of a queue is done by the shares that have begun.
         return sum(n for cluster, n in present.items() if cluster in self.begun)
 
-    def after(
-        self, shares: Mapping[str, int], leaving: Iterable[LeavingShare], pending: int
-    ) -> Work:
-        """Return the work after a decision with these shares and these leaving ones.
+    def after(self, shares: Mapping[str, int], leaving: Iterable[str], pending: int) -> Work:
+        """Return the work after a decision with these shares, and those that leave clusters.
 
         Pending replicas keep theirs.
         """
-        left = {each.cluster: self._part(each.cluster) for each in leaving}
+        left = {cluster: self._part(cluster) for cluster in leaving}
         stay = {c: part for c, part in self.parts.items() if c in shares and c not in left}
         went = (self.parts.keys() | self.leaving.keys()) - stay.keys() - left.keys()
         done = {c: min(self.done.get(c, 0), self._part(c)) for c in went}

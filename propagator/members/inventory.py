@@ -41,8 +41,9 @@ def owned(session: MemberSession, uid: str) -> list[tuple[Resource, ManagedObjec
     return session.link.watches.owned(uid) if session.link else []
 
 
-def id_on_member(resource: Resource, meta: Meta, workload: Workload) -> ObjectId:
-    return resource.group, resource.kind, meta.namespace or workload.namespace, meta.name
+def id_on_member(resource: Resource, meta: Meta, namespace: str) -> ObjectId:
+    """`namespace` is the Workload's."""
+    return resource.group, resource.kind, meta.namespace or namespace, meta.name
 
 
 def main_object(where: Main, objects: Owned, *, ending: bool = False) -> ManagedObject | None:
@@ -64,15 +65,15 @@ _WORST = (ShareHealth.DEGRADED, ShareHealth.UNKNOWN, ShareHealth.SUSPENDED, Shar
 def _standing_for(where: Main, objects: Owned) -> ManagedObject | None:
     """Return the worst of the objects, with nothing but its health; None while one is missing."""
     there = {
-        (resource.group, resource.kind, *found.metadata.key): found
+        id_on_member(resource, found.metadata, where.namespace): found
         for resource, found in objects
         if not found.metadata.deleting
     }
     worst: ManagedObject | None = None
-    for group, kind, namespace, name in where.parts:
-        found = there.get((group, kind, namespace, name)) or there.get((group, kind, "", name))
-        if found is None:
+    for part in where.parts:
+        if (found := there.get(part)) is None:
             return None
+        _, kind, _, name = part
         asked = 1 if found.replicas is None else found.replicas
         counts, said = counts_of(found.judged, asked), found.judged.message
         whole = counts.ready >= asked and not counts.outdated
@@ -104,7 +105,7 @@ def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, 
     return [
         (resource, found)
         for resource, found in owned(session, workload.uid)
-        if id_on_member(resource, found.metadata, workload) not in held
+        if id_on_member(resource, found.metadata, workload.namespace) not in held
         and ((profile := profile_of(resource.api_version, resource.kind)).pods or not profile.known)
     ]
 

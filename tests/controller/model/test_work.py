@@ -9,7 +9,6 @@ import pytest
 
 from controller.model.work import Work
 from machinery.kinds.readiness import Judged, done_of
-from machinery.types.workload_api import LeavingShare
 
 SHARES = {"m1": 2, "m2": 1, "m3": 1}
 
@@ -28,7 +27,7 @@ def test_each_gets_as_much_as_it_has_replicas_and_the_rest_by_these() -> None:
 def test_what_a_share_has_not_done_goes_on_elsewhere_once_it_is_known() -> None:
     before = Work(10, {"m1": 5, "m2": 3, "m3": 2}, done={"m1": 2})
     moved = {"m4": 2, "m2": 1, "m3": 1}
-    on_the_way = before.after(moved, [LeavingShare("m1", 2)], 0)
+    on_the_way = before.after(moved, ["m1"], 0)
     assert on_the_way.parts == {"m2": 3, "m3": 2}
     assert on_the_way.leaving == {"m1": 5}
     gone = on_the_way.after(moved, (), 0)
@@ -42,7 +41,7 @@ def test_what_a_share_has_not_done_goes_on_elsewhere_once_it_is_known() -> None:
 @pytest.mark.proves("KD19")
 def test_what_comes_back_goes_on_with_its_own_part_as_its_job_may_stand_yet() -> None:
     before = Work(10, {"m3": 2}, {"m1": 5, "m2": 3}, done={"m1": 2, "m2": 1})
-    back = before.after({"m1": 1, "m3": 1, "m4": 1}, [LeavingShare("m2", 1)], 0)
+    back = before.after({"m1": 1, "m3": 1, "m4": 1}, ["m2"], 0)
     assert (back.parts, back.leaving, back.completed) == ({"m1": 3, "m3": 2}, {"m2": 3}, 2)
     gone = back.after({"m1": 1, "m3": 1, "m4": 1}, (), 0)
     assert (gone.parts, gone.completed) == ({"m1": 3, "m3": 2, "m4": 2}, 3)
@@ -64,7 +63,7 @@ def test_what_comes_back_twice_before_its_object_has_gone_is_counted_once() -> N
     for done in (2, 5):
         a = msgspec.structs.replace(a, done=done)
         work = replace(work, done={"a": done_of(a, work.parts["a"])})
-        work = work.after({"b": 1}, [LeavingShare("a", 1)], 0)
+        work = work.after({"b": 1}, ["a"], 0)
         work = work.after({"a": 1, "b": 1}, (), 0)
         assert work.completed == done
         assert work.parts == {"a": 6 - done, "b": 4}
