@@ -276,8 +276,7 @@ async def _agent_holds(
 async def _pulled(hub: ApiClient, name: str) -> bool:
     """Whether the MemberCluster names a namespace of an agent."""
     with suppress(NotFound):
-        notes = (await hub.get(MEMBER_CLUSTERS, name))["metadata"].get("annotations") or {}
-        return ANNOTATION_MEMBER_NAMESPACE in notes
+        return bool(member_namespace.named(await hub.get(MEMBER_CLUSTERS, name)))
     return False
 
 
@@ -414,7 +413,7 @@ async def _take_back(hub: ApiClient, plan: Join, identity: str) -> bool:
     with suppress(NotFound):
         patch: dict[str, Any] = {"metadata": {"annotations": notes}}
         found = await hub.merge_patch(MEMBER_CLUSTERS, plan.name, patch)
-        pulled = ANNOTATION_MEMBER_NAMESPACE in (found["metadata"].get("annotations") or {})
+        pulled = bool(member_namespace.named(found))
         if found.get("spec", {}).get("mode") == MemberMode.PULL:
             reference = {"namespace": plan.namespace, "name": plan.name}
             push = {"spec": {"mode": MemberMode.PUSH.value, "secretRef": reference}}

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import secrets
 import string
+from collections.abc import Mapping
 from typing import Any
 
 from crds.names import (
     AGENT_ACCOUNT,
     AGENT_LEASE,
     AGENT_TOKEN_SECRET,
+    ANNOTATION_MEMBER_NAMESPACE,
     API_VERSION,
     HUB_CONFIG,
     INVITE_ACCOUNT,
@@ -45,6 +47,12 @@ def new_name(member: str) -> str:
     room = _LONGEST - len(MEMBER_NAMESPACE_PREFIX) - _RANDOM - 1
     named = member.replace(".", "-")[:room].rstrip("-")
     return f"{MEMBER_NAMESPACE_PREFIX}{named}-{ending}"
+
+
+def named(cluster: Mapping[str, Any] | None) -> str:
+    """Return the namespace that a MemberCluster names; empty if it had no agent."""
+    notes = ((cluster or {}).get("metadata") or {}).get("annotations") or {}
+    return str(notes.get(ANNOTATION_MEMBER_NAMESPACE) or "")
 
 
 async def members(hub: ApiClient, member: str = "") -> dict[str, str]:

@@ -113,7 +113,7 @@ async def invite(hub: ApiClient, plan: Invite, *, say: Say) -> Invited:
             f"{plan.name} is a member in mode Push: `stowage join {plan.name} --pull` switches it"
         )
     own = await member_namespace.members(hub, plan.name)
-    named = notes.get(ANNOTATION_MEMBER_NAMESPACE, "")
+    named = member_namespace.named(cluster)
     where = named if pulls and named in own and ANNOTATION_REVOKED not in notes else ""
     open_already = bool(notes.get(ANNOTATION_INVITED))
     if where and not plan.renew and not open_already and await _has_agent(hub, where):
@@ -201,7 +201,7 @@ async def revoke(hub: ApiClient, name: str, *, say: Say) -> None:
     cluster = await _cluster(hub, name)
     if cluster is None:
         raise await no_such_cluster(hub, name)
-    named = (cluster["metadata"].get("annotations") or {}).get(ANNOTATION_MEMBER_NAMESPACE)
+    named = member_namespace.named(cluster)
     if not named:
         raise ConfigurationError(f"{name} is not in mode Pull: it has no agent to revoke")
     notes = {ANNOTATION_REVOKED: timestamp(SystemClock().now()), ANNOTATION_INVITED: None}
@@ -240,7 +240,7 @@ async def upgrade(
             continue
         if not selector.matches(meta.get("labels") or {}):
             continue
-        where = notes.get(ANNOTATION_MEMBER_NAMESPACE, "")
+        where = member_namespace.named(each)
         if own.get(where) != meta["name"]:
             continue  # `agents` says that it has none
         patch = {"data": {"image": image}}
@@ -253,7 +253,7 @@ async def upgrade(
 def _row(cluster: Mapping[str, Any], leases: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     meta, status = cluster["metadata"], cluster.get("status") or {}
     notes, pull = meta.get("annotations") or {}, status.get("pull") or {}
-    lease = leases.get(notes.get(ANNOTATION_MEMBER_NAMESPACE, ""), {})
+    lease = leases.get(member_namespace.named(cluster), {})
     told = (lease.get("metadata") or {}).get("annotations") or {}
     ready = conditions.find(status, "Ready")
     state = "Revoked" if ANNOTATION_REVOKED in notes else str(ready.get("reason") or "")

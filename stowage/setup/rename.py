@@ -27,7 +27,6 @@ import msgspec
 
 from crds.membercluster import MemberCluster
 from crds.names import (
-    ANNOTATION_MEMBER_NAMESPACE,
     ANNOTATION_UNJOIN,
     GROUP,
     LABEL_CLUSTER,
@@ -119,7 +118,7 @@ async def rename(hub: ApiClient, plan: Rename, *, say: Say) -> None:
         _refuse(found, plan)
         await _exchange(hub, plan, found.before, found.after, say)
     # Not before: the agent of a member is served by one MemberCluster at a time.
-    pulled = any(_pulled(each) for each in (found.before, found.after))
+    pulled = member_namespace.named(found.before) or member_namespace.named(found.after)
     for name in await member_namespace.members(hub, plan.old) if pulled else ():
         label = {"metadata": {"labels": {LABEL_MEMBER_NAMESPACE: plan.new}}}
         await hub.merge_patch(NAMESPACES, name, label)
@@ -312,12 +311,6 @@ def _own_secret(plan: Rename, cluster: Json) -> bool:
 
 def _former(cluster: Json) -> list[str]:
     return list(cluster["spec"].get("formerNames") or [])
-
-
-def _pulled(cluster: Json | None) -> bool:
-    """Whether it names the namespace of an agent."""
-    meta = (cluster or {}).get("metadata") or {}
-    return ANNOTATION_MEMBER_NAMESPACE in (meta.get("annotations") or {})
 
 
 def _made(cluster: Json) -> str:
