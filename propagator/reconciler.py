@@ -153,6 +153,13 @@ class WorkloadReconciler:
                 return FIRST_PAUSE  # what runs twice goes first
             return await self._shares.apply(session, workload)
 
+        # It should have one by the name that it had: the controller is to name it anew.
+        former = workload.placements.keys() & set(self._workloads.formerly(session.name))
+        if former:
+            why = f"kept, as it is placed by its former name {min(former)}"
+            self._shares.stays(session, workload, why)
+            return None
+
         # This member should have none.
         if starting:
             # The share is left of a withdrawn attempt. No healthy copy exists before the quorum has

@@ -94,14 +94,14 @@ class HubWorkloads:
                 noted = {ANNOTATION_RESTORED: restored}
                 metadata["annotations"] = metadata.get("annotations", {}) | noted
             written = await self._patch_metadata(now, metadata) if metadata else now
-            ranges = written.missing_ranges(self._formerly)
+            ranges = written.missing_ranges(self.formerly)
             if not ranges:
                 return written
             status = {"ordinals": [{"cluster": c, "start": n} for c, n in ranges.items()]}
             return self._store(await self._patch(written, {"status": status}, subresource="status"))
 
-    def _formerly(self, name: str) -> Sequence[str]:
-        """Names that another cluster has are left out."""
+    def formerly(self, name: str) -> Sequence[str]:
+        """Return the names that a cluster had, and that no other has."""
         cluster = self._clusters.get(("", name))
         former = cluster.spec.former_names if cluster is not None else ()
         return [each for each in former if self._clusters.get(("", each)) is None]

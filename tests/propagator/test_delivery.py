@@ -247,7 +247,9 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(sent: bool) ->
         pass
 
     parts: dict[str, Any] = {
-        "workloads": SimpleNamespace(informer=SimpleNamespace(get=lambda _: of)),
+        "workloads": SimpleNamespace(
+            informer=SimpleNamespace(get=lambda _: of), formerly=lambda _: ()
+        ),
         "judged": SimpleNamespace(known=True),
         "gates": SimpleNamespace(starting=lambda _: False),
         "revisions": SimpleNamespace(known=lambda found, _: found),
