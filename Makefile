@@ -59,9 +59,10 @@ e2e: .venv/synced
 	$(RUN) pytest e2e --provider $(PROVIDER) $(if $(filter kind,$(PROVIDER)),--timeout=1500) $(NODES) $(if $(BASE),--base=$(BASE))
 
 # SEED=7 repeats a run's faults and edits; RUNS=20 makes so many runs with one seed after the other.
+# SHARDS=3 has the members shared out, PULL=1 the last one in mode Pull.
 chaos: .venv/synced
 	$(RUN) python -m stowage.toolchain.build
-	$(RUN) python -m e2e.chaos --seconds $(SECONDS) --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+	$(RUN) python -m e2e.chaos --seconds $(SECONDS) --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(if $(SHARDS),--shards $(SHARDS)) $(if $(PULL),--pull)
 
 # Forty gangs, each with its quorum on the members or with nothing; SEED and RUNS as above.
 chaos-gangs: .venv/synced

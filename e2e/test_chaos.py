@@ -13,7 +13,7 @@ from e2e.chaos.gangs.run import run as run_gangs
 from e2e.chaos.rollouts.run import Size as RolloutSize
 from e2e.chaos.rollouts.run import run as run_rollouts
 from e2e.chaos.run import run
-from e2e.chaos.stage import chaos_clusters
+from e2e.chaos.stage import MEMBERS, chaos_clusters
 
 pytestmark = pytest.mark.stops_api_servers
 LEAST = 7
@@ -42,6 +42,20 @@ async def test_whatever_breaks_the_promises_hold(clusters: Path, tmp_path: Path)
     assert made.jobs
     assert made.pods
     assert made.backs == 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.proves("SC2", "SC4", "SC6", "PL19")
+async def test_two_never_write_on_one_member_whatever_breaks(tmp_path: Path) -> None:
+    """On clusters of its own: a member stays in mode Pull, and each logs what is written there."""
+    with chaos_clusters(tmp_path / "clusters") as clusters:
+        made = await run(
+            clusters, tmp_path, seed=5, seconds=60.0, say=print, least=LEAST, shards=3,
+            pulled=MEMBERS[-1],
+        )  # fmt: skip
+    assert made.faults >= LEAST
+    assert made.written > made.workloads
 
 
 SIZE = Size(gangs=30, kills=8, stops=4, removals=2)

@@ -29,6 +29,7 @@ from e2e.chaos.rollouts.users import Wish as AuthorsWish
 from e2e.chaos.rollouts.users import workload as authored
 from e2e.chaos.stage import MEMBERS
 from e2e.chaos.watchman import Watchman
+from e2e.chaos.writers import Write, interleaved
 from machinery.api.verbs import ServerHistory
 from machinery.errors import NotFound
 from machinery.types.memory_budget import BudgetShare
@@ -37,6 +38,7 @@ from propagator.status.cluster_share import UNPLACED
 from tests.fakeclock import settle
 
 KEY = ("chaos-a", "w1")
+INSTANCES = ("controller-a", "propagator-a", "propagator-b")
 NEW, OLD = wishes.image(wishes.PROBE), "registry.k8s.io/pause:old"
 
 
@@ -244,7 +246,7 @@ class Scene:
             quiet=lambda *subjects: 0.0 if self.cut_off & {*subjects} else math.inf,
         )  # fmt: skip
         self.churn = churn = SimpleNamespace(busy=set(), ended=set(), forgotten=set(), idle_at={})
-        stage = SimpleNamespace(hub=self.hub, members=self.members)
+        stage = SimpleNamespace(hub=self.hub, members=self.members, instances=INSTANCES)
         self.watchman = Watchman(stage, churn, self.faults)  # type: ignore[arg-type] # as much as it asks
 
     def put(self, member: str, there: Whole) -> None:
@@ -771,7 +773,9 @@ async def test_what_is_being_mended_at_the_end_is_mended() -> None:
         await settle()
         registered[member] = True
 
-    stage: Any = SimpleNamespace(give_up=give_up, register=register)
+    stage: Any = SimpleNamespace(
+        give_up=give_up, register=register, pushed=MEMBERS, instances=INSTANCES, shards=1
+    )
     faults = Faults(stage, SimpleNamespace(), seed=1, say=lambda _: None)  # type: ignore[arg-type] # never asked
     fault = faults._registrations.deregister
     faults._choose = lambda: ("member-1", "deregister", fault)  # type: ignore[method-assign] # only that
@@ -782,3 +786,31 @@ async def test_what_is_being_mended_at_the_end_is_mended() -> None:
     await asyncio.wait([running])
     assert running.cancelled()
     assert all(registered.values())
+
+
+def _written(*made: tuple[str, str, float]) -> list[Write]:
+    """Each write by process, term and when it came in; it is answered half a second later."""
+    return [
+        Write("m1", name, 7, term, began, began + 0.5, f"patch of {name}")
+        for name, term, began in made
+    ]
+
+
+@pytest.mark.proves("SC2", "SC4", "PL19")
+@pytest.mark.parametrize(
+    ("made", "changes", "broken"),
+    [
+        pytest.param([("a", "t1", 0), ("b", "t2", 9), ("b", "t2", 20)], [], 0, id="over once"),
+        pytest.param([("a", "t1", 0), ("b", "t2", 9), ("a", "t1", 20)], [], 1, id="and back"),
+        pytest.param([("a", "t1", 0), ("b", "t2", 9), ("a", "t3", 20)], [], 0, id="a new term"),
+        pytest.param([("a", "t1", 0), ("b", "t2", 9), ("a", "t1", 20)], [1], 1, id="a change"),
+        pytest.param([("a", "t1", 0), ("b", "t2", 9), ("a", "t1", 20)], [1, 12], 0, id="two"),
+        pytest.param([("a", "t1", 0), ("b", "t2", 0.3), ("a", "t1", 0.7)], [], 0, id="at once"),
+        pytest.param([("a", "", 0), ("b", "", 1), ("a", "", 2)], [], 1, id="agents in turns"),
+        pytest.param([("a", "", 0), ("b", "", 20), ("a", "", 90)], [], 0, id="one for the other"),
+    ],
+)
+def test_a_process_that_writes_after_its_successor_is_found(
+    made: list[tuple[str, str, float]], changes: list[float], broken: int
+) -> None:
+    assert len(list(interleaved(_written(*made), changes))) == broken

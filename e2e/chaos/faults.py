@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -18,7 +19,7 @@ from crds.names import LABEL_MANAGED, TAINT_DRAIN
 from e2e.chaos.churn import Churn, insist
 from e2e.chaos.judgement import owners
 from e2e.chaos.registrations import Registrations
-from e2e.chaos.stage import INSTANCES, MEMBERS, ChaosStage
+from e2e.chaos.stage import MEMBERS, ChaosStage
 from machinery.api.resources import Resource
 from machinery.errors import StowageError
 
@@ -27,8 +28,7 @@ _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _Fault = Callable[[str], AbstractAsyncContextManager[float]]
 _HANDS = 3
 """The number of faults at the same time."""
-_PAIRS = tuple(f"{one} {other}" for one in MEMBERS for other in MEMBERS if one != other)
-_HUB = "hub"
+_HUB, _SHARDS = "hub", "shards"
 
 
 class Faults:
@@ -46,11 +46,15 @@ class Faults:
         self._tell = say
         self._back = back
         self._registrations = Registrations(stage, self._chance)
+        pushed = stage.pushed
+        self._pairs = tuple(f"{one} {two}" for one in pushed for two in pushed if one != two)
         self._first = [
-            (self._chance.choice(MEMBERS), "remake", self._registrations.remake),
-            (self._chance.choice(MEMBERS), "register twice", self._registrations.double),
-            (self._chance.choice(_PAIRS), "swap the Secrets of", self._registrations.swap),
+            (self._chance.choice(pushed), "remake", self._registrations.remake),
+            (self._chance.choice(pushed), "register twice", self._registrations.double),
+            (self._chance.choice(self._pairs), "swap the Secrets of", self._registrations.swap),
         ]
+        if stage.shards > 1:
+            self._first.append((_SHARDS, "set the number of", self._share_out))
         self._chance.shuffle(self._first)
         self._taken: set[str] = set()
         self._freed: dict[str, float] = {}
@@ -124,13 +128,14 @@ class Faults:
     def _choose(self) -> tuple[str, str, _Fault]:
         if self._first:
             return self._first.pop()
-        registrations = self._registrations
+        registrations, instances = self._registrations, self._stage.instances
+        pushed = self._stage.pushed
         faults: list[tuple[int, tuple[str, ...], str, _Fault]] = [
-            (12, INSTANCES, "kill", self._kill),
-            (4, INSTANCES, "pause", self._pause),
-            (4, INSTANCES, "skew the clock of", self._skew),
-            (6, INSTANCES, "cut the road of", self._cut),
-            (4, INSTANCES, "stall the road of", self._stall),
+            (12, instances, "kill", self._kill),
+            (4, instances, "pause", self._pause),
+            (4, instances, "skew the clock of", self._skew),
+            (6, instances, "cut the road of", self._cut),
+            (4, instances, "stall the road of", self._stall),
             (6, MEMBERS, "cut the road to", self._cut),
             (5, MEMBERS, "stall the road to", self._stall),
             (5, MEMBERS, "freeze", self._freeze),
@@ -138,14 +143,16 @@ class Faults:
             (2, (_HUB,), "freeze", self._freeze),
             (3, (_HUB,), "restart", self._restart),
             (3, ("etcd",), "compact", self._compact),
-            (4, MEMBERS, "deregister", registrations.deregister),
-            (4, MEMBERS, "rotate the token of", registrations.rotate),
-            (4, MEMBERS, "remake", registrations.remake),
-            (4, MEMBERS, "register twice", registrations.double),
-            (4, _PAIRS, "swap the Secrets of", registrations.swap),
+            (4, pushed, "deregister", registrations.deregister),
+            (4, pushed, "rotate the token of", registrations.rotate),
+            (4, pushed, "remake", registrations.remake),
+            (4, pushed, "register twice", registrations.double),
+            (4, self._pairs, "swap the Secrets of", registrations.swap),
             (5, MEMBERS, "meddle on", self._meddle),
             (6, MEMBERS, "drain", self._drain),
         ]
+        if self._stage.shards > 1:
+            faults.append((6, (_SHARDS,), "set the number of", self._share_out))
         weights = [weight for weight, *_ in faults]
         _, subjects, name, fault = self._chance.choices(faults, weights)[0]
         return self._chance.choice(subjects), name, fault
@@ -222,6 +229,14 @@ class Faults:
         yield 0
 
     @asynccontextmanager
+    async def _share_out(self, _shards: str) -> AsyncIterator[float]:
+        """Set another number of shards, which stays."""
+        number = self._chance.randint(1, self._stage.shards)
+        await insist(lambda: self._stage.share_out(number))
+        self._say(f"{number} shards")
+        yield self._chance.uniform(5, 20)
+
+    @asynccontextmanager
     async def _meddle(self, member: str) -> AsyncIterator[float]:
         """Scale or delete one of our objects, as a person with rights on the member might."""
         with suppress(StowageError):
@@ -272,8 +287,11 @@ class Faults:
 
             await insist(back)
             self._say("the hub was set back")
+            if (log := self._stage.log_of_writes) is not None:
+                log.changes += [time.time()] * 2  # to the number and the terms of then
             for member in MEMBERS:
-                await self._registrations.anew(member)
+                if member in self._stage.pushed:
+                    await self._registrations.anew(member)
                 # The copy may be of the middle of a drain.
                 await insist(lambda m=member: self._stage.taint(m))  # type: ignore[misc] # mypy infers no default
             await asyncio.sleep(self._chance.uniform(1, 5))

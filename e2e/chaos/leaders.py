@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from crds.names import SYSTEM_NAMESPACE
 from e2e.chaos.churn import insist
-from e2e.chaos.stage import INSTANCES, MEMBERS, ChaosStage
+from e2e.chaos.stage import MEMBERS, ChaosStage
 from machinery.api.resources import LEASES
 from machinery.errors import NotFound
 
@@ -120,7 +120,7 @@ class LeaderFaults:
         async with asyncio.timeout(_LEADING_SECONDS):
             while True:
                 holder = await self._holder(role)
-                for name in INSTANCES:
+                for name in self._stage.instances:
                     pid = self._stage.processes[name].pid()
                     if name.startswith(role) and pid and str(pid) in holder.split("_"):
                         return name

@@ -20,7 +20,7 @@ from crds.names import LABEL_MANAGED, OWNER_PREFIX
 from e2e.chaos import judgement, wishes
 from e2e.chaos.churn import Churn
 from e2e.chaos.judgement import disagreements, over_quota, placed
-from e2e.chaos.stage import INSTANCES, MEMBERS, ChaosStage, not_ready
+from e2e.chaos.stage import MEMBERS, ChaosStage, not_ready
 from e2e.chaos.wishes import NAMESPACES, QUOTA, ZONES, Wish
 from e2e.harness import Failed
 from machinery.api.resources import MEMBER_CLUSTERS
@@ -95,7 +95,7 @@ async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
 async def _moved_by_a_restart(stage: ChaosStage, churn: Churn, *, seconds: float) -> str:
     """Return what a restart of both processes wrote, empty for nothing. Raises Broken."""
     before, told = await _but_the_probe(stage), await _reasons(stage)
-    for instance in INSTANCES:
+    for instance in stage.instances:
         await asyncio.to_thread(stage.processes[instance].end, signal.SIGTERM)
         stage.run(instance)
     await churn.want(PROBE, wishes.PROBE)
@@ -506,9 +506,18 @@ def _waits_for_an_edit(workload: Mapping[str, Any]) -> bool:
 
 
 def _waits_for(workload: Mapping[str, Any], member: str) -> bool:
-    """Return whether replicas wait for what the member may run of one that the hub forgot."""
-    told = [each["message"] for each in workload["status"].get("clusters", ())]
-    return any("wait until they are gone from" in each and member in each for each in told)
+    """Return whether it waits for what a Workload that the hub forgot has on the member.
+
+    Its replicas may run there, or its object stand in the way.
+    """
+    shares = workload["status"].get("clusters", ())
+    gone = any(
+        "wait until they are gone from" in each["message"] and member in each["message"]
+        for each in shares
+    )
+    return gone or any(
+        each["name"] == member and each.get("reason") == "AlreadyExists" for each in shares
+    )
 
 
 async def until_held(check: Any, seconds: float) -> None:

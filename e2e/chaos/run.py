@@ -13,6 +13,7 @@ from e2e.chaos.churn import MOST, Churn, NotTaken
 from e2e.chaos.faults import Faults
 from e2e.chaos.stage import ChaosStage, at_work
 from e2e.chaos.watchman import Watchman
+from e2e.chaos.writers import interleaved
 
 _SETTLE_SECONDS = 300.0
 """Long, which costs nothing: a state that comes at all comes sooner."""
@@ -38,6 +39,7 @@ class Made:
     jobs: int
     pods: int
     backs: int
+    written: int
 
     def __str__(self) -> str:
         return (
@@ -45,7 +47,8 @@ class Made:
             f"checked: {self.looks} looks at all statuses, {self.states} states of Workloads, "
             f"{self.claims} claims of what runs where, {self.removals} removals on members, "
             f"{self.volumes} PersistentVolumeClaims, {self.jobs} ends of Jobs, {self.pods} pods of "
-            f"what runs once; the hub was set back {self.backs} times"
+            f"what runs once; the hub was set back {self.backs} times, {self.written} writes on "
+            "members by one process at a time"
         )
 
 
@@ -59,8 +62,12 @@ async def run(
     least: int = 0,
     most: int = MOST,
     back: float | None = None,
+    shards: int = 1,
+    pulled: str = "",
 ) -> Made:
     """Break, settle, rest, clear, on the clusters of that folder. Raises Found.
+
+    `shards` and `pulled` are those of the stage.
 
     Faults are made for `seconds`, and until there were at least `least` faults and edits; there are
     at most `most` Workloads. The hub is set back by `back` seconds; by default two minutes, or less
@@ -71,8 +78,8 @@ async def run(
     def tell(text: str) -> None:
         say(f"{time.monotonic() - started:6.1f} {text}")
 
-    async with at_work(clusters, logs) as stage:
-        tell("two of each process are at work")
+    async with at_work(clusters, logs, shards=shards, pulled=pulled) as stage:
+        tell(f"{', '.join(stage.instances)} are at work")
         churn = Churn(stage, seed=seed, most=most)
         back = min(0.8 * seconds, _BACK_SECONDS) if back is None else back
         faults = Faults(stage, churn, seed=seed, say=tell, back=back)
@@ -128,6 +135,9 @@ async def _run(
         await asyncio.gather(*looking, return_exceptions=True)
     wrong = [f"the test itself looked no more: {fault}" for fault in ended]
     wrong += [*watchman.findings, *touched, *stage.ended(), *_logged(stage)]
+    written = stage.log_of_writes.read() if stage.log_of_writes is not None else []
+    if stage.log_of_writes is not None:
+        wrong += interleaved(written, stage.log_of_writes.changes)
     if wrong:
         raise Found(f"{len(wrong)} findings: " + "; ".join(wrong[:5]))
     return Made(
@@ -142,6 +152,7 @@ async def _run(
         jobs=watchman.once.book.ended,
         pods=watchman.once.pods,
         backs=faults.backs,
+        written=len(written),
     )
 
 

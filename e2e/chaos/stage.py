@@ -15,6 +15,7 @@ import sys
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,17 @@ from crds.names import (
 )
 from e2e.chaos import judgement, wishes
 from e2e.chaos.hub_etcd import HubEtcd
+from e2e.chaos.writers import WriteLog
 from e2e.harness import Kubectl, stowage
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS, WORKLOADS, Resource
+from machinery.api.resources import (
+    CONFIG_MAPS,
+    MEMBER_CLUSTERS,
+    PODS,
+    SECRETS,
+    WORKLOADS,
+    Resource,
+)
 from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import AlreadyExists, ConfigurationError, NotFound, TransportError
 from stowage.playground.cluster import Cluster
@@ -43,8 +52,6 @@ from stowage.toolchain import binaries
 from tests.relay import Relay
 
 MEMBERS = ("member-1", "member-2", "member-3")
-ROLES = ("controller", "propagator")
-INSTANCES = tuple(f"{role}-{letter}" for role in ROLES for letter in "ab")
 ZONE = "topology.kubernetes.io/zone"
 _CONFIGURATION = """\
 apiVersion: stowage.dev/v1alpha1
@@ -66,12 +73,22 @@ _VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespace
 class ChaosStage:
     """Made by `at_work`. `hub` and `members` are the test's own clients, past the relays.
 
-    `directory` is where its processes log.
+    `directory` is where its processes log, of which `instances` are the names. With several
+    `shards` there is a propagator more than these. `pulled` is the member in mode Pull, "" for
+    none: two agents work there, and the road to it is their road to the hub.
     """
 
-    def __init__(self, directory: Path, planes: ControlPlanes) -> None:
+    def __init__(
+        self, directory: Path, planes: ControlPlanes, *, shards: int = 1, pulled: str = ""
+    ) -> None:
         self.directory = directory
         self.planes = planes
+        self.shards, self.pulled = shards, pulled
+        letters = {"controller": "ab", "propagator": "abcdefgh"[: shards + 1]}
+        letters |= {"agent": "ab"} if pulled else {}
+        self.instances = tuple(f"{role}-{each}" for role in letters for each in letters[role])
+        self.pushed = tuple(each for each in MEMBERS if each != pulled)
+        self.log_of_writes: WriteLog | None = None
         self.hub_etcd = HubEtcd(planes)
         kubectl = binaries.path("kubectl")
         self._readers = {
@@ -80,15 +97,20 @@ class ChaosStage:
         self.hub = self._client("hub")
         self.members = {name: self._client(name) for name in MEMBERS}
         self.roads = {
-            **{name: Relay(planes.clusters["hub"].port) for name in INSTANCES},
-            **{name: Relay(planes.clusters[name].port) for name in MEMBERS},
+            **{each: Relay(planes.clusters[self._home(each)].port) for each in self.instances},
+            **{name: Relay(planes.clusters[name].port) for name in self.pushed},
         }
+        if pulled:
+            self.roads[pulled] = Relay(planes.clusters["hub"].port)
         self.processes: dict[str, Process] = {}
         self._accounts: dict[str, str] = {}
         self._secrets: dict[str, dict[str, str]] = {}
 
     def cluster(self, name: str) -> Cluster:
         return self.planes.clusters[name]
+
+    def _home(self, instance: str) -> str:
+        return self.pulled if instance.startswith("agent") else "hub"
 
     # --- processes --------------------------------------------------------------------------------
 
@@ -115,7 +137,13 @@ class ChaosStage:
         return path.read_text(errors="replace") if path.exists() else ""
 
     async def member_writes(self) -> float:
-        """Return the writes that members accepted from all processes since these started."""
+        """Return the writes that members accepted from all processes since these started.
+
+        Where members log their writes, without those of Leases.
+        """
+        if self.log_of_writes is not None:
+            pids = {each.pid() for each in self.processes.values()}
+            return sum(each.pid in pids for each in self.log_of_writes.read())
         return sum([await self._member_writes(name) for name in self.processes])
 
     async def _member_writes(self, instance: str) -> float:
@@ -139,11 +167,12 @@ class ChaosStage:
     def _process(self, instance: str) -> Process:
         role = instance.partition("-")[0]
         kubeconfig = self.directory / f"{instance}.kubeconfig"
-        own = f"127.0.0.1:{self.cluster('hub').port}"
+        home = self.cluster(self._home(instance))
+        own = f"127.0.0.1:{home.port}"
         road = f"127.0.0.1:{self.roads[instance].port}"
-        kubeconfig.write_text(self.cluster("hub").admin_kubeconfig.replace(own, road))
+        kubeconfig.write_text(home.admin_kubeconfig.replace(own, road))
         arguments = [
-            sys.executable, "-m", "e2e.chaos.skewed", str(self._skew_file(instance)),
+            sys.executable, "-m", "e2e.chaos.skewed", str(self._skew_file(instance)), instance,
             role, "--http-port=0", f"--kubeconfig={kubeconfig}",
         ]  # fmt: skip
         if role == "controller":
@@ -156,6 +185,42 @@ class ChaosStage:
         return self.directory / f"{instance}.skew"
 
     # --- members ----------------------------------------------------------------------------------
+
+    async def share_out(self, shards: int) -> bool:
+        """Set the number of shards, as `stowage shards` does."""
+        name = "stowage-propagator"
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE},
+            "data": {"shards": str(shards)},
+        }
+        where: dict[str, Any] = {"name": name, "namespace": SYSTEM_NAMESPACE}
+        await self.hub.apply(CONFIG_MAPS, body, **where, field_manager="chaos")
+        if self.log_of_writes is not None:
+            self.log_of_writes.shared_out()
+        return True
+
+    def log_writes(self) -> None:
+        """Have members log each write from now on; their API servers start anew."""
+        self.log_of_writes = WriteLog(self.directory)
+        for member in MEMBERS:
+            cluster = self.cluster(member)
+            flags = self.log_of_writes.flags(member)
+            cluster.parts = replace(cluster.parts, server_flags=flags)
+            cluster.restart()
+
+    def pull(self) -> None:
+        """Join the member in mode Pull; return once an agent of it works."""
+        hub = self.cluster("hub").kubeconfig
+        own = self.cluster(self.pulled).kubeconfig
+        road = f"https://127.0.0.1:{self.roads[self.pulled].port}"
+        allowed = [f"--allow={each.group}/{each.plural}" for each in wishes.CUSTOM.values()]
+        labels = [f"--label={key}={value}" for key, value in _zone(self.pulled).items()]
+        stowage(
+            "join", self.pulled, "--pull", f"--member-kubeconfig={own}", f"--kubeconfig={hub}",
+            f"--hub-server={road}", "--rights=cluster", *allowed, *labels,
+        )  # fmt: skip
 
     async def register(self, member: str) -> None:
         """Register a member with the token of a new account; the old account is deleted."""
@@ -392,9 +457,14 @@ def chaos_clusters(directory: Path) -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def at_work(clusters: Path, logs: Path) -> AsyncIterator[ChaosStage]:
-    """Run both processes twice on those clusters, with all members Ready; the clusters stay."""
-    stage = ChaosStage(logs, load_planes(clusters))
+async def at_work(
+    clusters: Path, logs: Path, *, shards: int = 1, pulled: str = ""
+) -> AsyncIterator[ChaosStage]:
+    """Run both processes twice on those clusters, with all members Ready; the clusters stay.
+
+    See `ChaosStage` for several shards, and a member in mode Pull.
+    """
+    stage = ChaosStage(logs, load_planes(clusters), shards=shards, pulled=pulled)
     stage.planes.hold_ports()
     try:
         yield await _at_work(stage)
@@ -403,6 +473,8 @@ async def at_work(clusters: Path, logs: Path) -> AsyncIterator[ChaosStage]:
             process.end(signal.SIGTERM)  # the next run need not wait for the leases
         for member in MEMBERS:  # the next run must not find a stale Ready
             with suppress(TransportError):
+                if stage.shards > 1:
+                    await stage.share_out(1)
                 await stage._deregister(member)
                 await stage._deregister(second_name(member))
         for road in stage.roads.values():
@@ -421,9 +493,14 @@ async def _at_work(stage: ChaosStage) -> ChaosStage:
         for each in wishes.definitions():
             with suppress(AlreadyExists):
                 await stage.members[member].create(wishes.DEFINITIONS, each)
-        await stage.register(member)
-    for instance in INSTANCES:
+        await (stage.register if member in stage.pushed else stage._deregister)(member)
+    if stage.shards > 1 or stage.pulled:
+        await asyncio.to_thread(stage.log_writes)
+        await stage.share_out(stage.shards)
+    for instance in stage.instances:
         stage.run(instance)
+    if stage.pulled:
+        await asyncio.to_thread(stage.pull)
     async with asyncio.timeout(300):
         while not await all_ready(stage.hub):  # noqa: ASYNC110 - a server's state, not ours
             await asyncio.sleep(0.5)

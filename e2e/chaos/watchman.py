@@ -45,7 +45,6 @@ _REPORT_SECONDS = 20.0
 """The time without a fault in which a propagator leads, at the latest, and reports."""
 _IDLE_SECONDS = 60.0
 """The time in which a copy may go because its Workload wanted no unit."""
-_REPORTERS = ("propagator-a", "propagator-b", "hub")
 Place = tuple[str, str, Key]
 """(member, kind, key)."""
 
@@ -209,7 +208,8 @@ class Watchman:
 
         While no propagator can report, the hub says what it was told last.
         """
-        while self._faults.quiet(*_REPORTERS) < _REPORT_SECONDS:  # noqa: ASYNC110 - of this process
+        reporters = [each for each in self._stage.instances if not each.startswith("controller")]
+        while self._faults.quiet("hub", *reporters) < _REPORT_SECONDS:  # noqa: ASYNC110 - of this process
             await asyncio.sleep(0.2)
         meta = workload["metadata"]
         kind, image = judgement.main_of(workload)

@@ -122,6 +122,24 @@ class ShareViews:
         entry = entry_of(session, workload) if session.tells(workload) else None
         return Told(entry or {}) if session.tells(workload) else UNKNOWN
 
+    def start_told(self, workload: Workload, member: str) -> int | None:
+        """Return the first ordinal of the object there, as the member's agent tells it."""
+        session = self.pulled(member)
+        entry = entry_of(session, workload) if session is not None else None
+        return entry.get("start") if entry is not None else None
+
+    def looked(self, workload: Workload, member: str) -> bool:
+        """Whether another shard has told what stands there, be the share written yet or not.
+
+        Shards that wait for each other's word would else wait for ever.
+        """
+        if isinstance(self.of(workload, member), Told):
+            return True
+        entry = self._entries(workload).get(member, {})
+        return (
+            self.told_of(member) and "reason" in entry and not {"asked", "start"}.isdisjoint(entry)
+        )
+
     def told_of(self, member: str) -> bool:
         """Whether what another shard has written of that member counts."""
         shards = self._membership

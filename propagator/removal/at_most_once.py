@@ -126,6 +126,8 @@ class AtMostOnce:
             if not taken_over or live.start is None:
                 return live.start
             start = live.start
+        if (told := self._views.start_told(workload, session.name)) is not None:
+            return told
         if start is None:
             sentence = f"{session.name}: waits for a range of ordinals of its own"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
@@ -147,8 +149,7 @@ class AtMostOnce:
         for name in workload.placements.keys() - {member}:
             session = self._registry.get(name)
             if session is None and self._views.elsewhere(name):
-                silent = not self._views.answers(name)
-                if not silent and not isinstance(self._views.of(workload, name), Told):
+                if self._views.answers(name) and not self._views.looked(workload, name):
                     return name
                 continue
             if (pulled := self._views.pulled(name)) is not None:
@@ -164,7 +165,8 @@ class AtMostOnce:
         self, workload: Workload, main: Main, member: str, *, taken_over: bool
     ) -> dict[str, int]:
         told = (each for each in workload.status.clusters if each.get("start") is not None)
-        found = {e["name"]: e["start"] for e in told if self._views.told(e["name"])}
+        others = (each for each in told if each["name"] != member)
+        found = {e["name"]: e["start"] for e in others if self._views.told(e["name"])}
         for name in self._registry.names():
             session = self._registry.get(name) if name != member else None
             live = _in_place(session, workload, main) if session is not None else None

@@ -41,6 +41,26 @@ def workload(name: str) -> dict[str, Any]:
     }
 
 
+def statefulset(name: str, image: str = "pause") -> dict[str, Any]:
+    """As `workload`, of a StatefulSet."""
+    body = workload(name)
+    del body["spec"]["targetDeployment"]
+    template = deployment(name, image=image, serviceName=name)
+    body["spec"]["template"] = template | {"kind": "StatefulSet"}
+    return body
+
+
+def starts(world: World, name: str) -> dict[str, tuple[int, str]]:
+    """By member, the first ordinal of the StatefulSet there, and its image."""
+    found = {}
+    for member, server in world.members.items():
+        if body := server.objects["statefulsets"].get((SPACE, name)):
+            (container,) = body["spec"]["template"]["spec"]["containers"]
+            ordinals = body["spec"].get("ordinals", {})
+            found[member] = ordinals.get("start", 0), container["image"]
+    return found
+
+
 def propagated(world: World, name: str) -> str:
     """The reason."""
     return str(conditions.find(world.status(name), "Propagated")["reason"])

@@ -43,7 +43,14 @@ from stowage.setup.sweep import confirm
 from tests.propagator.memory import SPACE
 from tests.propagator.pulling import HUB_UID, Given, PullWorld, contents_of, namespace_of
 from tests.propagator.stage import configmap, deployment
-from tests.propagator.test_one_shard import propagated, ready, runs, workload
+from tests.propagator.test_one_shard import (
+    propagated,
+    ready,
+    runs,
+    starts,
+    statefulset,
+    workload,
+)
 
 Json = dict[str, Any]
 _TELLS_APART = ("stowage.dev/member", ANNOTATION_HUB_VERSION)
@@ -536,6 +543,24 @@ async def test_what_runs_at_most_once_comes_after_the_agent_has_told_that_it_is_
         await world.calm(45, step=0.5)
         assert not world.deployments("m1"), "the agent has not told that its pods are gone"
         assert max(most) == 3
+
+
+@pytest.mark.proves("PL2", "KD49")
+async def test_a_statefulset_there_keeps_its_ordinals_through_an_edit() -> None:
+    world = PullWorld("m1")
+    async with world.propagating(), world.agent():
+        await ready(world)
+        world.put(WORKLOADS, statefulset("db"))
+        world.place("db", m1=1, paris=1)
+        await world.until(
+            lambda: starts(world, "db") == {"m1": (0, "pause"), "paris": (1000, "pause")}
+        )
+        await world.calm(3)
+        world.hub.edit(WORKLOADS, "db", {"spec": statefulset("db", "other")["spec"]})
+        world.hub.edit(WORKLOADS, "db", {"status": {"ordinals": []}})
+        await world.until(
+            lambda: starts(world, "db") == {"m1": (0, "other"), "paris": (1000, "other")}
+        )
 
 
 @pytest.mark.proves("PL25")

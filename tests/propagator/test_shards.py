@@ -27,7 +27,7 @@ from stowage.setup.rename import Rename, rename
 from tests.propagator.contexts import Context
 from tests.propagator.fleet import ALL, MEMBERS, Fleet
 from tests.propagator.memory import SPACE, STEP
-from tests.propagator.test_one_shard import runs, workload
+from tests.propagator.test_one_shard import runs, starts, statefulset, workload
 
 
 @pytest.mark.proves("SC2")
@@ -450,3 +450,21 @@ def standing(member: Member) -> dict[str, Any]:
             rest = {k: v for k, v in body.items() if k not in ("metadata", "status")}
             found[kind, *key] = {**rest, "uid": body["metadata"]["uid"]}
     return deepcopy(found)
+
+
+@pytest.mark.proves("K28", "KD52", "SC15")
+async def test_shards_do_not_wait_for_each_other_before_a_statefulset_is_made(steady: None) -> None:
+    """Each tells what stands on its members also while it writes nothing there yet."""
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, statefulset("db"))
+        world.place("db", m1=1, m2=1, m3=1)
+        first = {"m1": (0, "pause"), "m2": (1000, "pause"), "m3": (2000, "pause")}
+        await world.until(lambda: starts(world, "db") == first)
+        world.hub.edit(WORKLOADS, "db", {"spec": statefulset("db", "other")["spec"]})
+        world.place("db", **ALL)
+        await world.until(
+            lambda: starts(world, "db") == {n: (i * 1000, "other") for i, n in enumerate(MEMBERS)}
+        )
