@@ -185,7 +185,8 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
     for key in [key for key in wanted if _waits_for_an_edit(found[key])]:
         await churn.edited(key)  # as a person would who reads the message
     for member in MEMBERS:
-        waits = any(_waits_for(found[key], member) for key in wanted)
+        ours = (found[key] for key, wish in wanted.items() if wish.mode != "Taken")
+        waits = any(_waits_for(each, member) for each in ours)
         if waits and (held := await stage.held(member)):
             churn.forgotten |= held
             await stage.sweep(member, held)  # so would a person who reads that one
