@@ -15,6 +15,7 @@ from machinery.api.resources import group_of
 from machinery.kinds.profile import Naming
 from machinery.kinds.readiness import counts_of
 from machinery.kinds.table import profile_of
+from propagator.errors import Refused
 from propagator.members.inventory import formers, main_object, owned
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
@@ -35,7 +36,10 @@ class Formers:
         self._standing_in = standing_in
 
     async def give_way(self, session: MemberSession, workload: Workload, *, decided: float) -> str:
-        """Remove former main objects of what runs at most once; return what is still there."""
+        """Remove former main objects of what runs at most once; return what is still there.
+
+        Raises Refused for one that may not go.
+        """
         main, waits = main_of(workload), ""
         for found in _leaving(session, workload):
             live = found[1]
@@ -89,9 +93,11 @@ class Formers:
         self, session: MemberSession, workload: Workload, found: Found, decided: float
     ) -> None:
         uid = found[1].metadata.uid
-        await self._pruner.prune(
+        left = await self._pruner.prune(
             session, workload.uid, decided=decided, only=lambda each: each.metadata.uid == uid
         )
+        if left.refused:
+            raise Refused.of([*left.refused.values()])
 
 
 def _leaving(session: MemberSession, workload: Workload) -> list[Found]:

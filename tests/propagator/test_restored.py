@@ -109,6 +109,12 @@ def bare(found: dict[str, Any]) -> dict[str, Any]:
     return {"spec": found["spec"], "uid": found["metadata"]["uid"]}
 
 
+def set_back(world: World, snapshot: bytes, bump: int = 0) -> None:
+    world.hub._objects, version = pickle.loads(snapshot)
+    world.hub._version = version + bump
+    world.hub._log.clear()
+
+
 async def once_free(world: World, holds: Callable[[], bool]) -> None:
     """Let the time pass in which the Lease on the member has to stand still, and a little more."""
     end = world.clock.monotonic() + HELD_SECONDS + 60
@@ -207,9 +213,7 @@ async def test_a_hub_whose_store_was_set_back_sets_nothing_back(bump: int, stead
         await placed(world, "later")
         await world.calm(60)
     later, sent = bare(on(world, "later")), on(world)["metadata"]["annotations"]
-    world.hub._objects, version = pickle.loads(snapshot)
-    world.hub._version = version + bump
-    world.hub._log.clear()
+    set_back(world, snapshot, bump)
     for _ in range(2):  # over a restart as well
         async with world.propagating():
             await once_free(world, lambda: propagated(world, "web") == "HubRestored")
@@ -229,3 +233,31 @@ async def test_a_hub_whose_store_was_set_back_sets_nothing_back(bump: int, stead
         assert ANNOTATION_HUB_VERSION in on(world)["metadata"]["annotations"]
         assert world.hub.read(NAMESPACES, "kube-system")
     assert bare(on(world, "later")) == later
+
+
+@pytest.mark.proves("PK33")
+async def test_a_former_object_that_is_younger_says_that_an_edit_decides(steady: None) -> None:
+    """What runs at most once waits for it."""
+    world = World("m1")
+    once = workload("web")
+    once["spec"]["movement"] = {"maxSurge": 0}
+    async with world.propagating():
+        await ready(world)
+        world.put(WORKLOADS, once)
+        world.place("web", m1=2)
+        await world.until(lambda: runs(world, "web", m1=2))
+        snapshot = pickle.dumps((world.hub._objects, world.hub._version))
+        edit(world, "web", targetDeployment=deployment("web-2"))
+        await world.until(lambda: on(world, "web-2")["spec"]["replicas"] == 2)
+        world.place("web", m1=0)
+        await world.until(lambda: on(world, "web-2")["spec"]["replicas"] == 0)
+        await world.calm(60)
+    set_back(world, snapshot)
+    async with world.propagating():
+        await once_free(world, lambda: propagated(world, "web") == "HubRestored")
+        said = conditions.find(world.status("web"), "Propagated")["message"]
+        assert "Deployment shop/web-2 stays for now" in said
+        assert "an edit of the Workload decides" in said
+        edit(world, "web", targetDeployment=deployment("web", image="newest"))
+        await world.until(lambda: image(world) == "newest")
+    assert (SPACE, "web-2") not in world.members["m1"].objects["deployments"]
