@@ -239,10 +239,12 @@ def _evacuating(cluster: MemberCluster) -> Finding | None:
     evacuation = cluster.status.evacuation
     causes = evacuation is not None and evacuation.causes
     units = f"{evacuation.left} of {evacuation.units}" if evacuation and causes else ""
+    # The status of the condition may be older than its cause: it stays False from one to the next.
+    began = min((each.since for each in causes), default="") if causes else ""
     return Finding(
         cluster.metadata.name,
         said.reason,
-        since=said.last_transition_time,
+        since=max(said.last_transition_time, began),
         units=units,
         message=said.message,
         help=advice.EVACUATING.get(said.reason, ""),

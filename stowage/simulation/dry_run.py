@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from machinery.api.client import ApiClient
+from machinery.api.resources import Resource
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ApiError, NotFound
 from machinery.types.bounds import clean
@@ -73,13 +74,16 @@ async def _refusals(made: Plan, at: Connection) -> list[str]:
 
 
 async def _refusal(member: ApiClient, body: Json) -> str:
-    meta = body["metadata"]
     try:
         resource = await member.resource(body["apiVersion"], body["kind"])
-        where = meta.get("namespace") if resource.namespaced else None
-        await member.apply(
-            resource, body, name=meta["name"], namespace=where, force=True, dry_run=True
-        )
+        try:
+            await _dry_run(member, resource, body)
+        except NotFound as e:
+            if e.details.get("kind") != "namespaces":
+                raise
+            # The propagator makes the namespace: ask in one that is there.
+            meta = {**body["metadata"], "namespace": "default"}
+            await _dry_run(member, resource, {**body, "metadata": meta})
     except NotFound as e:
         # An API server answers without a Status, and so without a reason, for an unknown group.
         unknown = f"the server has no kind {body['kind']} in {body['apiVersion']}"
@@ -87,3 +91,9 @@ async def _refusal(member: ApiClient, body: Json) -> str:
     except ApiError as e:
         return clean(e.message)
     return ""
+
+
+async def _dry_run(member: ApiClient, resource: Resource, body: Json) -> None:
+    name, where = body["metadata"]["name"], body["metadata"].get("namespace")
+    namespace = where if resource.namespaced else None
+    await member.apply(resource, body, name=name, namespace=namespace, force=True, dry_run=True)

@@ -185,6 +185,22 @@ def test_a_member_says_what_it_refuses(write: Write, apiserver: Any) -> None:
     assert run("plan", "-f", good, "--fleet", fleet, *at).exit_code == 0
 
 
+@pytest.mark.proves("Q8")
+def test_a_namespace_that_the_propagator_will_make_is_no_refusal(
+    write: Write, apiserver: Any
+) -> None:
+    fleet = write("fleet.yaml", cluster("a"))
+    context = yaml.safe_load(Path(apiserver.kubeconfig).read_text())["current-context"]
+    at = ("--server", context, "--kubeconfig", apiserver.kubeconfig)
+    new = workload("new", metadata={"namespace": "not-there-yet"})
+    result = run("plan", "-f", write("new.yaml", new), "--fleet", fleet, *at)
+    assert (result.exit_code, result.stderr) == (0, "")
+    new["spec"]["targetDeployment"]["spec"]["replica"] = 3
+    result = run("plan", "-f", write("new.yaml", new), "--fleet", fleet, *at)
+    assert result.exit_code == 1
+    assert ".spec.replica: field not declared in schema" in result.stderr
+
+
 def test_the_examples_as_people_see_them() -> None:
     files = [f"-f{next(EXAMPLES.glob(f'0{number}-*'))}" for number in "012349"]
     result = run("plan", *files, "--fleet", FLEET)

@@ -723,10 +723,12 @@ def test_an_empty_hub_is_told_in_few_words(hub: tuple[Hub, Path]) -> None:
     assert result.stdout.endswith("\nClusters: none\nWorkloads: none\n")
 
 
-def evacuating(name: str, reason: str, message: str, *, left: int = 0) -> dict[str, Any]:
+def evacuating(
+    name: str, reason: str, message: str, *, left: int = 0, since: str = LONG_AGO
+) -> dict[str, Any]:
     made = cluster(name)
     said = condition("Evacuating", reason, message)
-    causes = [{"name": "stowage.dev/drain:NoExecute", "since": LONG_AGO}]
+    causes = [{"name": "stowage.dev/drain:NoExecute", "since": since}]
     made["status"]["conditions"] += said
     made["status"]["evacuation"] = {"causes": causes, "units": 5, "left": left}
     return made
@@ -756,6 +758,17 @@ def test_clusters_that_are_left_are_listed_and_a_brake_takes_one_line(
     assert "b" not in told
     there.clusters = there.clusters[:2]
     assert run(file).exit_code == 0, "a drain needs nobody"
+
+
+@pytest.mark.proves("Q2")
+def test_a_cluster_is_left_for_no_longer_than_its_cause_is_there(hub: tuple[Hub, Path]) -> None:
+    """Evacuating was False before, of an earlier drain, and is False of the loss."""
+    there, file = hub
+    now = timestamp(datetime.now(UTC))
+    there.clusters = [evacuating("lost", "Tolerating", "does not answer", left=5, since=now)]
+    [row] = [line.split() for line in run(file).output.splitlines() if line.startswith("lost ")]
+    assert row[1:5] == ["5", "of", "5", "Tolerating"]
+    assert row[5].endswith("s")
 
 
 @pytest.mark.proves("M29", "M52")
