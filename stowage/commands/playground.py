@@ -106,5 +106,6 @@ def _show_playground(directory: Path, form: str) -> None:
     found = ground.status(directory.resolve())
     clusters = output.table(found["clusters"], ("name", "role", "ready", "kubeconfig"))
     processes = output.table(found["processes"], ("name", "running", "http", "log"))
-    text = f"{clusters}\n\n{processes}" if found["processes"] else clusters
-    output.show(found, form, text=text)
+    parts = [clusters, *([processes] if found["processes"] else [])]
+    parts.append(ground.exported(directory.resolve()))
+    output.show(found, form, text="\n\n".join(parts))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,11 +120,8 @@ def _show(directory: Path, out: Callable[[str], object]) -> None:
 
 
 def _suggest(directory: Path, out: Callable[[str], object]) -> None:
-    hub = ground.kubeconfig(directory, ground.HUB)
-    files = ":".join(map(str, (hub, *sorted(directory.glob("member-*.kubeconfig")))))
-    commands = f"{Path(sys.executable).parent}:{binaries.path('kubectl').parent}"
     out("Three things to try:")
-    out(f"  export KUBECONFIG={files}; PATH={commands}:$PATH")
+    out(f"  {ground.exported(directory)}")
     out("  kubectl -n demo describe workload front-end")
     out("  kubectl -n demo scale workload wordpress --replicas=6")
     out("  kubectl -n demo delete workload back-end")

@@ -167,6 +167,13 @@ def kubeconfig(directory: Path, name: str) -> Path:
     return directory / f"{name}.kubeconfig"
 
 
+def exported(directory: Path) -> str:
+    """Return the line of a shell by which `kubectl` and `stowage` find the playground."""
+    files = (kubeconfig(directory, HUB), *sorted(directory.glob("member-*.kubeconfig")))
+    commands = f"{Path(sys.executable).parent}:{binaries.path('kubectl').parent}"
+    return f"export KUBECONFIG={':'.join(map(str, files))}; PATH={commands}:$PATH"
+
+
 def _provider(
     asked: str, state: Mapping[str, Any], clusters: int, nodes: str, progress: Progress
 ) -> str:

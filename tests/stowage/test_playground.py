@@ -116,7 +116,11 @@ def test_status_says_what_runs(up, stowage):
         ("propagator", True),
     ]
     table = stowage.succeed("playground", "status", f"--dir={up}")
-    assert table.splitlines()[0].split() == ["NAME", "ROLE", "READY", "KUBECONFIG"]
+    first, *_, last = table.splitlines()
+    assert first.split() == ["NAME", "ROLE", "READY", "KUBECONFIG"]
+    assert last == ground.exported(up)
+    files = f"KUBECONFIG={up}/hub.kubeconfig:{up}/member-1.kubeconfig; "
+    assert last.startswith(f"export {files}PATH=")
 
 
 @pytest.mark.long
