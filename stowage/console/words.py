@@ -158,6 +158,11 @@ def cause(word: str, name: str) -> str:
     return known.format(name=name) if known else f"{word} {name}".strip()
 
 
+def departure(cluster: str, word: str, name: str) -> str:
+    """Return the words for why a share leaves: a taint that drives it away is its cluster's."""
+    return cause(word, cluster if name.endswith(":NoExecute") else name)
+
+
 def rules(because: Sequence[RuleNote]) -> str:
     """Return the rules behind a number as one line; empty for none."""
     return ", ".join(worded(each.rule, each.numbers, each.name) for each in because)

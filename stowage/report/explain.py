@@ -19,6 +19,7 @@ import msgspec
 
 from controller.model.why import RuleCount, ShareSteps, Why, of_status
 from controller.planner.reasons import title_in_words
+from crds.fields.why import ChangeCause
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, StowageError
@@ -237,9 +238,11 @@ def _without_node(shares: Sequence[Mapping[str, Any]]) -> str:
 def _leaving(shares: Sequence[Mapping[str, Any]], now: datetime, *, everything: bool) -> str:
     lines = ["Stays until as many are ready elsewhere:"]
     for each in shares if everything else shares[:SHOWN]:
-        why = words.cause(each.get("cause", ""), each.get("name", ""))
+        why = words.departure(each["cluster"], each.get("cause", ""), each.get("name", ""))
         since = words.moment(each.get("since", ""), now)
-        lines.append(f"  {each['cluster']}: {count(each['replicas'], 'replica')}, {why} at {since}")
+        lost = ", until it answers" if each.get("cause") == ChangeCause.CLUSTER_LOST else ""
+        replicas = count(each["replicas"], "replica")
+        lines.append(f"  {each['cluster']}: {replicas}, {why} at {since}{lost}")
     if len(shares) > len(lines) - 1:
         lines.append(f"  … {len(shares) - len(lines) + 1} more (--all shows them)")
     return "\n".join(lines)

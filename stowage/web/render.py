@@ -56,6 +56,7 @@ def _environment() -> Environment:
         "steps": _steps,
         "rules": _rules,
         "cause": words.cause,
+        "departure": words.departure,
         "yaml": _yaml,
         "amount": _amount,
         "timeline": timeline,

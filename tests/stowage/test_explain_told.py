@@ -24,6 +24,8 @@ LEAVING = [
     {"cluster": f"m{number:02}", "replicas": 1, "cause": "ClusterGone", "name": "old", "since": "?"}
     for number in range(30)
 ]
+LEAVING[1] |= {"cause": "Drained", "name": "stowage.dev/drain:NoExecute"}
+LEAVING[2] |= {"cause": "ClusterLost", "name": "stowage.dev/not-ready:NoExecute"}
 
 MOVING = {
     "type": "Moving",
@@ -94,7 +96,11 @@ def test_a_line_for_each_plugin_long_ones_cut(hub: Path) -> None:
 def test_what_leaves_is_told_with_its_cause(hub: Path) -> None:
     lines = explained(hub).splitlines()
     at = lines.index("Stays until as many are ready elsewhere:")
-    assert lines[at + 1] == "  m00: 1 replica, cluster old gone at ?"
+    assert lines[at + 1 : at + 4] == [
+        "  m00: 1 replica, cluster old gone at ?",
+        "  m01: 1 replica, cluster m01 drained at ?",
+        "  m02: 1 replica, cluster m02 lost at ?, until it answers",
+    ]
     assert "more (--all shows them)" in lines[at + 21]
     assert "  m29: 1 replica, cluster old gone at ?" in explained(hub, "--all").splitlines()
     assert json.loads(explained(hub, "-o", "json"))["recorded"]["leaving"] == LEAVING
