@@ -1,8 +1,8 @@
 """Writes docs/reference/: `python -m website.reference`, or `--check` to compare only.
 
 Each page comes from what it is about: the CRDs, the commands, the models of the configuration, the
-registry of metrics, the enums of reasons, the profiles of kinds, the roles of deploy/. So none of
-them forgets a field.
+registry of metrics, the enums of reasons, the profiles of kinds, the roles of deploy/, the
+packages. So none of them forgets a field.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from website import importfields, knownkinds, processes, reasons, schemas
+from website import importfields, knownkinds, processes, reasons, rooms, schemas
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -30,6 +30,7 @@ def rendered() -> dict[str, str]:
         "known-kinds.md": knownkinds.known_kinds(),
         "import-fields.md": importfields.import_fields(),
         "rights.md": processes.rights(),
+        "rooms.md": rooms.rooms(),
     }
 
 
