@@ -92,6 +92,22 @@ def test_a_page_shows_what_is_recorded(
         assert told(looked) + "\n" == (ARIA / f"{name}.yaml").read_text()
 
 
+CUT = """() => {
+  const chart = document.querySelector(".chart").getBoundingClientRect();
+  return [...document.querySelectorAll(".chart text")]
+    .filter((each) => each.getBoundingClientRect().right > chart.right)
+    .map((each) => each.textContent); }"""
+
+
+@pytest.mark.proves("Q23")
+def test_a_small_screen_cuts_no_label_of_a_time_line(
+    shown: Page, window: Callable[..., Window]
+) -> None:
+    tab = window(shown, viewport={"width": 390, "height": 844}).go(PAGES["history"])
+    assert tab.locator(".chart .below").count() > 2
+    assert tab.evaluate(CUT) == []
+
+
 @pytest.mark.proves("V29")
 def test_each_page_that_is_named_has_its_pictures() -> None:
     text = (ROOT / "docs" / "ui.md").read_text()
