@@ -75,10 +75,12 @@ def leaving_of(
         stay -= 0 if lost else replicas
         # Replaced replicas are listed until the member has removed them.
         was = before.get(cluster)
-        stands = min(was.replicas, surplus.get(cluster, 0)) if was and not lost else 0
-        replaced = max(min(excess[cluster], stands) - max(replicas, 0), 0)
-        if replicas > 0 or replaced:
-            units = max(replicas, 0) + replaced
+        replicas, replaced = max(replicas, 0), 0
+        if was and not lost:
+            begins = placed.get(cluster, 0) - placements.get(cluster, 0)
+            stands = min(surplus.get(cluster, 0) + begins, excess[cluster])
+            replaced = min(was.replicas, max(stands - replicas, 0))
+        if units := replicas + replaced:
             found.append(_share(cluster, units, replaced, was, moves, occasion))
     # The propagator's guard keeps the rest as well, but a status is bounded.
     return sorted(found[:MOST_LEAVING], key=lambda each: each.cluster)

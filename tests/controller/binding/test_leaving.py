@@ -244,6 +244,24 @@ def test_what_is_replaced_is_named_until_it_is_gone(
     assert {each.cluster: (each.replicas, each.replaced) for each in found} == told
 
 
+@pytest.mark.proves("A33")
+def test_what_is_replaced_is_named_beside_what_begins_to_leave() -> None:
+    """A budget holds the first of two steps back; the second has a successor that is not ready."""
+    before, after = {"m1": 3, "m2": 2, "m3": 1}, {"m1": 3, "m2": 3}
+    workload = stored(
+        before, leaving={"m3": 1}, ready={"m1": 3, "m2": 2, "m3": 2}, stands={"m3": 2}
+    )
+    found = leaving_of(
+        workload,
+        workload_info(workload),
+        after,
+        moves=NO_MOVES,
+        snapshot=fleet(NAMES),
+        occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Drained"),
+    )
+    assert [(each.cluster, each.replicas, each.replaced) for each in found] == [("m3", 2, 1)]
+
+
 @pytest.mark.proves("A8")
 def test_what_leaves_a_cluster_leaves_it_by_its_new_name() -> None:
     workload = stored({"m1": 2, "m2": 2}, leaving={"m1": 2}, ready={"m2": 2})
