@@ -65,6 +65,7 @@ class Share(msgspec.Struct, rename="camel"):
 
     name: str
     replicas: int = 0
+    scheduled: int = 0
     unschedulable: int = 0
     unschedulable_since: str = ""
     state: str = ""
@@ -427,8 +428,10 @@ def _moved(workload: WorkloadSummary) -> list[Finding]:
     if not leaving:
         return []
     names = output.named([each.name for each in leaving], NAMED)
-    units = sum(each.replicas for each in leaving)
-    return [Finding(workload.name, "Leaving", units=str(units), message=f"leaves {names}")]
+    # `replicas` are those that shall stay; of these none may be left.
+    units = sum(max(each.replicas, each.scheduled + each.unschedulable) for each in leaving)
+    why = next((f": {each.message}" for each in leaving if each.message), "")
+    return [Finding(workload.name, "Leaving", units=str(units), message=f"leaves {names}{why}")]
 
 
 def _removed(workload: WorkloadSummary, now: datetime) -> Finding:

@@ -792,6 +792,23 @@ def test_a_move_that_is_blocked_for_a_minute_needs_a_person(
     assert "2 of 4 replicas leave a (drain): all of it" in moving.output
 
 
+@pytest.mark.proves("M29")
+def test_a_share_that_leaves_has_its_pods_counted_and_says_what_holds_it(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    held = {"message": "disruption budget shop/web allows 0"}
+    share = {"name": "a", "replicas": 0, "scheduled": 2, "ready": 2, "state": "Leaving", **held}
+    there.workloads = [workload("web")]
+    there.workloads[0]["status"]["clusters"] = [share]
+    lines = run(file).output.splitlines()
+    [row] = [line.split("   ") for line in lines if "Leaving" in line]
+    assert [cell.strip() for cell in row if cell.strip()] == [
+        *("shop/web", "2", "Leaving"),
+        "leaves a: disruption budget shop/web allows 0",
+    ]
+
+
 @pytest.mark.proves("T30")
 @pytest.mark.parametrize("reason", [each.value for each in RolledOutReason])
 def test_a_rollout_that_goes_no_further_needs_a_person(hub: tuple[Hub, Path], reason: str) -> None:
