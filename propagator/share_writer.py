@@ -17,7 +17,7 @@ from crds.workload import PropagatedReason
 from machinery import logs, tracing
 from machinery.errors import Conflict, TransportError
 from machinery.kinds.paths import InvalidTemplate
-from machinery.kinds.revisions import digest_of
+from machinery.kinds.revisions import unstaged_revision
 from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from machinery.overrides.variables import ClusterFacts
 from machinery.types.metadata import Key
@@ -354,7 +354,7 @@ class ShareWriter:
             same = all(written.get(key) == each.template_digest for key, each in own)
             if same and written.keys() <= wanted.keys():
                 return spec
-        return digest_of({"before": spec})
+        return unstaged_revision(spec)
 
     async def _apply_all(
         self, session: MemberSession, workload: Workload, desired: DesiredShare, replicas: int

@@ -18,6 +18,7 @@ from machinery.kinds.table import profile_of_main
 
 _LONGEST_NAME: Final = 253
 _DIGEST_BYTES = 8
+_UNSTAGED: Final = 8 * "0"  # one digest in four thousand million begins with it
 
 
 def revision_data(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,6 +35,15 @@ def digest_of(data: Mapping[str, Any]) -> str:
     """Return the digest of `revision_data`: 16 hexadecimal digits."""
     encoded = msgspec.json.encode(data, order="deterministic")
     return hashlib.blake2b(encoded, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def unstaged_revision(spec: str) -> str:
+    """Return a name for what ran before the spec of that digest, and was never stored."""
+    return f"{_UNSTAGED}{spec[: len(spec) - len(_UNSTAGED)]}"
+
+
+def is_unstaged(revision: str) -> bool:
+    return revision.startswith(_UNSTAGED)
 
 
 def revision_name(workload: str, revision: str) -> str:

@@ -18,7 +18,7 @@ from crds.workload import PropagatedReason
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONTROLLER_REVISIONS
 from machinery.errors import Forbidden, NotFound, TransportError
-from machinery.kinds.revisions import digest_of, revision_data, revision_name
+from machinery.kinds.revisions import digest_of, is_unstaged, revision_data, revision_name
 from propagator.errors import HubFault, Refused
 from propagator.shares import ShareTable
 from propagator.types.workload import Workload, WorkloadSpec
@@ -89,7 +89,7 @@ class Revisions:
         try:
             found = await self._hub.get(CONTROLLER_REVISIONS, name, namespace=namespace)
         except NotFound as fault:
-            if _shown(workload, member) == revision:
+            if is_unstaged(revision) and _shown(workload, member) == revision:
                 raise KeepsRevision(member) from fault
             raise _lost(member, f"{where} is gone") from fault
         except Forbidden as fault:

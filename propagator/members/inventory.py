@@ -229,8 +229,8 @@ class OwnedObjects:
         """Whether `owned` is complete: all kinds are listed, or do not exist there."""
         return self.asked(session, workload) and not self.hidden(session, workload)
 
-    def asked(self, session: MemberSession, workload: Workload) -> bool:
-        """Whether each kind was listed, does not exist there, or is `hidden`."""
+    def asked(self, session: MemberSession, workload: Workload, kind: str = "") -> bool:
+        """Whether each kind (of that name) was listed, does not exist there, or is `hidden`."""
         if not session.ready or session.link is None:
             return False
         link, absent = session.link, self._absent_on(session)
@@ -238,6 +238,7 @@ class OwnedObjects:
         return all(
             pair in absent or link.answered(pair, namespaces=namespaces)
             for pair in needed_kinds(workload)
+            if kind in ("", pair[1])
         )
 
     def may_hold(self, workload: Workload, name: str) -> bool:

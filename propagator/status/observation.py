@@ -215,19 +215,21 @@ class Survey:
     def kept(self, workload: Workload) -> list[dict[str, Any]]:
         """Return unwanted objects that stay, at most MOST_KEPT.
 
-        For a member that does not answer or is not listed yet, the last report stays.
+        The last report stays of a member that does not answer, and of a kind that is not listed
+        there yet. No watch shows what a share left: `left` alone says whether it stands.
         """
         found = []
         told = workload.status.kept
         now = self._present_names({each["cluster"] for each in told})
-        before = [
-            each | {"cluster": name}
-            for each in told
-            if not self._shown(workload, name := now.get(each["cluster"], each["cluster"]))
-        ]
+        told = [each | {"cluster": now.get(each["cluster"], each["cluster"])} for each in told]
+        before = [e for e in told if not self._shown(workload, e["cluster"], e["kind"])]
         for name in sorted(self._inventory.holders(workload.uid)):
             session = self._registry.get(name)
-            if session is not None and self._shown(workload, name):
+            if (pulled := self._views.pulled(name)) is not None:
+                if pulled.tells(workload):
+                    found += _kept_by_agent(pulled, workload)
+                    before = [each for each in before if each["cluster"] != name]
+            elif session is not None:
                 wanted = workload if name in workload.placements else None
                 found += [
                     {
@@ -237,13 +239,11 @@ class Survey:
                         "name": each.metadata.name,
                     }
                     for resource, each in owned(session, workload.uid)
-                    if keep_of(each) != NEVER and not _renders(wanted, resource, each)
+                    if self._shown(workload, name, resource.kind)
+                    and keep_of(each) != NEVER
+                    and not _renders(wanted, resource, each)
                 ]
-            elif (pulled := self._views.pulled(name)) is not None and pulled.tells(workload):
-                found += _kept_by_agent(pulled, workload)
-                before = [each for each in before if each["cluster"] != name]
-        left = [each | {"cluster": now.get(each["cluster"], each["cluster"])} for each in told]
-        standing = self._left(workload, left)
+        standing = self._left(workload, told)
         kept = [*before, *found, *(each for each in standing if each not in (*before, *found))]
         return sorted(kept, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
 
@@ -264,10 +264,10 @@ class Survey:
         found = ((name, self._clusters.by_index(FORMER_INDEX, name)) for name in gone)
         return {former: min(there, key=_age).name for former, there in found if there}
 
-    def _shown(self, workload: Workload, name: str) -> bool:
-        """Whether the member shows all its objects of the Workload that may be listed."""
+    def _shown(self, workload: Workload, name: str, kind: str = "") -> bool:
+        """Whether the member shows all objects (of that kind) of it that may be listed."""
         session = self._registry.get(name)
-        return session is not None and self._inventory.asked(session, workload)
+        return session is not None and self._inventory.asked(session, workload, kind)
 
     def _only_kept(self, workload: Workload, name: str) -> bool:
         """Whether only kept objects remain on the member, which `status.kept` alone reports.

@@ -8,8 +8,10 @@ from typing import Any, cast
 import pytest
 
 from machinery.api.client import ApiClient
-from machinery.kinds.revisions import digest_of, revision_data
+from machinery.errors import NotFound
+from machinery.kinds.revisions import digest_of, revision_data, unstaged_revision
 from propagator.apply.render import render
+from propagator.errors import Refused
 from propagator.hub.revisions import Revisions
 from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
@@ -27,7 +29,7 @@ NEW = {
 }
 
 
-def staged(spec: dict[str, Any], old: str) -> Workload:
+def staged(spec: dict[str, Any], old: str, **status: Any) -> Workload:
     """A Workload with that spec, of which m1 has an old revision."""
     revision = digest_of(revision_data(spec))
     return workload_of(
@@ -38,6 +40,7 @@ def staged(spec: dict[str, Any], old: str) -> Workload:
                 "rollout": {"revision": revision},
                 "revisions": [{"revision": old, "clusters": ["m1"]}],
                 "placements": [{"cluster": "m1", "replicas": 3}],
+                **status,
             },
         }
     )
@@ -61,3 +64,24 @@ async def test_a_revision_of_another_kind_keeps_its_number_of_units(to_custom: b
         assert "size" not in main["spec"]
     else:
         assert (main["kind"], main["spec"]) == ("Shop", {"size": 3})
+
+
+@pytest.mark.proves("T23", "A9")
+async def test_only_what_was_never_stored_is_kept_without_a_word_of_loss() -> None:
+    async def get(*_: Any, **__: Any) -> Any:
+        raise NotFound(code=404, reason="NotFound", message="gone")
+
+    async def refused(old: str, *, runs: str) -> str:
+        told = staged(NEW, old, clusters=[{"name": "m1", "revision": runs}])
+        with pytest.raises(Refused) as refusal:
+            await Revisions(cast("ApiClient", SimpleNamespace(get=get)), ShareTable()).of_member(
+                told, "m1"
+            )
+        return str(refusal.value.reason)
+
+    stored = digest_of(revision_data({"targetDeployment": deployment(image="nginx:1")}))
+    unstored = unstaged_revision(digest_of(revision_data(NEW)))
+    assert len(unstored) == len(stored)
+    assert await refused(stored, runs=stored) == "RevisionLost"
+    assert await refused(unstored, runs=unstored) == "Propagating"
+    assert await refused(unstored, runs=stored) == "RevisionLost"

@@ -496,7 +496,7 @@ def ground_of(contact: Contact | None, *, lists: bool = False) -> ControllerCont
 @pytest.mark.parametrize("asked", [False, True])
 def test_what_was_kept_is_told_until_its_kind_is_listed(asked: bool):
     """After a restart members serve before all kinds of a Workload have been listed there."""
-    inventory = SimpleNamespace(holders=lambda uid: {"m1"}, asked=lambda session, w: asked)
+    inventory = SimpleNamespace(holders=lambda uid: {"m1"}, asked=lambda session, w, kind="": asked)
     survey = Survey(
         ground_of(Contact.SERVING), inventory=cast("OwnedObjects", inventory), revisions=NO_ROLLOUT
     )
@@ -517,7 +517,7 @@ def test_what_was_kept_on_a_cluster_that_was_renamed_is_told_by_its_new_name(lis
         ),
         clock=FakeClock(),
     )
-    inventory = SimpleNamespace(holders=lambda uid: set(), asked=lambda session, w: listed)
+    inventory = SimpleNamespace(holders=lambda uid: set(), asked=lambda session, w, kind="": listed)
     survey = Survey(
         cast("ControllerContext", context),
         inventory=cast("OwnedObjects", inventory),
@@ -534,7 +534,7 @@ def nothing_held(*, known: bool = True) -> OwnedObjects:
         SimpleNamespace(
             holders=lambda uid: set(),
             may_hold=lambda w, name: not known,
-            asked=lambda session, w: known,
+            asked=lambda session, w, kind="": known,
         ),
     )
 
