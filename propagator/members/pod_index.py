@@ -44,6 +44,8 @@ class PodCounts:
     """Pods that were ready, and have waited for `CRASH_SECONDS` for a container that fails."""
     crashing_in: float | None = None
     """Seconds until the next one has."""
+    in_part: int = 0
+    """Those of `current` that lack some of their pods."""
 
 
 class Availability(NamedTuple):
@@ -117,6 +119,7 @@ class PodIndex:
             unschedulable=-(-len(waiting) // each),
             oldest_unschedulable=min(waiting, default=None),
             current=-(-len(pods) // each),
+            in_part=1 if len(pods) % each else 0,
             capacity_version=since,
             trouble=min(troubles, key=lambda text: (-troubles[text], text), default=""),
             **(self._crashing(pods) if self._fallen else {}),

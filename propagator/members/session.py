@@ -30,7 +30,7 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import Gradually
 from machinery.types.api import ImageRule
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Meta
 from propagator.credentials.credentials import Credentials
 from propagator.members.capacity.kept import PodLabels
 from propagator.members.cluster_identity import Identities
@@ -46,7 +46,7 @@ from propagator.members.held_sweep import HeldSweep
 from propagator.members.hub_lease import Holder, no_holder
 from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
 from propagator.members.pod_index import Availability, PodCounts
-from propagator.members.pods import Main, OtherLabels, PodClaim
+from propagator.members.pods import Main, OtherLabels, PodClaim, claim_of, made_by
 from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
 from propagator.types.cluster import MemberCluster
@@ -283,6 +283,11 @@ class MemberSession:
         """Return when the newest observed pod was created; None without one."""
         labelled = self._other_labels.labelled(main)
         return self.link.pod_index.newest(labelled) if self.link is not None else None
+
+    def is_pod_of(self, main: Main, pod: Meta) -> bool:
+        """Whether a pod with that metadata counts as one that the object created."""
+        claim = claim_of(pod)
+        return claim is not None and made_by(claim, self._other_labels.labelled(main))
 
     def former_pods(self, main: Main) -> int:
         """Observed pods of the Workload that another object than `main` created."""

@@ -407,10 +407,10 @@ def _waiting(seen: ObservedShare, pods: PodCounts) -> dict[str, Any]:
 
 
 def missing_pods(seen: ObservedShare) -> int:
-    """Return the pods that should be there and are not; 0 while that is unknown."""
+    """Return the replicas that lack pods; 0 while that is unknown."""
     if seen.pods is None or seen.main is None:
         return 0
-    lacking = seen.desired.replicas - seen.pods.current
+    lacking = seen.desired.replicas - seen.pods.current + seen.pods.in_part
     if lacking <= 0:  # as mostly
         return 0
     return max(lacking - counts_of(seen.main.judged, seen.desired.replicas).finished, 0)

@@ -1,16 +1,19 @@
 """Refusals to make pods that a member tells in Events alone.
 
 A Deployment has the condition ReplicaFailure. The controllers of a StatefulSet, a Job and of custom
-kinds write a Warning Event FailedCreate about their object, and no more. So the Events of one
-object are read, but only while replicas of it have been missing for a while, at most once a minute,
-and less often while nothing is found. A member that does not let them be read tells nothing.
+kinds write a Warning Event FailedCreate about their object, and no more. A custom kind may leave
+its pods to such objects, as a JobSet does to Jobs: these tell it about themselves. So the Events of
+one object, or of what makes its pods, are read, but only while replicas of it have been missing for
+a while, at most once a minute, and less often while nothing is found. A member that does not let
+them be read tells nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,21 +21,21 @@ import msgspec
 from crds.fields.shares import ShareHealth
 from machinery import logs
 from machinery.api.lanes import LIST
-from machinery.api.resources import Resource, group_of
+from machinery.api.resources import USUAL, Resource, group_of
 from machinery.api.responses import decode
 from machinery.api.server_time import ServerClock
 from machinery.api.verbs import query_of
 from machinery.clock import Clock, stored_time
-from machinery.errors import Forbidden, NotFound, TransportError
+from machinery.errors import BadRequest, Forbidden, NotFound, TransportError
 from machinery.kinds.table import MAKER_GROUPS
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.bounds import MESSAGE, clean
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Meta, OwnerReference
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject, Refused
-from propagator.members.pods import main_of
+from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
 from propagator.shares import Column, ShareTable
 from propagator.types.workload import Workload
@@ -51,6 +54,8 @@ and each attempt that fails renews the Event.
 """
 _MOST_EVENTS = 100
 """Kubernetes' own recorder makes fewer about one object in the hour for which Events are kept."""
+_MOST_MAKERS = 8
+"""Objects that are read at one look, to find those that make pods of the share."""
 _WORKERS = 4
 
 
@@ -58,7 +63,15 @@ class _Series(msgspec.Struct, rename="camel"):
     last_observed_time: str | None = None
 
 
+class _About(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class _Event(msgspec.Struct, rename="camel"):
+    involved_object: _About = _About()
     type: str = ""
     message: str = ""
     event_time: str | None = None
@@ -80,7 +93,26 @@ class _Events(msgspec.Struct):
     items: list[_Event] = []
 
 
+class _Template(msgspec.Struct, frozen=True):
+    metadata: Meta = Meta()
+
+
+class _MakerSpec(msgspec.Struct, frozen=True):
+    template: _Template = _Template()
+
+
+class _Maker(msgspec.Struct, frozen=True):
+    """An object that makes pods."""
+
+    metadata: Meta = Meta()
+    spec: _MakerSpec = _MakerSpec()
+
+
 _events = msgspec.json.Decoder(_Events)
+_maker = msgspec.json.Decoder(_Maker)
+_MAKERS: Final = {
+    (each.api_version, each.kind): each for each in USUAL if each.group in MAKER_GROUPS
+}
 
 
 class ToldRefusal(NamedTuple):
@@ -180,18 +212,27 @@ def refusal_in(page: bytes, *, made: datetime | None, now: datetime) -> Refused 
     `made` is when its newest pod was created: what was refused before counts for nothing. Raises
     TransportError for an answer of another form.
     """
-    told = []
+    return _told_by(_counting(page, made=made, now=now), made)
+
+
+def _counting(page: bytes, *, made: datetime | None, now: datetime) -> list[_Event]:
+    """Return the Events that count, the newest first."""
+    found = []
     for each in decode(page, _events).items[:_MOST_EVENTS]:
         first, last = each.first, each.last
         if each.type != "Warning" or first is None or last is None or last < now - FRESH:
             continue
         if made is None or last >= made:  # both have whole seconds
-            told.append((last, first, each.message))
-    if not told:
+            found.append((last, each.message, each))
+    return [each for *_, each in sorted(found, key=lambda told: told[:2], reverse=True)]
+
+
+def _told_by(events: Sequence[_Event], made: datetime | None) -> Refused | None:
+    if not events:
         return None
-    since = min(first for _, first, _ in told)
+    since = min(first for each in events if (first := each.first) is not None)
     since = since if made is None else max(since, made)
-    return Refused(since, clean(max(told)[-1], MESSAGE))
+    return Refused(since, clean(events[0].message, MESSAGE))
 
 
 async def _refusal_of(
@@ -199,16 +240,42 @@ async def _refusal_of(
 ) -> Refused | None:
     """Raises TransportError."""
     main = main_of(workload)
-    client = session.client_for(main.namespace)
-    about = f"involvedObject.uid={uid},reason=FailedCreate"
-    page = await client.request(
-        "GET",
-        CORE_EVENTS.path(main.namespace),
-        params=query_of({"field_selector": about}, limit=str(_MOST_EVENTS)),
-        errand=LIST,
-    )
-    now = ServerClock(clock, client.server_time).now()
-    return refusal_in(page, made=session.newest_pod(main), now=now)
+    made = session.newest_pod(main)
+
+    async def events(about: str) -> list[_Event]:
+        client = session.client_for(main.namespace)
+        page = await client.request(
+            "GET",
+            CORE_EVENTS.path(main.namespace),
+            params=query_of({"field_selector": about}, limit=str(_MOST_EVENTS)),
+            errand=LIST,
+        )
+        now = ServerClock(clock, client.server_time).now()
+        return _counting(page, made=made, now=now)
+
+    found = await events(f"involvedObject.uid={uid},reason=FailedCreate")
+    if not found and main.group not in MAKER_GROUPS:
+        others = await events("reason=FailedCreate")
+        makers = dict.fromkeys(each.involved_object for each in others)
+        known = (each for each in makers if (each.api_version, each.kind) in _MAKERS)
+        ours = [e for e in islice(known, _MOST_MAKERS) if await _makes(session, main, e)]
+        found = [each for each in others if each.involved_object in ours]
+    return _told_by(found, made)
+
+
+async def _makes(session: MemberSession, main: Main, about: _About) -> bool:
+    """Whether pods of the template of that object are the Workload's. Raises TransportError."""
+    resource = _MAKERS[about.api_version, about.kind]
+    try:
+        where = resource.path(main.namespace, about.name)
+        answer = await session.client_for(main.namespace).request("GET", where, errand=LIST)
+    except (BadRequest, Forbidden, NotFound):
+        return False
+    found = decode(answer, _maker)
+    maker = OwnerReference(about.kind, about.name, about.uid, about.api_version, controller=True)
+    labels = found.spec.template.metadata.labels
+    pod = Meta(namespace=main.namespace, labels=labels, owner_references=[maker])
+    return found.metadata.uid == about.uid and session.is_pod_of(main, pod)
 
 
 def _may_tell(main: ManagedObject) -> bool:

@@ -108,6 +108,16 @@ def test_the_newest_pod_is_so_by_its_creation():
     assert index.newest(main("u2")) is None
 
 
+@pytest.mark.proves("KD62")
+def test_a_replica_with_pods_in_part_lacks_some():
+    index = PodIndex(clock=FakeClock())
+    for number, (current, in_part) in enumerate([(1, 1), (1, 0), (2, 1), (2, 0)]):
+        index.replace(None, pod(f"p{number}"))
+        counts = index.counts(main("u1"), each=2)
+        assert (counts.current, counts.in_part) == (current, in_part)
+        assert index.counts(main("u1")).in_part == 0
+
+
 def test_waiting_units_tell_since_when():
     index = PodIndex(clock=FakeClock())
     older, newer = T0, T0 + timedelta(seconds=30)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.resources import PODS, Resource
 from machinery.api.server_time import ServerTime
 from machinery.clock import timestamp
@@ -22,6 +23,7 @@ from machinery.tasks import end
 from machinery.types.metadata import Meta
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
+from propagator.members.pods import claim_of, made_by
 from propagator.shares import ShareTable
 from propagator.status import refusals
 from propagator.status.refusals import (
@@ -40,6 +42,7 @@ from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
 from tests.propagator.stage import KINDS, MakeStage, Stage, deployment, staged, swept
+from tests.propagator.test_known_kinds import JOB_SETS, main, placed, serving
 from tests.propagator.waits import until
 
 SETS, JOBS = KINDS["StatefulSet"], KINDS["Job"]
@@ -248,6 +251,57 @@ async def test_only_what_nothing_else_explains_is_asked_about() -> None:
         assert not fleet.asked, "it is placed there no more"
 
 
+def about(name: str, uid: str, kind: str = "Job") -> dict[str, Any]:
+    return {"apiVersion": "batch/v1", "kind": kind, "name": name, "uid": uid}
+
+
+@pytest.mark.proves("KD62")
+async def test_of_a_custom_kind_the_objects_that_make_its_pods_tell_of_them() -> None:
+    """Those whose pods would count as its own; what others in its namespace tell is not its own."""
+    fleet = Fleet()
+    main = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "fit"}}
+    status = {"placements": [{"cluster": "m1", "replicas": 1}]}
+    meta = {"namespace": "shop", "name": "fit", "uid": "u"}
+    fleet.workload = workload_of({"metadata": meta, "spec": {"template": main}, "status": status})
+    now = timestamp(fleet.clock.now())
+    moments = {"firstTimestamp": now, "lastTimestamp": now}
+    told = [
+        event(**moments, message="a stranger's", involvedObject=about("other", "o2")),
+        event(**moments, message="of no maker", involvedObject=about("x", "o3", kind="Thing")),
+        event(**moments, message="of one that was made anew", involvedObject=about("old", "o4")),
+        event(**moments, involvedObject=about("fit-a-0", "o1")),
+    ]
+    uids = {"fit-a-0": "o1", "other": "o2", "old": "o5"}
+
+    async def request(method: str, path: str, *, params: Any = None, errand: Any) -> bytes:
+        fleet.asked.append((fleet.clock.monotonic(), path, params))
+        name = path.rpartition("/jobs/")[2]
+        if name not in uids:
+            own = "involvedObject" in params["fieldSelector"]
+            return json.dumps({"items": [] if own else told}).encode()
+        labels = {LABEL_WORKLOAD_UID: "u" if name != "other" else "another's"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": []}}
+        body = {"metadata": {"name": name, "uid": uids[name]}, "spec": {"template": template}}
+        return json.dumps(body).encode()
+
+    fleet.client.request = request
+    fleet.session.is_pod_of = lambda where, pod: made_by(cast("Any", claim_of(pod)), where)
+    found = ManagedObject(
+        metadata=Meta(name="fit", uid="o"),
+        kind="JobSet",
+        api_version=main["apiVersion"],
+        pods_uid="u",
+    )
+    async with looking(fleet):
+        assert fleet.refusals.told(fleet.workload, "m1", found, 1) == NOTHING_TOLD
+        await fleet.clock.advance(MISSING_SECONDS + 1)
+        refused = fleet.refusals.told(fleet.workload, "m1", found, 1).refused
+    assert refused is not None
+    assert refused.words == WORDS
+    asked = [path.rpartition("/")[2] for _, path, _ in fleet.asked]
+    assert asked == ["events", "events", "old", "fit-a-0", "other"]
+
+
 def stateful(name: str = "db") -> dict[str, Any]:
     return {**deployment(name, serviceName=name), "kind": "StatefulSet"}
 
@@ -341,3 +395,42 @@ async def test_the_controllers_of_a_member_tell_what_its_quota_refuses(
                 made = (await member.list(PODS, **where))["items"]
                 mine = [e for e in made if e["metadata"]["ownerReferences"][0]["name"] == name]
                 assert entry["refused"] == 3 - len(mine)
+
+
+def job_set(name: str) -> dict[str, Any]:
+    pods = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "pause"}]}
+    job = {"parallelism": 2, "completions": 2, "template": {"spec": pods}}
+    return main(JOB_SETS, name, replicatedJobs=[{"name": "a", "template": {"spec": job}}])
+
+
+@pytest.mark.long
+@pytest.mark.proves("KD62")
+async def test_what_the_jobs_of_a_job_set_are_refused_is_told_in_the_words_of_their_member(
+    hub: Cluster, bounded: Cluster
+) -> None:
+    """The test plays the JobSet's controller, and the member's own one makes the pods of its Job."""
+    with swept(hub):
+        async with staged(hub, {"m1": bounded}) as stage:
+            member = stage.members["m1"]
+            await stage.space_on("m1")
+            where: Any = {"namespace": stage.namespace}
+            quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
+            await member.create(QUOTAS, {**quota, "spec": {"hard": {"pods": "1"}}}, **where)
+
+            async def counts() -> bool:
+                found = (await member.get(QUOTAS, "team", **where)).get("status", {})
+                return found.get("hard") == {"pods": "1"}
+
+            await until(counts, seconds=60)
+            async with serving(member, kinds=[JOB_SETS]):
+                await placed(stage, "fit", job_set("fit"))
+                found = await stage.appears("m1", "fit", kind=JOB_SETS)
+                (of,) = found["spec"]["replicatedJobs"]
+                about: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job"}
+                for name in ("fit-a-0", "fit-a-1"):
+                    job = {**about, "metadata": {"name": name}, **of["template"]}
+                    await member.create(JOBS, job, **where)
+                entry = await _told(stage, "fit")
+                assert entry["message"].startswith("pods are refused: ")
+                assert "exceeded quota: team" in entry["message"]
+                assert (entry["refused"], entry["replicas"]) == (1, 1)
