@@ -38,6 +38,7 @@ from crds.fields.shares import (
     ShareEnd,
     ShareHealth,
 )
+from crds.fields.template import DeletionCost
 from crds.workload import Adoption, OnDelete
 
 MOST_BUNDLE = 700 * 1024
@@ -135,6 +136,9 @@ class AssignmentRules(Model):
         Field(max_length=256, json_schema_extra=ATOMIC),
     ] = Field(default_factory=list)
     """Of its kinds, those that the MemberCluster lists in spec.allowedKinds."""
+    deletion_costs: list[DeletionCost] = atomic(128)
+    """The deletion costs of its pods, the highest first; without any the agent takes its own off.
+    """
     revision: Annotated[str, Field(max_length=16)] = ""
     """The revision that the bundle is of; empty without spec.rollout."""
 

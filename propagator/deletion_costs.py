@@ -5,6 +5,8 @@ their template would restart them. Failures are retried, and the share does not 
 forbids to patch pods is retried with a single pod. A mark makes costs of an earlier process
 removable.
 
+The pods of a member in mode Pull are patched by its agent, by the costs that its Assignments tell.
+
 The highest costs go to ready pods, the lowest to pods that wait for a node. Among equals the higher
 present cost comes first, then the older pod: nothing changes without an event.
 """
@@ -13,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 from weakref import WeakSet
 
 from crds.names import ANNOTATION_DELETION_COST, POD_DELETION_COST
@@ -30,13 +32,12 @@ from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.bounds import FOR_ONE_WORKLOAD
 from machinery.types.metadata import Key, Object
 from propagator.errors import says_no
-from propagator.groups.gates import Gates
-from propagator.hub.workloads import HubWorkloads
 from propagator.members.capacity.kept import Pod, WirePod
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
 from propagator.members.pod_index import PodIndex
 from propagator.members.pods import main_of
+from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.shares import ShareTable
 from propagator.types.overrides import MOST_COST, Costs
@@ -78,25 +79,41 @@ class _Which(NamedTuple):
     pod: str
 
 
+class Workloads(Protocol):
+    """As much of `HubWorkloads` as is asked here."""
+
+    @property
+    def listed(self) -> bool: ...
+
+    def by_uid(self, uid: str) -> Workload | None: ...
+
+    def touching(self, name: str) -> list[Workload]: ...
+
+
 class CostWriter:
-    """Listens from its construction on; `run` writes."""
+    """Listens to members from its construction on; `run` writes.
+
+    Its owner calls `workload_changed`. `may_write` says of a placed Workload whether its share may
+    be written at all.
+    """
 
     def __init__(
         self,
         context: ControllerContext,
         shares: ShareTable,
         *,
-        workloads: HubWorkloads,
-        gates: Gates,
+        workloads: Workloads,
+        may_write: Callable[[Workload], bool],
     ) -> None:
         self._registry = context.registry
         self._clock = context.clock
         self._fresh = context.fresh
-        self._hub = workloads
-        self._gates = gates
+        self._workloads = workloads
+        self._may_write = may_write
         self._links: WeakSet[Link] = WeakSet()  # whose pods are listened to
         self._marks = shares.column(set[str])  # members that may have pods with costs of ours
-        self._queues: dict[str, WorkQueue[Key]] = {}
+        self._queues: dict[str, WorkQueue[tuple[str, str]]] = {}
+        """By member: the namespaces and UIDs of Workloads."""
         self._begun = asyncio.Event()
         self._forbidden: KeyedBackoff[tuple[str, str]] = KeyedBackoff(
             clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
@@ -105,11 +122,10 @@ class CostWriter:
         self._pods = shares.backoff(
             _Which, clock=context.clock, base=FIRST_POD_PAUSE, cap=LONGEST_POD_PAUSE
         )
-        workloads.informer.add_handler(self._workload_changed)
         context.registry.on_change(self._member_changed)
 
     async def run(self) -> None:
-        served: WeakSet[WorkQueue[Key]] = WeakSet()
+        served: WeakSet[WorkQueue[tuple[str, str]]] = WeakSet()
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._begun.clear()
@@ -127,7 +143,7 @@ class CostWriter:
 
     # --- which shares to reconcile ---------------------------------------------------------------
 
-    def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         if old is not None and new is not None and new.uid != old.uid:
             old = None
         if new is None or (old is not None and _same(old, new)):
@@ -135,11 +151,14 @@ class CostWriter:
         before = set(old.overrides.with_costs()) if old is not None else set()
         marked = self._marks.get(new.uid) or ()
         for member in {*before, *new.overrides.with_costs(), *marked}:
-            if old is None or _wanted(old, member) != _wanted(new, member):
+            if old is None or old.costs_on(member) != new.costs_on(member):
                 self._enqueue(member, new)
 
     def _enqueue(self, member: str, workload: Workload, after: float = 0.0) -> None:
         """Without known pods, `_listen` queues it later."""
+        if isinstance(self._registry.get(member), PullSession):
+            self._registry.wake(member, workload.metadata.key)  # its Assignment says others
+            return
         if self._pods_on(member) is None:
             return
         queue = self._queues.get(member)
@@ -148,7 +167,7 @@ class CostWriter:
                 name="deletion-costs", clock=self._clock, base_delay=_BASE_DELAY, flow=namespace_of
             )
             self._begun.set()
-        queue.add_after(workload.metadata.key, after)
+        queue.add_after((workload.metadata.namespace, workload.uid), after)
 
     def _member_changed(self, member: str, key: Key | None) -> None:
         if key is not None:
@@ -171,7 +190,7 @@ class CostWriter:
             self._reset(member)  # other credentials may be allowed more
             self._links.add(link)
             link.pods.add_handler(functools.partial(self._pod_changed, member))
-        for workload in self._hub.touching(member):
+        for workload in self._workloads.touching(member):
             if workload.overrides.of(member).costs:
                 self._enqueue(member, workload)
         for uid in {pod.claim.uid for pod in link.pod_index if pod.claim and pod.marked}:
@@ -186,8 +205,8 @@ class CostWriter:
             self._pods_changed(member, uid, marked=after is not None and after.marked)
 
     def _pods_changed(self, member: str, uid: str, *, marked: bool) -> None:
-        workload = self._hub.by_uid(uid)
-        if marked and (workload is not None or not self._hub.informer.synced):
+        workload = self._workloads.by_uid(uid)
+        if marked and (workload is not None or not self._workloads.listed):
             self._marks.at(uid).add(member)
         if workload is not None and (marked or workload.overrides.of(member).costs):
             self._enqueue(member, workload, GATHER_SECONDS)
@@ -199,20 +218,20 @@ class CostWriter:
 
     # --- one share --------------------------------------------------------------------------------
 
-    async def _reconcile(self, member: str, key: Key) -> float | None:
-        workload, session = self._hub.informer.get(key), self._registry.get(member)
+    async def _reconcile(self, member: str, of: tuple[str, str]) -> float | None:
+        workload, session = self._workloads.by_uid(of[1]), self._registry.get(member)
         pods = self._pods_on(member)
         if workload is None or session is None or pods is None or not session.ready:
             return None
         if not self._fresh():
             return STALE_SECONDS
-        if workload.groups and not self._gates.may_apply(workload):
-            return None  # its costs are part of a decision that its group has not released
         if workload.suspended(session.facts.labels):
             return None
-        costs, ours = _wanted(workload, member), pods.of(main_of(workload))
+        costs, ours = workload.costs_on(member), pods.of(main_of(workload))
         if costs is None or not (costs or any(pod.marked for pod in ours)):
             return None
+        if not self._may_write(workload):
+            return None  # such as of a decision that its group has not released
         shut = self._forbidden.remaining((member, workload.namespace))
         if shut or not session.allows(workload.namespace):
             return shut or None
@@ -344,13 +363,6 @@ def _patch(change: CostChange) -> dict[str, Any]:
     if text is None and pod.cost is None:
         del annotations[POD_DELETION_COST]  # another manager's cost stays when ours goes
     return {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}}
-
-
-def _wanted(workload: Workload, member: str) -> Costs | None:
-    """None if the share is removed, and its pods with it."""
-    if workload.metadata.deleting or member not in workload.placements:
-        return None
-    return workload.overrides.of(member).costs
 
 
 def _same(old: Workload, new: Workload) -> bool:

@@ -96,7 +96,7 @@ class WorkloadController:
         self._census = Census(context)
         self._brake = SweepBrake(context, workloads=self._workloads, searched=self._census.searched)
         self._census.on_searched = self._brake.searched
-        assignments = AssignmentWriter(context.hub)
+        assignments = AssignmentWriter(context.hub, described=self.kinds.describing)
         orphans = Orphans(
             workloads=self._workloads,
             identity=context.identity,
@@ -173,7 +173,10 @@ class WorkloadController:
             gate=CarriedObjectsReview(context, judged=self._judged),
             record_outcome=self._reporter.record_outcome,
         )
-        self._costs = CostWriter(context, table, workloads=self._workloads, gates=self._gates)
+        self._costs = CostWriter(
+            context, table, workloads=self._workloads, may_write=self._gates.may_apply
+        )
+        self._workloads.informer.add_handler(self._costs.workload_changed)
         self.reconciler = WorkloadReconciler(
             context,
             table,

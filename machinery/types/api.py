@@ -535,6 +535,11 @@ class Movement(Part, frozen=True):
     carry: list[str] = []
 
 
+class DeletionCost(Part, frozen=True, gc=False):
+    cost: int
+    replicas: int
+
+
 class AssignmentRules(Part, frozen=True):
     adoption: str = "Never"
     drift: str = "Repair"
@@ -549,6 +554,7 @@ class AssignmentRules(Part, frozen=True):
     budgets: Movement | None = None
     forced: bool = False
     allowed_kinds: list[str] = []
+    deletion_costs: list[DeletionCost] = []
     revision: str = ""
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from machinery.types.api import (
     DecisionReference,
+    DeletionCost,
     DriftedObject,
     KeptObject,
     Part,
@@ -95,11 +96,6 @@ class Publish(Part, frozen=True):
 class ObservedGenerations(Part, frozen=True, gc=False):
     controller: int | None = None
     propagator: int | None = None
-
-
-class DeletionCost(Part, frozen=True, gc=False):
-    cost: int
-    replicas: int
 
 
 class OverriddenCluster(Part, frozen=True):

@@ -15,10 +15,12 @@ import msgspec
 from crds.assignment import AssignmentOrder
 from crds.names import ANNOTATION_HUB, ANNOTATION_KINDS
 from crds.workload import OnDelete
+from machinery.api.resources import group_of
+from machinery.kinds.profile import kind_name
 from propagator.members.objects import ANNOTATION_TOLD, Mark, version_number
 from propagator.orders import Share
 from propagator.outcome import DesiredShare
-from propagator.pull.bundle import Bundle, Unreadable, pieces_of, unpacked
+from propagator.pull.bundle import Bundle, Unreadable, described_by, pieces_of, unpacked
 from propagator.types.assignment import Assignment
 from propagator.types.workload import Workload, WorkTold, workload_of
 
@@ -34,7 +36,14 @@ class Assigned:
         self.member = member
         self.order = AssignmentOrder(found.spec.order)
         self._bundle = unpacked(found.spec.bundle) if found.spec.bundle else Bundle()
+        self.described = described_by(self._bundle)
         self.workload = _workload(found, self._bundle, self.order, member)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The names that WorkloadKinds of its kinds have."""
+        pairs = (each.rpartition("/") for each in self._bundle.kinds)
+        return [kind_name(group_of(version), kind) for version, _, kind in pairs]
 
     @property
     def mark(self) -> Mark:
@@ -109,6 +118,9 @@ def _workload(found: Assignment, bundle: Bundle, order: AssignmentOrder, member:
     if rules.ended is not None:
         ended = msgspec.to_builtins(rules.ended)
         status["clusters"] = [{"name": member, "state": "Complete", "ended": ended}]
+    if rules.deletion_costs:
+        of_member = {"name": member, "deletionCosts": msgspec.to_builtins(rules.deletion_costs)}
+        status["overrides"] = [{"clusters": [of_member]}]
     if rules.revision:
         body["rollout"] = {"strategy": "Staged"}
         status["rollout"] = {"revision": rules.revision}

@@ -23,6 +23,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import ASSIGNMENTS
 from machinery.clock import Clock, timestamp
 from machinery.errors import Conflict, LeaseLost, NotFound, TransportError
+from machinery.kinds.profile import kind_name
 from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
@@ -33,9 +34,11 @@ from propagator.access.namespaces import Namespaces
 from propagator.agent.assigned import Assigned
 from propagator.agent.context import AssignedWorkloads
 from propagator.agent.reports import status_of, unreadable
+from propagator.agent.told_kinds import ToldKinds
 from propagator.apply.applier import Overtaken
 from propagator.apply.apply_records import ApplyRecords, UnconfirmedWrites
 from propagator.apply.object_writer import PieceWriter
+from propagator.deletion_costs import CostWriter
 from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
 from propagator.errors import Refused
@@ -120,6 +123,7 @@ class Carrier:
         self._namespace = namespace
         self._may_act = may_act
         self._assigned: dict[str, Assigned | Unreadable] = {}
+        self._kinds = ToldKinds(self._kind_changed)
         self._done: dict[str, _Done] = {}
         self._told: dict[str, _Told] = {}
         self.queue: WorkQueue[str] = WorkQueue(name="assignments", clock=self._clock)
@@ -178,6 +182,9 @@ class Carrier:
             standing_in=guard.standing_in,
             may_apply=self._stands,
         )
+        self._costs = CostWriter(
+            context, table, workloads=self._workloads, may_write=self._may_write
+        )
         self._refusals = RefusalEvents(context, table, workloads=workloads, changed=self._tell_key)
         self._survey = Survey(
             context,
@@ -196,6 +203,7 @@ class Carrier:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._census.run())
             tasks.create_task(self._refusals.run())
+            tasks.create_task(self._costs.run())
             tasks.create_task(work(self.queue, self._tell, workers=_TELLERS, log=LOG))
 
     async def reconcile(self, session: MemberSession, key: Key) -> float | None:
@@ -304,6 +312,11 @@ class Carrier:
         held = self._assigned.get(workload.uid)
         return isinstance(held, Assigned) and held.workload is workload
 
+    def _may_write(self, workload: Workload) -> bool:
+        held = self._assigned.get(workload.uid)
+        applies = isinstance(held, Assigned) and held.order is AssignmentOrder.APPLY
+        return applies and self._may_act()
+
     def _record(self, uid: str, digest: str, report: ShareReport) -> None:
         self._done[uid] = _Done(digest, report)
         self.queue.add(uid)
@@ -338,13 +351,29 @@ class Carrier:
             self._assigned[new.uid] = Unreadable(str(fault))
             self.queue.add(new.uid)
             return
-        self._assigned[new.uid] = assigned
-        self._workloads.hold(assigned.workload)
+        self._take(assigned)
+        self._kinds.take(new.uid, assigned.kinds, assigned.described)
         self._session.registration = assigned.mark.registration or self._session.registration
         self._session.wake(new.workload)
 
+    def _take(self, assigned: Assigned) -> None:
+        before = self._workloads.by_uid(assigned.found.uid)
+        self._assigned[assigned.found.uid] = assigned
+        self._workloads.hold(assigned.workload)
+        self._costs.workload_changed(before, assigned.workload)
+
+    def _kind_changed(self, group: str, kind: str) -> None:
+        """Read anew what was read by its former profile."""
+        if self._session.link is not None:
+            self._session.link.watches.judge_anew(group, kind)
+        for each in list(self._assigned.values()):
+            if isinstance(each, Assigned) and kind_name(group, kind) in each.kinds:
+                self._take(Assigned(each.found, self._session.name))
+                self._session.wake(each.found.workload)
+
     def _drop(self, uid: str) -> None:
         """A missing Assignment removes nothing."""
+        self._kinds.drop(uid)
         self._assigned.pop(uid, None)
         self._done.pop(uid, None)
         self._told.pop(uid, None)

@@ -21,6 +21,9 @@ from propagator.types.workload import Workload
 class AssignedWorkloads:
     """The Workloads of the Assignments, by UID: as much of `HubWorkloads` as is asked."""
 
+    listed = True
+    """A term begins with all Assignments."""
+
     def __init__(self) -> None:
         self._held: dict[str, Workload] = {}
 
@@ -35,6 +38,9 @@ class AssignedWorkloads:
 
     def by_uid(self, uid: str) -> Workload | None:
         return self._held.get(uid)
+
+    def touching(self, _member: str) -> list[Workload]:
+        return list(self._held.values())
 
     async def vanished(self, _uid: str, _key: Key) -> bool:
         """Whether the hub has no such Workload: that is not the agent's to know."""

@@ -45,6 +45,12 @@ class HubKinds:
         self.rereading = Rereading(self._workloads.values, self._read_anew)
         """While it is due, nothing is written: a Workload may still have its old profile."""
 
+    def describing(self, kinds: AbstractSet[tuple[str, str]]) -> list[WorkloadKind]:
+        """Return the WorkloadKinds of these (apiVersion, kind) pairs."""
+        names = {kind_name(group_of(version), kind) for version, kind in kinds}
+        found = (self.informer.get(("", name)) for name in names)
+        return [each for each in found if each is not None]
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._members.run())
@@ -63,7 +69,10 @@ class HubKinds:
 
     def _read_anew(self, key: Key, changed: AbstractSet[GroupKind]) -> None:
         held = self._workloads.get(key)
-        if held is None or all((group_of(v), kind) not in changed for v, kind in held.kinds()):
+        if held is None:
+            return
+        kinds = {*held.kinds(), *held.remembered()}  # an agent is told of both
+        if changed.isdisjoint((group_of(version), kind) for version, kind in kinds):
             return
         now = read_anew(held)
         self._workloads.renew(now)

@@ -152,6 +152,10 @@ class HubWorkloads:
         ]
         return list({workload.metadata.key: workload for workload in found}.values())
 
+    @property
+    def listed(self) -> bool:
+        return self.informer.synced
+
     def known(self, uid: str) -> bool:
         return uid in self._by_uid
 

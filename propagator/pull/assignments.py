@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -25,7 +26,7 @@ from crds.workload import OnDelete, PropagatedReason
 from machinery.api.client import ApiClient
 from machinery.api.resources import ASSIGNMENTS, SECRETS, group_of
 from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
-from machinery.kinds.table import from_hub
+from machinery.kinds.workloadkinds import WorkloadKind
 from machinery.types.api import AssignmentSpec
 from machinery.types.merge_patch import merging
 from machinery.types.metadata import Key
@@ -48,13 +49,20 @@ from propagator.types.assignment import Assignment
 from propagator.types.workload import ObjectId, Workload, workload_of
 
 _LONG_AGO = "2000-01-01T00:00:00Z"
+Kinds: TypeAlias = AbstractSet[tuple[str, str]]
+"""Pairs of apiVersion and kind."""
 LABEL_ASSIGNMENT = f"{GROUP}/assignment"
 """On a copy of a Secret: the Assignment that it goes along with."""
 
 
 class AssignmentWriter:
-    def __init__(self, hub: ApiClient) -> None:
+    """`described` returns the WorkloadKinds of the hub that say what these kinds are."""
+
+    def __init__(
+        self, hub: ApiClient, *, described: Callable[[Kinds], Sequence[WorkloadKind]]
+    ) -> None:
         self._hub = hub
+        self._described = described
         self._tidied: WeakKeyDictionary[PullSession, asyncio.Lock] = WeakKeyDictionary()
         """Locked until the first write to a member may begin."""
 
@@ -69,7 +77,7 @@ class AssignmentWriter:
         begins = share.order is AssignmentOrder.APPLY and _new(session.assignment(uid))
         if begins and (why := too_old(session)):
             raise Refused(PropagatedReason.PROPAGATING, why)
-        spec, copies = spec_of(session, share)
+        spec, copies = self._spec_of(session, share)
         try:
             await self._tidy_first(session)
             await self._write(session, uid, spec, copies)
@@ -85,7 +93,7 @@ class AssignmentWriter:
     async def observe(self, session: PullSession, share: Share) -> None:
         """Order that nothing is written, where an order stands."""
         if session.assignment(share.workload.uid) is not None:
-            spec, _ = spec_of(session, share)
+            spec, _ = self._spec_of(session, share)
             await self._write(session, share.workload.uid, spec, ())
 
     async def end(self, session: PullSession, uid: str, key: Key, *, orphan: bool | None) -> None:
@@ -101,8 +109,14 @@ class AssignmentWriter:
             orphan=orphan,
             left=False,
         )
-        spec, _ = spec_of(session, share)
+        spec, _ = self._spec_of(session, share)
         await self._write(session, uid, spec, ())
+
+    def _spec_of(
+        self, session: PullSession, share: Share
+    ) -> tuple[dict[str, Any], list[SecretCopy]]:
+        kinds = {*share.workload.kinds(), *share.workload.remembered()}
+        return spec_of(session, share, kinds, self._described(kinds))
 
     async def forget(self, session: PullSession, uid: str) -> None:
         """Remove an Assignment that is done with, and its Secrets. Raises TransportError."""
@@ -191,15 +205,16 @@ class AssignmentWriter:
                 await self._hub.delete(SECRETS, name, namespace=namespace)
 
 
-def spec_of(session: PullSession, share: Share) -> tuple[dict[str, Any], list[SecretCopy]]:
+def spec_of(
+    session: PullSession, share: Share, kinds: Kinds, described: Sequence[WorkloadKind]
+) -> tuple[dict[str, Any], list[SecretCopy]]:
     """Return `spec` of the Assignment, and the copies of Secrets that go along. Raises Refused."""
     workload, copies = share.workload, list[SecretCopy]()
-    kinds, path = {*workload.kinds(), *workload.remembered()}, workload.spec.replicas_path
+    about_kinds: Any = {"replicas_path": workload.spec.replicas_path, "described": described}
     if share.order is AssignmentOrder.APPLY:
-        _check_profile(session, workload)
-        bundle, copies = packed(workload.uid, share.pieces, kinds, replicas_path=path)
+        bundle, copies = packed(workload.uid, share.pieces, kinds, **about_kinds)
     else:
-        bundle = outlines(_outlines(workload), kinds, replicas_path=path)
+        bundle = outlines(_outlines(workload), kinds, **about_kinds)
     meta = workload.metadata
     about: dict[str, Any] = {
         "workload": {
@@ -217,14 +232,6 @@ def spec_of(session: PullSession, share: Share) -> tuple[dict[str, Any], list[Se
     }
     decided = meta.resource_version if meta.resource_version.isdigit() else ""
     return {**about, "digest": digest_of(about), "decided": decided}, copies
-
-
-def _check_profile(session: PullSession, workload: Workload) -> None:
-    """An agent knows the built-in kinds alone, and would judge others by nothing."""
-    if workload.profile in from_hub():
-        kind = workload.profile.kind
-        message = f"{session.name}: its agent does not know {kind}, which a WorkloadKind describes"
-        raise Refused(PropagatedReason.KIND_NOT_ALLOWED, message)
 
 
 def written_of(found: Assignment | None) -> dict[ObjectId, str]:
@@ -309,6 +316,12 @@ def _outlines(workload: Workload) -> list[dict[str, Any]]:
     return found
 
 
+def _costs(share: Share, member: str) -> list[dict[str, int]]:
+    applies = share.order is AssignmentOrder.APPLY
+    costs = share.workload.costs_on(member) if applies else None
+    return [{"cost": cost, "replicas": replicas} for cost, replicas in costs or ()]
+
+
 def _rules(session: PullSession, share: Share, kinds: Iterable[tuple[str, str]]) -> dict[str, Any]:
     workload, spec, member = share.workload, share.workload.spec, session.name
     allowed = {kind_name(*pair) for pair in kinds} & session.allowed_kinds
@@ -328,6 +341,7 @@ def _rules(session: PullSession, share: Share, kinds: Iterable[tuple[str, str]])
         "budgets": movement or None,
         "forced": share.forced or None,
         "allowedKinds": sorted(allowed) or None,
+        "deletionCosts": _costs(share, member) or None,
         "revision": workload.revision_of(member) or None,
     }
     return {key: value for key, value in rules.items() if value is not None}

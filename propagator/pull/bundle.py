@@ -17,6 +17,7 @@ import msgspec
 
 from crds.assignment import MOST_BUNDLE
 from crds.workload import PropagatedReason
+from machinery.kinds.workloadkinds import WorkloadKind
 from machinery.types.bounds import OBJECT_BYTES
 from propagator.apply.render import Piece
 from propagator.errors import Refused
@@ -59,6 +60,8 @@ class Bundle(msgspec.Struct, omit_defaults=True):
     objects: list[_Packed] = []
     replicas_path: str = ""
     """As spec.replicasPath of the Workload."""
+    described: list[dict[str, Any]] = []
+    """The WorkloadKinds of these kinds, as far as `described_by` has it."""
 
 
 class Unreadable(ValueError):
@@ -66,7 +69,12 @@ class Unreadable(ValueError):
 
 
 def packed(
-    uid: str, pieces: Sequence[Piece], kinds: Iterable[tuple[str, str]], *, replicas_path: str = ""
+    uid: str,
+    pieces: Sequence[Piece],
+    kinds: Iterable[tuple[str, str]],
+    *,
+    replicas_path: str = "",
+    described: Iterable[WorkloadKind] = (),
 ) -> tuple[str, list[SecretCopy]]:
     """Return the bundle of these pieces, and the copies of Secrets. Raises Refused."""
     objects, copies = [], []
@@ -90,9 +98,7 @@ def packed(
                 copy.name if copy is not None else "",
             )
         )
-    named = sorted("/".join(pair) for pair in kinds)
-    bundle = Bundle(named, objects, replicas_path)
-    text = _squeezed(msgspec.json.encode(bundle, order="deterministic"))
+    text = _squeezed(_bundled(objects, kinds, replicas_path, described))
     if len(text) > MOST_BUNDLE:
         message = (
             f"its objects take {len(text)} bytes once they are compressed, and a member in mode "
@@ -107,18 +113,41 @@ def outlines(
     kinds: Iterable[tuple[str, str]],
     *,
     replicas_path: str = "",
+    described: Iterable[WorkloadKind] = (),
 ) -> str:
     """Return the bundle of an order that writes nothing: kinds and names of what may be there.
 
     The main one has the key `main`.
     """
-    named = sorted("/".join(pair) for pair in kinds)
     objects = [
         _Packed({key: value for key, value in body.items() if key != _MAIN}, main=_MAIN in body)
         for body in bodies
     ]
-    bundle = Bundle(named, objects, replicas_path)
-    return _squeezed(msgspec.json.encode(bundle, order="deterministic"))
+    return _squeezed(_bundled(objects, kinds, replicas_path, described))
+
+
+def _bundled(
+    objects: list[_Packed],
+    kinds: Iterable[tuple[str, str]],
+    replicas_path: str,
+    described: Iterable[WorkloadKind],
+) -> bytes:
+    named = sorted("/".join(pair) for pair in kinds)
+    told = sorted(described, key=lambda each: each.metadata.name)
+    bundle = Bundle(named, objects, replicas_path, [_description(each) for each in told])
+    return msgspec.json.encode(bundle, order="deterministic")
+
+
+def _description(kind: WorkloadKind) -> dict[str, Any]:
+    """Return what an agent is told of it: enough to judge by, and which of two is younger."""
+    meta = kind.metadata
+    told = {"creationTimestamp": meta.creation_timestamp, "generation": meta.generation}
+    return {"metadata": {"name": meta.name, **told}, "spec": kind.spec}
+
+
+def described_by(bundle: Bundle) -> list[WorkloadKind]:
+    """Return the WorkloadKinds that it tells. Raises ValueError."""
+    return msgspec.convert(bundle.described, list[WorkloadKind])
 
 
 def unpacked(text: str) -> Bundle:

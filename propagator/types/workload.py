@@ -61,7 +61,7 @@ from machinery.types.workload_api import (
 )
 from machinery.types.written_clusters import MemberRecord
 from propagator.types.movement import Movement
-from propagator.types.overrides import Overrides, overrides_of
+from propagator.types.overrides import Costs, Overrides, overrides_of
 
 
 class WorkTold(NamedTuple):
@@ -516,6 +516,12 @@ class Workload(Object, frozen=True, dict=True):
     @cached_property
     def overrides(self) -> Overrides:
         return overrides_of(bytes(self.status.overrides))
+
+    def costs_on(self, cluster: str) -> Costs | None:
+        """Return the deletion costs of its pods there; None if the share goes with its pods."""
+        if self.metadata.deleting or cluster not in self.placements:
+            return None
+        return self.overrides.of(cluster).costs
 
     @cached_property
     def clusters(self) -> AbstractSet[str]:

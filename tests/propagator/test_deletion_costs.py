@@ -236,7 +236,7 @@ def test_only_pods_with_a_mark_or_of_a_share_with_costs_queue_it(
     hub = SimpleNamespace(
         by_uid={"u1": costly, "u2": plain}.get,
         touching=lambda _: [],
-        informer=SimpleNamespace(add_handler=lambda _: None, synced=True),
+        listed=True,
     )
     shown: Cache[Object] = Cache()
     link = Namespace(pods=shown, counted=True, pod_index=PodIndex(clock=FakeClock()))
@@ -247,7 +247,7 @@ def test_only_pods_with_a_mark_or_of_a_share_with_costs_queue_it(
     shown.replace(pod("before", uid="u2", marked=True))
     shown.replace(pod("gone", uid="u3", marked=True))
     shown.replace(pod("plain", uid="u2"))
-    writer = CostWriter(context, ShareTable(), workloads=cast("Any", hub), gates=cast("Any", None))
+    writer = CostWriter(context, ShareTable(), workloads=cast("Any", hub), may_write=lambda _: True)
     queued: list[str] = []
     monkeypatch.setattr(writer, "_enqueue", lambda member, of, after=0.0: queued.append(of.uid))
     writer._member_changed("m1", None)
