@@ -128,7 +128,8 @@ def measure_kept(count: int) -> None:
     """Measure a Workload in the propagator's informer."""
     answers = [msgspec.json.encode(running(number)) for number in range(count)]
     hub = ApiClient(Connection(server="https://hub.invalid"), name="hub")
-    context: Any = SimpleNamespace(hub=hub, registry=None, clusters=None, clock=SystemClock())
+    registry = SimpleNamespace(holders=lambda _: ())
+    context: Any = SimpleNamespace(hub=hub, registry=registry, clusters=None, clock=SystemClock())
     informer, decoder = HubWorkloads(context).informer, msgspec.json.Decoder(Workload)
     gc.collect()
     tracemalloc.start()

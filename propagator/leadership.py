@@ -135,7 +135,7 @@ class Manager:
             clock=clock,
             membership=membership,
         )
-        membership.serve(self.registry.names, self.registry.hand_over)
+        membership.serve(self.registry.names, self.registry.hand_over, self.workloads.coverage)
 
     def stale(self) -> str:
         """Return why the view of the hub is outdated; empty if it is not."""

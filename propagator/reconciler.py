@@ -20,7 +20,7 @@ from propagator.groups.rule import GateAnswer, GateVerdict
 from propagator.hub.revisions import Revisions
 from propagator.hub.workloads import HubWorkloads, touches
 from propagator.members.context import ControllerContext
-from propagator.members.inventory import OwnedObjects, main_object, owned
+from propagator.members.inventory import OwnedObjects, main_object, owned, uids_of
 from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
@@ -86,7 +86,7 @@ class WorkloadReconciler:
     async def reconcile(self, session: MemberSession, key: Key) -> float | None:
         """Return seconds until requeue, or None."""
         await self._until_fresh()  # nothing is applied or removed on a stale view of the hub
-        workload = self._workloads.informer.get(key)
+        workload = await self._workloads.whole(key, lambda: uids_of(session, key))
         requeue_after = None
         if workload is not None and workload.incomplete:
             pass  # its status is restored first; what lies there is judged all the same

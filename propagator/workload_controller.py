@@ -25,6 +25,7 @@ from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
 from propagator.eventhandlers import EventHandlers
 from propagator.groups.gates import Gates
+from propagator.hub.concern import Concern
 from propagator.hub.named_objects import NamedObjects
 from propagator.hub.revisions import Revisions
 from propagator.hub.watched_kinds import Census, IdleKinds
@@ -207,6 +208,10 @@ class WorkloadController:
     def informers(self) -> Sequence[Informer[Any]]:
         """Each term runs them, and `fresh` depends on them."""
         return (self._workloads.informer,)
+
+    @property
+    def coverage(self) -> Concern:
+        return self._workloads.concern
 
     @property
     def optional(self) -> Sequence[Informer[Any]]:

@@ -23,7 +23,7 @@ import math
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import msgspec.inspect
@@ -36,11 +36,11 @@ from machinery.clock import Clock, SystemClock
 from machinery.errors import ApiError, Forbidden, Gone, NotFound, TransportError
 from machinery.pace import TimeSlice
 from machinery.runtime.backoff import Jitter, delay
-from machinery.runtime.store import Cache, order, text
+from machinery.runtime.store import Cache, number, order, text
 from machinery.types import bounds
 from machinery.types.bounds import TooMuch
 from machinery.types.memory_budget import NoRoom, Shelf
-from machinery.types.metadata import Key, Meta, Object
+from machinery.types.metadata import Key, Meta, Object, shared
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,18 @@ MOST_DELAY_ABSENT = 3.0
 """Seconds at most between attempts while the server lacks a kind that may be added at any time."""
 
 
+class Aside(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of an object that was put aside, beside its UID."""
+
+    namespace: str
+    name: str
+    version: int
+
+
+AsideHandler: TypeAlias = Callable[[str, Object | None], None]
+"""(UID, what `aside` has read; None: the object is gone)."""
+
+
 class Informer(Cache[T]):
     """The objects of `resource`, in one namespace or all, that the selectors choose.
 
@@ -79,6 +91,10 @@ class Informer(Cache[T]):
     received bytes count. `departing` takes the bytes of an unreadable object with a
     deletionTimestamp, and its last readable state. It returns a substitute, which the holder of a
     finalizer can release.
+
+    `aside` takes the bytes of an object that need not be kept, and returns what it has read; None
+    for any other. Such an object is none of the cache, and gone for its handlers. But it exists:
+    its UID is in `put_aside`.
     """
 
     def __init__(
@@ -97,8 +113,13 @@ class Informer(Cache[T]):
         jitter: Jitter = random.random,
         kept_bytes: int | None = None,
         comes_and_goes: bool = False,
+        aside: Callable[[msgspec.Raw], Object | None] | None = None,
     ) -> None:
         super().__init__()
+        self.put_aside: dict[str, Aside] = {}
+        """By UID."""
+        self._aside = aside
+        self._aside_handlers: list[AsideHandler] = []
         self._most_absent = MOST_DELAY_ABSENT if comes_and_goes else MOST_DELAY_FAILED
         self.resource = resource
         self.last_error: TransportError | None = None
@@ -136,7 +157,7 @@ class Informer(Cache[T]):
 
     @property
     def synced(self) -> bool:
-        """True once everything was listed, for good."""
+        """True once everything was listed, until `list_anew`."""
         return self._synced.is_set()
 
     @property
@@ -192,6 +213,46 @@ class Informer(Cache[T]):
                 self._keep(obj, self.observe, size=self._sizes.get(obj.metadata.key, 0))
             if order(version, self._answered) != -1:
                 self._answered = version
+
+    def on_aside(self, handler: AsideHandler) -> None:
+        """Call `handler` for what is put aside, and when it is gone. It must not block."""
+        self._aside_handlers.append(handler)
+
+    def take_up(self, obj: T) -> None:
+        """Keep an object that was put aside, as read on its own, unless it was seen to change."""
+        self._take_up(obj.metadata, lambda: self._keep(obj, self.observe, size=0))
+
+    def _take_up(self, meta: Meta, keep: Callable[[], object]) -> None:
+        held, version = self.put_aside.get(meta.uid), number(meta.resource_version)
+        if held is not None and (version is None or version >= held.version):
+            keep()
+
+    def list_anew(self) -> None:
+        """Have the next run begin with a list: `aside` judges otherwise now."""
+        self._listed = False
+        self._synced.clear()
+
+    async def sift(self) -> None:
+        """Read everything once more: `aside` judges otherwise now. Raises TransportError.
+
+        The watch goes on. An object that it has shown to be gone does not come back.
+        """
+        stint = TimeSlice(self._client.pace)
+        page = CROWD_PAGE if self.crowded() else LIST_PAGE
+        async for answer in self._client.pages(self.resource, limit=page, **self.selection):
+            stint.begin()
+            for raw in taken_apart(answer).items or ():
+                if stint.due():
+                    await stint.pause()
+                self._sift(raw)
+            await stint.pause()
+
+    def _sift(self, raw: msgspec.Raw) -> None:
+        brief = self._brief_of(raw)
+        if brief is None:
+            self._take_up(identity_of(raw).metadata, lambda: self._learn(raw, self.observe))
+        elif (held := self.get(brief.metadata.key)) and held.metadata.uid == brief.metadata.uid:
+            self._put_aside(brief, self.observe)
 
     def discard(self) -> None:
         self._sizes.clear()
@@ -264,7 +325,7 @@ class Informer(Cache[T]):
         return self._history != self._client.history.number
 
     async def _take_pages(self, pages: AsyncIterator[bytes]) -> None:
-        seen: set[Key] = set()
+        seen, gone_aside = set[Key](), set(self.put_aside)
         version, restored, history = "", False, self._client.history.number
         stint = TimeSlice(self._client.pace)
         async for answer in pages:
@@ -284,12 +345,15 @@ class Informer(Cache[T]):
                 meta, kept = self._learn(raw, take)
                 if kept:
                     seen.add(meta.key)
+                gone_aside.discard(meta.uid)
             self._check_number(len(seen))
             await stint.pause()
         for key, held in self.missing(seen, unless_after=None if restored else version):
             if stint.due():
                 await stint.pause()
             self.give_up(key, held)
+        for uid in gone_aside:
+            self._forget(uid)
         self.version, self._history, self._listed = version, history, True
         self._synced.set()
         self._tried.set()
@@ -325,6 +389,7 @@ class Informer(Cache[T]):
             case "DELETED":
                 gone = identity_of(event.object)
                 self.lose(gone)
+                self._forget(gone.metadata.uid)
                 meta = gone.metadata
             case "BOOKMARK":
                 meta = identity_of(event.object).metadata
@@ -342,6 +407,8 @@ class Informer(Cache[T]):
     def _learn(self, raw: msgspec.Raw, take: Callable[[T], None]) -> tuple[Meta, bool]:
         size = self._kept_bytes or len(memoryview(raw))
         try:
+            if (brief := self._brief_of(raw)) is not None:
+                return brief.metadata, self._put_aside(brief, take)
             if (echo := self._echo(raw)) is not None:
                 self._weigh(echo.key, size)
                 return echo, True
@@ -360,6 +427,31 @@ class Informer(Cache[T]):
             if meta.deleting and self._departing is not None:
                 self._depart(raw, meta, take)
             return meta, meta.key in self
+
+    def _brief_of(self, raw: msgspec.Raw) -> Object | None:
+        return self._aside(raw) if self._aside is not None else None
+
+    def _put_aside(self, brief: Object, take: Callable[[T], None]) -> bool:
+        meta = brief.metadata
+        check_names(meta)
+        held = self.get(meta.key)
+        if held is not None:
+            known = order(meta.resource_version, held.metadata.resource_version)
+            if known == -1 and take == self.observe:
+                return True  # it was seen to change since
+            self.give_up(meta.key, held)
+        if meta.uid not in self.put_aside:
+            self._check_number(len(self) + len(self.put_aside) + 1)
+        version = number(meta.resource_version) or 0
+        self.put_aside[meta.uid] = Aside(shared(meta.namespace), meta.name, version)
+        for handler in self._aside_handlers:
+            handler(meta.uid, brief)
+        return True
+
+    def _forget(self, uid: str) -> None:
+        if self.put_aside.pop(uid, None) is not None:
+            for handler in self._aside_handlers:
+                handler(uid, None)
 
     def _echo(self, raw: msgspec.Raw) -> Meta | None:
         """Return the metadata if our own write brought the object in this version or later."""
@@ -405,6 +497,7 @@ class Informer(Cache[T]):
             self._check_number(len(self) + 1)
         self._weigh(key, size)
         self._sizes[key] = 0
+        self.put_aside.pop(obj.metadata.uid, None)
         take(kept)
         self._sizes[key] = size
         return True

@@ -335,7 +335,7 @@ class Follower:
 
     def _use(self, session: MemberSession, workload: Workload, names: set[Name]) -> bool:
         """Subscribe to these objects; return whether the Workload still exists."""
-        if not self._workloads.known(workload.uid):
+        if self._workloads.by_uid(workload.uid) is None:
             return False
         share = self._shares.at(workload.uid, session.name)
         share.key = workload.metadata.key

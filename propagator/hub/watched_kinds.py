@@ -88,7 +88,7 @@ class IdleKinds:
     async def sweep(self) -> None:
         async for workload in in_slices(list(self._workloads.informer.values())):
             before, idle = self._seen_idle.get(workload.uid), await self._idle(workload)
-            if idle and self._workloads.known(workload.uid):
+            if idle and self._workloads.by_uid(workload.uid) is not None:
                 self._seen_idle.put(workload.uid, "", idle)
                 await self._remove_notes(workload, idle & (before or set()))
             else:

@@ -19,8 +19,9 @@ from machinery.api.responses import decode
 from machinery.errors import Invalid, NotFound
 from machinery.runtime.informer import Informer, Page
 from machinery.tasks import KeyedLocks
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Object
 from machinery.types.written_clusters import ALL, digest
+from propagator.hub.concern import Concern
 from propagator.hub.own_kind import OwnKind
 from propagator.hub.workload_metadata import (
     entries_patch,
@@ -58,6 +59,7 @@ class HubWorkloads:
         self._clusters = context.clusters
         self._there = lambda name: context.registry.get(name) is not None
         self._preparing: KeyedLocks[Key] = KeyedLocks()
+        self.concern = Concern(context.registry.holders)
         self.informer: Informer[Workload] = Informer(
             context.hub,
             WORKLOADS,
@@ -65,7 +67,9 @@ class HubWorkloads:
             transform=kept,
             departing=departing,
             clock=context.clock,
+            aside=self.concern.aside,
         )
+        self.concern.of(self.informer)
         self.informer.add_index(CLUSTER_INDEX, _entries_of)
         self.informer.add_index(SECRET_INDEX, _secrets_of)
         self.informer.add_index(KIND_INDEX, _kinds_of)
@@ -76,6 +80,7 @@ class HubWorkloads:
         self._kind = OwnKind(context.hub, WORKLOADS, clock=context.clock)
         self._ending: dict[str, float] = {}  # since when deletions are known, by UID
         self.informer.add_handler(self._witness)
+        self.informer.on_aside(self._see)
 
     async def prepare(
         self, workload: Workload, kinds: set[tuple[str, str]], *, restored: str = ""
@@ -157,9 +162,11 @@ class HubWorkloads:
         return self.informer.synced
 
     def known(self, uid: str) -> bool:
-        return uid in self._by_uid
+        """Whether the hub has it, kept whole or not."""
+        return uid in self._by_uid or uid in self.informer.put_aside
 
     def by_uid(self, uid: str) -> Workload | None:
+        """Return None also for one that was put aside."""
         key = self._by_uid.get(uid)
         return self.informer.get(key) if key is not None else None
 
@@ -171,6 +178,21 @@ class HubWorkloads:
         if workload.uid in self._witnessed:
             return math.inf
         return version_number(workload.metadata.resource_version) or math.inf
+
+    async def whole(self, key: Key, uids: Callable[[], Collection[str]]) -> Workload | None:
+        """Return the Workload of that key, None if there is none or if it was put aside.
+
+        One that is meant by `uids`, owners of what a member of ours has, is read. Raises
+        TransportError.
+        """
+        found = self.informer.get(key)
+        aside = self.informer.put_aside
+        if found is not None or not aside or not any(uid in aside for uid in uids()):
+            return found
+        with suppress(NotFound):
+            answer = await self._hub.get(WORKLOADS, key[1], namespace=key[0])
+            self.informer.take_up(workload_of(answer))
+        return self.informer.get(key)
 
     async def kind_ends(self, uid: str) -> bool:
         """Return whether a deleted or unknown Workload goes with its kind. Raises HubFault."""
@@ -227,6 +249,11 @@ class HubWorkloads:
             remaining = [each for each in workload.metadata.finalizers if each != FINALIZER]
             with suppress(NotFound):
                 await self._patch(workload, {"metadata": {"finalizers": remaining}})
+
+    def _see(self, _uid: str, brief: Object | None) -> None:
+        if brief is not None:
+            seen = version_number(brief.metadata.resource_version) or 0
+            self.newest = max(self.newest, seen)
 
     def _witness(self, old: Workload | None, new: Workload | None) -> None:
         if new is not None:

@@ -16,13 +16,13 @@ from machinery.errors import Forbidden, NotFound, TransportError, Unreachable, f
 from machinery.kinds.readiness import Judged, counts_of
 from machinery.kinds.table import profile_of
 from machinery.runtime.informer import Informer
-from machinery.types.metadata import Meta
+from machinery.types.metadata import Key, Meta
 from propagator.errors import Refused
 from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import needed_kinds
-from propagator.members.objects import ManagedObject
+from propagator.members.objects import ManagedObject, owners
 from propagator.members.pods import Main, main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
@@ -39,6 +39,15 @@ Owned = Sequence[tuple[Resource, ManagedObject]]
 
 def owned(session: MemberSession, uid: str) -> list[tuple[Resource, ManagedObject]]:
     return session.link.watches.owned(uid) if session.link else []
+
+
+def uids_of(session: MemberSession, key: Key) -> set[str]:
+    """Return the UIDs of the Workloads of that key that own something there."""
+    if isinstance(session, PullSession):
+        return session.uids_of(key)
+    there = session.link.watches.named(key) if session.link else ()
+    owning = (owners(found.metadata).items() for _, found in there)
+    return {uid for each in owning for uid, of in each if of == key}
 
 
 def id_on_member(resource: Resource, meta: Meta, namespace: str) -> ObjectId:

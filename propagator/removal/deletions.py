@@ -16,6 +16,8 @@ from datetime import timedelta
 from crds.workload import OnDelete, PropagatedReason, WorkloadCondition
 from machinery.clock import Clock, parse_timestamp
 from machinery.types import conditions
+from machinery.types.metadata import Meta, Object
+from propagator.hub.concern import Brief
 from propagator.hub.workloads import HubWorkloads
 from propagator.removal.brake import AT_ONCE_SECONDS, much
 from propagator.types.workload import Workload
@@ -40,6 +42,7 @@ class DeletionBrake:
         self._begun: set[str] = set()
         """Those whose removal has begun: it continues to its end."""
         workloads.informer.add_handler(self._changed)
+        workloads.informer.on_aside(self._put_aside)
 
     def why(self, workload: Workload) -> str:
         """Return why the objects of a deleted Workload wait for a person; empty if they do not."""
@@ -67,12 +70,25 @@ class DeletionBrake:
                 self._gone[old.uid] = self._clock.monotonic()
             for each in (self._standing, self._ending, self._held, self._begun):
                 each.discard(old.uid)
-        if new is None:
+        if new is not None:
+            runs = bool(new.placements.keys() - new.ends.keys())
+            self._count(new.metadata, runs=runs, takes=_takes(new))
+
+    def _put_aside(self, uid: str, brief: Object | None) -> None:
+        """One without a share on members of this shard counts for the proportion all the same."""
+        self._gone.pop(uid, None)  # as it was put aside, and not gone
+        if isinstance(brief, Brief):
+            self._count(brief.metadata, runs=brief.runs, takes=brief.taken)
             return
-        runs = bool(new.placements.keys() - new.ends.keys())
-        (self._standing.add if runs else self._standing.discard)(new.uid)
-        counts = runs and _takes(new) and not _young(new)
-        (self._ending.add if counts else self._ending.discard)(new.uid)
+        if uid in self._ending:
+            self._gone[uid] = self._clock.monotonic()
+        self._standing.discard(uid)
+        self._ending.discard(uid)
+
+    def _count(self, meta: Meta, *, runs: bool, takes: bool) -> None:
+        (self._standing.add if runs else self._standing.discard)(meta.uid)
+        counts = runs and takes and not _young(meta)
+        (self._ending.add if counts else self._ending.discard)(meta.uid)
 
 
 def _takes(workload: Workload) -> bool:
@@ -99,8 +115,7 @@ def _said(workload: Workload) -> bool:
     return said.get("reason") == PropagatedReason.DELETION_HELD
 
 
-def _young(workload: Workload) -> bool:
-    meta = workload.metadata
+def _young(meta: Meta) -> bool:
     try:
         begun = parse_timestamp(meta.creation_timestamp)
         ended = parse_timestamp(meta.deletion_timestamp or "")

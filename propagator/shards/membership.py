@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from crds.names import ANNOTATION_REPORTED, ANNOTATION_SHARDS
 from machinery import logs, metrics
@@ -17,7 +17,7 @@ from machinery.clock import Clock
 from machinery.errors import LeaseLost, TransportError
 from machinery.runtime.leader_election import LeaseRecord, PastTerm
 from machinery.runtime.lease_reader import LeaseReader
-from machinery.tasks import within
+from machinery.tasks import end, within
 from machinery.types.shards import MOST_SHARDS, Claim, Rival, Step, lease_name, owner, shards_of
 from propagator.shards.election import ShardElection
 from propagator.shards.number import ShardNumber
@@ -38,6 +38,19 @@ HANDOVER = metrics.histogram(
 
 class Resigned(Exception):
     """The term ends: its shard is no more."""
+
+
+class Coverage(Protocol):
+    """The Workloads that are kept whole; see `propagator.hub.concern`."""
+
+    @property
+    def numbers(self) -> frozenset[int]: ...
+
+    def begin(self, shard: int, numbers: frozenset[int]) -> None: ...
+
+    def covers(self, number: int) -> bool: ...
+
+    async def cover(self, numbers: frozenset[int]) -> None: ...
 
 
 class OneShard:
@@ -118,6 +131,8 @@ class Membership(OneShard):
         self._on_change: list[Callable[[], None]] = []
         self._serving: Callable[[], Collection[str]] = tuple
         self._hand_over: Callable[[str], Awaitable[None]] = _nothing
+        self._coverage: Coverage | None = None
+        self._covering: tuple[frozenset[int], asyncio.Task[None]] | None = None
 
     # What others ask.
 
@@ -192,7 +207,7 @@ class Membership(OneShard):
     def claim(self) -> Claim:
         now = Claim(
             self.shard,
-            self._election.shards,
+            self._wanted,
             self._announced,
             self._answered,
             rivals=self._rivals if self._read else None,
@@ -200,6 +215,12 @@ class Membership(OneShard):
         if now != self._claim:
             self._claim = now
         return self._claim
+
+    @property
+    def _wanted(self) -> int:
+        """The number to go over to, once the Workloads are read that concern members by it."""
+        wanted, coverage = self._election.shards, self._coverage
+        return wanted if coverage is None or coverage.covers(wanted) else self.shards
 
     @property
     def settled(self) -> bool:
@@ -216,16 +237,23 @@ class Membership(OneShard):
         self,
         serving: Callable[[], Collection[str]],
         hand_over: Callable[[str], Awaitable[None]],
+        coverage: Coverage,
     ) -> None:
         """`serving` returns the members that are served; `hand_over` stops that.
 
         It returns when no write to the member is in flight any more.
         """
-        self._serving, self._hand_over = serving, hand_over
+        self._serving, self._hand_over, self._coverage = serving, hand_over, coverage
 
     def begin(self) -> None:
         """A term begins: whatever is on the Lease was answered."""
         self._read, self._answered = False, True
+        if self._coverage is not None:
+            self._coverage.begin(self.shard, self._numbers())
+
+    def _numbers(self) -> frozenset[int]:
+        """Return the numbers of shards by which members may be ours now or next."""
+        return frozenset({self._election.shards, self.shards})
 
     async def report(self) -> None:
         """Say on the Lease that everything was compared in this term. Raises TransportError."""
@@ -236,8 +264,17 @@ class Membership(OneShard):
 
     async def run(self) -> NoReturn:
         """Raises Resigned."""
+        try:
+            await self._run()
+        finally:
+            if self._covering is not None:
+                await end([self._covering[1]])
+                self._covering = None
+
+    async def _run(self) -> NoReturn:
         while True:
             self._number.changed.clear()
+            self._cover()
             try:
                 pause = await self._advance()
             except LeaseLost:
@@ -276,6 +313,32 @@ class Membership(OneShard):
             self._election.resign()
             raise Resigned
         return await self._look_again(claim)
+
+    def _cover(self) -> None:
+        """Have the Workloads read for the next number of shards, or let go of those of former ones.
+
+        What is served goes on meanwhile.
+        """
+        if self._coverage is None:
+            return
+        numbers, under_way = self._numbers(), self._covering
+        settled = self.settled or len(numbers) > 1
+        if under_way is not None and (under_way[0] != numbers or under_way[1].done()):
+            under_way[1].cancel()
+            under_way = self._covering = None
+        if under_way is None and settled and numbers != self._coverage.numbers:
+            self._covering = numbers, asyncio.create_task(self._read_for(self._coverage, numbers))
+
+    async def _read_for(self, coverage: Coverage, numbers: frozenset[int]) -> None:
+        while True:
+            try:
+                await coverage.cover(numbers)
+            except TransportError as fault:
+                LOG.warning("shard %d: the Workloads could not be read: %s", self.shard, fault)
+                await self._clock.sleep(LOOK_SECONDS)
+                continue
+            self._number.changed.set()
+            return
 
     async def _announce(self, shards: int) -> None:
         self._read = False

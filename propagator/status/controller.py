@@ -180,7 +180,7 @@ class Reporter:
         """None: the share was removed."""
         uid = workload.uid
         self._note_decision(workload, member, outcome)
-        if outcome is None or not self._workloads.known(uid):
+        if outcome is None or self._workloads.by_uid(uid) is None:
             self._outcomes.pop(uid, member)
         elif self._outcomes.get(uid, member) == outcome:
             return  # a sync that waits repeats its outcome
@@ -193,7 +193,7 @@ class Reporter:
         if not self._membership.several:
             return
         uid, decision = workload.uid, workload.decided_by
-        if outcome is None or not self._workloads.known(uid):
+        if outcome is None or self._workloads.by_uid(uid) is None:
             self._decisions.pop(uid, member)
         elif self._decisions.get(uid, member) != decision:
             self._decisions.put(uid, member, decision)

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from crds.names import POD_DELETION_COST
 from stowage.playground.cluster import Cluster
 from stowage.playground.processes import Process
 from tests.patience import hold_on
+from tests.propagator.test_workload_kinds import CRD, KIND
 
 from .conftest import FLEET, Stowage
 
@@ -41,6 +43,17 @@ class Fleet:
     def place(self, name: str, replicas: int) -> None:
         placed = {"placements": [{"cluster": NAME, "replicas": replicas}]}
         self.patch(name, {"status": placed}, "--subresource=status")
+
+    def share(self, name: str) -> Json:
+        """What its status says of the member."""
+        entries = self.read(self.hub, "wl", name).get("status", {}).get("clusters") or [{}]
+        return dict(entries[0])
+
+    def create(self, name: str, **spec: Any) -> None:
+        body = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload"}
+        meta = {"name": name, "namespace": SPACE}
+        body |= {"metadata": meta, "spec": {"schedulerName": "the-test", **spec}}
+        self.hub.kubectl("apply", "-f", "-", input=json.dumps(body))
 
     def patch(self, name: str, body: Json, *more: str) -> None:
         self.hub.kubectl(
@@ -81,6 +94,7 @@ def fleet(
     try:
         stowage.succeed(
             *("join", NAME, "--pull", f"--hub-server={propagated_hub.server}", request.param),
+            "--allow=knobs.dev/knobs",
             *(f"--member-kubeconfig={full_cluster.kubeconfig}", hub),
         )
         propagated_hub.kubectl("create", "namespace", SPACE, check=False)  # another test has it
@@ -155,3 +169,90 @@ def test_a_workload_lives_on_a_member_in_mode_pull(fleet: Fleet) -> None:
     gone = (("deploy", "web"), ("configmap", "conf"), ("secret", "token"))
     assert not [each for each in gone if fleet.read(fleet.member, *each)]
     hold_on(lambda: not fleet.assignments())
+
+
+@pytest.fixture
+def knobs(fleet: Fleet) -> Iterator[Fleet]:
+    """A kind that only a WorkloadKind of the hub describes."""
+    fleet.member.kubectl("apply", "-f", "-", input=json.dumps(CRD))
+    fleet.hub.kubectl("apply", "-f", "-", input=json.dumps(KIND))
+    yield fleet
+    fleet.hub.kubectl("delete", "workloadkind", KIND["metadata"]["name"])
+    fleet.member.kubectl("delete", "crd", CRD["metadata"]["name"])
+
+
+@pytest.mark.long
+@pytest.mark.proves("PL2", "KD3", "KD7")
+def test_a_kind_is_written_and_judged_there_by_what_the_hub_says_of_it(knobs: Fleet) -> None:
+    fleet = knobs
+    fleet.create("demo", template={"apiVersion": "knobs.dev/v1", "kind": "Knob", "spec": {}})
+    fleet.place("demo", 3)
+
+    def size() -> Any:
+        return fleet.read(fleet.member, "knob", "demo").get("spec", {}).get("size")
+
+    def says(**status: Any) -> None:
+        where = ("-n", SPACE, "patch", "knob", "demo", "--subresource=status", "--type=merge")
+        fleet.member.kubectl(*where, "-p", json.dumps({"status": status}))
+
+    def judged_by(**ready: Any) -> None:
+        patch = {"spec": {"ready": {"observedGeneration": "", "replicas": None, **ready}}}
+        where = ("patch", "workloadkind", KIND["metadata"]["name"], "--type=merge")
+        fleet.hub.kubectl(*where, "-p", json.dumps(patch))
+
+    hold_on(lambda: size() == 3)
+    says(up=2, phase="Turning")
+    hold_on(lambda: fleet.share("demo").get("ready") == 2)
+    judged_by(when=["status.phase == 'Still'"])
+    hold_on(lambda: fleet.share("demo")["ready"] == 0)
+    says(up=2, phase="Still")
+    hold_on(lambda: fleet.share("demo")["ready"] == 3)
+    judged_by(when=["status.phase ==="])
+    fleet.place("demo", 2)
+
+    def refused() -> bool:
+        conditions = fleet.read(fleet.hub, "wl", "demo")["status"]["conditions"]
+        found = {each["type"]: each for each in conditions}
+        return "spec.ready.when[0]" in found["Propagated"]["message"]
+
+    hold_on(refused)
+    assert size() == 3
+    judged_by(when=None, replicas="status.up")
+    hold_on(lambda: size() == 2 and fleet.share("demo")["ready"] == 2)
+    fleet.hub.kubectl("-n", SPACE, "delete", "wl", "demo", "--timeout=120s")
+    assert not fleet.read(fleet.member, "knob", "demo")
+
+
+@pytest.mark.long
+@pytest.mark.proves("PL2", "W13", "W14")
+def test_pods_there_get_their_deletion_costs(fleet: Fleet) -> None:
+    fleet.create("web", targetDeployment=deployment("registry.k8s.io/pause:3.10"))
+
+    def say(replicas: int, **costs: int) -> None:
+        told = [{"cost": int(cost[1:]), "replicas": n} for cost, n in costs.items()]
+        clusters = [{"name": NAME, "deletionCosts": told}] if told else []
+        overrides = [{"name": "normal", "clusters": clusters}] if told else None
+        placed = [{"cluster": NAME, "replicas": replicas}]
+        status = {"placements": placed, "overrides": overrides}
+        fleet.patch("web", {"status": status}, "--subresource=status")
+
+    def costs() -> dict[str, str | None]:
+        listed = fleet.member.kubectl("-n", SPACE, "get", "pods", "-l", "app=web", "-o", "json")
+        metas = [each["metadata"] for each in json.loads(listed)["items"]]
+        return {
+            meta["name"]: meta.get("annotations", {}).get(POD_DELETION_COST)
+            for meta in metas
+            if "deletionTimestamp" not in meta
+        }
+
+    say(5, c200=3, c100=2)
+    hold_on(lambda: sorted(costs().values(), key=str) == ["100"] * 2 + ["200"] * 3)
+    dear = {name for name, cost in costs().items() if cost == "200"}
+    say(3, c200=3)
+    hold_on(lambda: costs() == dict.fromkeys(dear, "200"))
+    hold_on(lambda: fleet.ready("web") == 3)
+    say(3, c200=1, c100=2)  # the costs alone
+    hold_on(lambda: sorted(costs().values(), key=str) == ["100"] * 2 + ["200"])
+    say(3)
+    hold_on(lambda: costs() == dict.fromkeys(dear))
+    fleet.hub.kubectl("-n", SPACE, "delete", "wl", "web", "--timeout=120s")
