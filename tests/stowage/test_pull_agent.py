@@ -246,10 +246,11 @@ def test_pods_there_get_their_deletion_costs(fleet: Fleet) -> None:
         }
 
     say(5, c200=3, c100=2)
+    hold_on(lambda: fleet.ready("web") == 5)
     hold_on(lambda: sorted(costs().values(), key=str) == ["100"] * 2 + ["200"] * 3)
     dear = {name for name, cost in costs().items() if cost == "200"}
     say(3, c200=3)
-    hold_on(lambda: costs() == dict.fromkeys(dear, "200"))
+    hold_on(lambda: costs() == dict.fromkeys(dear, "200"), what=costs)
     hold_on(lambda: fleet.ready("web") == 3)
     say(3, c200=1, c100=2)  # the costs alone
     hold_on(lambda: sorted(costs().values(), key=str) == ["100"] * 2 + ["200"])

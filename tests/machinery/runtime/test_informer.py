@@ -958,3 +958,121 @@ async def test_a_server_that_was_set_back_is_looked_at_at_once(server, clock, st
     await clock.advance(3)
     await end([running])
     assert len(server.lists) == 2
+
+
+# --- what is put aside ---------------------------------------------------------------------------
+
+
+class Small:
+    """Things below a size are put aside; the size may change."""
+
+    def __init__(self) -> None:
+        self.least = 10
+        self.told: list[str] = []
+        self._decoder = msgspec.json.Decoder(Thing)
+
+    def __call__(self, raw: msgspec.Raw) -> Thing | None:
+        found = self._decoder.decode(raw)
+        return found if found.spec.size < self.least else None
+
+    def see(self, uid: str, brief: Object | None) -> None:
+        self.told.append(f"{uid}{'' if brief is not None else ' gone'}")
+
+
+@asynccontextmanager
+async def sifting(
+    server: Server, clock: FakeClock, story: Story, small: Small
+) -> AsyncIterator[Any]:
+    informer: Informer[Thing] = Informer(server, SECRETS, Thing, clock=clock, aside=small)  # type: ignore[arg-type]
+    informer.add_handler(story)
+    informer.on_aside(small.see)
+    task = asyncio.create_task(informer.run())
+    await settle()
+    try:
+        yield informer
+    finally:
+        await end([task])
+
+
+@pytest.mark.proves("SC25")
+async def test_what_is_put_aside_is_known_and_comes_back_by_its_event(
+    server: Server, clock: FakeClock, story: Story
+) -> None:
+    small = Small()
+    server.put("a", size=1)
+    server.put("b", size=20)
+    async with sifting(server, clock, story, small) as informer:
+        assert (story.take(), {*informer.put_aside}) == (["+b20"], {"uid-a"})
+        server.put("a", size=30)
+        server.put("b", size=2)
+        await settle()
+        assert (story.take(), {*informer.put_aside}) == (["+a30", "-b"], {"uid-b"})
+        server.remove("b")
+        await settle()
+        assert (story.take(), {*informer.put_aside}) == ([], set())
+        assert small.told == ["uid-a", "uid-b", "uid-b gone"]
+
+
+@pytest.mark.proves("SC25")
+async def test_what_goes_while_nobody_watches_is_no_more_known(
+    server: Server, clock: FakeClock, story: Story
+) -> None:
+    small = Small()
+    server.put("a", size=1)
+    server.put("b", size=2)
+    async with sifting(server, clock, story, small) as informer:
+        server.say(None)
+        server.objects.pop("a")
+        server.put("b", uid="another", size=3)
+        server.version += 1
+        server.compact()
+        await clock.advance(60)
+        assert {*informer.put_aside} == {"another"}
+        assert {"uid-a gone", "uid-b gone"} <= {*small.told}
+
+
+@pytest.mark.proves("SC25")
+async def test_sifting_takes_up_and_puts_aside_and_brings_nothing_back(
+    server: Server, clock: FakeClock, story: Story
+) -> None:
+    small = Small()
+    for name, size in (("a", 1), ("b", 5), ("c", 20), ("d", 5), ("e", 5)):
+        server.put(name, size=size)
+    server.page = 1
+    async with sifting(server, clock, story, small) as informer:
+        assert story.take() == ["+c20"]
+        small.least = 3
+
+        def meanwhile() -> None:
+            """The watch is ahead of the list."""
+            server.remove("b")
+            server.put("d", size=2)
+            server.put("e", size=7)
+
+        server.between_pages.append(meanwhile)
+        listing = informer._client.pages
+
+        async def pages(*args: Any, **how: Any) -> AsyncIterator[bytes]:
+            async for each in listing(*args, **how):
+                await settle()
+                yield each
+
+        server.pages = pages  # type: ignore[method-assign]
+        await informer.sift()
+        server.pages = listing  # type: ignore[method-assign]
+        assert {*informer.put_aside} == {"uid-a", "uid-d"}
+        assert {(each.metadata.name, each.spec.size) for each in informer.values()} == {
+            ("c", 20),
+            ("e", 7),
+        }
+        small.least = 10
+        await informer.sift()
+        assert {*informer.put_aside} == {"uid-a", "uid-d", "uid-e"}
+        assert story.take()[-1] == "-e"
+        old = thing("a", 1, size=50)
+        informer.take_up(old)
+        assert "uid-a" in informer.put_aside, "it was seen in a later state"
+        informer.take_up(thing("a", 101, size=50))
+        assert informer.get(("ns", "a")) is not None
+        informer.list_anew()
+        assert not informer.synced

@@ -1,0 +1,142 @@
+"""What a member in mode Pull gets of a rollout and of a Reservation is what one in mode Push gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crds.admission.placeholder import PLACEHOLDER_CLASS, PLACEHOLDER_SCHEDULER
+from crds.names import API_VERSION
+from machinery.api.resources import CONTROLLER_REVISIONS, WORKLOADS
+from machinery.kinds.revisions import digest_of, revision_data, revision_name
+from tests.propagator.memory import SPACE
+from tests.propagator.pulling import PullWorld
+from tests.propagator.stage import deployment
+from tests.propagator.test_one_shard import propagated, ready, runs, workload
+from tests.propagator.test_pull import objects
+
+Json = dict[str, Any]
+_OWN = ("name", "capacityVersion")
+
+
+def told(world: PullWorld, name: str = "web") -> list[Json]:
+    """What the status says of each member, without what tells the two apart."""
+    entries = world.status(name)["clusters"]
+    return [{k: v for k, v in each.items() if k not in _OWN} for each in entries]
+
+
+def alike(world: PullWorld) -> bool:
+    one, other = objects(world, "m1"), objects(world, "paris")
+    return bool(one) and one == other
+
+
+def image(world: PullWorld, member: str) -> str:
+    (found,) = world.deployments(member)
+    return str(found["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def keep(world: PullWorld) -> str:
+    """Keep the present revision, as the controller does; return it."""
+    data = revision_data(world.hub.read(WORKLOADS, "web")["spec"])
+    meta = {"name": revision_name("web", digest_of(data)), "namespace": SPACE}
+    kind = {"apiVersion": "apps/v1", "kind": "ControllerRevision"}
+    world.put(
+        CONTROLLER_REVISIONS, {**kind, "metadata": meta, "data": {"spec": data}, "revision": 1}
+    )
+    return digest_of(data)
+
+
+def say(world: PullWorld, revision: str, **exceptions: str) -> None:
+    """Say what is rolled out; `exceptions`: the revision by cluster."""
+    named = [{"revision": of, "clusters": [name]} for name, of in exceptions.items()]
+    rollout = {"phase": "Progressing", "revision": revision}
+    world.hub.edit(
+        WORKLOADS, "web", {"status": {"rollout": rollout, "revisions": named}}, status=True
+    )
+
+
+def edit(world: PullWorld, image: str) -> str:
+    """Another image; its revision."""
+    world.hub.edit(WORKLOADS, "web", {"spec": {"targetDeployment": deployment("web", image=image)}})
+    return keep(world)
+
+
+@pytest.mark.proves("PL2")
+async def test_a_rollout_goes_over_both_modes_and_back() -> None:
+    world = PullWorld("m1")
+    async with world.propagating(), world.agent():
+        await ready(world)
+        body = workload("web")
+        waves = [{"name": "canary", "clusterSelector": {"matchLabels": {"tier": "canary"}}}]
+        body["spec"] |= {"rollout": {"waves": waves}, "replicas": 4}
+        body["spec"]["targetDeployment"] = deployment("web", image="one")
+        world.put(WORKLOADS, body)
+        first = keep(world)
+        world.place("web", m1=2, paris=2)
+        await world.until(lambda: propagated(world, "web") == "Propagating")
+        assert not world.deployments("m1")
+        assert not world.deployments("paris"), "nothing before it is said what is rolled out"
+        say(world, first)
+        await world.until(lambda: runs(world, "web", m1=2, paris=2) and alike(world))
+        second = edit(world, "two")
+        await world.calm(5)
+        assert {image(world, each) for each in ("m1", "paris")} == {"one"}
+
+        def at(**has: tuple[str, str]) -> Callable[[], bool]:
+            """Whether each member runs that image, and is told to have that revision."""
+
+            def holds() -> bool:
+                entries = world.status("web")["clusters"]
+                told = {e["name"]: (image(world, e["name"]), e.get("revision")) for e in entries}
+                return told == has
+
+            return holds
+
+        # Each of them has its wave first, once.
+        old, new = ("one", first), ("two", second)
+        say(world, first, paris=second)
+        await world.until(at(m1=old, paris=new))
+        say(world, first, m1=second)
+        await world.until(at(m1=new, paris=old))
+        for revision, wanted in ((second, new), (first, old)):
+            say(world, revision)
+            await world.until(at(m1=wanted, paris=wanted))
+            await world.until(lambda: runs(world, "web", m1=2, paris=2) and alike(world))
+            await world.calm(3)
+            one, other = told(world)
+            assert one == other
+
+
+@pytest.mark.proves("PL2")
+async def test_what_keeps_the_room_of_a_reservation_is_the_same_in_both_modes() -> None:
+    world = PullWorld("m1")
+    async with world.propagating(), world.agent():
+        await ready(world)
+        body = workload("launch-hold")
+        owner = {"apiVersion": API_VERSION, "kind": "Reservation", "name": "launch", "uid": "uid-r"}
+        body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        pods = deployment("launch-hold")
+        pods["spec"]["template"]["spec"]["priorityClassName"] = PLACEHOLDER_CLASS
+        body["spec"] = {"schedulerName": PLACEHOLDER_SCHEDULER, "targetDeployment": pods}
+        world.put(WORKLOADS, body)
+        for replicas in (3, 1):  # an owner takes two of them
+            world.place("launch-hold", m1=replicas, paris=replicas)
+            shares = {"m1": replicas, "paris": replicas}
+            await world.until(lambda s=shares: runs(world, "launch-hold", **s) and alike(world))
+        await world.calm(3)
+        one, other = told(world, "launch-hold")
+        assert one == other
+        # Nobody but a Reservation's own placeholder has that class, in either mode.
+        mine = workload("mine")
+        mine["spec"]["targetDeployment"] = deployment("mine")
+        template = mine["spec"]["targetDeployment"]["spec"]["template"]
+        template["spec"]["priorityClassName"] = PLACEHOLDER_CLASS
+        world.put(WORKLOADS, mine)
+        world.place("mine", m1=1, paris=1)
+        await world.until(lambda: propagated(world, "mine") not in ("Propagated", "Propagating"))
+        await world.calm(5)
+        assert len(world.deployments("m1")) == len(world.deployments("paris")) == 1
+        world.delete("launch-hold")
+        await world.until(lambda: not objects(world, "m1") and not objects(world, "paris"))
