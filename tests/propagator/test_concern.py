@@ -108,6 +108,42 @@ async def test_another_number_of_shards_is_read_before_it_is_announced(steady: N
         assert not now, "nothing on a member is written for it"
 
 
+class Slow(Fleet):
+    """A hub whose lists of Workloads take that long."""
+
+    seconds = 0.0
+
+    async def _of_hub(self, method: str, url: Any, body: Any) -> bytes:
+        if self.seconds and method == "GET" and url.path.endswith("/workloads"):
+            await self.clock.sleep(self.seconds)
+        return await super()._of_hub(method, url, body)
+
+
+@pytest.mark.proves("SC25", "SC5")
+async def test_members_are_served_as_before_while_the_workloads_of_others_are_read(
+    steady: None,
+) -> None:
+    world = Slow(*MEMBERS)
+    world.shards(2)
+    async with world.running("a", "b", "c"):
+        await world.until(lambda: world.served(2))
+        placed(world)
+        await world.until(lambda: all_run(world))
+        world.seconds = 20.0
+        world.shards(3)
+        await world.calm(5)
+        for each in MEMBERS:
+            world.place(f"on-{each}", **{each: 2})
+        await world.until(
+            lambda: all(runs(world, f"on-{each}", **{each: 2}) for each in MEMBERS), seconds=10
+        )
+        said = {world.lease(n)["metadata"]["annotations"]["stowage.dev/shards"] for n in range(2)}
+        assert said == {"2"}
+        await world.until(lambda: world.served(3) and world.reported(3))
+        for shard in range(3):
+            assert names_of(shard, 3) <= whole(world, world.holder(shard))
+
+
 @pytest.mark.proves("SC25")
 async def test_a_shard_that_another_process_takes_is_read_anew(steady: None) -> None:
     world = Fleet(*MEMBERS)
