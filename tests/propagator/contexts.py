@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import Any
 
 from propagator.members.views import ShareViews
@@ -19,3 +20,16 @@ class Context(SimpleNamespace):
     @property
     def views(self) -> ShareViews:
         return ShareViews(self.registry, self.clusters, self.membership)  # type: ignore[arg-type] # what a test gives
+
+
+class OneWorkload:
+    """As much of `HubWorkloads` as the reconciler asks."""
+
+    def __init__(self, found: Any, *formerly: str) -> None:
+        self._found, self._formerly = found, formerly
+
+    async def whole(self, _key: Any, _uids: Any) -> Any:
+        return self._found
+
+    def formerly(self, _name: str) -> Sequence[str]:
+        return self._formerly

@@ -20,7 +20,7 @@ from propagator.status.aggregation import BY_OTHERS, OthersShare, undelivered_st
 from propagator.types.workload import Workload, workload_of
 from tests import kstatus
 from tests.fakeclock import FakeClock
-from tests.propagator.contexts import Context
+from tests.propagator.contexts import Context, OneWorkload
 from tests.propagator.removal.test_orphan import marks, unmarked
 from tests.propagator.stage import (
     CONFIGMAPS,
@@ -247,9 +247,7 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(sent: bool) ->
         pass
 
     parts: dict[str, Any] = {
-        "workloads": SimpleNamespace(
-            informer=SimpleNamespace(get=lambda _: of), formerly=lambda _: ()
-        ),
+        "workloads": OneWorkload(of),
         "judged": SimpleNamespace(known=True),
         "gates": SimpleNamespace(starting=lambda _: False),
         "revisions": SimpleNamespace(known=lambda found, _: found),

@@ -19,7 +19,7 @@ from propagator.reconciler import WorkloadReconciler
 from propagator.shares import ShareTable
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
-from tests.propagator.contexts import Context
+from tests.propagator.contexts import Context, OneWorkload
 
 
 @pytest.mark.proves("G24", "A6", "A12")
@@ -68,9 +68,7 @@ async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
         retains=lambda *_: ran_before,
     )
     parts: dict[str, Any] = {
-        "workloads": SimpleNamespace(
-            informer=SimpleNamespace(get=lambda _: workload), formerly=lambda _: ()
-        ),
+        "workloads": OneWorkload(workload),
         "judged": SimpleNamespace(known=True),
         "gates": gates,
         "revisions": Revisions(cast("ApiClient", None), ShareTable()),
@@ -113,9 +111,7 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
         pass
 
     parts: dict[str, Any] = {
-        "workloads": SimpleNamespace(
-            informer=SimpleNamespace(get=lambda _: workload), formerly=lambda _: ()
-        ),
+        "workloads": OneWorkload(workload),
         "judged": SimpleNamespace(known=True),
         "gates": SimpleNamespace(
             verdict=lambda _: APPLY, removal_pending=lambda *_: False, starting=lambda _: False
@@ -166,9 +162,7 @@ async def test_what_runs_at_most_once_goes_from_a_cluster_made_again_once_all_of
     monkeypatch.setattr(reconciler, "owned", lambda _session, _uid: [(None, ManagedObject())])
     monkeypatch.setattr(reconciler, "taken_up", lambda _found, _mark: True)
     parts: dict[str, Any] = {
-        "workloads": SimpleNamespace(
-            informer=SimpleNamespace(get=lambda _: workload), formerly=lambda _: formerly
-        ),
+        "workloads": OneWorkload(workload, *formerly),
         "judged": SimpleNamespace(known=True),
         "gates": SimpleNamespace(
             verdict=lambda _: APPLY, removal_pending=lambda *_: False, starting=lambda _: False

@@ -54,6 +54,9 @@ class Sessions:
         self._listeners: list[Any] = []
         self._answers: list[Any] = []
 
+    def holders(self, _uid: str) -> set[str]:
+        return set()
+
     def get(self, name: str) -> Any:
         self.looks += 1
         contact = self.contacts.get(name)

@@ -118,7 +118,7 @@ def test_what_is_no_name_tells_nothing():
 def test_a_workload_that_may_be_anywhere_ends_when_each_member_has_said_so():
     names = {f"m{number}" for number in range(3)}
     clusters = {("", name): SimpleNamespace(name=name, given_up=False) for name in names}
-    registry: Any = SimpleNamespace(names=list, get=lambda name: None)
+    registry: Any = SimpleNamespace(names=list, get=lambda _: None, holders=lambda _: set())
     inventory: Any = SimpleNamespace(holders=lambda uid: set())
     context: Any = Context(registry=registry, clusters=clusters)
     many = ",".join(map(str, range(MOST + 1)))
@@ -291,7 +291,7 @@ def test_what_one_member_was_sent_by_the_spec_is_noted_when_another_scheduler_ad
 
 @pytest.mark.proves("R1")
 def test_a_member_that_comes_later_is_asked_about_one_that_may_be_anywhere():
-    registry: Any = SimpleNamespace(names=list, get=lambda name: None)
+    registry: Any = SimpleNamespace(names=list, get=lambda _: None, holders=lambda _: set())
     context: Any = Context(
         hub=SimpleNamespace(holding=BudgetShare(), history=ServerHistory()),
         registry=registry,

@@ -49,7 +49,7 @@ class Hub:
     def start(self) -> None:
         """Begin as a new process."""
         told: list[Callable[..., None]] = []
-        informer = SimpleNamespace(add_handler=told.append)
+        informer = SimpleNamespace(add_handler=told.append, on_aside=lambda _: None)
         hub = cast("HubWorkloads", SimpleNamespace(informer=informer))
         self.brake = DeletionBrake(hub, clock=self.clock)
         (self.tell,) = told

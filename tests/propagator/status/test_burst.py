@@ -61,8 +61,8 @@ class Hub:
         self.told: dict[str, float] = {}
         self.seconds = 0.0
 
-    def known(self, uid: str) -> bool:
-        return ("shop", uid) in self.informer
+    def by_uid(self, uid: str) -> Workload | None:
+        return self.informer.get(("shop", uid))
 
     async def write_status(self, about: Workload, _status: Mapping[str, Any]) -> bool:
         await self._clock.sleep(self.seconds)
