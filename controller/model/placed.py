@@ -211,7 +211,9 @@ class SchedulableLister:
             # Compiling a template costs several times as much as reading a status.
             found = _status_decoder.decode(answer)
             if msgspec.structs.replace(found.metadata, resource_version=version) == held.metadata:
-                return restated(held, found.metadata, found.status)
+                now = found.metadata.resource_version
+                meta = msgspec.structs.replace(held.metadata, resource_version=now)
+                return restated(held, meta, found.status)
         return _decoder.decode(answer)
 
     def status(self, key: Key, fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -65,6 +65,7 @@ from machinery.types.api import (
     WorkloadAffinity,
 )
 from machinery.types.bounds import MOST_UNITS, between, quoted
+from machinery.types.lean import lean
 from machinery.types.metadata import Key, Meta
 from machinery.types.selectors import LabelSelector, SelectorPart, flattened, label_selector
 from machinery.types.taints import Toleration
@@ -429,7 +430,9 @@ def workload_info(workload: Workload) -> WorkloadInfo:
 def restated(held: Workload, meta: Meta, status: WorkloadStatus) -> Workload:
     """Return a compiled Workload as of a version of which nothing but the status is another."""
     info: WorkloadInfo = held.info
-    later = msgspec.structs.replace(held, metadata=meta, status=why.compact(status), info=None)
+    later = msgspec.structs.replace(
+        held, metadata=meta, status=lean(why.compact(status)), info=None
+    )
     divided = info.counted and info.learns
     once = info.moving.once
     fields = _of_status(

@@ -20,6 +20,7 @@ from machinery.types.metadata import Key, Object
 from machinery.types.shards import lease_name, owner
 from propagator import leadership
 from propagator.app import Propagator
+from propagator.hub.concern import Concern
 from propagator.members.context import ControllerContext
 from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
@@ -51,6 +52,7 @@ class Watching:
             ),
             rereading=SimpleNamespace(due=False),
         )
+        self.coverage = Concern(lambda _: ())
         self.reconciler = self
         self.running = False
         self.begun: list[bool] = []
