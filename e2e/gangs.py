@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from crds.names import LABEL_GROUP
-from e2e.harness import deployment, pod_template, wait, workload
+from e2e.harness import deployment, wait, workload
 from e2e.room import Room
 from e2e.stage import MEMBERS, Stage
 
@@ -31,11 +31,11 @@ KINDS = (
 class Yard:
     """A stage whose members have as much room as a test says, and one namespace for its gangs."""
 
-    def __init__(self, stage: Stage, space: str, room: Room | None = None) -> None:
+    def __init__(self, stage: Stage, space: str) -> None:
         self.stage = stage
         self.hub = stage.hub
         self.space = space
-        self._room = room or Room(stage.members)
+        self._room = Room(stage.members)
 
     # --- room -------------------------------------------------------------------------------------
 
@@ -59,10 +59,6 @@ class Yard:
     def nodes(self, member: str) -> int:
         return len(self._room.nodes(member))
 
-    def beside(self, space: str) -> Yard:
-        """Return the same room, for gangs of another namespace."""
-        return Yard(self.stage, space, self._room)
-
     def known(self, member: str) -> int:
         """Return the room that the controller counts on a member, used or not."""
         return int(self.stage.ask(f"/apis/v1/clusters/{member}")["allocatable"][self.resource])
@@ -71,10 +67,6 @@ class Yard:
         """Return the room that the controller counts as free on a member."""
         told = self.stage.ask(f"/apis/v1/plugins/ClusterResources/available/{member}")
         return int(told["available"][self.resource])
-
-    def spare(self) -> int:
-        """Return the room on all nodes of all members that fits no unit."""
-        return SPARE * sum(map(self.nodes, MEMBERS))
 
     def free_units(self) -> int:
         """Return the units that still fit, where each node offers room for one at most."""
@@ -120,22 +112,6 @@ class Yard:
         )  # fmt: skip
         made["metadata"]["labels"] |= {LABEL_GROUP: group, **(labels or {})}
         return made
-
-    def job(self, name: str, units: int) -> dict[str, Any]:
-        """Return the template of a Job of so many units, which end as soon as they run."""
-        pods = self._room.takes(pod_template(name, restartPolicy="Never"), UNIT)
-        pods["spec"]["containers"][0]["args"] = ["-v"]  # prints its version, and ends
-        spec = {"parallelism": units, "completions": units, "template": pods}
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
-
-    def place(self, name: str, **shares: int) -> None:
-        """Write the placements of a Workload, as an external scheduler does."""
-        placed = [{"cluster": c.replace("_", "-"), "replicas": n} for c, n in shares.items()]
-        patch = json.dumps({"status": {"placements": placed}})
-        self.hub(
-            "-n", self.space, "patch", "wl", name, "--subresource=status", "--type=merge",
-            "-p", patch,
-        )  # fmt: skip
 
     def delete(self, kind: str, name: str) -> None:
         """Delete an object of this namespace on the hub, and wait until it is gone."""
@@ -250,12 +226,6 @@ class Yard:
         """Return the UID of the Deployment of that name on each member that has it."""
         found = {m: self.stage.seen(m, self.space, name) for m in MEMBERS}
         return {member: it["metadata"]["uid"] for member, it in found.items() if it}
-
-    def events(self, name: str = "batch") -> Counter[str]:
-        """Return the number of events on the group, by reason."""
-        found = self.hub.items("events", self.space)
-        mine = (e for e in found if e["involvedObject"].get("kind") == "WorkloadGroup")
-        return Counter(e["reason"] for e in mine if e["involvedObject"]["name"] == name)
 
 
 def scheduled(status: dict[str, Any]) -> dict[str, Any]:

@@ -6,32 +6,15 @@ processes are the test's own, so that it may end them and freeze members: `e2e.s
 
 from __future__ import annotations
 
-import json
 import signal
-import time
 from typing import Any
 
 import pytest
 
 from crds.names import LABEL_GROUP
-from e2e.gangs import UNIT, Yard
-from e2e.harness import PACE, steady, wait, workload
+from e2e.gangs import Yard
+from e2e.harness import steady, wait
 from e2e.stage import MEMBERS
-
-
-@pytest.mark.long
-@pytest.mark.proves("G1")
-def test_a_group_of_nobody_is_refused_and_one_of_four_has_its_columns(yard: Yard) -> None:
-    said = yard.hub.refused(yard.manifest(0))
-    assert "minMember" in said
-    yard.group(4)
-    yard.until(phase="Pending", desired=0)
-    head, row = yard.hub("-n", yard.space, "get", "wg", "batch").splitlines()
-    assert head.split() == ["NAME", "PHASE", "MINMEMBER", "RUNNING", "SUCCEEDED", "FAILED", "AGE"]
-    assert row.split()[:6] == ["batch", "Pending", "4", "0", "0", "0"]
-    wide = yard.hub("-n", yard.space, "get", "wg", "batch", "-o", "wide").splitlines()[0]
-    for column in ("SCHEDULED", "WAITING", "GATE"):
-        assert column in wide
 
 
 @pytest.mark.long
@@ -91,133 +74,6 @@ def test_room_for_three_leaves_every_member_empty(yard: Yard) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves("G3", "G16")
-def test_of_two_gangs_that_need_more_than_half_one_runs_and_then_the_other(yard: Yard) -> None:
-    yard.room(2, 2, 2)
-    names = ("one", "two")
-    yard.hub.apply(
-        *(yard.manifest(4, name) for name in names),
-        *(yard.member(name, 4, name) for name in names),
-    )
-
-    def settled() -> list[str]:
-        sums = {name: sum(yard.placed(name).values()) for name in names}
-        if sorted(sums.values()) != [0, 4]:
-            raise ValueError(json.dumps(sums))
-        return sorted(names, key=lambda name: -sums[name])
-
-    first, second = wait("one of them to be placed", settled)
-    yard.until_running(first, 4)
-    steady(yard.stage, "the other has nothing", lambda: yard.nothing(second))
-    assert yard.stage.status(yard.space, second)["pending"] == 4
-    assert yard.gang(second)["assigned"] == 0
-    # A unit counts as in flight and as a pod until the share names the capacity that has its pod.
-    wait("the rest to be free", lambda: yard.free_units() == 2)
-    yard.delete("wl", first)
-    yard.until_running(second, 4)
-    assert yard.nothing(first)
-
-
-@pytest.mark.long
-@pytest.mark.proves("G2", "G12")
-def test_a_driver_and_its_workers_wait_for_each_other(yard: Yard) -> None:
-    yard.room(2, 2, 2)
-    yard.group(4)
-    yard.workers("worker", 3)
-    yard.until_refused(
-        "worker",
-        f"WorkloadGroup {yard.space}/batch has 3 replicas in all its Workloads, minMember is 4",
-    )
-    steady(yard.stage, "nobody starts alone", yard.nothing)
-    driver = yard.member("driver", 1, takes=UNIT // 3, distribution="Single")
-    driver["metadata"]["labels"].pop("stowage.dev/workload-group")
-    pods = driver["spec"]["template"]["spec"]["template"]["metadata"]["labels"]
-    pods["pod-group.scheduling.sigs.k8s.io"] = "batch"  # the alias, and on its template
-    yard.hub.apply(driver)
-    yard.until_running("worker", 3)
-    yard.until_running("driver", 1)
-    yard.until(phase="Running", workloads=2, scheduled=4, running=4)
-
-
-@pytest.mark.long
-@pytest.mark.proves("G18")
-def test_a_label_without_a_group_waits_for_it(yard: Yard) -> None:
-    yard.room(2, 2, 2)
-    yard.workers("worker", 4)
-    yard.workers("stranger", 1, group="")
-    said = yard.until_refused("worker", "WorkloadGroup not found")
-    assert said["reason"] == "GroupNotFound"
-    yard.until_running("stranger", 1)
-    steady(yard.stage, "it has nothing", lambda: yard.nothing("worker"))
-    yard.group(4)
-    yard.until_running("worker", 4)
-
-
-@pytest.mark.long
-@pytest.mark.proves("G10", "G11")
-def test_a_new_cluster_is_asked_at_once_and_others_are_not_touched(yard: Yard) -> None:
-    yard.room(1, 1, 2)
-    secret = yard.stage.registration("member-3")
-    yard.stage.unregister("member-3")
-    try:
-        yard.group(4)
-        yard.workers("worker", 4)
-        yard.until_refused("worker", "resource gap")
-        yard.workers("stranger", 1, group="", takes=0)
-        yard.until_running("stranger", 1)
-        assert yard.nothing("worker")
-        assert "worker" not in str(yard.stage.status(yard.space, "stranger"))
-    finally:
-        yard.stage.register(secret)
-    yard.until_running("worker", 4)
-
-
-@pytest.mark.long
-@pytest.mark.proves("G5", "G16", "E9")
-def test_nine_of_ten_are_held_for_the_tenth(yard: Yard) -> None:
-    nine_of_ten(yard)
-    yard.group(10, scheduleTimeoutSeconds=600)
-    yard.workers("worker", 10)
-    yard.until(waiting=9, scheduled=0)
-    yard.stage.until_condition(yard.space, "worker", "Scheduled", reason="WaitingForGroup")
-    gang = yard.gang()
-    assert (gang["min"], gang["assigned"], gang["waiting"]) == (10, 9, 9)
-    assert sum(map(yard.free, MEMBERS)) == yard.spare(), "held room is nobody else's"
-    steady(yard.stage, "nothing starts", yard.nothing)
-    yard.offer("member-3", 4)
-    yard.until_running("worker", 10)
-    yard.until(phase="Running", scheduled=10, waiting=0)
-
-
-@pytest.mark.long
-@pytest.mark.proves("G6")
-def test_what_is_held_is_given_back_after_ten_seconds(yard: Yard) -> None:
-    nine_of_ten(yard)
-    yard.group(10, scheduleTimeoutSeconds=10)
-    began = time.monotonic()
-    yard.workers("worker", 10)
-    yard.until(waiting=9)
-    assert sum(map(yard.free, MEMBERS)) == yard.spare()
-
-    def free() -> bool:
-        return sum(map(yard.free, MEMBERS)) == 9 * UNIT + yard.spare()
-
-    wait("the room to be free", free, timeout=20, every=0.1)
-    passed = time.monotonic() - began
-    assert passed > 9.5, "as long as it was told to wait"
-    yard.until_reason("ScheduleTimeout", timeout=10)
-    yard.stage.until_condition(yard.space, "worker", "Scheduled", reason="ScheduleTimeout")
-    assert yard.nothing()
-    assert passed < 10 + 10 * PACE.factor, f"free after {passed:.1f} s"
-
-
-def nine_of_ten(yard: Yard) -> None:
-    """Offer room for nine units, though the free room of all nodes together would fit ten."""
-    yard.room(3, 3, 3)
-    assert sum(map(yard.free, MEMBERS)) >= 10 * UNIT
-
-
-@pytest.mark.long
 @pytest.mark.proves("G24")
 def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard: Yard) -> None:
     yard.room(2, 2, 0)
@@ -234,23 +90,6 @@ def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard
         yard.stage.signal("member-2", "thaw")
     yard.until_running("worker", 4)
     yard.until(phase="Running", running=4)
-
-
-@pytest.mark.long
-@pytest.mark.proves("G2", "G24")
-def test_a_known_failure_keeps_the_others_from_starting(yard: Yard) -> None:
-    """member-2 takes no Deployment of this namespace: what went to member-1 leaves it again."""
-    yard.room(2, 2, 0)
-    second = yard.stage.members["member-2"]
-    second("create", "namespace", yard.space)
-    second.apply(_no_deployments(yard.space))
-    wait("the quota to be counted", lambda: second.get("quota", "none", yard.space)["status"])
-    yard.group(4)
-    yard.workers("worker", 4)
-    yard.until_reason("PropagationFailed")
-    wait("both to be empty", lambda: yard.nothing("worker"))
-    second("-n", yard.space, "delete", "quota", "none")
-    yard.until_running("worker", 4)
 
 
 @pytest.mark.long
@@ -298,18 +137,42 @@ def _no_deployments(space: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-@pytest.mark.proves("G2")
-def test_placements_of_another_scheduler_wait_for_the_quorum(yard: Yard) -> None:
-    yard.room(2, 2, 2)
+@pytest.mark.proves("G3", "G24")
+def test_a_gang_that_runs_is_edited_scaled_and_outlives_its_group(yard: Yard) -> None:
+    yard.room(3, 3, 3)
     yard.group(4)
-    for name in ("left", "right"):
-        yard.workers(name, 2, schedulerName="somebody-else")
-    yard.place("left", member_1=1, member_2=1)
-    yard.stage.until_condition(yard.space, "left", "Propagated", reason="WaitingForGroup")
-    steady(yard.stage, "half of it does not start", yard.nothing)
-    yard.place("right", member_2=1, member_3=1)
-    yard.until_running("left", 2)
-    yard.until_running("right", 2)
-    yard.until(phase="Running", scheduled=4, running=4)
-    yard.hub.apply(workload("other", yard.space))
-    yard.stage.until_running(yard.space, "other")
+    yard.workers("worker", 4)
+    yard.until_running("worker", 4)
+    assert yard.until(phase="Running").get("quorumTime")
+    uids = yard.uids("worker")
+
+    yard.workers("worker", 4, tag="3.9")
+    for member in uids:
+        wait(f"the new image on {member}", lambda m=member: image(yard, m).endswith(":3.9"))
+    yard.until_running("worker", 4)
+    assert yard.uids("worker") == uids, "a roll-out is no new start"
+
+    yard.workers("worker", 8, tag="3.9")
+    yard.until_running("worker", 8)
+    yard.until(scheduled=8, running=8)
+    yard.workers("worker", 2, tag="3.9")  # below the quorum: it has run, nothing is torn down
+    yard.until_running("worker", 2)
+    steady(yard.stage, "two stay", lambda: yard.pods("worker").total() == 2)
+    yard.workers("worker", 4, tag="3.9")
+    yard.until_running("worker", 4)
+
+    kept = yard.uids("worker")
+    yard.delete("wg", "batch")
+    steady(yard.stage, "what runs outlives its group", lambda: yard.uids("worker") == kept)
+    yard.group(4)
+    yard.until(phase="Running", running=4)
+    steady(yard.stage, "and is taken over by a new one", lambda: yard.uids("worker") == kept)
+    yard.delete("wl", "worker")
+    wait("the members to be empty", lambda: yard.nothing("worker"))
+    yard.until(phase="Pending", workloads=0, scheduled=0, running=0)
+
+
+def image(yard: Yard, member: str) -> str:
+    """Return the image of the worker's Deployment on that member."""
+    found = yard.stage.seen(member, yard.space, "worker") or {}
+    return str(found["spec"]["template"]["spec"]["containers"][0]["image"])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
-
 import pytest
 
 from e2e.harness import Playground, deployment, pod_template, wait, workload
@@ -93,96 +90,6 @@ def test_the_template_passes_through_and_drift_is_repaired(
             "containers"
         ][0]["image"].endswith(":3.9"),
     )
-
-
-@pytest.mark.long
-@pytest.mark.proves("W3")
-def test_a_workload_scales_like_anything_else(playground: Playground, namespace: str) -> None:
-    playground.hub.apply(workload("scaled", namespace))
-    member = playground.until_running(namespace, "scaled")["placements"][0]["cluster"]
-    playground.hub("-n", namespace, "scale", "wl/scaled", "--replicas=4")
-    wait(
-        "four replicas",
-        lambda: (
-            (status := playground.status(namespace, "scaled")).get("ready") == 4
-            and status["desired"] == 4
-        ),
-    )
-    assert playground.placements(namespace, "scaled") == {member: 4}
-    scale = json.loads(
-        playground.hub(
-            "get",
-            "--raw",
-            f"/apis/stowage.dev/v1alpha1/namespaces/{namespace}/workloads/scaled/scale",
-        )
-    )
-    assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (4, 4)
-    playground.hub("-n", namespace, "autoscale", "wl/scaled", "--min=2", "--max=6", "--cpu=80%")
-    assert playground.hub.exists("-n", namespace, "hpa", "scaled")
-
-
-@pytest.mark.long
-@pytest.mark.proves("C27", "C28")
-def test_connection_secrets_travel_ahead_and_rotate(playground: Playground, namespace: str) -> None:
-    for name in ("first", "second"):
-        playground.hub.apply(
-            workload(
-                name,
-                namespace,
-                targetCluster={"name": "member-1"},
-                resources=[{"name": "database", "secretName": "db-credentials"}],
-            )
-        )
-    playground.until_condition(namespace, "first", "Propagated", reason="SecretNotFound")
-    assert playground.seen("member-1", namespace, "first") is None
-
-    def create(password: str) -> None:
-        playground.hub.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": "db-credentials", "namespace": namespace},
-                "stringData": {"password": password},
-            }
-        )
-
-    def copied() -> str:
-        secret = playground.seen(
-            "member-1", namespace, "db-credentials", version="v1", kind="Secret"
-        )
-        return base64.b64decode(secret["data"]["password"]).decode() if secret else ""
-
-    create("one")
-    playground.until_running(namespace, "first")
-    playground.until_running(namespace, "second")
-    assert copied() == "one"
-    create("two")
-    wait("the rotated Secret", lambda: copied() == "two")
-
-    playground.hub("-n", namespace, "delete", "wl", "first")
-    assert copied() == "two"
-    playground.hub("-n", namespace, "delete", "wl", "second")
-    wait("the Secret to go with its last Workload", lambda: not copied())
-
-
-@pytest.mark.long
-@pytest.mark.proves("C30", "C2")
-def test_deleting_a_workload_cleans_its_members(playground: Playground, namespace: str) -> None:
-    config = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "settings"},
-        "data": {"mode": "fast"},
-    }
-    playground.hub.apply(workload("gone", namespace, distribution="Duplicated", manifests=[config]))
-    playground.until_running(namespace, "gone")
-    assert set(playground.placements(namespace, "gone")) == set(playground.members)
-    for member in playground.members:
-        assert playground.seen(member, namespace, "settings", version="v1", kind="ConfigMap")
-    playground.hub("-n", namespace, "delete", "wl", "gone")
-    for member in playground.members:
-        assert playground.seen(member, namespace, "gone") is None
-        assert not playground.seen(member, namespace, "settings", version="v1", kind="ConfigMap")
 
 
 KINDS = {
@@ -318,53 +225,3 @@ def test_a_custom_kind_runs_by_its_replica_path(playground: Playground, namespac
     finally:
         playground.hub("-n", namespace, "delete", "wl", "it")
         playground.members["member-1"]("delete", "crd", f"rollouts.{group}")
-
-
-@pytest.mark.long
-@pytest.mark.proves("D1", "C4", "C10")
-def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: str) -> None:
-    """The Secret's cluster is member-3: a cluster is served under one name at a time."""
-    before = playground.hub.get("secret", "member-3", namespace="stowage-system")
-    data = {"data": before["data"], "type": before["type"]}
-    kubeconfig = base64.b64decode(before["data"]["kubeconfig"]).decode()
-    playground.hub.apply(
-        workload("waiting", namespace, targetCluster={"name": "late"}),
-    )
-    status = playground.until_state(namespace, "waiting", "Failed")
-    failed = next(c for c in status["conditions"] if c["type"] == "Failed")
-    assert failed["reason"] == "FailedToSchedule"
-    assert "cluster late not found" in failed["message"]
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": "late",
-            "namespace": "stowage-system",
-            "labels": {"stowage.dev/register": "true", "tier": "gold"},
-        },
-        "stringData": {"kubeconfig": kubeconfig},
-    }
-    playground.hub("-n", "stowage-system", "delete", "secret", "member-3")
-    playground.hub("annotate", "mc", "member-3", "stowage.dev/unjoin=GivenUp")
-    playground.hub("delete", "mc", "member-3")
-    try:
-        playground.hub.apply(secret)
-        wait("Ready=True", lambda: playground.ready("late")["status"] == "True", timeout=30)
-        labels = playground.hub.get("mc", "late")["metadata"]["labels"]
-        assert labels["tier"] == "gold"
-        assert labels["stowage.dev/cluster"] == "late"
-        assert labels["stowage.dev/provider"]
-        assert labels["stowage.dev/version"].startswith("v1.")
-        playground.until_running(namespace, "waiting")
-    finally:
-        playground.hub("-n", namespace, "delete", "wl", "waiting")
-        playground.hub("-n", "stowage-system", "delete", "secret", "late")
-        wait(
-            "Ready=False, SecretNotFound",
-            lambda: playground.ready("late")["reason"] == "SecretNotFound",
-        )
-        playground.hub("annotate", "mc", "late", "stowage.dev/unjoin=GivenUp")
-        playground.hub("delete", "mc", "late")
-        meta = {key: before["metadata"][key] for key in ("name", "namespace", "labels")}
-        playground.hub.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, **data})
-        wait("Ready=True", lambda: playground.ready("member-3")["status"] == "True")

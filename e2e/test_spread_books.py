@@ -19,13 +19,12 @@ import pytest
 
 from e2e.harness import deployment, pod_template, wait, workload
 from e2e.stage import Stage
-from e2e.test_spread import POOL, spread, subset, until_placed
+from e2e.test_spread import POOL, POOLS, spread, subset, until_placed
 
 Told: TypeAlias = tuple[int, int, dict[str, list[str]]]
 """A subset's replicas, missingReplicas, and the units under way by field."""
 HOLD = "spread.example.com/hold"
 """A finalizer that only the test removes, and a gate that keeps a pod from its node."""
-POOLS = {"member-1": "normal", "member-2": "elastic"}
 BOTH = {"member-1": 3, "member-2": 2}
 UNDER_WAY = ("creatingPods", "deletingPods", "stuckPods")
 
