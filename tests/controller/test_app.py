@@ -8,25 +8,16 @@ from typing import Any
 
 import pytest
 
-from crds.names import GIVEN_UP
 from machinery.api.client import ApiClient
-from tests.letting_go import let_go
 
 from .live import World, condition, configured, deciding, placements
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 CLUSTER = "stowage.dev/cluster"
-ZONE = "topology.kubernetes.io/zone"
 
 
 def beside(app: str, key: str = CLUSTER) -> dict[str, Any]:
     return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
-
-
-def preferring(key: str, value: str, weight: int) -> dict[str, Any]:
-    term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
-    return {"weight": weight, "preference": term}
 
 
 @pytest.mark.proves("C4", "C25")
@@ -48,20 +39,6 @@ async def test_without_clusters_it_fails_and_heals_when_one_registers(world: Wor
         status = (await world.get("demo"))["status"]
         assert status["state"] == "Scheduled"
         assert [c["type"] for c in status["conditions"]] == ["Scheduled"]
-
-
-@pytest.mark.long
-@pytest.mark.proves("C5")
-async def test_the_only_cluster_is_taken_only_when_it_matches(world: World) -> None:
-    await world.cluster("member-1", labels={"tier": "gold"})
-    async with deciding(world):
-        await world.workload("gold", clusterSelector={"tier": "gold"})
-        await world.workload("silver", clusterSelector={"tier": "silver"})
-
-        assert await world.placed("gold") == {"member-1": 1}
-        assert (await world.refused("silver", "FailedToSchedule"))["message"].startswith(
-            "0/1 clusters: 1 "
-        )
 
 
 @pytest.mark.proves("C6", "C20", "C33")
@@ -93,90 +70,6 @@ def table(log: str) -> list[dict[str, str]]:
     lines = [line[line.index("|") :] for line in log.splitlines() if line.rstrip().endswith("|")]
     cells = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:] if row[0] != "#"]
-
-
-@pytest.mark.long
-@pytest.mark.proves("C8")
-async def test_a_target_cluster_is_the_only_one_considered(world: World) -> None:
-    await world.cluster("member-1")
-    async with deciding(world):
-        await world.workload("there", targetCluster={"name": "member-1"})
-        await world.workload("nowhere", targetCluster={"name": "demo-cluster"})
-
-        assert await world.placed("there") == {"member-1": 1}
-        refused = await world.refused("nowhere", "FailedToSchedule")
-        assert "cluster demo-cluster not found" in refused["message"]
-
-        await world.cluster("demo-cluster")
-        assert await world.placed("nowhere") == {"demo-cluster": 1}
-
-
-@pytest.mark.long
-@pytest.mark.proves("C9", "C10")
-async def test_reserved_keys_of_the_selector(world: World) -> None:
-    for name in ("member-1", "member-2"):
-        await world.cluster(name, labels={"stowage.dev/provider": "kwok"})
-    async with deciding(world):
-        await world.workload("named", clusterSelector={"clusterName": "member-2"})
-        await world.workload(
-            "homed",
-            clusterSelector={"clusterNamespace": "stowage-system", "clusterName": "member-1"},
-        )
-        await world.workload("elsewhere", clusterSelector={"clusterNamespace": "other"})
-        await world.workload(
-            "provided", clusterSelector={"cloudProvider": "KWOK", "clusterVersion": "v1.36.3"}
-        )
-        await world.workload("versioned", clusterSelector={"clusterVersion": "v1.36"})
-
-        assert await world.placed("named") == {"member-2": 1}
-        assert await world.placed("homed") == {"member-1": 1}
-        assert await world.placed("provided")
-        await world.refused("elsewhere", "FailedToSchedule")
-        await world.refused("versioned", "FailedToSchedule")
-
-
-@pytest.mark.long
-@pytest.mark.proves("C11", "C12")
-async def test_labels_are_anded_and_labelling_takes_effect_at_once(world: World) -> None:
-    await world.cluster("member-1", labels={"tier": "gold"})
-    await world.cluster("member-2")
-    async with deciding(world):
-        await world.workload("demo", clusterSelector={"tier": "gold", "foo": "bar"})
-        await world.refused("demo", "FailedToSchedule")
-
-        await world.label("member-2", foo="bar")
-        await world.label("member-1", foo="bar")
-        assert await world.placed("demo") == {"member-1": 1}
-
-
-@pytest.mark.long
-@pytest.mark.proves("C13")
-async def test_required_terms_are_ored(world: World) -> None:
-    for name in ("member-1", "member-2", "member-3"):
-        await world.cluster(name, labels={ZONE: name})
-    terms = [
-        {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["nowhere"]}]},
-        {
-            "matchExpressions": [
-                {"key": ZONE, "operator": "NotIn", "values": ["member-1"]},
-                {"key": CLUSTER, "operator": "In", "values": ["member-1", "member-3"]},
-            ]
-        },
-    ]
-    async with deciding(world):
-        await world.workload("demo", clusterAffinity={REQUIRED: {"clusterSelectorTerms": terms}})
-        assert await world.placed("demo") == {"member-3": 1}
-
-
-@pytest.mark.long
-@pytest.mark.proves("C14")
-async def test_the_greater_sum_of_weights_wins(world: World) -> None:
-    await world.cluster("member-1", labels={"a": "x", "b": "x"})
-    await world.cluster("member-2", labels={"c": "x"})
-    wishes = [preferring("a", "x", 30), preferring("b", "x", 30), preferring("c", "x", 50)]
-    async with deciding(world):
-        await world.workload("demo", clusterAffinity={PREFERRED: wishes})
-        assert await world.placed("demo") == {"member-1": 1}
 
 
 @pytest.mark.proves("C15")
@@ -215,42 +108,6 @@ async def test_a_front_end_follows_its_back_end(world: World) -> None:
         assert await world.placed("front-end") == {"member-2": 1}
 
 
-@pytest.mark.long
-@pytest.mark.proves("C16")
-async def test_affinity_looks_no_further_than_its_namespace(world: World) -> None:
-    await world.cluster("member-1")
-    other = await world.space("other")
-    async with deciding(world):
-        await other.workload("back-end")
-        assert await other.placed("back-end") == {"member-1": 1}
-        await world.workload("front-end", workloadAffinity={REQUIRED: [beside("back-end")]})
-        await world.refused("front-end", "FailedToSchedule")
-
-
-@pytest.mark.long
-@pytest.mark.proves("C17")
-async def test_front_ends_spread_where_they_can(world: World) -> None:
-    apart = {
-        PREFERRED: [
-            {
-                "weight": 100,
-                "workloadAffinityTerm": {
-                    "labelSelector": {"matchLabels": {"tier": "web"}},
-                    "topologyKey": CLUSTER,
-                },
-            }
-        ]
-    }
-    await world.cluster("member-1")
-    async with deciding(world):
-        for name in ("one", "two"):
-            await world.workload(name, labels={"tier": "web"}, workloadAntiAffinity=apart)
-            assert await world.placed(name) == {"member-1": 1}
-        await world.cluster("member-2")
-        await world.workload("three", labels={"tier": "web"}, workloadAntiAffinity=apart)
-        assert await world.placed("three") == {"member-2": 1}
-
-
 @pytest.mark.proves("C18")
 async def test_required_anti_affinity_keeps_newcomers_away_too(world: World) -> None:
     await world.cluster("member-1")
@@ -262,36 +119,6 @@ async def test_required_anti_affinity_keeps_newcomers_away_too(world: World) -> 
 
         await world.delete("hermit")
         assert await world.placed("guest") == {"member-1": 1}
-
-
-@pytest.mark.long
-@pytest.mark.proves("C18")
-async def test_the_first_of_a_set_that_wants_itself_is_allowed(world: World) -> None:
-    await world.cluster("member-1")
-    async with deciding(world):
-        await world.workload("demo", workloadAffinity={REQUIRED: [beside("demo")]})
-        assert await world.placed("demo") == {"member-1": 1}
-
-
-@pytest.mark.long
-@pytest.mark.proves("C18")
-async def test_workloads_that_require_each_other_are_placed_together(world: World) -> None:
-    await world.cluster("member-1", labels={"half": "left"})
-    await world.cluster("member-2", labels={"half": "left", "other": "right"})
-    async with deciding(world):
-        await world.workload(
-            "left",
-            clusterSelector={"half": "left"},
-            workloadAffinity={REQUIRED: [beside("right")]},
-        )
-        await world.refused("left", "FailedToSchedule")
-        await world.workload(
-            "right",
-            clusterSelector={"other": "right"},
-            workloadAffinity={REQUIRED: [beside("left")]},
-        )
-        assert await world.placed("left") == {"member-2": 1}
-        assert await world.placed("right") == {"member-2": 1}
 
 
 @pytest.mark.long
@@ -318,16 +145,6 @@ async def test_one_that_comes_while_its_partner_is_being_refused_is_not_forgotte
         gate.set()
         assert await world.placed("ping") == {"member-1": 1}
         assert await world.placed("pong") == {"member-1": 1}
-
-
-@pytest.mark.long
-@pytest.mark.proves("C21")
-async def test_who_names_no_scheduler_is_ours(world: World) -> None:
-    await world.cluster("member-1")
-    created = await world.workload("demo")
-    assert created["spec"]["schedulerName"] == "stowage"
-    async with deciding(world):
-        assert await world.placed("demo") == {"member-1": 1}
 
 
 @pytest.mark.proves("C22", "K31")
@@ -407,49 +224,6 @@ async def test_the_status_in_full(world: World) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves("D3")
-async def test_everywhere_grows_with_the_fleet_and_has_no_one_cluster_reference(
-    world: World,
-) -> None:
-    await world.cluster("member-1")
-    async with deciding(world):
-        await world.workload("demo", replicas=2, distribution="Duplicated")
-        assert await world.placed("demo") == {"member-1": 2}
-        await world.cluster("member-2")
-        found = await world.until("demo", lambda status: len(status["placements"]) == 2)
-
-        assert found["status"]["desired"] == 4
-        assert found["status"]["clusterSummary"] == "member-1=2,member-2=2"
-        assert "clusterRef" not in found["status"]
-
-
-@pytest.mark.long
-@pytest.mark.proves("W3", "C15")
-async def test_scaling_keeps_the_place_while_it_fits(world: World) -> None:
-    await world.cluster("member-1", cpu="4")
-    async with deciding(world):
-        await world.workload("demo", replicas=2, cpu="1")
-        assert await world.placed("demo") == {"member-1": 2}
-        await world.cluster("member-2", cpu="16")
-
-        await world.edit("demo", {"spec": {"replicas": 4}})
-        await world.until("demo", lambda status: status["assigned"] == 4)
-        assert placements(await world.get("demo")) == {"member-1": 4}
-
-        await world.edit("demo", {"spec": {"replicas": 10}})
-        await world.until("demo", lambda status: status["assigned"] == 10)
-        assert placements(await world.get("demo")) == {"member-2": 10}
-
-        await world.edit("demo", {"spec": {"replicas": 99}})
-        refused = await world.refused("demo", "InsufficientCapacity")
-        status = (await world.get("demo"))["status"]
-        assert refused["status"] == "False"
-        assert placements({"status": status}) == {"member-2": 10}
-        assert (status["desired"], status["assigned"], status["pending"]) == (99, 10, 89)
-        assert status["state"] == "Scheduled"
-
-
-@pytest.mark.long
 @pytest.mark.proves("C15")
 async def test_an_edit_that_fits_nowhere_takes_nothing_away(world: World) -> None:
     await world.cluster("member-1", labels={"tier": "gold"})
@@ -468,26 +242,6 @@ async def test_an_edit_that_fits_nowhere_takes_nothing_away(world: World) -> Non
         await world.cluster("member-2", labels={"tier": "lead"})
         found = await world.until("demo", lambda s: s["placements"][0]["cluster"] == "member-2")
         assert placements(found) == {"member-2": 3}
-
-
-@pytest.mark.long
-@pytest.mark.proves("D3")
-async def test_a_deleted_cluster_gives_its_shares_to_others(world: World) -> None:
-    await world.cluster("member-1", labels={"tier": "gold"})
-    async with deciding(world):
-        await world.workload("demo", replicas=3)
-        await world.workload("bound", clusterSelector={"tier": "gold"})
-        assert await world.placed("demo") == {"member-1": 3}
-        assert await world.placed("bound") == {"member-1": 1}
-        await world.cluster("member-2")
-
-        await let_go(world.client, "member-1", GIVEN_UP)
-        found = await world.until("demo", lambda s: s["placements"][0]["cluster"] == "member-2")
-        assert placements(found) == {"member-2": 3}
-        await world.refused("bound", "FailedToSchedule")
-        status = (await world.get("bound"))["status"]
-        assert (status.get("placements", []), status["pending"]) == ([], 1)
-        assert status["state"] == "Failed"
 
 
 @pytest.mark.long
@@ -511,37 +265,6 @@ async def test_room_readiness_and_rules_wake_those_they_help(world: World) -> No
         assert await world.placed("large") == {"small": 4}
         assert await world.placed("late") == {"down": 1}
         assert await world.placed("patient") == {"closed": 1}
-
-
-@pytest.mark.long
-@pytest.mark.proves("G7")
-async def test_the_higher_priority_gets_the_room_though_it_came_later(world: World) -> None:
-    await world.cluster("member-1", cpu="1")
-    async with deciding(world):
-        for name, priority in (("low", 0), ("middle", 5), ("high", 10)):
-            await world.workload(name, cpu="2", priority=priority)
-            await world.refused(name, "InsufficientCapacity")
-
-        await world.report("member-1", cpu="2")
-        assert await world.placed("high") == {"member-1": 1}
-        await world.settle()
-        assert placements(await world.get("middle")) == {}
-
-        await world.delete("high")
-        assert await world.placed("middle") == {"member-1": 1}
-        await world.settle()
-        assert placements(await world.get("low")) == {}
-
-
-@pytest.mark.long
-@pytest.mark.proves("G7")
-async def test_priority_counts_for_those_that_waited_for_the_controller(world: World) -> None:
-    await world.cluster("member-1", cpu="2")
-    await world.workload("low", cpu="2")
-    await world.workload("high", cpu="2", priority=1)
-    async with deciding(world):
-        assert await world.placed("high") == {"member-1": 1}
-        await world.refused("low", "InsufficientCapacity")
 
 
 async def test_an_edit_that_placement_does_not_read_is_observed_and_moves_nothing(

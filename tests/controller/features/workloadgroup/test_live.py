@@ -1,4 +1,4 @@
-"""Gangs on a real hub: holds in real time, conflicts of two writers, and each phase."""
+"""Gangs on a real hub: conflicts of two writers, and each phase."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from crds.names import LABEL_GROUP
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import Conflict
 from tests.controller.features.workloadgroup.grouping import group
-from tests.controller.framework.test_services import ask
 from tests.controller.live import EVENTS_EVERY, World, condition, deciding, placements
-from tests.patience import PATIENCE, until
+from tests.patience import until
 
 DRIVER, WORKER = "driver", "worker"
 BOTH = {DRIVER, WORKER}
-HELD = 20
-"""Seconds of a hold that has to be seen: longer than a machine stands still that others use too."""
 
 
 async def begin(world: World, name: str = "batch", least: int = 4, **spec: Any) -> None:
@@ -138,46 +135,6 @@ async def two(world: World) -> World:
     return world
 
 
-# --- enough, or not -------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-@pytest.mark.proves("G5", "G6", "G16", "E7", "E9")
-async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World):
-    await world.cluster("m1", cpu="28")
-    async with deciding(world) as controller:
-        await begin(world, least=10, scheduleTimeoutSeconds=HELD)
-        began = asyncio.get_running_loop().time()
-        await member(world, DRIVER, replicas=2)
-        await member(world, WORKER, replicas=8)
-        status = await says(world, lambda each: each["waiting"] == 9)
-        assert reason(status) == "WaitingForGroup"
-        assert "1 more is needed, as minMember is 10" in message(status)
-        path = f"/apis/v1/plugins/Coscheduling/gang/{world.namespace}/batch"
-        code, shown = await ask(controller, path)
-        assert code == 200
-        assert (shown["assigned"], shown["waiting"], shown["min"]) == (9, 9, 10)
-        assert not placements(await world.get(WORKER))
-        about = controller.cluster("m1")
-        assert about is not None
-        assert about["remaining"]["cpu"] == "1"
-        status = await says(
-            world, lambda each: reason(each) == "ScheduleTimeout", seconds=HELD + 10, every=0.2
-        )
-        assert HELD <= asyncio.get_running_loop().time() - began < HELD + 10 * PATIENCE
-        assert status["waiting"] == 0
-        about = controller.cluster("m1")
-        assert about is not None
-        assert about["remaining"]["cpu"] in ("28", "1"), "free, or held by the next try"
-        await told_once(world, "ScheduleTimeout")
-
-
-# --- closing --------------------------------------------------------------------------------------
-
-
-# --- who writes -----------------------------------------------------------------------------------
-
-
 @pytest.mark.long
 @pytest.mark.proves("G20")
 async def test_two_writers_lose_nothing_of_each_other(two: World):
@@ -215,9 +172,6 @@ async def test_two_writers_lose_nothing_of_each_other(two: World):
         assert kinds - {"Ready", "Reconciling", "Stalled"} == {"Scheduled", *written}
         assert len(written) == 20
         assert (status["scheduled"], status["running"], status["gate"]) == (4, 4, "Open")
-
-
-# --- phases ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.long

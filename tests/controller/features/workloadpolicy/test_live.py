@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from machinery.api.resources import WORKLOAD_POLICIES, WORKLOADS
+from machinery.api.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS
+from machinery.errors import Invalid
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Object
 from tests.controller.live import (
     World,
+    at_rest,
     condition,
     configured,
+    counted,
     deciding,
     placements,
     policy,
@@ -32,6 +36,7 @@ ZONE = "topology.kubernetes.io/zone"
 LABEL = "stowage.dev/workload-policy"
 BOUND = {LABEL: "demo"}
 QUOTA = 60
+POLICIES = "workloadpolicies.stowage.dev"
 
 
 class Shown(Object, frozen=True):
@@ -69,22 +74,6 @@ async def test_the_worked_example_with_the_policy_after_the_workload(zones: Worl
             {"name": "host", "replicas": 3, "desired": 3},
         ]
         assert condition(told, "Ready")["status"] == "True"
-
-
-@pytest.mark.long
-@pytest.mark.proves("K12", "K22", "K26")
-async def test_one_event_names_the_domains_that_are_full(
-    zones: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    await policy(zones, member=1, host=3)
-    caplog.set_level(logging.DEBUG, logger="controller.scheduler")
-    async with deciding(zones):
-        await zones.workload("told", replicas=6, labels=BOUND)
-        await zones.refused("told", "ReplicasReached")
-        (event,) = await zones.events("told")
-    assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
-    assert "reached member (1/1), host (3/3)" in event["note"]
-    assert "units go to member host host host" in caplog.messages
 
 
 @pytest.mark.proves("K5", "K33")
@@ -191,3 +180,153 @@ async def test_schedulers_of_two_names_never_exceed_a_quota(
         with suppress(asyncio.CancelledError):
             await watching
     assert most <= QUOTA
+
+
+async def says(world: World, name: str, reason: str, *parts: str) -> dict[str, Any]:
+    """The status, as soon as the condition has that reason and its message these parts."""
+    message = "; ".join(parts)
+
+    def told(status: Mapping[str, Any]) -> bool:
+        said = condition(status, "Scheduled")
+        return (said["reason"], said["message"]) == (reason, message)
+
+    found = await world.until(name, told)
+    status: dict[str, Any] = found["status"]
+    assert sum(placements(found).values()) + status["pending"] == status["desired"]
+    assert status["assigned"] + status["pending"] == status["desired"]
+    return status
+
+
+async def relabelled(world: World, name: str, app: str) -> None:
+    """Its units carry another label from now on."""
+    pods = {"metadata": {"labels": {"app": app}}}
+    template = {"spec": {"selector": {"matchLabels": {"app": app}}, "template": pods}}
+    await world.edit(name, {"spec": {"targetDeployment": template}})
+
+
+@pytest.mark.long
+@pytest.mark.proves("K5", "K33")
+async def test_what_counts_no_longer_makes_room_for_who_waits(zones: World) -> None:
+    """Units get other labels, or their cluster another domain: the quota they took is free."""
+    either = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["one", "two"]}]}
+    await policy(zones, either, host=3)
+    async with deciding(zones):
+        await zones.workload("one", replicas=3, labels=BOUND)
+        assert await zones.placed("one") == {"h1": 3}
+        await zones.workload("two", replicas=3, labels=BOUND)
+        await zones.refused("two", "ReplicasReached")
+        await relabelled(zones, "one", "else")
+        assert await zones.placed("two") == {"h1": 3}
+        await relabelled(zones, "one", "one")
+        await shown(zones, "host=6/3")
+        await zones.edit("two", {"spec": {"replicas": 4}})
+        await zones.refused("two", "ReplicasReached")
+        await zones.label("h1", **{ZONE: "spare"})
+        await zones.label("m1", **{ZONE: "host"})
+        assert await zones.placed("two") == {"h1": 3, "m1": 1}
+        assert placements(await zones.get("one")) == {"h1": 3}
+
+
+VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "type": (
+        {"allocationType": "require"},
+        "spec.allocationType: Input should be 'Required' or 'Preferred', not 'require'",
+    ),
+    "text": (
+        {"allocationPolicy": [{"name": "host", "replicas": "3"}]},
+        "spec.allocationPolicy[0].replicas: Input should be a valid integer, not '3'",
+    ),
+    "domains": (
+        {"allocationPolicy": None},
+        "spec.allocationPolicy: Field required",
+    ),
+    "selector": (
+        {"labelSelector": None},
+        "spec.labelSelector: Field required",
+    ),
+    "value": (
+        {"allocationPolicy": [{"name": "no value", "replicas": 3}]},
+        f"spec.allocationPolicy[0].name: String should match pattern '{VALUE}', not 'no value'",
+    ),
+}
+"""By the name of the policy and of its Workload: what is wrong with it, and the words for that."""
+RIGHT = {
+    "topologyKey": ZONE,
+    "labelSelector": {},
+    "allocationPolicy": [{"name": "host", "replicas": 30}],
+    "allocationType": "Required",
+}
+
+
+@pytest.mark.long
+@pytest.mark.proves("K17")
+async def test_policies_that_no_longer_meet_the_rules(
+    bare_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stored under a schema without rules: a number as text, or what is required left out."""
+    asked, space = counted(monkeypatch), bare_world.namespace
+    await bare_world.cluster("h1", labels={ZONE: "host"})
+    async with without_rules(bare_world):
+        for name, (spec, _) in WRONG.items():
+            body = {
+                "apiVersion": WORKLOAD_POLICIES.api_version,
+                "kind": "WorkloadPolicy",
+                "metadata": {"name": name, "namespace": space},
+                "spec": {k: v for k, v in {**RIGHT, **spec}.items() if v is not None},
+            }
+            await bare_world.client.create(WORKLOAD_POLICIES, body)
+    async with deciding(bare_world):
+        for name, (_, wrong) in WRONG.items():
+            bound = {"stowage.dev/workload-policy": name}
+            await bare_world.workload(name, replicas=2, labels=bound)
+            message = f"0/1 clusters: workload-policy {name}: {wrong}"
+            status = await says(bare_world, name, "InvalidPolicy", message)
+            assert (status["state"], status["pending"]) == ("Pending", 2)
+            (event,) = await bare_world.events(name)
+            assert (event["type"], event["note"]) == ("Warning", message)
+            ready = condition(await shown(bare_world, "", policy=name), "Ready")
+            assert (ready["status"], ready["reason"]) == ("False", "InvalidPolicy")
+            assert ready["message"] == wrong
+        await at_rest(asked, "workloadpolicies")
+        for name in WRONG:
+            await bare_world.client.merge_patch(
+                WORKLOAD_POLICIES, name, {"spec": RIGHT}, namespace=space
+            )
+        for name in WRONG:
+            assert await bare_world.placed(name) == {"h1": 2}
+
+
+@asynccontextmanager
+async def without_rules(world: World) -> AsyncIterator[None]:
+    """The kind of policies as an older release might have had it: anything may stand in a spec."""
+    strict = (await world.client.get(CRDS, POLICIES))["spec"]["versions"]
+    loose = deepcopy(strict)
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    loose[0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = anything
+    await world.client.merge_patch(CRDS, POLICIES, {"spec": {"versions": loose}})
+    try:
+        await _until_rules(world, hold=False)
+        yield
+    finally:
+        await world.client.merge_patch(CRDS, POLICIES, {"spec": {"versions": strict}})
+        await _until_rules(world, hold=True)
+
+
+async def _until_rules(world: World, *, hold: bool) -> None:
+    """A server serves a changed schema a moment later."""
+    empty = {
+        "apiVersion": WORKLOAD_POLICIES.api_version,
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": "probe", "namespace": world.namespace},
+        "spec": {},
+    }
+
+    async def as_wanted() -> bool:
+        try:
+            await world.client.create(WORKLOAD_POLICIES, empty, dry_run=True)
+        except Invalid:
+            return hold
+        return not hold
+
+    await until(as_wanted, every=0.1)

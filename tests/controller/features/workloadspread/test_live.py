@@ -45,26 +45,12 @@ async def reported(world: World, name: str) -> None:
     await until(said)
 
 
-async def scale(world: World, replicas: int) -> None:
-    """kubectl scale, or an autoscaler."""
-    about = {"namespace": world.namespace, "subresource": "scale"}
-    await world.client.merge_patch(WORKLOADS, "demo", {"spec": {"replicas": replicas}}, **about)
-
-
 async def holds(world: World, **shares: int) -> dict[str, Any]:
     """The Workload, as soon as it has these shares and none is pending."""
     want = {f"{name}1": units for name, units in shares.items()}
     return await world.until(
         "demo", lambda s: s["pending"] == 0 and placements({"status": s}) == want
     )
-
-
-def costs(found: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
-    return {
-        each["name"]: [(cost["cost"], cost["replicas"]) for cost in each["deletionCosts"]]
-        for entry in found["status"].get("overrides", [])
-        for each in entry["clusters"]
-    }
 
 
 async def shown(world: World, holds: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
@@ -106,25 +92,6 @@ async def told(world: World, reason: str) -> list[str]:
     items = (await world.client.list(EVENTS, namespace=world.namespace))["items"]
     about = [each for each in items if each["regarding"]["kind"] == "WorkloadSpread"]
     return [each["note"] for each in about if each["reason"] == reason]
-
-
-@pytest.mark.long
-@pytest.mark.proves("W3", "W6", "W10", "W14")
-async def test_a_hundred_and_elastic_scaled_by_the_scale_subresource(pools: World) -> None:
-    await apply(pools, subset("normal", 100), subset("elastic"))
-    async with deciding(pools):
-        await pools.workload("demo", replicas=80, cpu="100m")
-        found = await holds(pools, normal=80)
-        assert costs(found) == {"normal1": [(200, 80)]}
-        await scale(pools, 130)
-        found = await holds(pools, normal=100, elastic=30)
-        assert costs(found) == {"normal1": [(200, 100)], "elastic1": [(100, 30)]}
-        await scale(pools, 110)
-        await holds(pools, normal=100, elastic=10)
-        scaled = await pools.client.get(
-            WORKLOADS, "demo", namespace=pools.namespace, subresource="scale"
-        )
-        assert scaled["status"]["selector"] == "app=demo"
 
 
 @pytest.mark.long
