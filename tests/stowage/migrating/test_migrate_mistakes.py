@@ -21,8 +21,7 @@ from stowage.migrating.peers.kubefleet import PLACEMENTS, WORKS
 from stowage.migrating.peers.ocm import SETS
 from stowage.migrating.peers.works import replicas_of
 from tests.stowage.migrating.test_migrate import Kills, ready, steps, without_versions
-from tests.stowage.migrating.test_migrate_kubefleet import KubeFleetFleet
-from tests.stowage.migrating.test_migrate_ocm import OcmFleet
+from tests.stowage.migrating.test_migrate_works import KubeFleetFleet, OcmFleet
 from tests.stowage.migrating.world import DEPLOYMENTS, HPAS, Fleet, Killed, Server
 from tests.stowage.test_import_karmada import select
 
@@ -228,19 +227,16 @@ def test_a_workload_that_was_deleted_meanwhile_is_given_back(fleet: Fleet) -> No
 def test_an_owner_that_is_gone_is_not_put_back() -> None:
     """The garbage collector deletes what names one."""
     fleet = KubeFleetFleet()
-    named = {"m1": "paris", "m2": "tokyo"}
-    for step in ("adopt", "release"):
-        assert not fault(fleet, step, clusters=named)
+    steps(fleet, "adopt", "release")
     for places in (["m1"], ["m1", "m2"]):  # the AppliedWork is another one then
-        fleet.kubefleet.where["all"] = places
-        for _ in range(2):
-            fleet.sync()
+        fleet.small.where["all"] = places
+        fleet.sync(2)
     uid = fleet.members["m2"].read(DEPLOYMENTS, "web")["metadata"]["uid"]
     fleet.clock.during = None
-    fleet.step("undo", clusters=named)
+    fleet.step("undo")
     assert not fleet.members["m2"].read(DEPLOYMENTS, "web")["metadata"].get("ownerReferences")
-    fleet.clock.during = fleet.kubefleet.sync
-    assert not fault(fleet, "undo", clusters=named)
+    fleet.clock.during = fleet.small.sync
+    assert not fault(fleet, "undo")
     fleet.sync()
     found = fleet.members["m2"].read(DEPLOYMENTS, "web")["metadata"]
     assert found["uid"] == uid
@@ -249,17 +245,14 @@ def test_an_owner_that_is_gone_is_not_put_back() -> None:
 
 def test_a_placement_that_chooses_otherwise_by_now_is_not_given_back() -> None:
     fleet = KubeFleetFleet()
-    named = {"m1": "paris", "m2": "tokyo"}
-    for step in ("adopt", "release"):
-        assert not fault(fleet, step, clusters=named)
-    fleet.kubefleet.where["all"] = ["m1"]
-    for _ in range(2):
-        fleet.sync()
+    steps(fleet, "adopt", "release")
+    fleet.small.where["all"] = ["m1"]
+    fleet.sync(2)
     assert [each["metadata"]["namespace"] for each in fleet.theirs.all(WORKS)] == [
         "fleet-member-m1"
     ]
     held = fleet.on_members()
-    assert "KubeFleet does not place it on m2 any more" in fault(fleet, "undo", clusters=named)
+    assert "KubeFleet does not place it on m2 any more" in fault(fleet, "undo")
     assert fleet.on_members() == held
     strategy = fleet.theirs.read(PLACEMENTS, "all")["spec"]["strategy"]["applyStrategy"]
     assert strategy["type"] == "ReportDiff"

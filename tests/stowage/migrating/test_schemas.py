@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.stowage.migrating.test_migrate_kubefleet import NAMED, KubeFleetFleet
-from tests.stowage.migrating.test_migrate_ocm import OcmFleet
+from tests.stowage.migrating.test_migrate_works import KubeFleetFleet, OcmFleet
 from tests.stowage.migrating.world import Fleet
 from tests.stowage.peermodules import fetched
 from website.peers import MODULES, definitions
@@ -28,10 +27,10 @@ def karmada() -> Fleet:
     return fleet
 
 
-PEERS: Mapping[str, tuple[Callable[[], Fleet], Mapping[str, str]]] = {
-    "karmada": (karmada, {}),
-    "kubefleet": (KubeFleetFleet, NAMED),
-    "ocm": (OcmFleet, {}),
+PEERS: Mapping[str, Callable[[], Fleet]] = {
+    "karmada": karmada,
+    "kubefleet": KubeFleetFleet,
+    "ocm": OcmFleet,
 }
 
 
@@ -79,9 +78,8 @@ def test_a_peer_takes_what_each_step_writes(tmp_path: Path, name: str) -> None:
     for pattern in patterns:
         for kind, schema in definitions(root, pattern):
             known.setdefault(kind, []).append(schema)
-    make, clusters = PEERS[name]
-    fleet = make()
+    fleet = PEERS[name]()
     assert refused(fleet, known) == []
     for step in ("adopt", "release", "undo"):
-        assert not fleet.step(step, clusters=clusters)["web"].fault
+        assert not fleet.step(step)["web"].fault
         assert refused(fleet, known) == [], step
