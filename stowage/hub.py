@@ -49,6 +49,17 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+SERVER_METADATA = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+)
+"""What an API server writes into the metadata of an object."""
 PAGE = 500
 LONGEST_LINE = 1 << 20
 """Bytes of one line of a log that are printed at once."""

@@ -19,7 +19,7 @@ from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import BUILT_IN, Conversion, Made, System, drop_status, metadata_of
 
 _Name: TypeAlias = tuple[str, str]
-_GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}
+_USED = ("Service", "Secret", "ConfigMap", "ServiceAccount", "PersistentVolumeClaim")
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 _USERS = ("name", "namespace", "labels", "annotations")
@@ -36,12 +36,8 @@ def take_along(into: Conversion, systems: Sequence[System]) -> None:
         there[source.namespace].add((source.kind, source.name))
     for source in list(into.bundle.rest()):
         source.taken = True
-        if source.of("", "Service"):
-            _service(into, source, owners)
-        elif source.of("", "Secret"):
-            _secret(into, source, owners)
-        elif source.group == "" and source.kind in _GOES_ALONG:
-            _asked_for(into, source, owners)
+        if source.of("", *_USED):
+            _used(into, source, owners.of(source))
         elif source.of(GROUP, *_OURS):
             into.add(source, _own(into, source))
         else:
@@ -68,59 +64,39 @@ class _Owners:
             for key, value in each.labels.items():
                 self._labelled.setdefault((namespace, str(key), str(value)), []).append(each)
 
-    def asking(self, source: Source) -> list[Made]:
-        return self._asking.get((source.namespace, (source.kind, source.name)), [])
-
-    def selected(self, namespace: str, selector: dict[str, Any]) -> list[Made]:
-        """Return the Workloads whose pods a selector selects; it must not be empty."""
+    def of(self, source: Source) -> list[Made]:
+        """Return the Workloads that need it: whose pods a Service selects, or name the object."""
+        if source.kind != "Service":
+            return self._asking.get((source.namespace, (source.kind, source.name)), [])
+        selector = dig(source.document.body, "spec", "selector")
+        if not isinstance(selector, dict) or not selector:
+            return []
         key, value = next(iter(selector.items()))
-        found = self._labelled.get((namespace, str(key), str(value)), [])
+        found = self._labelled.get((source.namespace, str(key), str(value)), [])
         return [each for each in found if selector.items() <= each.labels.items()]
 
 
 # --- what goes along ------------------------------------------------------------------------------
 
 
-def _service(into: Conversion, source: Source, known: _Owners) -> None:
-    spec = source.document.body.get("spec")
-    selector = spec.get("selector") if isinstance(spec, dict) else None
-    if not isinstance(selector, dict) or not selector:
-        _alone(into, source)
-        return
-    owners = known.selected(source.namespace, selector)
+def _used(into: Conversion, source: Source, owners: Sequence[Made]) -> None:
     if not owners:
         _alone(into, source)
-        return
-    owners[0].spec.setdefault("manifests", []).append(_carried(into, source))
-    text = f"goes along in spec.manifests of the Workload {_named(owners)}"
-    into.notes.note(source.document, "", text)
-
-
-def _asked_for(into: Conversion, source: Source, known: _Owners) -> None:
-    owners = known.asking(source)
-    if not owners:
-        _alone(into, source)
-        return
-    owners[0].spec.setdefault("manifests", []).append(_carried(into, source))
-    text = f"goes along in spec.manifests of the Workload {_named(owners)}"
-    if source.kind == "PersistentVolumeClaim":
-        text += "; each member gets an empty volume of its own, and nothing is shared"
-        into.notes.lost(source.document, "", text)
+    elif source.kind == "Secret":
+        for made in owners:
+            made.spec.setdefault("resources", []).append({"name": source.name})
+        text = "is not printed: apply it to the hub; the Workload names it in spec.resources"
+        into.notes.note(
+            source.document, "", f"{text} and has it copied to each member ({_names(owners)})"
+        )
     else:
-        into.notes.note(source.document, "", text)
-
-
-def _secret(into: Conversion, source: Source, known: _Owners) -> None:
-    owners = known.asking(source)
-    if not owners:
-        _alone(into, source)
-        return
-    for made in owners:
-        made.spec.setdefault("resources", []).append({"name": source.name})
-    text = "is not printed: apply it to the hub; the Workload names it in spec.resources"
-    into.notes.note(
-        source.document, "", f"{text} and has it copied to each member ({_names(owners)})"
-    )
+        owners[0].spec.setdefault("manifests", []).append(_carried(into, source))
+        text = f"goes along in spec.manifests of the Workload {_named(owners)}"
+        if source.kind == "PersistentVolumeClaim":
+            text += "; each member gets an empty volume of its own, and nothing is shared"
+            into.notes.lost(source.document, "", text)
+        else:
+            into.notes.note(source.document, "", text)
 
 
 def _named(owners: Sequence[Made]) -> str:

@@ -85,6 +85,22 @@ class Placement:
 
 
 @dataclass(slots=True)
+class Rules:
+    """Reads the rules of a system."""
+
+    into: Conversion
+    fleet: Fleet
+    used: set[int] = field(default_factory=set)
+    """The ids of the objects that something of the input goes by."""
+
+    def lost(self, source: Source, path: str, text: str) -> None:
+        self.into.notes.lost(source.document, path, text)
+
+    def note(self, source: Source, path: str, text: str, becomes: str = "") -> None:
+        self.into.notes.note(source.document, path, text, becomes=becomes)
+
+
+@dataclass(slots=True)
 class Placer:
     """Makes Workloads of placements; `marks` says which labels and annotations are a peer's own."""
 

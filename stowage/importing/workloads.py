@@ -7,11 +7,12 @@ other systems read from pods, a label and the scheduler's name, is the Workload'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from crds.names import API_VERSION, BINDING_LABELS, DEFAULT_SCHEDULER
+from stowage.hub import SERVER_METADATA
 from stowage.importing.fates import Table, lost, whole
 from stowage.importing.fields import DocumentPart, Notes, keep, walk
 from stowage.importing.pieces import Placed
@@ -21,17 +22,6 @@ from stowage.importing.shapes import shapes
 Template = Callable[[DocumentPart], dict[str, Any]]
 """Makes the spec of a built-in kind from the spec of the input."""
 
-_WRITTEN = (
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "managedFields",
-    "selfLink",
-)
-"""Metadata that an API server writes."""
 _WRITTEN_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
@@ -189,7 +179,7 @@ def metadata_of(part: DocumentPart) -> dict[str, Any]:
     metadata = part.part("metadata")
     walked = walk(metadata, _METADATA)
     made = {key: walked[key] for key in _METADATA if key in walked}
-    written = [key for key in _WRITTEN if key in metadata]
+    written = [key for key in SERVER_METADATA if key in metadata]
     for key in written:
         metadata.any(key)
     annotations = made.get("annotations", {})
@@ -289,6 +279,12 @@ class Conversion:
     def add(self, source: Source, body: dict[str, Any]) -> dict[str, Any]:
         self.others.append((source, body))
         return body
+
+    def unused(self, sources: Iterable[Source], used: Collection[int], text: str) -> None:
+        """Note those that nothing of the input goes by; `used` are the ids of the others."""
+        for each in sources:
+            if id(each) not in used:
+                self.notes.unused(each.document, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ from machinery.kinds.stripped import unbind
 from machinery.release import parsed
 from machinery.types import conditions
 from stowage.console import output
-from stowage.hub import edit
+from stowage.hub import SERVER_METADATA, edit
 from stowage.setup import backup_file, tenants, upgrade
 from stowage.setup.backup import NAMED, RULES
 from stowage.setup.backup_file import Manifest, Origin
@@ -88,17 +88,7 @@ AT_ONCE = 16
 TRIES = 5
 """Writes of a status that others write as well."""
 _UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_OF_SERVER = (
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "managedFields",
-    "selfLink",
-    "ownerReferences",
-)
+_OF_SERVER = (*SERVER_METADATA, "ownerReferences")
 _OF_THE_MOMENT = (ANNOTATION_COUNTED, ANNOTATION_SWEEP, ANNOTATION_RESTORED)
 """Annotations that hold for the hub of the backup, or for its former objects."""
 _TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - a type

@@ -132,7 +132,9 @@ def preview(name: str, where: Where, form: str) -> bool:
 def previewed(name: str, where: Where, *, clock: Clock) -> Drainage:
     """Return what a drain would come to. Raises as `preview` does."""
     configuration, present = where.configuration(), where.present()
-    simulation = Simulation.settled(present, configuration, now=clock.now(), handle=where.handle)
+    simulation = Simulation.of(
+        present, configuration, now=clock.now(), handle=where.handle, settled=True
+    )
     if name not in simulation.members:
         raise unknown_cluster(name, simulation.members)
     before = dict(simulation.placed)

@@ -182,9 +182,10 @@ class Simulation(Rehearsal):
         *,
         now: datetime,
         handle: DryRunHandle,
+        settled: bool = False,
     ) -> Self:
-        """Return the simulation of a fleet as it was read."""
-        return cls(
+        """Return the simulation of a fleet as read, or once what moves there already has ended."""
+        made = cls(
             configuration,
             clusters=present.clusters,
             workloads=present.workloads.values(),
@@ -192,20 +193,9 @@ class Simulation(Rehearsal):
             now=now,
             handle=handle,
         )
-
-    @classmethod
-    def settled(
-        cls,
-        present: PlanInputs,
-        configuration: SchedulerConfiguration,
-        *,
-        now: datetime,
-        handle: DryRunHandle,
-    ) -> Self:
-        """Return the simulation of a fleet as read, once what moves there already has ended."""
-        made = cls.of(present, configuration, now=now, handle=handle)
-        made.play()
-        made.mark()
+        if settled:
+            made.play()
+            made.mark()
         return made
 
     def _forget(self) -> None:

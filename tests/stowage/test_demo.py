@@ -14,6 +14,7 @@ from machinery.errors import StowageError
 from machinery.types.quantities import exact
 from stowage.console.progress import Progress
 from stowage.playground import demo
+from tests.stowage.importing import written
 
 RUNNING = {"state": "Running"}
 CROWDED = {
@@ -169,7 +170,7 @@ SYSTEM_CPU, NODE_CPU = "950m", "2"
 def test_the_examples_fit_three_nodes_of_two_cpus(stowage, tmp_path):
     """Planned by the product's own command on such a fleet, as the demo's clusters would be."""
     fleet = tmp_path / "fleet.yaml"
-    fleet.write_text(yaml.safe_dump_all(_member(number) for number in (1, 2, 3)))
+    fleet.write_text(written(*(_member(number) for number in (1, 2, 3))))
     files = sorted(demo.examples().glob("*.yaml"))
     arguments = [word for path in files for word in ("-f", path)]
     planned = json.loads(stowage.succeed("plan", *arguments, "--fleet", fleet, "-o", "json"))

@@ -12,11 +12,10 @@ from typing import Any
 
 import jsonpatch
 import pytest
-import yaml
 
 from machinery.errors import ConfigurationError
 from stowage.importing.reading import text_selector
-from tests.stowage.importing import Files, Made, cluster, deployment, run, runs
+from tests.stowage.importing import Files, Made, cluster, deployment, run, runs, written
 
 DATA = Path(__file__).parents[1] / "data"
 POLICIES = json.loads((DATA / "import" / "karmada_policies.json").read_text())
@@ -184,9 +183,9 @@ def test_any_order_gives_the_same_bytes(tmp_path: Path) -> None:
 def planned(tmp_path: Path, made: Made, *fleet: str) -> dict[str, int]:
     """Where a plan of the Workloads puts the replicas of web."""
     out, there = tmp_path / "out.yaml", tmp_path / "fleet.yaml"
-    out.write_text(yaml.safe_dump_all([b for b in made.bodies if b["kind"] != "MemberCluster"]))
+    out.write_text(written(*(b for b in made.bodies if b["kind"] != "MemberCluster")))
     labels = {each["metadata"]["name"]: each["metadata"].get("labels", {}) for each in made.bodies}
-    there.write_text(yaml.safe_dump_all([cluster(name, **labels.get(name, {})) for name in fleet]))
+    there.write_text(written(*(cluster(name, **labels.get(name, {})) for name in fleet)))
     plan = run("plan", "-f", out, "--fleet", there, "-o", "json")
     assert plan.exit_code == 0, plan.output
     found = {w["name"]: w for w in json.loads(plan.stdout)["workloads"]}

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from machinery.kinds.revisions import digest_of, revision_data
-from tests.stowage.importing import Files, Made, cluster, deployment, run
+from tests.stowage.importing import Files, Made, cluster, deployment, run, written
 
 OCM, WORK = "cluster.open-cluster-management.io", "work.open-cluster-management.io"
 FLEET, FLEETS = "placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io"
@@ -30,8 +29,8 @@ def thing(
 def planned(tmp_path: Path, made: Made, fleet: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """Where a plan of the Workloads puts the replicas, by Workload."""
     out, there = tmp_path / "out.yaml", tmp_path / "fleet.yaml"
-    out.write_text(yaml.safe_dump_all([b for b in made.bodies if b["kind"] != "MemberCluster"]))
-    there.write_text(yaml.safe_dump_all([cluster(name, **has) for name, has in fleet.items()]))
+    out.write_text(written(*(b for b in made.bodies if b["kind"] != "MemberCluster")))
+    there.write_text(written(*(cluster(name, **has) for name, has in fleet.items())))
     plan = run("plan", "-f", out, "--fleet", there, "-o", "json")
     assert plan.exit_code == 0, plan.output
     return {

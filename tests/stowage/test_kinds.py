@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
 
 from machinery.errors import ConfigurationError
 from stowage.cli import cli
 from tests.kindsof import FLINK, LEADER_WORKERS, RAY, SPARK, pods
+from tests.stowage.importing import written
 from tests.stowage.plain_hub import PlainHub, serving
 
 KIND: dict[str, Any] = {
@@ -67,7 +67,7 @@ class Files:
 
     def __call__(self, name: str, *objects: Any) -> str:
         path = self._folder / name
-        path.write_text(yaml.safe_dump_all(objects))
+        path.write_text(written(*objects))
         return str(path)
 
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
 from machinery.errors import ConfigurationError
-from stowage.cli import cli
 from stowage.console import output
+from tests.stowage.importing import run, written
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ZONE = "topology.kubernetes.io/zone"
@@ -83,14 +82,10 @@ def beside(app: str) -> dict[str, Any]:
 def write(tmp_path: Path) -> Write:
     def to_file(name: str, *objects: Any, text: str = "") -> str:
         path = tmp_path / name
-        path.write_text(text or yaml.safe_dump_all(objects))
+        path.write_text(text or written(*objects))
         return str(path)
 
     return to_file
-
-
-def run(*args: object, **how: Any) -> Result:
-    return CliRunner().invoke(cli, [str(arg) for arg in args], **how)
 
 
 def plan(files: str, fleet: str, *args: object, **how: Any) -> dict[str, dict[str, Any]]:
@@ -413,12 +408,12 @@ def test_a_row_with_an_unknown_key_is_refused(write: Write, edit: Any, said: str
 
 def test_standard_input_and_folders(write: Write, tmp_path: Path) -> None:
     fleet = write("fleet.yaml", cluster("a"))
-    given = yaml.safe_dump(workload("demo"))
+    given = written(workload("demo"))
     assert list(plan("-", fleet, input=given)) == ["demo"]
     folder = tmp_path / "many"
     folder.mkdir()
     for name in ("2", "1"):
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(workload(f"w{name}")))
+        (folder / f"{name}.yaml").write_text(written(workload(f"w{name}")))
     (folder / "notes.txt").write_text("no object")
     assert list(plan(str(folder), fleet)) == ["w1", "w2"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from machinery.kinds.revisions import digest_of, revision_data
 from stowage.cli import cli
+from tests.stowage.importing import written
 from tests.stowage.test_plan import cluster, placed, workload
 
 pytestmark = pytest.mark.proves("T26")
@@ -53,8 +53,8 @@ def edited(body: dict[str, Any], image: str = "app:2") -> dict[str, Any]:
 
 
 def planned(folder: Path, there: list[dict[str, Any]], file: dict[str, Any], *how: str) -> str:
-    (folder / "fleet.yaml").write_text(yaml.safe_dump_all([*FLEET, *there]))
-    (folder / "web.yaml").write_text(yaml.safe_dump(file))
+    (folder / "fleet.yaml").write_text(written(*FLEET, *there))
+    (folder / "web.yaml").write_text(written(file))
     args = ["-f", str(folder / "web.yaml"), "--fleet", str(folder / "fleet.yaml"), *how]
     done = CliRunner().invoke(cli, ["plan", "-n", "shop", *args])
     assert done.exit_code == 0, done.output

@@ -18,7 +18,7 @@ from click.testing import Result
 from crds.admission.validation import object_violations
 from machinery.errors import ConfigurationError
 from stowage.wrapping.objects import HELM_FILE
-from tests.stowage.importing import run
+from tests.stowage.importing import loaded, run, written
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "deploy/helm-plugin/plugin.yaml"
@@ -95,7 +95,7 @@ HOOK = hooked(
 
 
 def stream(objects: Iterable[Any]) -> str:
-    return yaml.safe_dump_all(list(objects), sort_keys=False)
+    return written(*objects)
 
 
 def wrapped(objects: Iterable[Any], *options: str) -> Result:
@@ -104,7 +104,7 @@ def wrapped(objects: Iterable[Any], *options: str) -> Result:
 
 def listed(result: Result) -> dict[str, dict[str, Any]]:
     assert result.exit_code == 0, result.exception
-    found = list(yaml.safe_load_all(result.stdout))
+    found = loaded(result.stdout)
     by_name = {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
     assert len(by_name) == len(found)
     return by_name
@@ -427,9 +427,9 @@ def unmarked(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.proves("IM17")
 def test_both_versions_of_helm_give_the_same_workloads() -> None:
     ordered = sorted(CHART, key=lambda each: f"{each['metadata']['name']}-{each['kind'].lower()}")
-    third = list(yaml.safe_load_all(wrapped(ordered).stdout))
+    third = loaded(wrapped(ordered).stdout)
     fourth = wrapped(by_file([*CHART, HOOK]))
-    found = list(yaml.safe_load_all(fourth.stdout))
+    found = loaded(fourth.stdout)
     for each in found:
         if each["kind"] == "Workload":
             assert HELM_FILE not in json.dumps(each["spec"])
@@ -444,7 +444,7 @@ def test_both_versions_of_helm_give_the_same_workloads() -> None:
 @pytest.mark.proves("IM17")
 def test_hooks_alone_stay_hooks() -> None:
     result = wrapped(by_file([HOOK]))
-    assert list(yaml.safe_load_all(result.stdout)) == by_file([HOOK])
+    assert loaded(result.stdout) == by_file([HOOK])
 
 
 @pytest.mark.proves("IM17")
@@ -458,7 +458,7 @@ def test_a_resource_list_goes_in_and_comes_out() -> None:
         **around,
         "functionConfig": asked,
     }
-    assert made["items"] == list(yaml.safe_load_all(wrapped(CHART).stdout))
+    assert made["items"] == loaded(wrapped(CHART).stdout)
     stray = next(e for e in made["results"] if e["resourceRef"]["name"] == "stray")
     assert stray["severity"] == "info"
     assert "no object here refers to it" in stray["message"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -31,7 +30,7 @@ from stowage.importing.differing import CLUSTER_NAME, Body, Change, Misfit, labe
 from stowage.importing.durations import seconds
 from stowage.importing.fates import METADATA, Table, carried, lost, noted, whole
 from stowage.importing.pieces import Piece, piece_of
-from stowage.importing.placing import Placement, Placer
+from stowage.importing.placing import Placement, Placer, Rules
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Conversion, System
 
@@ -298,25 +297,12 @@ def _selects(selector: Json, source: Source) -> bool:
 # --- rules ----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Rules:
-    into: Conversion
-    fleet: Fleet
-    used: set[int] = field(default_factory=set)
-
+class _Rules(Rules):
     def told(self) -> None:
         """Note the staged strategies and runs that no placement of the input has."""
         for kind in ("StagedUpdateStrategy", "StagedUpdateRun"):
-            for each in self.into.bundle.of(GROUP, kind, f"Cluster{kind}"):
-                if id(each) not in self.used:
-                    text = "no placement of the input goes by it"
-                    self.into.notes.unused(each.document, text)
-
-    def lost(self, source: Source, path: str, text: str) -> None:
-        self.into.notes.lost(source.document, path, text)
-
-    def note(self, source: Source, path: str, text: str, becomes: str = "") -> None:
-        self.into.notes.note(source.document, path, text, becomes=becomes)
+            of_kind = self.into.bundle.of(GROUP, kind, f"Cluster{kind}")
+            self.into.unused(of_kind, self.used, "no placement of the input goes by it")
 
     def terms(self, source: Source) -> list[Clusters]:
         policy = _spec(source).get("policy") or {}
@@ -566,9 +552,7 @@ class _Overrides:
             yield Change(clusters, make, override.document, where, override.name)
 
     def told(self) -> None:
-        for each in self._all:
-            if id(each) not in self._used:
-                self._into.notes.unused(each.document, "names no object that is placed")
+        self._into.unused(self._all, self._used, "names no object that is placed")
 
 
 def _operation(said: Json) -> dict[str, Any]:

@@ -7,7 +7,6 @@ each cluster that its Placements choose. The objects are those that stand in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from crds.names import LABEL_CLUSTER, TAINT_NOT_READY
@@ -24,7 +23,7 @@ from stowage.importing.clusters import (
 from stowage.importing.durations import seconds
 from stowage.importing.fates import METADATA, Row, Table, carried, lost, noted, whole
 from stowage.importing.pieces import Piece
-from stowage.importing.placing import Placement, Placer
+from stowage.importing.placing import Placement, Placer, Rules
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Conversion, System
 
@@ -219,27 +218,14 @@ def _cluster(into: Conversion, source: Source, fleet: Fleet) -> None:
     into.register(source, body)
 
 
-@dataclass(slots=True)
-class _Rules:
+class _Rules(Rules):
     """Reads works and Placements."""
-
-    into: Conversion
-    fleet: Fleet
-    used: set[int] = field(default_factory=set)
 
     def told(self) -> None:
         """Note what nothing of the input goes by."""
         kinds = ("Placement", "ManagedClusterSet", "ManagedClusterSetBinding")
-        for each in self.into.bundle.of(CLUSTER, *kinds):
-            if id(each) not in self.used:
-                text = "nothing of the input is placed by it"
-                self.into.notes.unused(each.document, text)
-
-    def lost(self, source: Source, path: str, text: str) -> None:
-        self.into.notes.lost(source.document, path, text)
-
-    def note(self, source: Source, path: str, text: str, becomes: str = "") -> None:
-        self.into.notes.note(source.document, path, text, becomes=becomes)
+        of_kinds = self.into.bundle.of(CLUSTER, *kinds)
+        self.into.unused(of_kinds, self.used, "nothing of the input is placed by it")
 
     # --- works --------------------------------------------------------------------------------
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
 
+from controller.config import SchedulerConfiguration
 from machinery.api.resources import (
     CONFIG_MAPS,
     MEMBER_CLUSTERS,
@@ -123,6 +125,18 @@ class Server(MemoryHub):
         return dict(self._objects)
 
 
+class Profiled(Where):
+    """The hub with the default profile, which is made once for all tests."""
+
+    def configuration(self) -> SchedulerConfiguration:
+        return _configuration()
+
+
+@cache
+def _configuration() -> SchedulerConfiguration:
+    return Where("default").configuration()
+
+
 class Fleet:
     """Our hub, Karmada's and members; `m1` is the MemberCluster `paris`, `m2` is `tokyo`."""
 
@@ -196,7 +210,7 @@ class Fleet:
             member=Members(self.hub, member),
             documents=self.documents,
             inputs=lambda: inventory.of_hub(Stored(self.hub)),  # type: ignore[arg-type]
-            where=Where("default"),
+            where=Profiled("default"),
             clock=self.clock,  # type: ignore[arg-type]
             **how,
         )

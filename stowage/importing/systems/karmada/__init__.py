@@ -230,9 +230,7 @@ class _Overrides:
         self._into.notes.note(policy.document, f"{path}.overriders.{field}", text)
 
     def told(self) -> None:
-        for each in self._all:
-            if id(each) not in self._used:
-                self._into.notes.unused(each.document, "takes no object that is placed")
+        self._into.unused(self._all, self._used, "takes no object that is placed")
 
 
 def _overridden(rule: Mapping[str, Any], said: Any, body: Body) -> Body:
