@@ -114,12 +114,21 @@ class Stage:
         status = {"placements": placements, **noted}
         await self.patch(name, {"status": status}, subresource="status")
 
+    async def run(self, name: str, shares: Mapping[str, int], **spec: Any) -> None:
+        """A Workload with these placements."""
+        await self.create(name, **spec)
+        await self.place(name, **shares)
+
+    async def bring(self, name: str, shares: Mapping[str, int], **spec: Any) -> None:
+        """A Workload with these placements, once it is Propagated."""
+        await self.run(name, shares, **spec)
+        await self.propagated(name)
+
     async def push(
         self, name: str, member: str = "m1", *, within: float = 30.0, **spec: Any
     ) -> None:
         """A Workload with a Deployment of its name, on one member."""
-        await self.create(name, targetDeployment=deployment(name), **spec)
-        await self.place(name, **{member: 1})
+        await self.run(name, {member: 1}, targetDeployment=deployment(name), **spec)
         await self.refused(name, "Propagated", within=within)
 
     async def patch(self, name: str, patch: Mapping[str, Any], **how: str) -> dict[str, Any]:

@@ -144,8 +144,9 @@ async def test_what_differs_is_left_alone_until_it_is_made_equal(stage_on: MakeS
         theirs = hidden | {"data": {"password": base64.b64encode(b"another").decode()}}
         wanted = image("nginx:1")
         wanted["spec"]["paused"] = False
-        await stage.create("demo", adoption=NO_DIFF, targetDeployment=wanted, manifests=[theirs])
-        await stage.place("demo", m1=2)
+        await stage.run(
+            "demo", {"m1": 2}, adoption=NO_DIFF, targetDeployment=wanted, manifests=[theirs]
+        )
         where = stage.namespace
         told = await stage.refused("demo", "AlreadyExists", "Secret")
         assert told == f"Secret {where}/creds exists and differs in data.password"
@@ -183,8 +184,7 @@ async def test_an_edit_between_the_look_and_the_write_is_no_takeover(
     async with stage_on() as stage:
         await stage.space_on("m1")
         await made(stage, CONFIGMAPS, configmap("conf", k="v"))
-        await stage.create("demo", adoption=NO_DIFF, manifests=[configmap("conf", k="v")])
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, adoption=NO_DIFF, manifests=[configmap("conf", k="v")])
         await stage.refused("demo", "AlreadyExists", "data.k (v here, mine there)")
         assert await stage.on("m1", "conf", kind=CONFIGMAPS) == edited[0], "not touched at all"
 
@@ -210,8 +210,7 @@ async def test_a_process_that_ends_at_the_takeover_is_made_up_for(
     async with stage_on() as stage:
         await stage.space_on("m1")
         before = await made(stage, DEPLOYMENTS, image("nginx:1"))
-        await stage.create("demo", adoption=NO_DIFF, targetDeployment=image("nginx:1"))
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2}, adoption=NO_DIFF, targetDeployment=image("nginx:1"))
         async with asyncio.timeout(60 * PATIENCE):
             await reached.wait()
         await stage.restart()
@@ -227,9 +226,7 @@ async def test_a_process_that_ends_at_the_takeover_is_made_up_for(
 @pytest.mark.proves("X7", "IM21")
 async def test_what_another_owns_is_never_taken_over(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("first", targetDeployment=image("nginx:1"))
-        await stage.place("first", m1=2)
-        await stage.propagated("first")
+        await stage.bring("first", {"m1": 2}, targetDeployment=image("nginx:1"))
         body = image("nginx:1")
         theirs = {f"{OWNER_PREFIX}elsewhere": f"{stage.namespace}/its", "stowage.dev/hub": "x"}
         app = {"apiVersion": "x.dev/v1", "kind": "App", "name": "a", "uid": "1"}

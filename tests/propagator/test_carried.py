@@ -42,9 +42,7 @@ async def test_a_new_object_has_the_value_and_what_stands_keeps_its_own(
     stage_on: MakeStage,
 ) -> None:
     async with stage_on() as stage:
-        await stage.create("web", targetDeployment=deployment(), **CARRY)
-        await stage.place("web", m1=1)
-        await stage.propagated("web")
+        await stage.bring("web", {"m1": 1}, targetDeployment=deployment(), **CARRY)
         await carried(stage, "s3://b/7")
         await stage.place("web", m1=1, m2=1)
         await stage.appears("m2")

@@ -457,8 +457,7 @@ async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) 
     with swept(hub):
         async with staged(hub, {"m1": running}) as stage:
             member = stage.members["m1"]
-            await stage.create("victim")
-            await stage.place("victim", m1=2)
+            await stage.run("victim", {"m1": 2})
 
             async def told(*counts: int) -> bool:
                 share = await stage.share("victim", "m1")

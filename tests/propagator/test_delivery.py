@@ -80,9 +80,7 @@ async def test_what_stands_is_let_go_of_and_nothing_takes_it_away_any_more(
     stage_on: MakeStage,
 ) -> None:
     async with stage_on() as stage:
-        await stage.create("web", manifests=[configmap("conf", k="v")])
-        await stage.place("web", m1=1)
-        await stage.propagated("web")
+        await stage.bring("web", {"m1": 1}, manifests=[configmap("conf", k="v")])
         was = await stage.on("m1")
         assert was is not None
         await stage.patch("web", {"spec": NONE})
@@ -119,8 +117,7 @@ async def test_delivered_again_it_takes_over_only_what_its_adoption_lets_it(
     async with stage_on() as stage:
         await stage.space_on("m1")
         await stage.members["m1"].create(DEPLOYMENTS, deployment(), namespace=stage.namespace)
-        await stage.create("web", **NONE)
-        await stage.place("web", m1=1)
+        await stage.run("web", {"m1": 1}, **NONE)
         await ready_as(stage, "web", "True", "Decided")
         await stage.patch("web", {"spec": {"delivery": "Push"}})
         await stage.refused("web", "AlreadyExists")
@@ -136,8 +133,7 @@ async def test_delivered_again_it_takes_over_only_what_its_adoption_lets_it(
 @pytest.mark.proves("CT8")
 async def test_pods_that_another_tool_brings_are_counted_as_its_units(stage_on: MakeStage) -> None:
     async with stage_on() as stage:
-        await stage.create("web", **NONE)
-        await stage.place("web", m1=2)
+        await stage.run("web", {"m1": 2}, **NONE)
         await ready_as(stage, "web", "True", "Decided")
         await stage.space_on("m1")
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}

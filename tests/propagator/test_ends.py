@@ -53,9 +53,7 @@ async def completes(stage: Stage, name: str) -> None:
 async def test_a_job_runs_once_and_is_forgotten_once_its_end_is_stored(stage_on: MakeStage):
     async with stage_on() as stage:
         main = job(ttlSecondsAfterFinished=600)
-        await stage.create("bill", targetDeployment=None, template=main)
-        await stage.place("bill", m1=1)
-        await stage.propagated("bill")
+        await stage.bring("bill", {"m1": 1}, targetDeployment=None, template=main)
         made = await stage.appears("m1", "bill", kind=JOBS)
         assert "ttlSecondsAfterFinished" not in made["spec"]
 
@@ -137,8 +135,7 @@ async def test_a_job_that_goes_with_its_end_while_it_is_written_is_not_made_agai
         return await write(self, session, workload, piece)
 
     async with stage_on() as stage:
-        await stage.create("bill", targetDeployment=None, template=job())
-        await stage.place("bill", m1=1)
+        await stage.run("bill", {"m1": 1}, targetDeployment=None, template=job())
         await stage.appears("m1", "bill", kind=JOBS)
         await settled(stage)
         if after == "the look at it":
@@ -157,9 +154,7 @@ async def test_a_job_that_goes_with_its_end_while_it_is_written_is_not_made_agai
 @pytest.mark.proves("A1", "KD29")
 async def test_a_job_that_ends_as_it_leaves_is_not_made_elsewhere(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("bill", targetDeployment=None, template=job())
-        await stage.place("bill", m1=1)
-        await stage.propagated("bill")
+        await stage.bring("bill", {"m1": 1}, targetDeployment=None, template=job())
         await stage.stop()
         await completes(stage, "bill")
         leaving = {"cluster": "m1", "replicas": 1, "since": WHEN, "cause": "Drained"}

@@ -216,14 +216,12 @@ async def exists(stage: Stage) -> None:
     body = deployment("exists")
     body["metadata"]["namespace"] = stage.namespace
     await stage.members["m1"].create(DEPLOYMENTS, body)
-    await stage.create("exists", targetDeployment=deployment("exists"))
-    await stage.place("exists", m1=1)
+    await stage.run("exists", {"m1": 1}, targetDeployment=deployment("exists"))
     await stage.refused("exists", "AlreadyExists")
 
 
 async def secretless(stage: Stage) -> None:
-    await stage.create("secretless", resources=[{"name": "secretless"}])
-    await stage.place("secretless", m1=1)
+    await stage.run("secretless", {"m1": 1}, resources=[{"name": "secretless"}])
     await stage.refused("secretless", "SecretNotFound")
 
 
@@ -256,8 +254,9 @@ async def webhook(stage: Stage) -> None:
     tried = {"namespace": stage.namespace, "dry_run": True}
     create = stage.members["m1"].create
     await until(lambda: refused(lambda: create(CONFIGMAPS, wanted, **tried), "broken.example.com"))
-    await stage.create("webhook", manifests=[wanted], targetDeployment=deployment("webhook"))
-    await stage.place("webhook", m1=1)
+    await stage.run(
+        "webhook", {"m1": 1}, manifests=[wanted], targetDeployment=deployment("webhook")
+    )
     assert "broken.example.com" in await stage.refused("webhook", "Rejected")
 
 
@@ -270,8 +269,7 @@ async def untold(stage: Stage) -> None:
     await stage.create("untold-probe", targetDeployment=deployment("probe"))
     patch = {"status": {"readySummary": "0/0"}}
     await until(lambda: refused(lambda: stage.patch("untold-probe", patch, subresource="status")))
-    await stage.create("untold", targetDeployment=deployment("untold"))
-    await stage.place("untold", m1=1)
+    await stage.run("untold", {"m1": 1}, targetDeployment=deployment("untold"))
     await stage.appears("m1", "untold")
 
 

@@ -104,8 +104,7 @@ async def test_a_process_killed_before_its_first_apply_leaves_nothing(
     async with stage_on() as stage, outside(stage, hub, tmp_path) as process:
         m1.freeze()
         try:
-            await stage.create("demo")
-            await stage.place("demo", m1=1)
+            await stage.run("demo", {"m1": 1})
 
             async def noted() -> bool:
                 found = await stage.workload("demo")

@@ -76,9 +76,7 @@ async def says(stage: Stage, of: Resource, name: str, **status: Any) -> None:
 
 
 async def placed(stage: Stage, name: str, template: dict[str, Any]) -> None:
-    await stage.create(name, template=template)
-    await stage.place(name, m1=1)
-    await stage.propagated(name)
+    await stage.bring(name, {"m1": 1}, template=template)
 
 
 @pytest.mark.long
@@ -283,9 +281,7 @@ async def test_a_take_over_says_what_its_kind_does_not_survive(stage_on: MakeSta
         async with serving(m1, kinds=[RAY_CLUSTERS]):
             await stage.space_on("m1")
             before = await m1.create(RAY_CLUSTERS, _ray("a"), namespace=stage.namespace)
-            await stage.create("ray", template=_ray("a"), adoption="IfUnowned")
-            await stage.place("ray", m1=1)
-            await stage.propagated("ray")
+            await stage.bring("ray", {"m1": 1}, template=_ray("a"), adoption="IfUnowned")
             await settled(stage, told=True)
             listed = await stage.hub.list(EVENTS, namespace=stage.namespace)
             (note,) = [e["note"] for e in listed["items"] if e["reason"] == "Adopted"]
@@ -336,9 +332,7 @@ async def _written_no_more(stage: Stage) -> None:
 async def _once(stage: Stage, of: Resource, template: dict[str, Any], labels: str) -> None:
     """Its object is gone at once, and its pod is not: that is what the next cluster waits for."""
     m1, name = stage.members["m1"], template["metadata"]["name"]
-    await stage.create(name, template=template, movement={"data": "Leave"})
-    await stage.place(name, m1=1)
-    await stage.propagated(name)
+    await stage.bring(name, {"m1": 1}, template=template, movement={"data": "Leave"})
     if of is ONCE[0][0]:  # the member's namespace is made with the first object
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         await m1.create(ACCOUNTS, account, namespace=stage.namespace)
@@ -431,9 +425,7 @@ async def test_a_number_that_a_queue_refuses_is_told_in_its_words(stage_on: Make
         },
     }
     async with stage_on() as stage:
-        await stage.create("db", targetDeployment=None, template=template)
-        await stage.place("db", m1=2)
-        await stage.propagated("db")
+        await stage.bring("db", {"m1": 2}, targetDeployment=None, template=template)
         member = stage.members["m1"]
         parts = queued(stage.namespace)
         try:

@@ -77,9 +77,7 @@ def hardly_read(before: Counter[str], after: Counter[str]) -> bool:
 
 async def two_workloads(stage: Stage) -> None:
     for name in ("one", "two"):
-        await stage.create(name, targetDeployment=deployment(name))
-        await stage.place(name, m1=1, m2=2)
-        await stage.propagated(name)
+        await stage.bring(name, {"m1": 1, "m2": 2}, targetDeployment=deployment(name))
     await calm(stage)
 
 
@@ -121,9 +119,9 @@ async def test_secrets_travel_in_the_next_term_as_well(stage_on: MakeStage, hub:
 
     async with stage_on(terms=SHORT_TERMS) as stage:
         await stage.hub.create(SECRETS, creds("b25l"))
-        await stage.create("one", targetDeployment=deployment("one"), resources=[{"name": "creds"}])
-        await stage.place("one", m1=1)
-        await stage.propagated("one")
+        await stage.bring(
+            "one", {"m1": 1}, targetDeployment=deployment("one"), resources=[{"name": "creds"}]
+        )
         hub.freeze()
         try:
             await until(lambda: stage.process.term is None)
@@ -145,9 +143,9 @@ async def test_a_lease_that_went_back_has_everything_of_the_hub_listed_anew(
         await stage.hub.create(
             SECRETS, {"metadata": {"name": "creds", "namespace": stage.namespace}}
         )
-        await stage.create("one", targetDeployment=deployment("one"), resources=[{"name": "creds"}])
-        await stage.place("one", m1=1)
-        await stage.propagated("one")
+        await stage.bring(
+            "one", {"m1": 1}, targetDeployment=deployment("one"), resources=[{"name": "creds"}]
+        )
         key = (stage.namespace, "creds")
 
         def informer() -> Informer[Any]:
@@ -291,8 +289,7 @@ async def test_of_two_replicas_whose_leader_is_killed_each_write_is_made_once(
 ):
     """Who leads lists a member once; who waits, never."""
     async with stage_on() as stage, outside(stage, hub, tmp_path) as first:
-        await stage.create("demo")
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1})
         await stage.becomes("m1", "web", 1, "replicas")
         replicas = {await leader(stage): first}
         before = {name: await asked(client) for name, client in stage.members.items()}

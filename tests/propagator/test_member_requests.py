@@ -67,9 +67,7 @@ async def test_a_kind_is_watched_on_a_member_from_the_first_object_of_ours_on(st
         before = {member: watched(member) for member in ("m1", "m2")}
         assert "CronJob" not in before["m1"] | before["m2"]
         assert before["m1"] >= {"Node", "Pod"}
-        await stage.create("demo", template=jobs)
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, template=jobs)
         assert watched("m1") == before["m1"] | {"CronJob"}
         assert watched("m2") == before["m2"]
 
@@ -99,9 +97,7 @@ async def test_a_write_whose_answer_was_lost_costs_one_look_and_is_not_made_agai
         before = await asked(stage.members["m1"])
         monkeypatch.setattr(Verbs, "apply", without_an_answer)
         monkeypatch.setattr(Site, "seen", property(not_quick_enough))
-        await stage.create("demo", manifests=[configmap("conf", a="1")])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, manifests=[configmap("conf", a="1")])
         await settled(stage)
         after = await asked(stage.members["m1"])
         assert len(sent) == 1, "the second one was refused, as there is such an object"

@@ -111,8 +111,7 @@ async def test_the_other_writers_conditions_stay(stage_on: MakeStage):
 async def test_a_load_balancer_is_told(stage_on: MakeStage):
     async with stage_on() as stage:
         service = {**SERVICE, "spec": {**SERVICE["spec"], "type": "LoadBalancer"}}
-        await stage.create("demo", targetService=service)
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, targetService=service)
         await stage.appears("m1", "demo", kind=SERVICES)
         balancer = {"ingress": [{"ip": "192.0.2.7"}]}
         await stage.members["m1"].merge_patch(
@@ -137,9 +136,7 @@ async def test_drift_is_repaired_and_edits_arrive(stage_on: MakeStage):
     async with stage_on() as stage:
         template = deployment()
         template["metadata"]["annotations"] = {"team": "blue"}
-        await stage.create("demo", targetDeployment=template)
-        await stage.place("demo", m1=2)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 2}, targetDeployment=template)
         member = stage.members["m1"]
 
         async def spoil(patch: dict[str, Any], mended: Callable[[dict[str, Any]], bool]) -> None:
@@ -180,9 +177,9 @@ async def test_drift_is_repaired_and_edits_arrive(stage_on: MakeStage):
 @pytest.mark.long
 async def test_what_is_as_it_should_be_is_not_written_again(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo", targetService=SERVICE, manifests=[configmap("conf", k="v")])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring(
+            "demo", {"m1": 1}, targetService=SERVICE, manifests=[configmap("conf", k="v")]
+        )
         await settled(stage)
         session, key = stage.process.term.registry.get("m1"), (stage.namespace, "demo")
         before = await changes(stage.members["m1"])
@@ -201,8 +198,7 @@ async def test_foreign_objects_are_untouched(stage_on: MakeStage):
         member = stage.members["m1"]
         foreign = deployment(replicas=5)
         before = await member.create(DEPLOYMENTS, foreign, namespace=stage.namespace)
-        await stage.create("demo")
-        await stage.place("demo", m1=1, m2=1)
+        await stage.run("demo", {"m1": 1, "m2": 1})
         message = await stage.refused("demo", "AlreadyExists")
         assert f"Deployment {stage.namespace}/web" in message
         assert await stage.on("m1") == before
@@ -220,9 +216,7 @@ async def test_an_object_without_owner_is_adopted_on_demand(stage_on: MakeStage)
         await stage.space_on("m1")
         member = stage.members["m1"]
         before = await member.create(DEPLOYMENTS, deployment(replicas=5), namespace=stage.namespace)
-        await stage.create("demo", adoption="IfUnowned")
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, adoption="IfUnowned")
         after = await stage.on("m1")
         assert after["metadata"]["uid"] == before["metadata"]["uid"]
         assert after["spec"]["replicas"] == 1
@@ -237,8 +231,7 @@ async def test_an_object_with_a_controller_is_not_adopted(stage_on: MakeStage):
         owner = {"apiVersion": "x.dev/v1", "kind": "App", "name": "a", "uid": "1"}
         owned["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
         await stage.members["m1"].create(DEPLOYMENTS, owned, namespace=stage.namespace)
-        await stage.create("demo", adoption="IfUnowned")
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, adoption="IfUnowned")
         await stage.refused("demo", "AlreadyExists")
         assert (await stage.on("m1"))["spec"]["replicas"] == 5
 
@@ -247,11 +240,8 @@ async def test_an_object_with_a_controller_is_not_adopted(stage_on: MakeStage):
 @pytest.mark.proves("C29")
 async def test_the_object_of_another_workload_is_untouched(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("first")
-        await stage.place("first", m1=2)
-        await stage.propagated("first")
-        await stage.create("second")
-        await stage.place("second", m1=9)
+        await stage.bring("first", {"m1": 2})
+        await stage.run("second", {"m1": 9})
         message = await stage.refused("second", "AlreadyExists")
         assert f"Workload {stage.namespace}/first" in message
         assert (await stage.on("m1"))["spec"]["replicas"] == 2
@@ -272,8 +262,7 @@ async def test_another_hubs_objects_are_neither_taken_nor_removed(stage_on: Make
                 "owner.stowage.dev/another-hub": f"{stage.namespace}/{owner}"
             }
             await stage.members["m1"].create(DEPLOYMENTS, theirs, namespace=stage.namespace)
-        await stage.create("demo")
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1})
         message = await stage.refused("demo", "AlreadyExists")
         assert "another-hub" in message
         await stage.delete("demo")
@@ -300,8 +289,7 @@ async def test_an_object_made_in_the_same_moment_is_left_as_it_is(
     monkeypatch.setattr(Verbs, "apply", a_moment_later)
     async with stage_on() as stage:
         await stage.space_on("m1")
-        await stage.create("demo", manifests=[configmap("conf", other="no")])
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, manifests=[configmap("conf", other="no")])
         message = await stage.refused("demo", "AlreadyExists")
         assert "ConfigMap" in message
         assert await stage.on("m1", "conf", kind=CONFIGMAPS) == made[0], "not touched at all"
@@ -311,9 +299,7 @@ async def test_an_object_made_in_the_same_moment_is_left_as_it_is(
 @pytest.mark.long
 async def test_what_is_no_longer_rendered_goes(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo", manifests=[configmap("one"), configmap("two")])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, manifests=[configmap("one"), configmap("two")])
         await stage.restart()
         await stage.patch("demo", {"spec": {"manifests": [configmap("two")]}})
         await stage.goes("m1", "one", kind=CONFIGMAPS)
@@ -371,8 +357,7 @@ async def test_secrets_travel_and_are_shared(stage_on: MakeStage):
 async def test_a_target_namespace_is_made_and_stays(stage_on: MakeStage):
     async with stage_on() as stage:
         target = f"{stage.namespace}-there"
-        await stage.create("demo", targetNamespace=target)
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, targetNamespace=target)
         await stage.appears("m1", namespace=target)
         await stage.delete("demo")
         await stage.goes("m1", namespace=target)
@@ -385,8 +370,7 @@ async def test_a_namespace_that_the_cluster_does_not_take(stage_on: MakeStage):
         rule = {"spec": {"namespaces": {"allow": ["team-*"]}}}
         await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", rule)
         await until(lambda: not stage.process.term.registry.get("m1").allows(stage.namespace))
-        await stage.create("demo")
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1})
         assert stage.namespace in await stage.refused("demo", "NamespaceNotAllowed")
         assert await stage.on("m1") is None
         await stage.hub.merge_patch(
@@ -400,8 +384,9 @@ async def test_what_a_member_refuses_stops_nothing_else(stage_on: MakeStage):
     async with stage_on() as stage:
         strange = {"apiVersion": "strange.dev/v1", "kind": "Odd", "metadata": {"name": "odd"}}
         wrong = {**SERVICE, "spec": {"ports": [{"port": 99999}]}}
-        await stage.create("demo", manifests=[strange, configmap("conf")], targetService=wrong)
-        await stage.place("demo", m1=1)
+        await stage.run(
+            "demo", {"m1": 1}, manifests=[strange, configmap("conf")], targetService=wrong
+        )
         await stage.refused("demo", "Rejected", "no kind Odd", "99999")
         assert await stage.on("m1", "conf", kind=CONFIGMAPS)
         await stage.appears("m1")
@@ -414,8 +399,7 @@ async def test_what_a_member_refuses_stops_nothing_else(stage_on: MakeStage):
 @pytest.mark.long
 async def test_a_moved_share_leaves_when_the_others_are_ready(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2})
         await stage.make_ready("m1")
         await stage.place("demo", m2=2)
         await stage.appears("m2")
@@ -442,8 +426,7 @@ async def test_a_moved_share_leaves_when_the_others_are_ready(stage_on: MakeStag
 @pytest.mark.proves("N1")
 async def test_what_is_placed_nowhere_and_wants_units_stays_and_is_taken_up(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2})
         await stage.make_ready("m1")
         before = await stage.on("m1")
         assert before is not None
@@ -467,8 +450,7 @@ async def test_what_is_placed_nowhere_and_wants_units_stays_and_is_taken_up(stag
 @pytest.mark.proves("N1")
 async def test_what_a_cluster_runs_is_taken_up_when_it_is_registered_anew(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2})
         await stage.make_ready("m1")
         before = await stage.on("m1")
         assert before is not None
@@ -498,8 +480,7 @@ async def test_what_a_cluster_runs_is_taken_up_when_it_is_registered_anew(stage_
 async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage_on: MakeStage):
     """The report of its share says Running, and is of a registration that ended."""
     async with stage_on() as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2})
         await stage.make_ready("m1")
         await stage.fares("demo", "m1", "Running")
         before = await stage.on("m1")
@@ -523,8 +504,7 @@ async def test_what_an_earlier_registration_left_stays_until_every_unit_has_a_cl
 ):
     """With units that have no cluster it may be all that runs: the condition says what it waits for."""
     async with stage_on() as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2})
         await stage.make_ready("m1")
         await stage.fares("demo", "m1", "Running")
         await _registered_anew(stage, "m1", "other")
@@ -574,8 +554,7 @@ async def test_a_claim_stays_when_its_workload_moves_and_goes_with_it(stage_on: 
     for value, each in marked.items():
         each["metadata"]["annotations"] = {"stowage.dev/keep": value}
     async with stage_on() as stage:
-        await stage.create("demo", manifests=[CLAIM, *marked.values()])
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, manifests=[CLAIM, *marked.values()])
         await stage.make_ready("m1")
         claims = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
         claim = await stage.on("m1", "data", kind=claims)
@@ -647,9 +626,9 @@ async def test_a_deleted_workload_leaves_nothing(
 ):
     caplog.set_level("INFO", logger="propagator.status.controller")
     async with stage_on() as stage:
-        await stage.create("demo", targetService=SERVICE, manifests=[configmap("conf")])
-        await stage.place("demo", m1=1, m2=1)
-        await stage.propagated("demo")
+        await stage.bring(
+            "demo", {"m1": 1, "m2": 1}, targetService=SERVICE, manifests=[configmap("conf")]
+        )
         await stage.stop()
         await stage.delete("demo")
         assert await stage.on("m1")
@@ -673,9 +652,7 @@ async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
     stage_on: MakeStage, m1: Cluster
 ):
     async with stage_on(sessions=QUICK) as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=1, m2=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1, "m2": 1})
         m1.freeze()
         try:
             await until(lambda: not stage.process.term.registry.get("m1").ready)
@@ -722,9 +699,7 @@ async def test_a_member_that_refuses_the_connection_is_told_in_one_sentence(
         )
 
     async with stage_on(kubeconfigs={"m1": kubeconfig(m1, server=server)}) as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=1, m2=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1, "m2": 1})
         await relay.stop()
         assert sentence.fullmatch(await stage.refused("demo", "ClusterUnreachable"))
         assert sentence.fullmatch((await stage.share("demo", "m1"))["message"])
@@ -754,9 +729,7 @@ def test_a_fault_in_the_middle_of_a_write_names_the_cluster_too():
 @pytest.mark.proves("C30")
 async def test_a_finalizer_that_somebody_took_away_leaves_nothing_either(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1})
         await stage.patch("demo", {"metadata": {"finalizers": []}})
         await stage.hub.delete(WORKLOADS, "demo", namespace=stage.namespace)
         await stage.goes("m1")
@@ -797,9 +770,7 @@ async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage
         member = stage.members["m1"]
         await member.create(definitions, CRD)
         template = {"apiVersion": "placements.dev/v1", "kind": "Rollout", "spec": {"size": 0}}
-        await stage.create("demo", template=template, replicasPath="spec.size")
-        await stage.place("demo", m1=3)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 3}, template=template, replicasPath="spec.size")
         rollouts = await member.resource("placements.dev/v1", "Rollout")
         found = await stage.on("m1", "demo", kind=rollouts)
         assert found["spec"] == {"size": 3}
@@ -809,12 +780,8 @@ async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage
         await stage.gone("demo")
         assert await stage.on("m1", "demo", kind=rollouts) is None
 
-        await stage.create("other", template=template, replicasPath="spec.size")
-        await stage.place("other", m1=1)
-        await stage.propagated("other")
-        await stage.create("plain")
-        await stage.place("plain", m1=1)
-        await stage.propagated("plain")
+        await stage.bring("other", {"m1": 1}, template=template, replicasPath="spec.size")
+        await stage.bring("plain", {"m1": 1})
         await member.delete(definitions, CRD["metadata"]["name"])
         await stage.restart()
         await stage.refused("other", "Rejected")
@@ -829,9 +796,7 @@ async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage
 async def test_ordinals_do_not_collide(stage_on: MakeStage):
     async with stage_on() as stage:
         template = {**deployment("it", serviceName="it"), "kind": "StatefulSet"}
-        await stage.create("demo", template=template)
-        await stage.place("demo", m2=2)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m2": 2}, template=template)
         await stage.place("demo", m1=2, m2=2)
         sets = KINDS["StatefulSet"]
         await stage.appears("m1", "it", kind=sets)

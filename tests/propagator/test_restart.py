@@ -266,8 +266,7 @@ async def test_no_state_of_an_object_lacks_its_overrides_while_they_change_and_t
         return list(container.get("args", []))
 
     async with stage_on() as stage:
-        await stage.create("demo", **edit(0))
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, **edit(0))
         found = await stage.appears("m1")
         seen = [args(found)]
         watching = stage.members["m1"].watch(

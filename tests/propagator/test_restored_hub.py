@@ -71,8 +71,7 @@ async def held(stage: Stage, reason: str) -> None:
 
 async def running(stage: Stage, *names: str) -> None:
     for name in names:
-        await stage.create(name, targetDeployment=deployment(name), replicas=2)
-        await stage.place(name, m1=2)
+        await stage.run(name, {"m1": 2}, targetDeployment=deployment(name), replicas=2)
         await stage.make_ready("m1", name)
         await stage.fares(name, "m1", "Running")
 

@@ -168,8 +168,9 @@ async def test_nothing_is_written_until_the_controller_says_what_is_rolled_out(
     stage_on: MakeStage,
 ):
     async with stage_on() as stage:
-        await stage.create("web", targetDeployment=deployment(image="nginx:1"), rollout=ROLLOUT)
-        await stage.place("web", m1=1)
+        await stage.run(
+            "web", {"m1": 1}, targetDeployment=deployment(image="nginx:1"), rollout=ROLLOUT
+        )
         await stage.refused("web", "Propagating", "which revision it gets")
         assert await stage.on("m1") is None
         await say(stage, await revision(stage))
@@ -298,9 +299,9 @@ async def test_what_the_stable_revision_names_stays_for_the_members_that_run_it(
 @pytest.mark.long
 async def test_a_rollout_that_comes_with_a_new_template_finds_what_runs(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("web", targetDeployment=deployment(image="nginx:1"), replicas=2)
-        await stage.place("web", m1=1, m2=1)
-        await stage.propagated("web")
+        await stage.bring(
+            "web", {"m1": 1, "m2": 1}, targetDeployment=deployment(image="nginx:1"), replicas=2
+        )
         await stage.patch("web", {"spec": {"rollout": ROLLOUT}})
         present = await revision(stage)
         for member in ("m1", "m2"):
@@ -338,9 +339,7 @@ async def test_a_rollout_that_comes_alone_finds_the_spec_beside_a_cluster_scoped
         taken = {"spec": {"allowedKinds": [f"{rbac}/ClusterRole"]}}
         await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", taken)
         await until(lambda: stage.process.term.registry.get("m1").allowed_kinds)
-        await stage.create("web", targetDeployment=deployment(), manifests=[about])
-        await stage.place("web", m1=1)
-        await stage.propagated("web")
+        await stage.bring("web", {"m1": 1}, targetDeployment=deployment(), manifests=[about])
         await stage.patch("web", {"spec": {"rollout": ROLLOUT}})
         await told(stage, "m1", await revision(stage))
         await stage.delete("web")

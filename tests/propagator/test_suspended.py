@@ -22,9 +22,7 @@ M2 = {"suspend": {"clusterSelector": {"stowage.dev/cluster": "m2"}}}
 async def test_nothing_is_written_on_a_suspended_cluster_until_that_ends(stage_on: MakeStage):
     async with stage_on() as stage:
         spec = {"targetDeployment": deployment(), "manifests": [configmap("old"), configmap("cut")]}
-        await stage.create("web", **spec)
-        await stage.place("web", m1=1, m2=1)
-        await stage.propagated("web")
+        await stage.bring("web", {"m1": 1, "m2": 1}, **spec)
         await stage.patch("web", {"spec": M2})
         await stage.fares("web", "m2", "Suspended")
         m2 = stage.members["m2"]

@@ -78,8 +78,7 @@ async def test_a_kind_is_written_and_judged_by_what_the_hub_says_of_it(stage_on:
 
 async def _lives(stage: Stage) -> None:
     template = {"apiVersion": "knobs.dev/v1", "kind": "Knob", "spec": {"size": 1}}
-    await stage.create("demo", template=template)
-    await stage.place("demo", m1=3)
+    await stage.run("demo", {"m1": 3}, template=template)
     await stage.becomes("m1", "demo", 3, "size", kind=KNOBS)
 
     async def says(**status: Any) -> None:

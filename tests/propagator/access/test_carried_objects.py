@@ -71,8 +71,7 @@ async def lies(stage: Stage, resource: Resource, name: str) -> dict[str, Any] | 
 async def test_a_guarded_kind_needs_the_members_consent(stage_on: MakeStage):
     """The admin of this hub may write it, and a scheduler may place it: the member has its say."""
     async with stage_on() as stage:
-        await stage.create("demo", manifests=[configmap("conf"), CLUSTER_ADMIN])
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, manifests=[configmap("conf"), CLUSTER_ADMIN])
         message = await stage.refused("demo", "KindNotAllowed")
         kind = f"{RBAC}/ClusterRoleBinding"
         assert message == (
@@ -106,8 +105,7 @@ async def test_nothing_of_a_whole_cluster_is_taken_over_or_deleted(
         before = await lies(stage, resource, name)
         group = resource.group or "core"
         await allow(stage, f"{group}/{resource.kind}")
-        await stage.create("demo", manifests=[body], adoption="IfUnowned")
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, manifests=[body], adoption="IfUnowned")
         assert "is never taken over" in await stage.refused("demo", "AlreadyExists")
         await stage.delete("demo")
         await stage.gone("demo")
@@ -124,9 +122,7 @@ async def test_what_the_member_takes_no_longer_is_let_go_instead_of_deleted(stag
     async with stage_on() as stage:
         role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "let-go"}}
         await allow(stage, f"{RBAC}/ClusterRole")
-        await stage.create("demo", manifests=[role])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, manifests=[role])
         await allow(stage)
         await stage.delete("demo")
         await stage.gone("demo")
@@ -149,8 +145,7 @@ async def test_a_custom_kind_without_namespace_needs_the_right_as_well(
         await member.create(CRDS, WIDGET_DEFINITION)
         try:
             widget = {"apiVersion": "gate.dev/v1", "kind": "Widget", "metadata": {"name": "w"}}
-            await stage.create("demo", manifests=[widget])
-            await stage.place("demo", m1=1)
+            await stage.run("demo", {"m1": 1}, manifests=[widget])
             message = await stage.refused("demo", "KindNotAllowed")
             assert "m1 does not take gate.dev/Widget" in message
             await allow(stage, "gate.dev/Widget")
@@ -207,9 +202,7 @@ async def test_our_labels_are_taken_out_where_admission_does_not_look(stage_on: 
                 "spec": {"containers": [{"name": "main", "image": "pause"}]},
             },
         }
-        await stage.create("demo", manifests=[manifest])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, manifests=[manifest])
         kind = Resource("", "v1", "podtemplates", "PodTemplate")
         found = (await stage.on("m1", "pods", kind=kind))["template"]["metadata"]
         assert found["labels"] == {"stowage.dev/workload-policy": "p", "mine": "too"}
@@ -290,9 +283,7 @@ async def test_a_workload_that_nests_without_end_stops_nobody(stage_on: MakeStag
         path = f"/apis/stowage.dev/v1alpha1/namespaces/{stage.namespace}/workloads"
         text = json.dumps(body).replace('"DEEP"', DEEP)
         await asyncio.to_thread(hub.kubectl, "create", "--raw", path, "-f", "-", input=text)
-        await stage.create("after")
-        await stage.place("after", m1=1)
-        await stage.propagated("after")
+        await stage.bring("after", {"m1": 1})
         await stage.restart()
         await stage.ready()
         await stage.patch("after", {"spec": {"manifests": [configmap("conf")]}})
@@ -308,9 +299,7 @@ async def test_a_placed_workload_that_cannot_be_read_any_more_leaves_its_members
     stage_on: MakeStage, hub: Cluster
 ):
     async with stage_on() as stage:
-        await stage.create("once", manifests=[configmap("conf")])
-        await stage.place("once", m1=1)
-        await stage.propagated("once")
+        await stage.bring("once", {"m1": 1}, manifests=[configmap("conf")])
         spec = json.dumps({"spec": {"manifests": [{**configmap("conf"), "x": "DEEP"}]}})
         text = spec.replace('"DEEP"', DEEP)
         of = ("-n", stage.namespace)

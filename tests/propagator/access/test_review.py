@@ -62,8 +62,7 @@ async def controlled(hub: Cluster) -> AsyncIterator[None]:
 async def test_only_what_was_reviewed_reaches_a_member(bare_hub: Cluster, m1: Cluster):
     with swept(bare_hub):
         async with staged(bare_hub, {"m1": m1}) as stage:
-            await stage.create("demo")
-            await stage.place("demo", m1=1)
+            await stage.run("demo", {"m1": 1})
             message = await stage.refused("demo", "NotReviewed")
             assert "generation 1 waits for the controller's review" in message
             assert await stage.on("m1") is None
@@ -96,8 +95,7 @@ async def test_with_the_policy_in_force_the_controller_may_be_away(bare_hub: Clu
     try:
         with swept(bare_hub):
             async with staged(bare_hub, {"m1": m1}) as stage:
-                await stage.create("demo")
-                await stage.place("demo", m1=1)
+                await stage.run("demo", {"m1": 1})
                 await stage.refused("demo", "NotReviewed")
                 older = json.loads(json.dumps(parts))
                 older[0]["metadata"]["annotations"]["stowage.dev/rules"] = "older"

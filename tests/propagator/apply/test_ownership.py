@@ -18,9 +18,7 @@ from tests.propagator.waits import until
 async def test_a_removal_of_ours_is_told_as_no_fight(stage_on: MakeStage):
     """A share goes and comes back while somebody's finalizer holds an object of it."""
     async with stage_on() as stage:
-        await stage.create("demo", manifests=[configmap("conf")])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, manifests=[configmap("conf")])
         hold = {"metadata": {"finalizers": ["example.com/hold"]}}
         where = {"namespace": stage.namespace}
         held = await stage.members["m1"].merge_patch(CONFIGMAPS, "conf", hold, **where)
@@ -55,9 +53,7 @@ async def test_a_removal_of_ours_is_told_as_no_fight(stage_on: MakeStage):
 @pytest.mark.proves("N5")
 async def test_who_deletes_again_and_again_is_told_until_it_ends(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo", manifests=[configmap("conf")])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, manifests=[configmap("conf")])
 
         async def told() -> bool:
             with suppress(NotFound):  # it is left alone for ever longer

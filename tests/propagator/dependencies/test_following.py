@@ -258,9 +258,9 @@ async def test_a_workload_that_does_not_follow_has_nothing_read_or_copied(
         await make(stage, SECRETS, "db", data={"password": encoded("one")})
         template = pods(**mounting("settings"), **asking("db"))
         for name, spec in (("none", {}), ("said", {"dependencies": "None"})):
-            await stage.create(name, template=pods(name) | {"spec": template["spec"]}, **spec)
-            await stage.place(name, m1=1)
-            await stage.propagated(name)
+            await stage.bring(
+                name, {"m1": 1}, template=pods(name) | {"spec": template["spec"]}, **spec
+            )
         await settled(stage)
         assert asked, "the hub was asked for something"
         assert not reads()
@@ -387,9 +387,7 @@ async def test_what_is_brought_along_no_more_goes_after_the_last_pod_that_names_
 
     async with stage_on() as stage:
         both = {**mounting("old"), **asking("old")}
-        await stage.create("demo", template=pods(**both), manifests=brought("old"))
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, template=pods(**both), manifests=brought("old"))
         marked = await run_pod(stage, "m1", "demo", **mounting("old"))
         taken_over = await run_pod(stage, "m1", "demo", marked=False, **asking("old"))
         after = {"template": pods(**mounting("new")), "manifests": brought("new")}
@@ -488,9 +486,7 @@ async def test_what_a_workload_brings_along_by_itself_wins(stage_on: MakeStage):
 async def test_what_another_workload_has_in_its_manifests_is_its_own(stage_on: MakeStage):
     async with stage_on() as stage:
         await make(stage, CONFIG_MAPS, "settings", data={"color": "hub"})
-        await stage.create("owner", manifests=[configmap("settings", color="manifest")])
-        await stage.place("owner", m1=1)
-        await stage.propagated("owner")
+        await stage.bring("owner", {"m1": 1}, manifests=[configmap("settings", color="manifest")])
         await follow(stage, "demo", pods("demo", **mounting("settings")))
         await stage.place("demo", m1=1)
         await stage.propagated("demo")

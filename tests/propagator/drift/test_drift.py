@@ -79,9 +79,7 @@ async def tells(stage: Stage, state: str, *paths: str) -> dict[str, Any]:
 
 
 async def pushed(stage: Stage, **spec: Any) -> None:
-    await stage.create("web", **{"targetDeployment": template(), **spec})
-    await stage.place("web", m1=1)
-    await stage.propagated("web")
+    await stage.bring("web", {"m1": 1}, **{"targetDeployment": template(), **spec})
 
 
 IMAGE = "spec.template.spec.containers[main].image"
@@ -286,8 +284,7 @@ async def test_a_number_that_is_left_to_others_stays_at_0_and_until_it_is_edited
 
     async with stage_on() as stage:
         for name, (kind, _) in named.items():
-            await stage.create(name, template=body(kind, name, 0), drift="Report")
-            await stage.place(name, m1=3)
+            await stage.run(name, {"m1": 3}, template=body(kind, name, 0), drift="Report")
         await all_have(3, 0)
         # As `kubectl scale` to the present number does, which takes nothing: it stays the Workload's.
         await scale(3)
@@ -408,9 +405,7 @@ async def test_a_field_that_the_members_version_does_not_keep_is_told(stage_on: 
     async with stage_on() as stage:
         body = template(lifecycle={"stopSignal": "SIGUSR1"})
         body["spec"]["template"]["spec"]["os"] = {"name": "linux"}
-        await stage.create("web", targetDeployment=body)
-        await stage.place("web", m1=1)
-        await stage.propagated("web")
+        await stage.bring("web", {"m1": 1}, targetDeployment=body)
         path = "spec.template.spec.containers[main].lifecycle.stopSignal"
         told = await tells(stage, "Dropped", path)
         assert told["paths"][0]["hub"] == "SIGUSR1"
@@ -465,8 +460,7 @@ async def test_an_apply_that_fails_for_a_version_that_is_gone_is_mended_and_told
 
         await until(lambda: served(old))
         body = {"apiVersion": "mending.dev/v1", "kind": "Gauge", "metadata": {"name": "web"}}
-        await stage.create("web", template={**body, "spec": {"size": 1}})
-        await stage.place("web", m1=1)
+        await stage.run("web", {"m1": 1}, template={**body, "spec": {"size": 1}})
         await stage.appears("m1", "web", kind=new)
         for manager, resource in (("early", old), ("late", new)):
             await member.request(

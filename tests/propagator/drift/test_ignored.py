@@ -103,9 +103,7 @@ async def test_what_others_on_a_member_wrote_stays_and_its_status_is_told(stage_
                 },
             ],
         }
-        await stage.create("ray", template=ray("a"), manifests=[scaled("a", 2)], **spec)
-        await stage.place("ray", m1=1)
-        await stage.propagated("ray")
+        await stage.bring("ray", {"m1": 1}, template=ray("a"), manifests=[scaled("a", 2)], **spec)
 
         # An atomic list is written as a whole.
         workers = [

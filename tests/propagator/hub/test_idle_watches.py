@@ -61,9 +61,7 @@ async def sweep(stage: Stage) -> None:
 @pytest.mark.long
 async def test_a_kind_is_watched_while_somebody_uses_it(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo", manifests=[BUDGET])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, manifests=[BUDGET])
         await sweep(stage)
         await sweep(stage)
         assert "PodDisruptionBudget" in watched(stage)
@@ -88,9 +86,7 @@ async def test_a_kind_is_watched_while_somebody_uses_it(stage_on: MakeStage):
 async def test_kinds_that_somebody_invented_are_forgotten(stage_on: MakeStage):
     """On a hub without our policies anybody may write the annotation."""
     async with stage_on() as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1})
         before = watched(stage)
         noted = (await stage.workload("demo"))["metadata"]["annotations"][ANNOTATION_KINDS]
         invented = {"annotations": {ANNOTATION_KINDS: ",".join([noted, *INVENTED])}}
@@ -113,9 +109,7 @@ async def test_the_watches_of_a_deleted_workload_end(stage_on: MakeStage):
     async with stage_on() as stage:
         await stage.push("other")
         before = watched(stage)
-        await stage.create("demo", manifests=[BUDGET])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, manifests=[BUDGET])
         await stage.delete("demo")
         await stage.gone("demo")
         hub = stage.process.term.workloads._workloads.informer

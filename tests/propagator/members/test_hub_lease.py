@@ -349,8 +349,7 @@ async def test_a_copy_of_the_hub_removes_nothing_and_says_why(
     beside: Callable[[ApiClient], Propagator],
 ):
     async with staged(hub, {"held": held}) as stage:
-        await stage.create("demo")
-        await stage.place("demo", held=2)
+        await stage.run("demo", {"held": 2})
         await stage.becomes("held", "web", 2, "replicas")
         await stage.create("later")
         copy = copied()

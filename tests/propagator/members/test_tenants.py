@@ -23,8 +23,9 @@ LOUD, WIDE = 12, 16
 
 async def pushed(stage: Stage, name: str) -> None:
     """Place a Workload, and wait until its object is on the member."""
-    await stage.create(name, manifests=[configmap(f"of-{name}", k="v")], adoption="IfUnowned")
-    await stage.place(name, m1=1)
+    await stage.run(
+        name, {"m1": 1}, manifests=[configmap(f"of-{name}", k="v")], adoption="IfUnowned"
+    )
     await stage.appears("m1", f"of-{name}", kind=CONFIGMAPS)
 
 

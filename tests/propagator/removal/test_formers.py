@@ -39,8 +39,7 @@ async def test_what_runs_stays_under_its_old_name_until_the_new_one_is_ready(
     stage_on: MakeStage,
 ) -> None:
     async with stage_on() as stage:
-        await stage.create("demo", targetDeployment=deployment("web"))
-        await stage.place("demo", m1=3)
+        await stage.run("demo", {"m1": 3}, targetDeployment=deployment("web"))
         await ready(stage, "web", 3)
         await stage.propagated("demo")
         await stage.patch("demo", {"spec": {"targetDeployment": deployment("web-v2")}})
@@ -70,8 +69,7 @@ async def test_what_runs_at_most_once_is_gone_before_it_is_made_under_another_na
     sets = KINDS["StatefulSet"]
     async with stage_on() as stage:
         old = {**deployment("db", serviceName="db"), "kind": "StatefulSet"}
-        await stage.create("demo", template=old)
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2}, template=old)
         await ready(stage, "db", 2, kind=sets)
         await stage.propagated("demo")
         both = False

@@ -301,8 +301,7 @@ async def say_ready(stage: Stage, member: str, ready: int) -> None:
 async def test_a_share_that_shrinks_waits_for_each_replica_elsewhere(stage_on: MakeStage) -> None:
     """Also where the process ends in the middle of it."""
     async with stage_on() as stage:
-        await stage.create("demo", targetDeployment=deployment("web"))
-        await stage.place("demo", m1=4, m2=2)
+        await stage.run("demo", {"m1": 4, "m2": 2}, targetDeployment=deployment("web"))
         for member in ("m1", "m2"):
             await stage.make_ready(member)
         await stage.propagated("demo")
@@ -335,8 +334,7 @@ async def test_a_share_that_was_lowered_gets_its_replicas_back_where_drift_is_re
 ) -> None:
     async with stage_on() as stage:
         once = deployment("web", strategy={"type": "Recreate"})
-        await stage.create("demo", targetDeployment=once, drift="Report")
-        await stage.place("demo", m1=4)
+        await stage.run("demo", {"m1": 4}, targetDeployment=once, drift="Report")
         await stage.make_ready("m1")
         await stage.propagated("demo")
         leaves = {"cluster": "m1", "replicas": 4, "since": "2026-11-26T03:00:00Z"}
@@ -363,8 +361,7 @@ async def test_whoever_drops_the_only_healthy_cluster_takes_nothing_away(
 ) -> None:
     """As an external scheduler does, or a person who patches the status."""
     async with stage_on() as stage:
-        await stage.create("demo", replicas=5)
-        await stage.place("demo", m1=3, m2=2)
+        await stage.run("demo", {"m1": 3, "m2": 2}, replicas=5)
         await stage.make_ready("m1")
         await stage.appears("m2")
         await stage.place("demo", m2=2)
@@ -394,8 +391,7 @@ async def test_whoever_drops_the_only_healthy_cluster_takes_nothing_away(
 @pytest.mark.proves("M20")
 async def test_a_scale_to_nothing_and_a_deletion_wait_for_nobody(stage_on: MakeStage) -> None:
     async with stage_on() as stage:
-        await stage.create("demo", replicas=4)
-        await stage.place("demo", m1=2, m2=2)
+        await stage.run("demo", {"m1": 2, "m2": 2}, replicas=4)
         for member in ("m1", "m2"):
             await stage.make_ready(member)
         await stage.patch("demo", {"spec": {"replicas": 0}})

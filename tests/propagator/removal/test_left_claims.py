@@ -72,8 +72,7 @@ async def test_what_a_share_leaves_is_named_until_it_is_gone(
     async with stage_on() as stage:
         claims = [{"metadata": {"name": "data"}, "spec": SPEC}]
         template = deployment("db", serviceName="db", volumeClaimTemplates=claims)
-        await stage.create("demo", template={**template, "kind": "StatefulSet"})
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2}, template={**template, "kind": "StatefulSet"})
         await stage.appears("m1", "db", kind=SETS)
         for number in (0, 1):  # what its member's controllers would make
             made = {"metadata": {"name": f"data-db-{number}", "namespace": stage.namespace}}

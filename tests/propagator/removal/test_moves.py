@@ -151,8 +151,7 @@ async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(
         stage = samples.stage
         if cause == "OutOfService":
             await taint(stage, "west", {"key": f"{GROUP}/out-of-service", "effect": "NoExecute"})
-        await stage.create("demo", template=stateful(), replicas=3)
-        await stage.place("demo", west=3)
+        await stage.run("demo", {"west": 3}, template=stateful(), replicas=3)
         await runs(samples, "west", 3)
         client = stage.members["west"]
         holding = {"metadata": {"finalizers": ["test.dev/holds"]}}
@@ -187,8 +186,7 @@ async def test_a_cron_job_is_made_elsewhere_when_it_is_gone(moving: Any) -> None
         pods["spec"]["restartPolicy"] = "Never"
         body = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": pods}}}
         template = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "web"}}
-        await stage.create("demo", template={**template, "spec": body})
-        await stage.place("demo", west=1)
+        await stage.run("demo", {"west": 1}, template={**template, "spec": body})
         await stage.appears("west", kind=CRON_JOBS)
         await stage.propagated("demo")
         client, where = stage.members["west"], {"namespace": stage.namespace}
@@ -215,8 +213,9 @@ async def test_no_surge_and_no_more_lacks_than_may(moving: Any) -> None:
     async with moving() as samples:
         stage = samples.stage
         movement = {"maxSurge": 0, "maxUnavailable": 2}
-        await stage.create("demo", targetDeployment=deployment(), replicas=6, movement=movement)
-        await stage.place("demo", west=6)
+        await stage.run(
+            "demo", {"west": 6}, targetDeployment=deployment(), replicas=6, movement=movement
+        )
         await runs(samples, "west", 6)
         async with samples.taken():
             await move(stage, {"west": 6}, east=6)
@@ -230,8 +229,9 @@ async def test_no_surge_and_no_more_lacks_than_may(moving: Any) -> None:
 async def test_a_stateful_set_with_a_surge_is_placed_first(moving: Any) -> None:
     async with moving() as samples:
         stage = samples.stage
-        await stage.create("demo", template=stateful(), replicas=2, movement={"maxSurge": 1})
-        await stage.place("demo", west=2)
+        await stage.run(
+            "demo", {"west": 2}, template=stateful(), replicas=2, movement={"maxSurge": 1}
+        )
         await runs(samples, "west", 2)
         async with samples.taken():
             await move(stage, {"west": 2}, east=2)
@@ -250,8 +250,7 @@ async def test_a_member_that_comes_back_out_of_service_loses_what_runs_twice(
 ) -> None:
     async with moving() as samples:
         stage = samples.stage
-        await stage.create("demo", template=stateful(), replicas=2)
-        await stage.place("demo", west=2)
+        await stage.run("demo", {"west": 2}, template=stateful(), replicas=2)
         await runs(samples, "west", 2)
 
         async def connect(server: str) -> None:
@@ -269,8 +268,7 @@ async def test_a_member_that_comes_back_out_of_service_loses_what_runs_twice(
         assert await stage.on("east", kind=STATEFUL_SETS) is None, "it may still run there"
         await taint(stage, "west", {"key": f"{GROUP}/out-of-service", "effect": "NoExecute"})
         await runs(samples, "east", 2)
-        await stage.create("later", targetDeployment=deployment("later"))
-        await stage.place("later", west=1)
+        await stage.run("later", {"west": 1}, targetDeployment=deployment("later"))
         order: list[str] = []
 
         async def watched() -> bool:
@@ -314,8 +312,7 @@ async def guarded(stage: Stage, allowed: int, name: str = "guard") -> None:
 
 async def placed_and_ready(samples: Samples, units: int, **spec: Any) -> None:
     stage = samples.stage
-    await stage.create("demo", targetDeployment=deployment(), replicas=units, **spec)
-    await stage.place("demo", west=units)
+    await stage.run("demo", {"west": units}, targetDeployment=deployment(), replicas=units, **spec)
     await runs(samples, "west", units)
 
 

@@ -86,9 +86,7 @@ async def test_what_a_deleted_workload_leaves_runs_on_and_is_taken_over_again(st
             "manifests": [configmap("conf", k="v")],
             **ORPHAN,
         }
-        await stage.create("first", **how)
-        await stage.place("first", m1=1, m2=1)
-        await stage.propagated("first")
+        await stage.bring("first", {"m1": 1, "m2": 1}, **how)
         before = {name: await stage.on(name) for name in ("m1", "m2")}
         assert LABEL_WORKLOAD_UID in before["m1"]["spec"]["template"]["metadata"]["labels"]
         await stage.delete("first")
@@ -103,9 +101,7 @@ async def test_what_a_deleted_workload_leaves_runs_on_and_is_taken_over_again(st
         await stage.ready()
         await settled(stage)
         await unmarked(stage, "m1")
-        await stage.create("second", **how)
-        await stage.place("second", m1=1)
-        await stage.propagated("second")
+        await stage.bring("second", {"m1": 1}, **how)
         again = await stage.on("m1")
         uid = (await stage.workload("second"))["metadata"]["uid"]
         assert OWNER_PREFIX + uid in marks(again)
@@ -176,9 +172,7 @@ async def test_a_process_that_ends_at_the_parting_is_made_up_for(
 
     monkeypatch.setattr(Verbs, "merge_patch", stuck)
     async with stage_on() as stage:
-        await stage.create("demo", manifests=[configmap("conf", k="v")], **ORPHAN)
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, manifests=[configmap("conf", k="v")], **ORPHAN)
         await stage.delete("demo")
         async with asyncio.timeout(60 * PATIENCE):
             await reached.wait()
@@ -204,14 +198,10 @@ async def test_a_late_parting_takes_no_mark_off_the_next_owner(
 
     monkeypatch.setattr(Verbs, "merge_patch", kept)
     async with stage_on() as stage:
-        await stage.create("first", adoption="IfNoDiff", **ORPHAN)
-        await stage.place("first", m1=1)
-        await stage.propagated("first")
+        await stage.bring("first", {"m1": 1}, adoption="IfNoDiff", **ORPHAN)
         await stage.delete("first")
         await stage.gone("first")
-        await stage.create("second", adoption="IfNoDiff", **ORPHAN)
-        await stage.place("second", m1=1)
-        await stage.propagated("second")
+        await stage.bring("second", {"m1": 1}, adoption="IfNoDiff", **ORPHAN)
         before = await stage.on("m1")
         (name, patch) = sent[-1]
         with pytest.raises(Exception, match="modified"):
@@ -281,9 +271,7 @@ async def test_an_object_that_goes_at_the_parting_holds_nothing(
 
     monkeypatch.setattr(Verbs, "merge_patch", a_moment_later)
     async with stage_on() as stage:
-        await stage.create("demo", **ORPHAN)
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, **ORPHAN)
         await stage.delete("demo")
         await stage.gone("demo")
         assert gone == ["web"]
@@ -294,9 +282,9 @@ async def test_an_object_that_goes_at_the_parting_holds_nothing(
 @pytest.mark.proves("X10")
 async def test_what_is_not_the_end_removes_as_ever(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo", manifests=[configmap("conf"), configmap("also")], **ORPHAN)
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring(
+            "demo", {"m1": 1}, manifests=[configmap("conf"), configmap("also")], **ORPHAN
+        )
         await stage.patch("demo", {"spec": {"manifests": [configmap("conf")]}})
         await stage.goes("m1", "also", kind=CONFIGMAPS)
         await stage.place("demo", m2=1)
@@ -317,9 +305,7 @@ async def test_what_a_lost_member_has_of_a_share_that_left_it_goes(
 ):
     """Else it would run twice, and nobody would know."""
     async with stage_on(sessions=QUICK) as stage:
-        await stage.create("demo", **ORPHAN)
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, **ORPHAN)
         m1.freeze()
         try:
             await until(lambda: not stage.process.term.registry.get("m1").ready)
@@ -395,9 +381,9 @@ async def test_what_runs_stays_where_the_kind_itself_is_deleted(
     monkeypatch.setattr(OwnKind, "_looked", ends)
     async with stage_on() as stage:
         manifests = [{**configmap("x"), "metadata": {"name": "settings"}}]
-        await stage.create("web", targetDeployment=deployment(), replicas=1, manifests=manifests)
-        await stage.place("web", m1=1)
-        await stage.propagated("web")
+        await stage.bring(
+            "web", {"m1": 1}, targetDeployment=deployment(), replicas=1, manifests=manifests
+        )
         await stage.delete("web")
         await stage.gone("web")
         await settled(stage)

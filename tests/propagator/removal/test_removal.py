@@ -34,9 +34,7 @@ from tests.propagator.waits import until
 @pytest.mark.proves("R3")
 async def test_an_object_is_one_in_whatever_version_it_is_asked_for(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo", manifests=[autoscaler("v1")])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
+        await stage.bring("demo", {"m1": 1}, manifests=[autoscaler("v1")])
         made = await stage.appears("m1", "scaler", kind=AUTOSCALERS)
         for most, version in enumerate(("v2", "v1", "v2"), start=4):
             await stage.patch("demo", {"spec": {"manifests": [autoscaler(version, most)]}})
@@ -54,8 +52,7 @@ async def test_an_object_is_one_in_whatever_version_it_is_asked_for(stage_on: Ma
 async def test_two_wishes_for_one_object_are_told_and_not_fought_out(stage_on: MakeStage):
     async with stage_on() as stage:
         both = [autoscaler("v2", 3), autoscaler("v1", 7)]
-        await stage.create("demo", manifests=both)
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, manifests=both)
         message = await stage.refused("demo", "Rejected")
         assert "asked for twice" in message
         assert "autoscaling/v1 and autoscaling/v2" in message
@@ -120,8 +117,7 @@ async def test_a_workload_waits_for_its_first_apply_before_it_goes(
     async with stage_on() as stage:
         applies = Applies(stage, monkeypatch)
         applies.wait()
-        await stage.create("demo")
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1})
         await until(applies.begun.is_set)
         noted = (await stage.workload("demo"))["metadata"]
         assert noted["annotations"]["stowage.dev/clusters"] == "m1", "noted before the request"
@@ -145,8 +141,7 @@ async def test_a_write_without_an_answer_is_not_taken_for_nothing(
         await stage.space_on("m1")
         applies = Applies(stage, monkeypatch)
         applies.lose()
-        await stage.create("demo", manifests=[configmap("conf")])
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, manifests=[configmap("conf")])
         await until(applies.begun.is_set)
         await stage.delete("demo")
         if late:  # beyond the time that an answer is waited for: nobody expects it any more
@@ -168,8 +163,7 @@ async def test_what_a_dead_process_had_sent_is_taken_away_when_it_arrives(
         await stage.space_on("m1")
         applies = Applies(stage, monkeypatch)
         applies.lose()
-        await stage.create("demo")
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1})
         await until(applies.begun.is_set)
         await stage.stop()
         await stage.delete("demo")
@@ -252,9 +246,9 @@ async def test_a_member_that_comes_back_is_swept(stage_on: MakeStage):
     async with stage_on() as stage:
         for name in ("demo", "other"):
             manifests = [configmap(f"{name}-conf"), autoscaler("v2", name=f"{name}-scaler")]
-            await stage.create(name, manifests=manifests, targetDeployment=deployment(name))
-            await stage.place(name, m1=1)
-            await stage.propagated(name)
+            await stage.bring(
+                name, {"m1": 1}, manifests=manifests, targetDeployment=deployment(name)
+            )
         before = await stage.on("m1", "demo")
         secret = await stage.unregister("m1")
         for name in ("demo", "other"):
@@ -262,8 +256,7 @@ async def test_a_member_that_comes_back_is_swept(stage_on: MakeStage):
             await stage.gone(name)
         await stage.restart()  # whatever was seen of them is forgotten
         assert await count(stage, DEPLOYMENTS) == {"demo", "other"}
-        await stage.create("demo", targetDeployment=deployment("demo"))
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2}, targetDeployment=deployment("demo"))
         await stage.hub.create(SECRETS, secret)
         await stage.propagated("demo")
         after = await stage.becomes("m1", "demo", 2, "replicas")
@@ -309,8 +302,9 @@ async def test_only_what_this_hub_wrote_for_a_workload_that_is_gone_is_swept(sta
         await stage.goes("m1", "last", kind=CONFIGMAPS)
         assert {"conf", "unmarked", "of-another-hub"} <= await count(stage, CONFIGMAPS)
         for name, words in (("of-another-hub", "another hub"), ("unmarked", "remove the object")):
-            await stage.create(name, manifests=[configmap(name)], targetDeployment=deployment(name))
-            await stage.place(name, m1=1)
+            await stage.run(
+                name, {"m1": 1}, manifests=[configmap(name)], targetDeployment=deployment(name)
+            )
             assert words in await stage.refused(name, "AlreadyExists")
         for name in ("unmarked", "of-another-hub"):
             await stage.members["m1"].delete(CONFIGMAPS, name, namespace=stage.namespace)
@@ -321,8 +315,7 @@ async def test_what_is_deleted_while_its_member_is_lost_waits_for_it_and_comes_n
     stage_on: MakeStage, m1: Cluster
 ):
     async with stage_on(sessions=QUICK) as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2})
         await stage.make_ready("m1")
         m1.freeze()
         try:

@@ -81,8 +81,7 @@ async def test_a_share_that_is_to_be_lowered_says_that_a_younger_decision_made_i
 ):
     """Its successor waits for it: else nobody would say what both of them wait for."""
     async with stage_on() as stage:
-        await stage.create("demo", movement={"maxSurge": 0}, replicas=2)
-        await stage.place("demo", m1=2)
+        await stage.run("demo", {"m1": 2}, movement={"maxSurge": 0}, replicas=2)
         await stage.make_ready("m1")
         await stage.fares("demo", "m1", "Running")
         await stage.stop()

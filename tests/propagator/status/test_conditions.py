@@ -181,8 +181,7 @@ async def test_a_field_that_the_member_does_not_know_is_its_refusal(stage_on: Ma
     async with stage_on() as stage:
         template = deployment()
         template["spec"]["template"]["spec"]["colour"] = "red"
-        await stage.create("demo", template=template)
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, template=template)
         message = await stage.refused("demo", "Rejected")
         assert "colour" in message
         assert (await stage.share("demo", "m1"))["state"] == "Failed"
@@ -222,8 +221,7 @@ async def test_a_webhook_of_the_member_that_is_down_is_its_refusal(stage_on: Mak
 
         try:
             await until(in_force)
-            await stage.create("demo")
-            await stage.place("demo", m1=1)
+            await stage.run("demo", {"m1": 1})
             assert "failed calling webhook" in await stage.refused("demo", "Rejected")
         finally:
             await member.delete(HOOKS, "down")
@@ -247,8 +245,7 @@ async def test_a_fault_of_the_hub_is_told_as_one(
     async with stage_on() as stage:
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"}}
         await stage.hub.create(SECRETS, body, namespace=stage.namespace)
-        await stage.create("demo", resources=[{"name": "db"}])
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1}, resources=[{"name": "db"}])
         message = await stage.refused("demo", "HubUnavailable")
         assert message.startswith("the hub: Secret ")
         assert "secrets are not for you" in message
@@ -336,8 +333,7 @@ async def test_a_rule_of_a_member_that_changes_is_applied_at_once(
             return lambda: stage.process.term.registry.get("m1").namespaces == (glob,)
 
         await until(await allow("team-*"))
-        await stage.create("demo")
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1})
         await stage.refused("demo", "NamespaceNotAllowed")
         await until(await allow("*"))
         await stage.propagated("demo")
@@ -359,8 +355,7 @@ async def test_a_race_that_is_lost_for_long_is_told(
     monkeypatch.setattr(HubWorkloads, "prepare", loses)
     monkeypatch.setattr("propagator.share_writer.CONTENDED_SECONDS", 0.5)
     async with stage_on() as stage:
-        await stage.create("demo")
-        await stage.place("demo", m1=1)
+        await stage.run("demo", {"m1": 1})
         assert "the object has been modified" in await stage.refused("demo", "Conflict")
         lost = False
         await stage.propagated("demo")

@@ -327,8 +327,7 @@ async def test_a_real_server_is_asked_for_the_events_of_that_one_object(
     monkeypatch.setattr(refusals, "LOOK_SECONDS", 0.2)
     async with stage_on() as stage:
         for name in ("db", "other"):
-            await stage.create(name, template=stateful(name))
-            await stage.place(name, m1=2)
+            await stage.run(name, {"m1": 2}, template=stateful(name))
         found = await stage.appears("m1", "db", kind=SETS)
         await stage.appears("m1", "other", kind=SETS)
         about = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}
@@ -386,8 +385,7 @@ async def test_the_controllers_of_a_member_tell_what_its_quota_refuses(
             await until(lambda: counts("1"), seconds=60)
             for name, template in templates.items():
                 spec = {} if name == "db" else {"distribution": "Divided"}
-                await stage.create(name, template=template, **spec)
-                await stage.place(name, m1=3)
+                await stage.run(name, {"m1": 3}, template=template, **spec)
             for name in templates:
                 entry = await _told(stage, name)
                 assert entry["message"].startswith("pods are refused: ")
