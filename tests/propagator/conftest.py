@@ -340,6 +340,13 @@ def stage_on(
         yield lambda **how: staged(hub, {"m1": m1, "m2": m2}, **how)
 
 
+@pytest.fixture
+async def stage(stage_on: Any) -> AsyncIterator[Any]:
+    """The propagator of `stage_on` as it is by default."""
+    async with stage_on() as made:
+        yield made
+
+
 def token_for(
     member: Cluster, name: str, *, role: str = "cluster-admin", seconds: int = 3600
 ) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from machinery.api.resources import WORKLOADS
 from machinery.errors import Invalid
-from tests.propagator.stage import CONFIGMAPS, MakeStage, configmap, deployment
+from tests.propagator.stage import CONFIGMAPS, Stage, configmap, deployment
 from tests.propagator.waits import until
 
 
@@ -20,44 +20,43 @@ async def ready(stage: Any) -> tuple[str, str]:
 @pytest.mark.long
 @pytest.mark.proves("KD80")
 async def test_manifests_alone_are_a_copy_on_each_cluster_and_ready_by_their_objects(
-    stage_on: MakeStage,
+    stage: Stage,
 ):
-    async with stage_on() as stage:
-        body = {
-            "apiVersion": "stowage.dev/v1alpha1",
-            "kind": "Workload",
-            "metadata": {"name": "settings", "namespace": stage.namespace},
-            "spec": {
-                "schedulerName": "the-test",
-                "distribution": "Duplicated",
-                "manifests": [configmap("one", key="a"), deployment("web")],
-            },
-        }
-        for spec in ({"distribution": "Divided"}, {"manifests": []}):
-            wrong = {**body, "spec": {**body["spec"], **spec}}
-            with pytest.raises(Invalid):
-                await stage.hub.create(WORKLOADS, wrong)
-        await stage.hub.create(WORKLOADS, body)
-        await stage.place("settings", m1=1, m2=1)
-        await stage.propagated("settings")
-        for member in ("m1", "m2"):
-            assert await stage.on(member, "one", kind=CONFIGMAPS)
-        await stage.fares("settings", "m1", "Creating")
-        assert (await ready(stage))[0] == "False"
-        await stage.make_ready("m1")
-        await stage.make_ready("m2")
-        await stage.fares("settings", "m1", "Running")
+    body = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "settings", "namespace": stage.namespace},
+        "spec": {
+            "schedulerName": "the-test",
+            "distribution": "Duplicated",
+            "manifests": [configmap("one", key="a"), deployment("web")],
+        },
+    }
+    for spec in ({"distribution": "Divided"}, {"manifests": []}):
+        wrong = {**body, "spec": {**body["spec"], **spec}}
+        with pytest.raises(Invalid):
+            await stage.hub.create(WORKLOADS, wrong)
+    await stage.hub.create(WORKLOADS, body)
+    await stage.place("settings", m1=1, m2=1)
+    await stage.propagated("settings")
+    for member in ("m1", "m2"):
+        assert await stage.on(member, "one", kind=CONFIGMAPS)
+    await stage.fares("settings", "m1", "Creating")
+    assert (await ready(stage))[0] == "False"
+    await stage.make_ready("m1")
+    await stage.make_ready("m2")
+    await stage.fares("settings", "m1", "Running")
 
-        async def is_ready() -> bool:
-            return await ready(stage) == ("True", "every replica is ready")
+    async def is_ready() -> bool:
+        return await ready(stage) == ("True", "every replica is ready")
 
-        await until(is_ready)
-        assert (await stage.status("settings"))["readySummary"] == "2/2"
+    await until(is_ready)
+    assert (await stage.status("settings"))["readySummary"] == "2/2"
 
-        await stage.place("settings", m1=1)
-        await stage.goes("m2", "one", kind=CONFIGMAPS)
-        await stage.goes("m2")
-        edit = {"spec": {"manifests": [configmap("one", key="b")]}}
-        await stage.patch("settings", edit)
-        await stage.goes("m1")
-        assert (await stage.on("m1", "one", kind=CONFIGMAPS))["data"] == {"key": "b"}
+    await stage.place("settings", m1=1)
+    await stage.goes("m2", "one", kind=CONFIGMAPS)
+    await stage.goes("m2")
+    edit = {"spec": {"manifests": [configmap("one", key="b")]}}
+    await stage.patch("settings", edit)
+    await stage.goes("m1")
+    assert (await stage.on("m1", "one", kind=CONFIGMAPS))["data"] == {"key": "b"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from machinery.api.resources import WORKLOADS
-from tests.propagator.stage import MakeStage, Stage, changes, deployment, settled
+from tests.propagator.stage import Stage, changes, deployment, settled
 
 CARRY: dict[str, Any] = {
     "statusFields": [{"name": "savepoint", "path": "status.savepoint"}],
@@ -39,24 +39,23 @@ async def source(stage: Stage, member: str) -> str | None:
 @pytest.mark.long
 @pytest.mark.proves("KD76")
 async def test_a_new_object_has_the_value_and_what_stands_keeps_its_own(
-    stage_on: MakeStage,
+    stage: Stage,
 ) -> None:
-    async with stage_on() as stage:
-        await stage.bring("web", {"m1": 1}, targetDeployment=deployment(), **CARRY)
-        await carried(stage, "s3://b/7")
-        await stage.place("web", m1=1, m2=1)
-        await stage.appears("m2")
-        assert await source(stage, "m2") == "s3://b/7"
-        before = await changes(stage.members["m1"]) + await changes(stage.members["m2"])
-        await carried(stage, "s3://b/9")
-        await stage.restart()
-        await stage.ready()
-        await settled(stage)
-        assert await changes(stage.members["m1"]) + await changes(stage.members["m2"]) == before
-        assert await source(stage, "m1") is None, "without a value the override is left out"
-        assert await source(stage, "m2") == "s3://b/7"
-        await stage.patch("web", {"spec": {"targetDeployment": deployment(minReadySeconds=5)}})
-        for member in ("m1", "m2"):
-            await stage.becomes(member, "web", 5, "minReadySeconds")
-        assert await source(stage, "m1") is None
-        assert await source(stage, "m2") == "s3://b/7"
+    await stage.bring("web", {"m1": 1}, targetDeployment=deployment(), **CARRY)
+    await carried(stage, "s3://b/7")
+    await stage.place("web", m1=1, m2=1)
+    await stage.appears("m2")
+    assert await source(stage, "m2") == "s3://b/7"
+    before = await changes(stage.members["m1"]) + await changes(stage.members["m2"])
+    await carried(stage, "s3://b/9")
+    await stage.restart()
+    await stage.ready()
+    await settled(stage)
+    assert await changes(stage.members["m1"]) + await changes(stage.members["m2"]) == before
+    assert await source(stage, "m1") is None, "without a value the override is left out"
+    assert await source(stage, "m2") == "s3://b/7"
+    await stage.patch("web", {"spec": {"targetDeployment": deployment(minReadySeconds=5)}})
+    for member in ("m1", "m2"):
+        await stage.becomes(member, "web", 5, "minReadySeconds")
+    assert await source(stage, "m1") is None
+    assert await source(stage, "m2") == "s3://b/7"

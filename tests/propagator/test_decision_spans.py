@@ -9,7 +9,7 @@ import pytest
 from machinery import tracing
 from machinery.errors import Unreachable
 from machinery.tracing import TraceIds, Tracer, TraceSpan
-from tests.propagator.stage import KINDS, MakeStage, Stage, deployment
+from tests.propagator.stage import KINDS, Stage, deployment
 from tests.propagator.waits import until
 
 
@@ -47,52 +47,50 @@ async def decided(stage: Stage, name: str, decision: str, **shares: int) -> Trac
 @pytest.mark.long
 @pytest.mark.proves("CT17")
 async def test_each_apply_and_becoming_ready_join_the_trace_of_the_decision(
-    stage_on: MakeStage, kept
+    stage: Stage, kept
 ) -> None:
-    async with stage_on() as stage:
-        await stage.create("web", targetDeployment=deployment())
-        ids = await decided(stage, "web", "first", m1=2, m2=1)
-        await stage.propagated("web")
-        for member in ("m1", "m2"):
-            (apply,) = kept.of(ids, f"apply {member}")
-            assert apply.attributes["stowage.member"] == member
-            parts = [(each.name, each.attributes.get("stowage.object")) for each in apply.parts()]
-            object_ = f"Deployment {stage.namespace}/web"
-            assert parts[0][0] == "render"
-            assert set(parts[1:]) == {("send", object_)}
-            assert 0 < sum(each.seconds for each in apply.parts()) <= apply.seconds
-            await stage.make_ready(member)
-        await until(lambda: kept.of(ids, "ready"))
-        # What sends nothing is no apply: the next decision changes one member.
-        kept.joined.clear()
-        second = await decided(stage, "web", "second", m1=2, m2=3)
+    await stage.create("web", targetDeployment=deployment())
+    ids = await decided(stage, "web", "first", m1=2, m2=1)
+    await stage.propagated("web")
+    for member in ("m1", "m2"):
+        (apply,) = kept.of(ids, f"apply {member}")
+        assert apply.attributes["stowage.member"] == member
+        parts = [(each.name, each.attributes.get("stowage.object")) for each in apply.parts()]
+        object_ = f"Deployment {stage.namespace}/web"
+        assert parts[0][0] == "render"
+        assert set(parts[1:]) == {("send", object_)}
+        assert 0 < sum(each.seconds for each in apply.parts()) <= apply.seconds
+        await stage.make_ready(member)
+    await until(lambda: kept.of(ids, "ready"))
+    # What sends nothing is no apply: the next decision changes one member.
+    kept.joined.clear()
+    second = await decided(stage, "web", "second", m1=2, m2=3)
 
-        async def grown() -> bool:
-            found = await stage.on("m2", "web", kind=KINDS["Deployment"])
-            return found is not None and found["spec"]["replicas"] == 3
+    async def grown() -> bool:
+        found = await stage.on("m2", "web", kind=KINDS["Deployment"])
+        return found is not None and found["spec"]["replicas"] == 3
 
-        await until(grown)
-        await until(lambda: kept.of(second, "apply m2"))
-        assert {span.name for _, span in kept.joined} == {"apply m2"}
+    await until(grown)
+    await until(lambda: kept.of(second, "apply m2"))
+    assert {span.name for _, span in kept.joined} == {"apply m2"}
 
 
 @pytest.mark.long
 @pytest.mark.proves("CT17")
 async def test_an_apply_that_a_member_does_not_answer_is_told_as_failed(
-    stage_on: MakeStage, kept, monkeypatch
+    stage: Stage, kept, monkeypatch
 ) -> None:
-    async with stage_on() as stage:
-        session = stage.process.term.registry.get("m1")
-        client = session.link.client
-        real = client.request
+    session = stage.process.term.registry.get("m1")
+    client = session.link.client
+    real = client.request
 
-        async def request(method: str, path: str, **how: object) -> bytes:
-            if method == "PATCH" and "/deployments/" in path:
-                raise Unreachable("no route")
-            return await real(method, path, **how)
+    async def request(method: str, path: str, **how: object) -> bytes:
+        if method == "PATCH" and "/deployments/" in path:
+            raise Unreachable("no route")
+        return await real(method, path, **how)
 
-        monkeypatch.setattr(client, "request", request)
-        await stage.create("web", targetDeployment=deployment())
-        ids = await decided(stage, "web", "first", m1=1)
-        await until(lambda: kept.of(ids, "apply m1"))
-        assert kept.of(ids, "apply m1")[0].error == "Unreachable: no route"
+    monkeypatch.setattr(client, "request", request)
+    await stage.create("web", targetDeployment=deployment())
+    ids = await decided(stage, "web", "first", m1=1)
+    await until(lambda: kept.of(ids, "apply m1"))
+    assert kept.of(ids, "apply m1")[0].error == "Unreachable: no route"

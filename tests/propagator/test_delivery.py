@@ -25,7 +25,6 @@ from tests.propagator.removal.test_orphan import marks, unmarked
 from tests.propagator.stage import (
     CONFIGMAPS,
     DEPLOYMENTS,
-    MakeStage,
     Stage,
     changes,
     configmap,
@@ -47,122 +46,118 @@ async def ready_as(stage: Stage, name: str, status: str, reason: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves("CT8")
-async def test_no_member_gets_a_write_and_its_end_waits_for_none(stage_on: MakeStage) -> None:
-    async with stage_on() as stage:
-        await settled(stage)
-        before = {name: await changes(client) for name, client in stage.members.items()}
-        made = await stage.create("web", manifests=[configmap("conf", k="v")], **NONE)
-        assert FINALIZER not in made["metadata"].get("finalizers", [])
-        await stage.place("web", m1=2, m2=1)
-        await ready_as(stage, "web", "True", "Decided")
-        status = await stage.status("web")
-        assert {each["type"] for each in status["conditions"]} == {"Ready"}
-        assert [(s["name"], s["replicas"], s["message"]) for s in status["clusters"]] == [
-            ("m1", 2, BY_OTHERS),
-            ("m2", 1, BY_OTHERS),
-        ]
-        assert status["observedGeneration"] == 1
-        await stage.place("web", m2=3)
-        await stage.restart()
-        await stage.ready()
-        await settled(stage)
-        await stage.delete("web")
-        await stage.gone("web")
-        after = {name: await changes(client) for name, client in stage.members.items()}
-        assert {name: after[name] - before[name] for name in after} == {
-            name: Counter() for name in after
-        }
+async def test_no_member_gets_a_write_and_its_end_waits_for_none(stage: Stage) -> None:
+    await settled(stage)
+    before = {name: await changes(client) for name, client in stage.members.items()}
+    made = await stage.create("web", manifests=[configmap("conf", k="v")], **NONE)
+    assert FINALIZER not in made["metadata"].get("finalizers", [])
+    await stage.place("web", m1=2, m2=1)
+    await ready_as(stage, "web", "True", "Decided")
+    status = await stage.status("web")
+    assert {each["type"] for each in status["conditions"]} == {"Ready"}
+    assert [(s["name"], s["replicas"], s["message"]) for s in status["clusters"]] == [
+        ("m1", 2, BY_OTHERS),
+        ("m2", 1, BY_OTHERS),
+    ]
+    assert status["observedGeneration"] == 1
+    await stage.place("web", m2=3)
+    await stage.restart()
+    await stage.ready()
+    await settled(stage)
+    await stage.delete("web")
+    await stage.gone("web")
+    after = {name: await changes(client) for name, client in stage.members.items()}
+    assert {name: after[name] - before[name] for name in after} == {
+        name: Counter() for name in after
+    }
 
 
 @pytest.mark.long
 @pytest.mark.proves("CT8")
 async def test_what_stands_is_let_go_of_and_nothing_takes_it_away_any_more(
-    stage_on: MakeStage,
+    stage: Stage,
 ) -> None:
-    async with stage_on() as stage:
-        await stage.bring("web", {"m1": 1}, manifests=[configmap("conf", k="v")])
-        was = await stage.on("m1")
-        assert was is not None
-        await stage.patch("web", {"spec": NONE})
-        await ready_as(stage, "web", "True", "Decided")
+    await stage.bring("web", {"m1": 1}, manifests=[configmap("conf", k="v")])
+    was = await stage.on("m1")
+    assert was is not None
+    await stage.patch("web", {"spec": NONE})
+    await ready_as(stage, "web", "True", "Decided")
 
-        async def released() -> bool:
-            found = await stage.on("m1")
-            return found is not None and not marks(found)
+    async def released() -> bool:
+        found = await stage.on("m1")
+        return found is not None and not marks(found)
 
-        await until(released)
-        left = await unmarked(stage, "m1")
-        await unmarked(stage, "m1", "conf", kind=CONFIGMAPS)
-        assert left["spec"] == was["spec"]  # so that no pod restarts
-        assert left["metadata"]["uid"] == was["metadata"]["uid"]
-        await stage.place("web", m2=1)
-        await settled(stage)
-        written = await changes(stage.members["m1"])
-        await stage.restart()
-        await stage.ready()
-        await settled(stage)
-        await unmarked(stage, "m1")
-        assert await stage.on("m2") is None
-        await stage.delete("web")
-        await stage.gone("web")
-        await unmarked(stage, "m1")
-        assert await changes(stage.members["m1"]) == written
+    await until(released)
+    left = await unmarked(stage, "m1")
+    await unmarked(stage, "m1", "conf", kind=CONFIGMAPS)
+    assert left["spec"] == was["spec"]  # so that no pod restarts
+    assert left["metadata"]["uid"] == was["metadata"]["uid"]
+    await stage.place("web", m2=1)
+    await settled(stage)
+    written = await changes(stage.members["m1"])
+    await stage.restart()
+    await stage.ready()
+    await settled(stage)
+    await unmarked(stage, "m1")
+    assert await stage.on("m2") is None
+    await stage.delete("web")
+    await stage.gone("web")
+    await unmarked(stage, "m1")
+    assert await changes(stage.members["m1"]) == written
 
 
 @pytest.mark.long
 @pytest.mark.proves("CT8")
 async def test_delivered_again_it_takes_over_only_what_its_adoption_lets_it(
-    stage_on: MakeStage,
+    stage: Stage,
 ) -> None:
-    async with stage_on() as stage:
-        await stage.space_on("m1")
-        await stage.members["m1"].create(DEPLOYMENTS, deployment(), namespace=stage.namespace)
-        await stage.run("web", {"m1": 1}, **NONE)
-        await ready_as(stage, "web", "True", "Decided")
-        await stage.patch("web", {"spec": {"delivery": "Push"}})
-        await stage.refused("web", "AlreadyExists")
-        assert FINALIZER in (await stage.workload("web") or {})["metadata"]["finalizers"]
-        await stage.patch("web", {"spec": {"adoption": "IfUnowned"}})
-        await stage.propagated("web")
-        found = await stage.on("m1")
-        assert found is not None
-        assert any(each.startswith(OWNER_PREFIX) for each in marks(found))
+    await stage.space_on("m1")
+    await stage.members["m1"].create(DEPLOYMENTS, deployment(), namespace=stage.namespace)
+    await stage.run("web", {"m1": 1}, **NONE)
+    await ready_as(stage, "web", "True", "Decided")
+    await stage.patch("web", {"spec": {"delivery": "Push"}})
+    await stage.refused("web", "AlreadyExists")
+    assert FINALIZER in (await stage.workload("web") or {})["metadata"]["finalizers"]
+    await stage.patch("web", {"spec": {"adoption": "IfUnowned"}})
+    await stage.propagated("web")
+    found = await stage.on("m1")
+    assert found is not None
+    assert any(each.startswith(OWNER_PREFIX) for each in marks(found))
 
 
 @pytest.mark.long
 @pytest.mark.proves("CT8")
-async def test_pods_that_another_tool_brings_are_counted_as_its_units(stage_on: MakeStage) -> None:
-    async with stage_on() as stage:
-        await stage.run("web", {"m1": 2}, **NONE)
-        await ready_as(stage, "web", "True", "Decided")
-        await stage.space_on("m1")
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-        await stage.members["m1"].create(SERVICE_ACCOUNTS, account, namespace=stage.namespace)
-        owner = {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "name": "web-5d7f",
-            "uid": "8e0f2a0e-0000-4000-8000-000000000000",
-            "controller": True,
-        }
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": "web-5d7f-1",
-                "namespace": stage.namespace,
-                "labels": {"app": "web", "pod-template-hash": "5d7f"},
-                "ownerReferences": [owner],
-            },
-            "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "pause"}]},
-        }
-        await stage.members["m1"].create(PODS, pod)
+async def test_pods_that_another_tool_brings_are_counted_as_its_units(stage: Stage) -> None:
+    await stage.run("web", {"m1": 2}, **NONE)
+    await ready_as(stage, "web", "True", "Decided")
+    await stage.space_on("m1")
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    await stage.members["m1"].create(SERVICE_ACCOUNTS, account, namespace=stage.namespace)
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "web-5d7f",
+        "uid": "8e0f2a0e-0000-4000-8000-000000000000",
+        "controller": True,
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "web-5d7f-1",
+            "namespace": stage.namespace,
+            "labels": {"app": "web", "pod-template-hash": "5d7f"},
+            "ownerReferences": [owner],
+        },
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "pause"}]},
+    }
+    await stage.members["m1"].create(PODS, pod)
 
-        async def counted() -> bool:
-            share = await stage.share("web", "m1")
-            return share.get("scheduled") == 1 and bool(share.get("capacityVersion"))
+    async def counted() -> bool:
+        share = await stage.share("web", "m1")
+        return share.get("scheduled") == 1 and bool(share.get("capacityVersion"))
 
-        await until(counted)
+    await until(counted)
 
 
 # --- pure -----------------------------------------------------------------------------------------

@@ -50,59 +50,58 @@ async def completes(stage: Stage, name: str) -> None:
 
 
 @pytest.mark.proves("A1", "KD26", "KD27", "KD28", "KD29", "KD30", "KD32")
-async def test_a_job_runs_once_and_is_forgotten_once_its_end_is_stored(stage_on: MakeStage):
-    async with stage_on() as stage:
-        main = job(ttlSecondsAfterFinished=600)
-        await stage.bring("bill", {"m1": 1}, targetDeployment=None, template=main)
-        made = await stage.appears("m1", "bill", kind=JOBS)
-        assert "ttlSecondsAfterFinished" not in made["spec"]
+async def test_a_job_runs_once_and_is_forgotten_once_its_end_is_stored(stage: Stage):
+    main = job(ttlSecondsAfterFinished=600)
+    await stage.bring("bill", {"m1": 1}, targetDeployment=None, template=main)
+    made = await stage.appears("m1", "bill", kind=JOBS)
+    assert "ttlSecondsAfterFinished" not in made["spec"]
 
-        # Another template of what runs is refused there, and it runs on.
-        edited = job(image="other", ttlSecondsAfterFinished=600)
-        await stage.patch("bill", {"spec": {"template": edited}})
-        await stage.refused("bill", "Rejected", "spec.template", "immutable")
-        await stage.patch("bill", {"spec": {"template": main}})
-        await stage.propagated("bill")
+    # Another template of what runs is refused there, and it runs on.
+    edited = job(image="other", ttlSecondsAfterFinished=600)
+    await stage.patch("bill", {"spec": {"template": edited}})
+    await stage.refused("bill", "Rejected", "spec.template", "immutable")
+    await stage.patch("bill", {"spec": {"template": main}})
+    await stage.propagated("bill")
 
-        # It ends while the propagator is away.
-        await stage.stop()
-        await completes(stage, "bill")
-        stage.start()
-        await stage.becomes("m1", "bill", 600, "ttlSecondsAfterFinished", kind=JOBS)
-        ended = (await stage.fares("bill", "m1", "Complete"))["ended"]
-        assert (ended["result"], ended["object"]) == (
-            "Succeeded",
-            f"Job {stage.namespace}/bill",
-        )
-        assert (await stage.status("bill"))["state"] == "Complete"
-        ready = await stage.condition("bill", "Ready")
-        assert (ready["status"], ready["reason"]) == ("True", "Completed")
+    # It ends while the propagator is away.
+    await stage.stop()
+    await completes(stage, "bill")
+    stage.start()
+    await stage.becomes("m1", "bill", 600, "ttlSecondsAfterFinished", kind=JOBS)
+    ended = (await stage.fares("bill", "m1", "Complete"))["ended"]
+    assert (ended["result"], ended["object"]) == (
+        "Succeeded",
+        f"Job {stage.namespace}/bill",
+    )
+    assert (await stage.status("bill"))["state"] == "Complete"
+    ready = await stage.condition("bill", "Ready")
+    assert (ready["status"], ready["reason"]) == ("True", "Completed")
 
-        # Nothing makes it again: its deletion, another process, another template, its cluster anew.
-        await stage.members["m1"].delete(JOBS, "bill", namespace=stage.namespace)
-        await stage.goes("m1", "bill", kind=JOBS)
-        await stage.restart()
-        await stage.patch("bill", {"spec": {"template": edited}})
-        await stage.ready()
-        await let_go(stage.hub, "m1")
-        await until(lambda: stage.process.term.registry.get("m1") is None)
-        ref = {"secretRef": {"namespace": "stowage-system", "name": "m1"}}
-        kind = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
-        again = {**kind, "metadata": {"name": "m1"}, "spec": ref}
-        await stage.hub.create(MEMBER_CLUSTERS, again)
-        await stage.ready()
-        await settled(stage)
-        assert await stage.on("m1", "bill", kind=JOBS) is None
-        assert (await stage.share("bill", "m1"))["ended"] == ended
-        said = await stage.condition("bill", "Ready")
-        assert "spec.template.metadata.name" in said["message"]
-        await stage.patch("bill", {"spec": {"template": job("bill-2")}})
-        await stage.appears("m1", "bill-2", kind=JOBS)
+    # Nothing makes it again: its deletion, another process, another template, its cluster anew.
+    await stage.members["m1"].delete(JOBS, "bill", namespace=stage.namespace)
+    await stage.goes("m1", "bill", kind=JOBS)
+    await stage.restart()
+    await stage.patch("bill", {"spec": {"template": edited}})
+    await stage.ready()
+    await let_go(stage.hub, "m1")
+    await until(lambda: stage.process.term.registry.get("m1") is None)
+    ref = {"secretRef": {"namespace": "stowage-system", "name": "m1"}}
+    kind = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
+    again = {**kind, "metadata": {"name": "m1"}, "spec": ref}
+    await stage.hub.create(MEMBER_CLUSTERS, again)
+    await stage.ready()
+    await settled(stage)
+    assert await stage.on("m1", "bill", kind=JOBS) is None
+    assert (await stage.share("bill", "m1"))["ended"] == ended
+    said = await stage.condition("bill", "Ready")
+    assert "spec.template.metadata.name" in said["message"]
+    await stage.patch("bill", {"spec": {"template": job("bill-2")}})
+    await stage.appears("m1", "bill-2", kind=JOBS)
 
-        async def runs() -> bool:
-            return "ended" not in await stage.share("bill", "m1")
+    async def runs() -> bool:
+        return "ended" not in await stage.share("bill", "m1")
 
-        await until(runs)
+    await until(runs)
 
 
 @pytest.mark.long
@@ -152,19 +151,18 @@ async def test_a_job_that_goes_with_its_end_while_it_is_written_is_not_made_agai
 
 @pytest.mark.long
 @pytest.mark.proves("A1", "KD29")
-async def test_a_job_that_ends_as_it_leaves_is_not_made_elsewhere(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.bring("bill", {"m1": 1}, targetDeployment=None, template=job())
-        await stage.stop()
-        await completes(stage, "bill")
-        leaving = {"cluster": "m1", "replicas": 1, "since": WHEN, "cause": "Drained"}
-        moved = {"placements": [{"cluster": "m2", "replicas": 1}], "leaving": [leaving]}
-        await stage.patch("bill", {"status": moved}, subresource="status")
-        stage.start()
-        told = await stage.fares("bill", "m1", "Complete")
-        assert told["ended"]["result"] == "Succeeded"
-        await settled(stage)
-        assert await stage.on("m2", "bill", kind=JOBS) is None
+async def test_a_job_that_ends_as_it_leaves_is_not_made_elsewhere(stage: Stage):
+    await stage.bring("bill", {"m1": 1}, targetDeployment=None, template=job())
+    await stage.stop()
+    await completes(stage, "bill")
+    leaving = {"cluster": "m1", "replicas": 1, "since": WHEN, "cause": "Drained"}
+    moved = {"placements": [{"cluster": "m2", "replicas": 1}], "leaving": [leaving]}
+    await stage.patch("bill", {"status": moved}, subresource="status")
+    stage.start()
+    told = await stage.fares("bill", "m1", "Complete")
+    assert told["ended"]["result"] == "Succeeded"
+    await settled(stage)
+    assert await stage.on("m2", "bill", kind=JOBS) is None
 
 
 @pytest.mark.long

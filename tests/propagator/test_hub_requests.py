@@ -83,13 +83,12 @@ async def test_a_workload_costs_one_post_and_two_status_writes_until_it_runs(
 
 @pytest.mark.long
 @pytest.mark.proves("C22")
-async def test_of_a_workload_that_is_placed_nowhere_nothing_is_written(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.create("demo")
-        hub = stage.process.term.workloads._workloads.informer
-        await until(lambda: hub.get((stage.namespace, "demo")))
-        before = await stage.workload("demo")
-        await settled(stage)
-        assert await stage.workload("demo") == before
-        await stage.delete("demo")
-        await stage.gone("demo")
+async def test_of_a_workload_that_is_placed_nowhere_nothing_is_written(stage: Stage):
+    await stage.create("demo")
+    hub = stage.process.term.workloads._workloads.informer
+    await until(lambda: hub.get((stage.namespace, "demo")))
+    before = await stage.workload("demo")
+    await settled(stage)
+    assert await stage.workload("demo") == before
+    await stage.delete("demo")
+    await stage.gone("demo")

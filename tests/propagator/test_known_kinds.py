@@ -145,37 +145,36 @@ ENDS: list[tuple[Resource, dict[str, Any], str, dict[str, Any], str]] = [
 
 @pytest.mark.long
 @pytest.mark.proves("KD33")
-async def test_what_has_ended_is_made_no_more_and_its_ttl_comes_with_its_end(stage_on: MakeStage):
-    async with stage_on() as stage:
-        m1 = stage.members["m1"]
-        async with serving(m1, kinds=[each[0] for each in ENDS]):
-            for of, spec, ttl, end, state in ENDS:
-                name = of.kind.lower()
-                await placed(stage, name, main(of, name, **spec))
-                made = await stage.appears("m1", name, kind=of)
-                assert not ttl or value_at(made["spec"], ttl) is None, f"{of.kind}: too early"
-                await says(stage, of, name, **end)
-                await stage.fares(name, "m1", state)
-                ended = (await stage.share(name, "m1"))["ended"]
-                assert ended["object"] == f"{of.kind} {stage.namespace}/{name}"
-                if ttl:
-                    await _stands(stage, of, name, f"spec.{ttl}")
-                found = await stage.appears("m1", name, kind=of)
-                assert found["metadata"]["uid"] == made["metadata"]["uid"]
-                await m1.delete(of, name, namespace=stage.namespace)
-            await settled(stage)
-            await stage.restart()
-            await stage.ready()
-            await settled(stage)
-            for of, spec, _, _, state in ENDS:
-                name = of.kind.lower()
-                assert await stage.on("m1", name, kind=of) is None, f"{of.kind} runs again"
-                edited = main(of, name, **spec, edited=True)
-                await stage.patch(name, {"spec": {"template": edited}})
-                await stage.fares(name, "m1", state)
-            await settled(stage)
-            for of, *_ in ENDS:
-                assert await stage.on("m1", of.kind.lower(), kind=of) is None
+async def test_what_has_ended_is_made_no_more_and_its_ttl_comes_with_its_end(stage: Stage):
+    m1 = stage.members["m1"]
+    async with serving(m1, kinds=[each[0] for each in ENDS]):
+        for of, spec, ttl, end, state in ENDS:
+            name = of.kind.lower()
+            await placed(stage, name, main(of, name, **spec))
+            made = await stage.appears("m1", name, kind=of)
+            assert not ttl or value_at(made["spec"], ttl) is None, f"{of.kind}: too early"
+            await says(stage, of, name, **end)
+            await stage.fares(name, "m1", state)
+            ended = (await stage.share(name, "m1"))["ended"]
+            assert ended["object"] == f"{of.kind} {stage.namespace}/{name}"
+            if ttl:
+                await _stands(stage, of, name, f"spec.{ttl}")
+            found = await stage.appears("m1", name, kind=of)
+            assert found["metadata"]["uid"] == made["metadata"]["uid"]
+            await m1.delete(of, name, namespace=stage.namespace)
+        await settled(stage)
+        await stage.restart()
+        await stage.ready()
+        await settled(stage)
+        for of, spec, _, _, state in ENDS:
+            name = of.kind.lower()
+            assert await stage.on("m1", name, kind=of) is None, f"{of.kind} runs again"
+            edited = main(of, name, **spec, edited=True)
+            await stage.patch(name, {"spec": {"template": edited}})
+            await stage.fares(name, "m1", state)
+        await settled(stage)
+        for of, *_ in ENDS:
+            assert await stage.on("m1", of.kind.lower(), kind=of) is None
 
 
 async def _stands(stage: Stage, of: Resource, name: str, path: str) -> None:
@@ -231,40 +230,38 @@ ONCE: list[tuple[Resource, dict[str, Any], str]] = [
 
 @pytest.mark.long
 @pytest.mark.proves("KD43", "KD57")
-async def test_what_runs_once_goes_before_it_comes_and_by_its_pods(stage_on: MakeStage):
-    async with stage_on() as stage:
-        m1, m2 = stage.members["m1"], stage.members["m2"]
-        async with serving(m1, m2, kinds=[of for of, *_ in ONCE]):
-            for of, template, labels in ONCE:
-                await _once(stage, of, template, labels)
+async def test_what_runs_once_goes_before_it_comes_and_by_its_pods(stage: Stage):
+    m1, m2 = stage.members["m1"], stage.members["m2"]
+    async with serving(m1, m2, kinds=[of for of, *_ in ONCE]):
+        for of, template, labels in ONCE:
+            await _once(stage, of, template, labels)
 
 
 @pytest.mark.long
 @pytest.mark.proves("KD57")
-async def test_an_autoscaler_of_ray_keeps_its_number_while_an_image_arrives(stage_on: MakeStage):
-    async with stage_on() as stage:
-        m1 = stage.members["m1"]
-        async with serving(m1, kinds=[RAY_CLUSTERS]):
-            await placed(stage, "ray", _ray("a"))
-            written = _ray("a", replicas=4)["spec"]["workerGroupSpecs"]
-            stood = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
-            marks = stood["spec"]["workerGroupSpecs"][0]["template"]["metadata"]
-            written[0]["template"]["metadata"] = marks
-            by: Any = {"namespace": stage.namespace}
-            change = {"spec": {"workerGroupSpecs": written}}
-            await m1.merge_patch(RAY_CLUSTERS, "ray", change, **by)
-            await settled(stage)
-            await stage.patch("ray", {"spec": {"template": _ray("b")}})
+async def test_an_autoscaler_of_ray_keeps_its_number_while_an_image_arrives(stage: Stage):
+    m1 = stage.members["m1"]
+    async with serving(m1, kinds=[RAY_CLUSTERS]):
+        await placed(stage, "ray", _ray("a"))
+        written = _ray("a", replicas=4)["spec"]["workerGroupSpecs"]
+        stood = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
+        marks = stood["spec"]["workerGroupSpecs"][0]["template"]["metadata"]
+        written[0]["template"]["metadata"] = marks
+        by: Any = {"namespace": stage.namespace}
+        change = {"spec": {"workerGroupSpecs": written}}
+        await m1.merge_patch(RAY_CLUSTERS, "ray", change, **by)
+        await settled(stage)
+        await stage.patch("ray", {"spec": {"template": _ray("b")}})
 
-            async def arrived() -> bool:
-                found = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
-                group = found["spec"]["workerGroupSpecs"][0]
-                image = group["template"]["spec"]["containers"][0]["image"]
-                return (image, group["replicas"]) == ("b", 4)
+        async def arrived() -> bool:
+            found = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
+            group = found["spec"]["workerGroupSpecs"][0]
+            image = group["template"]["spec"]["containers"][0]["image"]
+            return (image, group["replicas"]) == ("b", 4)
 
-            await until(arrived)
-            await stage.propagated("ray")
-            assert not (await stage.status("ray")).get("drift")
+        await until(arrived)
+        await stage.propagated("ray")
+        assert not (await stage.status("ray")).get("drift")
 
 
 def _ray(image: str, replicas: int = 1) -> dict[str, Any]:
@@ -275,29 +272,28 @@ def _ray(image: str, replicas: int = 1) -> dict[str, Any]:
 
 
 @pytest.mark.proves("KD82")
-async def test_a_take_over_says_what_its_kind_does_not_survive(stage_on: MakeStage):
-    async with stage_on() as stage:
-        m1 = stage.members["m1"]
-        async with serving(m1, kinds=[RAY_CLUSTERS]):
-            await stage.space_on("m1")
-            before = await m1.create(RAY_CLUSTERS, _ray("a"), namespace=stage.namespace)
-            await stage.bring("ray", {"m1": 1}, template=_ray("a"), adoption="IfUnowned")
-            await settled(stage, told=True)
-            listed = await stage.hub.list(EVENTS, namespace=stage.namespace)
-            (note,) = [e["note"] for e in listed["items"] if e["reason"] == "Adopted"]
-            assert note == (
-                f"m1: RayCluster {stage.namespace}/ray is taken over as it runs; let go and made "
-                "anew it is not as before: the new one says that it is ready and owns nothing, "
-                "and the pods outlive it"
-            )
-            found = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
-            assert found["metadata"]["uid"] == before["metadata"]["uid"]
-            assert found["spec"] == before["spec"]
-            await stage.restart()
-            await stage.ready()
-            await settled(stage, told=True)
-            listed = await stage.hub.list(EVENTS, namespace=stage.namespace)
-            assert sum(e["reason"] == "Adopted" for e in listed["items"]) == 1
+async def test_a_take_over_says_what_its_kind_does_not_survive(stage: Stage):
+    m1 = stage.members["m1"]
+    async with serving(m1, kinds=[RAY_CLUSTERS]):
+        await stage.space_on("m1")
+        before = await m1.create(RAY_CLUSTERS, _ray("a"), namespace=stage.namespace)
+        await stage.bring("ray", {"m1": 1}, template=_ray("a"), adoption="IfUnowned")
+        await settled(stage, told=True)
+        listed = await stage.hub.list(EVENTS, namespace=stage.namespace)
+        (note,) = [e["note"] for e in listed["items"] if e["reason"] == "Adopted"]
+        assert note == (
+            f"m1: RayCluster {stage.namespace}/ray is taken over as it runs; let go and made "
+            "anew it is not as before: the new one says that it is ready and owns nothing, "
+            "and the pods outlive it"
+        )
+        found = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
+        assert found["metadata"]["uid"] == before["metadata"]["uid"]
+        assert found["spec"] == before["spec"]
+        await stage.restart()
+        await stage.ready()
+        await settled(stage, told=True)
+        listed = await stage.hub.list(EVENTS, namespace=stage.namespace)
+        assert sum(e["reason"] == "Adopted" for e in listed["items"]) == 1
 
 
 async def _failed_again(stage: Stage) -> None:

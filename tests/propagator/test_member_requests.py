@@ -12,7 +12,15 @@ from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import Unreachable
 from propagator.apply.object_writer import Site
-from tests.propagator.stage import CONFIGMAPS, MakeStage, configmap, counted, deployment, settled
+from tests.propagator.stage import (
+    CONFIGMAPS,
+    MakeStage,
+    Stage,
+    configmap,
+    counted,
+    deployment,
+    settled,
+)
 
 Asked = Counter[tuple[str, str]]
 
@@ -113,17 +121,16 @@ async def test_a_write_whose_answer_was_lost_costs_one_look_and_is_not_made_agai
 
 @pytest.mark.long
 @pytest.mark.proves("C29")
-async def test_fields_that_are_taken_out_go_from_what_was_made_by_one_write(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.push("demo", manifests=[configmap("conf", a="1", b="2")])
-        await stage.patch("demo", {"spec": {"manifests": [configmap("conf", a="1")]}})
+async def test_fields_that_are_taken_out_go_from_what_was_made_by_one_write(stage: Stage):
+    await stage.push("demo", manifests=[configmap("conf", a="1", b="2")])
+    await stage.patch("demo", {"spec": {"manifests": [configmap("conf", a="1")]}})
 
-        template = deployment("demo", minReadySeconds=3)
-        await stage.patch("demo", {"spec": {"targetDeployment": template}})
-        await stage.becomes("m1", "demo", 3, "minReadySeconds")
-        assert (await stage.on("m1", "conf", kind=CONFIGMAPS))["data"] == {"a": "1"}
-        owners = [
-            (each["manager"], each["operation"])
-            for each in (await stage.on("m1", "demo"))["metadata"]["managedFields"]
-        ]
-        assert owners == [("stowage", "Apply")]
+    template = deployment("demo", minReadySeconds=3)
+    await stage.patch("demo", {"spec": {"targetDeployment": template}})
+    await stage.becomes("m1", "demo", 3, "minReadySeconds")
+    assert (await stage.on("m1", "conf", kind=CONFIGMAPS))["data"] == {"a": "1"}
+    owners = [
+        (each["manager"], each["operation"])
+        for each in (await stage.on("m1", "demo"))["metadata"]["managedFields"]
+    ]
+    assert owners == [("stowage", "Apply")]

@@ -45,231 +45,219 @@ SERVICE = {
 
 
 @pytest.mark.proves("C3", "C22", "C31")
-async def test_a_placed_workload_is_written_and_its_state_comes_back(stage_on: MakeStage):
-    async with stage_on() as stage:
-        carried = {"targetService": SERVICE, "manifests": [configmap("conf", k="v")]}
-        made = await stage.create("demo", **carried)
-        assert FINALIZER in made["metadata"]["finalizers"], "by admission"
-        await stage.place("demo", m1=2, m2=1)
-        await stage.propagated("demo")
-        for member, units in (("m1", 2), ("m2", 1)):
-            assert (await stage.on(member))["spec"]["replicas"] == units
-            assert await stage.on(member, "demo", kind=SERVICES)
-            assert (await stage.on(member, "conf", kind=CONFIGMAPS))["data"] == {"k": "v"}
-        assert FINALIZER in (await stage.workload("demo"))["metadata"]["finalizers"]
-        status = await stage.status("demo")
-        assert status["clusterSummary"] == "m1=2,m2=1"
-        assert status["readySummary"] == "0/3"
-        assert status["state"] == "Creating"
+async def test_a_placed_workload_is_written_and_its_state_comes_back(stage: Stage):
+    carried = {"targetService": SERVICE, "manifests": [configmap("conf", k="v")]}
+    made = await stage.create("demo", **carried)
+    assert FINALIZER in made["metadata"]["finalizers"], "by admission"
+    await stage.place("demo", m1=2, m2=1)
+    await stage.propagated("demo")
+    for member, units in (("m1", 2), ("m2", 1)):
+        assert (await stage.on(member))["spec"]["replicas"] == units
+        assert await stage.on(member, "demo", kind=SERVICES)
+        assert (await stage.on(member, "conf", kind=CONFIGMAPS))["data"] == {"k": "v"}
+    assert FINALIZER in (await stage.workload("demo"))["metadata"]["finalizers"]
+    status = await stage.status("demo")
+    assert status["clusterSummary"] == "m1=2,m2=1"
+    assert status["readySummary"] == "0/3"
+    assert status["state"] == "Creating"
 
-        await stage.make_ready("m1")
+    await stage.make_ready("m1")
 
-        async def counted() -> bool:
-            return (await stage.status("demo")).get("ready") == 2
+    async def counted() -> bool:
+        return (await stage.status("demo")).get("ready") == 2
 
-        await until(counted)
-        assert (await stage.share("demo", "m1"))["state"] == "Running"
-        assert (await stage.condition("demo", "Ready"))["status"] == "False"
-        await stage.make_ready("m2")
+    await until(counted)
+    assert (await stage.share("demo", "m1"))["state"] == "Running"
+    assert (await stage.condition("demo", "Ready"))["status"] == "False"
+    await stage.make_ready("m2")
 
-        async def running() -> bool:
-            return (await stage.status("demo")).get("state") == "Running"
+    async def running() -> bool:
+        return (await stage.status("demo")).get("state") == "Running"
 
-        await until(running)
-        assert (await stage.status("demo"))["readySummary"] == "3/3"
-        assert (await stage.condition("demo", "Ready"))["status"] == "True"
-
-
-@pytest.mark.long
-@pytest.mark.proves("C31")
-async def test_the_other_writers_conditions_stay(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.create("demo")
-        theirs = {
-            "type": "Scheduled",
-            "status": "True",
-            "reason": "Scheduled",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
-        status = {"placements": [{"cluster": "m1", "replicas": 1}], "conditions": [theirs]}
-        await stage.patch("demo", {"status": status}, subresource="status")
-        await stage.propagated("demo")
-        assert (await stage.condition("demo", "Scheduled")).items() >= theirs.items()
-        await stage.patch(
-            "demo", {"status": {"serviceExternalIP": "1.2.3.4"}}, subresource="status"
-        )
-
-        async def corrected() -> bool:
-            return "serviceExternalIP" not in await stage.status("demo")
-
-        await until(corrected)
+    await until(running)
+    assert (await stage.status("demo"))["readySummary"] == "3/3"
+    assert (await stage.condition("demo", "Ready"))["status"] == "True"
 
 
 @pytest.mark.long
 @pytest.mark.proves("C31")
-async def test_a_load_balancer_is_told(stage_on: MakeStage):
-    async with stage_on() as stage:
-        service = {**SERVICE, "spec": {**SERVICE["spec"], "type": "LoadBalancer"}}
-        await stage.run("demo", {"m1": 1}, targetService=service)
-        await stage.appears("m1", "demo", kind=SERVICES)
-        balancer = {"ingress": [{"ip": "192.0.2.7"}]}
-        await stage.members["m1"].merge_patch(
-            SERVICES,
-            "demo",
-            {"status": {"loadBalancer": balancer}},
-            namespace=stage.namespace,
-            subresource="status",
-        )
+async def test_the_other_writers_conditions_stay(stage: Stage):
+    await stage.create("demo")
+    theirs = {
+        "type": "Scheduled",
+        "status": "True",
+        "reason": "Scheduled",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"placements": [{"cluster": "m1", "replicas": 1}], "conditions": [theirs]}
+    await stage.patch("demo", {"status": status}, subresource="status")
+    await stage.propagated("demo")
+    assert (await stage.condition("demo", "Scheduled")).items() >= theirs.items()
+    await stage.patch("demo", {"status": {"serviceExternalIP": "1.2.3.4"}}, subresource="status")
 
-        async def told() -> bool:
-            return (await stage.status("demo")).get("serviceExternalIP") == "192.0.2.7"
+    async def corrected() -> bool:
+        return "serviceExternalIP" not in await stage.status("demo")
 
-        await until(told)
-        ingress = (await stage.share("demo", "m1"))["loadBalancer"]["ingress"]
-        assert ingress[0]["ip"] == "192.0.2.7"
+    await until(corrected)
+
+
+@pytest.mark.long
+@pytest.mark.proves("C31")
+async def test_a_load_balancer_is_told(stage: Stage):
+    service = {**SERVICE, "spec": {**SERVICE["spec"], "type": "LoadBalancer"}}
+    await stage.run("demo", {"m1": 1}, targetService=service)
+    await stage.appears("m1", "demo", kind=SERVICES)
+    balancer = {"ingress": [{"ip": "192.0.2.7"}]}
+    await stage.members["m1"].merge_patch(
+        SERVICES,
+        "demo",
+        {"status": {"loadBalancer": balancer}},
+        namespace=stage.namespace,
+        subresource="status",
+    )
+
+    async def told() -> bool:
+        return (await stage.status("demo")).get("serviceExternalIP") == "192.0.2.7"
+
+    await until(told)
+    ingress = (await stage.share("demo", "m1"))["loadBalancer"]["ingress"]
+    assert ingress[0]["ip"] == "192.0.2.7"
 
 
 @pytest.mark.proves("C32")
 @pytest.mark.long
-async def test_drift_is_repaired_and_edits_arrive(stage_on: MakeStage):
-    async with stage_on() as stage:
-        template = deployment()
-        template["metadata"]["annotations"] = {"team": "blue"}
-        await stage.bring("demo", {"m1": 2}, targetDeployment=template)
-        member = stage.members["m1"]
+async def test_drift_is_repaired_and_edits_arrive(stage: Stage):
+    template = deployment()
+    template["metadata"]["annotations"] = {"team": "blue"}
+    await stage.bring("demo", {"m1": 2}, targetDeployment=template)
+    member = stage.members["m1"]
 
-        async def spoil(patch: dict[str, Any], mended: Callable[[dict[str, Any]], bool]) -> None:
-            await member.merge_patch(DEPLOYMENTS, "web", patch, namespace=stage.namespace)
+    async def spoil(patch: dict[str, Any], mended: Callable[[dict[str, Any]], bool]) -> None:
+        await member.merge_patch(DEPLOYMENTS, "web", patch, namespace=stage.namespace)
 
-            async def as_before() -> bool:
-                return mended(await stage.appears("m1"))
+        async def as_before() -> bool:
+            return mended(await stage.appears("m1"))
 
-            await until(as_before)
+        await until(as_before)
 
-        await spoil({"spec": {"replicas": 7}}, lambda d: d["spec"]["replicas"] == 2)
-        await spoil(
-            {"metadata": {"annotations": {"team": "red"}}},
-            lambda d: d["metadata"]["annotations"]["team"] == "blue",
-        )
-        await spoil(
-            {"metadata": {"labels": {"stowage.dev/managed": None}}},
-            lambda d: d["metadata"].get("labels", {}).get("stowage.dev/managed") == "true",
-        )
-        uid = (await stage.appears("m1"))["metadata"]["uid"]
-        await member.delete(DEPLOYMENTS, "web", namespace=stage.namespace)
+    await spoil({"spec": {"replicas": 7}}, lambda d: d["spec"]["replicas"] == 2)
+    await spoil(
+        {"metadata": {"annotations": {"team": "red"}}},
+        lambda d: d["metadata"]["annotations"]["team"] == "blue",
+    )
+    await spoil(
+        {"metadata": {"labels": {"stowage.dev/managed": None}}},
+        lambda d: d["metadata"].get("labels", {}).get("stowage.dev/managed") == "true",
+    )
+    uid = (await stage.appears("m1"))["metadata"]["uid"]
+    await member.delete(DEPLOYMENTS, "web", namespace=stage.namespace)
 
-        async def another() -> bool:
-            found = await stage.on("m1")
-            return found is not None and found["metadata"]["uid"] != uid
+    async def another() -> bool:
+        found = await stage.on("m1")
+        return found is not None and found["metadata"]["uid"] != uid
 
-        await until(another)
-        template["spec"]["template"]["spec"]["containers"][0]["image"] = "newer"
-        await stage.patch("demo", {"spec": {"targetDeployment": template}})
+    await until(another)
+    template["spec"]["template"]["spec"]["containers"][0]["image"] = "newer"
+    await stage.patch("demo", {"spec": {"targetDeployment": template}})
 
-        async def newer() -> bool:
-            pods = (await stage.appears("m1"))["spec"]["template"]["spec"]
-            return pods["containers"][0]["image"] == "newer"
+    async def newer() -> bool:
+        pods = (await stage.appears("m1"))["spec"]["template"]["spec"]
+        return pods["containers"][0]["image"] == "newer"
 
-        await until(newer)
+    await until(newer)
 
 
 @pytest.mark.long
-async def test_what_is_as_it_should_be_is_not_written_again(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.bring(
-            "demo", {"m1": 1}, targetService=SERVICE, manifests=[configmap("conf", k="v")]
-        )
-        await settled(stage)
-        session, key = stage.process.term.registry.get("m1"), (stage.namespace, "demo")
-        before = await changes(stage.members["m1"])
-        for turn in range(5):
-            await stage.patch("demo", {"metadata": {"labels": {"touched": f"{turn}"}}})
-            session.wake(key)
-            await until(lambda: not session.queue and not session.queue._in_work)
-        await settled(stage)
-        assert await changes(stage.members["m1"]) == before
+async def test_what_is_as_it_should_be_is_not_written_again(stage: Stage):
+    await stage.bring(
+        "demo", {"m1": 1}, targetService=SERVICE, manifests=[configmap("conf", k="v")]
+    )
+    await settled(stage)
+    session, key = stage.process.term.registry.get("m1"), (stage.namespace, "demo")
+    before = await changes(stage.members["m1"])
+    for turn in range(5):
+        await stage.patch("demo", {"metadata": {"labels": {"touched": f"{turn}"}}})
+        session.wake(key)
+        await until(lambda: not session.queue and not session.queue._in_work)
+    await settled(stage)
+    assert await changes(stage.members["m1"]) == before
 
 
 @pytest.mark.proves("C29")
-async def test_foreign_objects_are_untouched(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.space_on("m1")
-        member = stage.members["m1"]
-        foreign = deployment(replicas=5)
-        before = await member.create(DEPLOYMENTS, foreign, namespace=stage.namespace)
-        await stage.run("demo", {"m1": 1, "m2": 1})
-        message = await stage.refused("demo", "AlreadyExists")
-        assert f"Deployment {stage.namespace}/web" in message
-        assert await stage.on("m1") == before
-        assert (await stage.share("demo", "m1"))["state"] == "Failed"
-        assert (await stage.status("demo"))["state"] == "Failed"
-        await stage.appears("m2")
-        await member.delete(DEPLOYMENTS, "web", namespace=stage.namespace)
-        await stage.propagated("demo")
+async def test_foreign_objects_are_untouched(stage: Stage):
+    await stage.space_on("m1")
+    member = stage.members["m1"]
+    foreign = deployment(replicas=5)
+    before = await member.create(DEPLOYMENTS, foreign, namespace=stage.namespace)
+    await stage.run("demo", {"m1": 1, "m2": 1})
+    message = await stage.refused("demo", "AlreadyExists")
+    assert f"Deployment {stage.namespace}/web" in message
+    assert await stage.on("m1") == before
+    assert (await stage.share("demo", "m1"))["state"] == "Failed"
+    assert (await stage.status("demo"))["state"] == "Failed"
+    await stage.appears("m2")
+    await member.delete(DEPLOYMENTS, "web", namespace=stage.namespace)
+    await stage.propagated("demo")
 
 
 @pytest.mark.long
 @pytest.mark.proves("C29")
-async def test_an_object_without_owner_is_adopted_on_demand(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.space_on("m1")
-        member = stage.members["m1"]
-        before = await member.create(DEPLOYMENTS, deployment(replicas=5), namespace=stage.namespace)
-        await stage.bring("demo", {"m1": 1}, adoption="IfUnowned")
-        after = await stage.on("m1")
-        assert after["metadata"]["uid"] == before["metadata"]["uid"]
-        assert after["spec"]["replicas"] == 1
+async def test_an_object_without_owner_is_adopted_on_demand(stage: Stage):
+    await stage.space_on("m1")
+    member = stage.members["m1"]
+    before = await member.create(DEPLOYMENTS, deployment(replicas=5), namespace=stage.namespace)
+    await stage.bring("demo", {"m1": 1}, adoption="IfUnowned")
+    after = await stage.on("m1")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"]["replicas"] == 1
 
 
 @pytest.mark.long
 @pytest.mark.proves("C29")
-async def test_an_object_with_a_controller_is_not_adopted(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.space_on("m1")
-        owned = deployment(replicas=5)
-        owner = {"apiVersion": "x.dev/v1", "kind": "App", "name": "a", "uid": "1"}
-        owned["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
-        await stage.members["m1"].create(DEPLOYMENTS, owned, namespace=stage.namespace)
-        await stage.run("demo", {"m1": 1}, adoption="IfUnowned")
-        await stage.refused("demo", "AlreadyExists")
-        assert (await stage.on("m1"))["spec"]["replicas"] == 5
+async def test_an_object_with_a_controller_is_not_adopted(stage: Stage):
+    await stage.space_on("m1")
+    owned = deployment(replicas=5)
+    owner = {"apiVersion": "x.dev/v1", "kind": "App", "name": "a", "uid": "1"}
+    owned["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    await stage.members["m1"].create(DEPLOYMENTS, owned, namespace=stage.namespace)
+    await stage.run("demo", {"m1": 1}, adoption="IfUnowned")
+    await stage.refused("demo", "AlreadyExists")
+    assert (await stage.on("m1"))["spec"]["replicas"] == 5
 
 
 @pytest.mark.long
 @pytest.mark.proves("C29")
-async def test_the_object_of_another_workload_is_untouched(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.bring("first", {"m1": 2})
-        await stage.run("second", {"m1": 9})
-        message = await stage.refused("second", "AlreadyExists")
-        assert f"Workload {stage.namespace}/first" in message
-        assert (await stage.on("m1"))["spec"]["replicas"] == 2
-        await stage.delete("first")
-        await stage.propagated("second")
-        assert (await stage.on("m1"))["spec"]["replicas"] == 9
+async def test_the_object_of_another_workload_is_untouched(stage: Stage):
+    await stage.bring("first", {"m1": 2})
+    await stage.run("second", {"m1": 9})
+    message = await stage.refused("second", "AlreadyExists")
+    assert f"Workload {stage.namespace}/first" in message
+    assert (await stage.on("m1"))["spec"]["replicas"] == 2
+    await stage.delete("first")
+    await stage.propagated("second")
+    assert (await stage.on("m1"))["spec"]["replicas"] == 9
 
 
 @pytest.mark.long
 @pytest.mark.proves("C29")
-async def test_another_hubs_objects_are_neither_taken_nor_removed(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.space_on("m1")
-        for name, owner in (("web", "demo"), ("lonely", "never-heard-of")):
-            theirs = deployment(name, replicas=5)
-            theirs["metadata"]["labels"] = {"stowage.dev/managed": "true"}
-            theirs["metadata"]["annotations"] = {
-                "owner.stowage.dev/another-hub": f"{stage.namespace}/{owner}"
-            }
-            await stage.members["m1"].create(DEPLOYMENTS, theirs, namespace=stage.namespace)
-        await stage.run("demo", {"m1": 1})
-        message = await stage.refused("demo", "AlreadyExists")
-        assert "another-hub" in message
-        await stage.delete("demo")
-        await stage.gone("demo")
-        await settled(stage)
-        for name in ("web", "lonely"):
-            assert (await stage.on("m1", name))["spec"]["replicas"] == 5
+async def test_another_hubs_objects_are_neither_taken_nor_removed(stage: Stage):
+    await stage.space_on("m1")
+    for name, owner in (("web", "demo"), ("lonely", "never-heard-of")):
+        theirs = deployment(name, replicas=5)
+        theirs["metadata"]["labels"] = {"stowage.dev/managed": "true"}
+        theirs["metadata"]["annotations"] = {
+            "owner.stowage.dev/another-hub": f"{stage.namespace}/{owner}"
+        }
+        await stage.members["m1"].create(DEPLOYMENTS, theirs, namespace=stage.namespace)
+    await stage.run("demo", {"m1": 1})
+    message = await stage.refused("demo", "AlreadyExists")
+    assert "another-hub" in message
+    await stage.delete("demo")
+    await stage.gone("demo")
+    await settled(stage)
+    for name in ("web", "lonely"):
+        assert (await stage.on("m1", name))["spec"]["replicas"] == 5
 
 
 @pytest.mark.long
@@ -297,229 +285,215 @@ async def test_an_object_made_in_the_same_moment_is_left_as_it_is(
 
 
 @pytest.mark.long
-async def test_what_is_no_longer_rendered_goes(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.bring("demo", {"m1": 1}, manifests=[configmap("one"), configmap("two")])
-        await stage.restart()
-        await stage.patch("demo", {"spec": {"manifests": [configmap("two")]}})
-        await stage.goes("m1", "one", kind=CONFIGMAPS)
-        assert await stage.on("m1", "two", kind=CONFIGMAPS)
-        await stage.patch("demo", {"spec": {"targetDeployment": deployment("renamed")}})
-        await stage.appears("m1", "renamed")
-        await stage.goes("m1", "web")
+async def test_what_is_no_longer_rendered_goes(stage: Stage):
+    await stage.bring("demo", {"m1": 1}, manifests=[configmap("one"), configmap("two")])
+    await stage.restart()
+    await stage.patch("demo", {"spec": {"manifests": [configmap("two")]}})
+    await stage.goes("m1", "one", kind=CONFIGMAPS)
+    assert await stage.on("m1", "two", kind=CONFIGMAPS)
+    await stage.patch("demo", {"spec": {"targetDeployment": deployment("renamed")}})
+    await stage.appears("m1", "renamed")
+    await stage.goes("m1", "web")
 
 
 @pytest.mark.long
 @pytest.mark.proves("C27", "C28")
-async def test_secrets_travel_and_are_shared(stage_on: MakeStage):
-    async with stage_on() as stage:
-        for name in ("first", "second"):
-            await stage.create(
-                name,
-                targetDeployment=deployment(name),
-                resources=[{"name": "db", "secretName": "creds"}],
-            )
-            await stage.place(name, m1=1)
-        message = await stage.refused("first", "SecretNotFound")
-        assert f"{stage.namespace}/creds" in message
-        assert await stage.on("m1", "first") is None
+async def test_secrets_travel_and_are_shared(stage: Stage):
+    for name in ("first", "second"):
+        await stage.create(
+            name,
+            targetDeployment=deployment(name),
+            resources=[{"name": "db", "secretName": "creds"}],
+        )
+        await stage.place(name, m1=1)
+    message = await stage.refused("first", "SecretNotFound")
+    assert f"{stage.namespace}/creds" in message
+    assert await stage.on("m1", "first") is None
 
-        def body(value: str) -> dict[str, Any]:
-            data = {"password": base64.b64encode(value.encode()).decode()}
-            return {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": "creds", "namespace": stage.namespace},
-                "data": data,
-            }
+    def body(value: str) -> dict[str, Any]:
+        data = {"password": base64.b64encode(value.encode()).decode()}
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "creds", "namespace": stage.namespace},
+            "data": data,
+        }
 
-        await stage.hub.create(SECRETS, body("one"))
-        await stage.propagated("first")
-        await stage.propagated("second")
-        await stage.hub.apply(SECRETS, body("two"), name="creds", force=True)
+    await stage.hub.create(SECRETS, body("one"))
+    await stage.propagated("first")
+    await stage.propagated("second")
+    await stage.hub.apply(SECRETS, body("two"), name="creds", force=True)
 
-        async def rotated() -> bool:
-            copy = await stage.appears("m1", "creds", kind=SECRETS)
-            return base64.b64decode(copy["data"]["password"]) == b"two"
+    async def rotated() -> bool:
+        copy = await stage.appears("m1", "creds", kind=SECRETS)
+        return base64.b64decode(copy["data"]["password"]) == b"two"
 
-        await until(rotated)
-        await stage.delete("first")
-        await stage.gone("first")
-        copy = await stage.on("m1", "creds", kind=SECRETS)
-        owners = [a for a in copy["metadata"]["annotations"] if a.startswith("owner.stowage.dev/")]
-        assert len(owners) == 1
-        await stage.delete("second")
-        await stage.goes("m1", "creds", kind=SECRETS)
+    await until(rotated)
+    await stage.delete("first")
+    await stage.gone("first")
+    copy = await stage.on("m1", "creds", kind=SECRETS)
+    owners = [a for a in copy["metadata"]["annotations"] if a.startswith("owner.stowage.dev/")]
+    assert len(owners) == 1
+    await stage.delete("second")
+    await stage.goes("m1", "creds", kind=SECRETS)
 
 
 @pytest.mark.long
 @pytest.mark.proves("C29")
-async def test_a_target_namespace_is_made_and_stays(stage_on: MakeStage):
-    async with stage_on() as stage:
-        target = f"{stage.namespace}-there"
-        await stage.run("demo", {"m1": 1}, targetNamespace=target)
-        await stage.appears("m1", namespace=target)
-        await stage.delete("demo")
-        await stage.goes("m1", namespace=target)
-        assert await stage.members["m1"].get(NAMESPACES, target)
+async def test_a_target_namespace_is_made_and_stays(stage: Stage):
+    target = f"{stage.namespace}-there"
+    await stage.run("demo", {"m1": 1}, targetNamespace=target)
+    await stage.appears("m1", namespace=target)
+    await stage.delete("demo")
+    await stage.goes("m1", namespace=target)
+    assert await stage.members["m1"].get(NAMESPACES, target)
 
 
 @pytest.mark.long
-async def test_a_namespace_that_the_cluster_does_not_take(stage_on: MakeStage):
-    async with stage_on() as stage:
-        rule = {"spec": {"namespaces": {"allow": ["team-*"]}}}
-        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", rule)
-        await until(lambda: not stage.process.term.registry.get("m1").allows(stage.namespace))
-        await stage.run("demo", {"m1": 1})
-        assert stage.namespace in await stage.refused("demo", "NamespaceNotAllowed")
-        assert await stage.on("m1") is None
-        await stage.hub.merge_patch(
-            MEMBER_CLUSTERS, "m1", {"spec": {"namespaces": {"allow": ["*"]}}}
-        )
-        await stage.propagated("demo")
+async def test_a_namespace_that_the_cluster_does_not_take(stage: Stage):
+    rule = {"spec": {"namespaces": {"allow": ["team-*"]}}}
+    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", rule)
+    await until(lambda: not stage.process.term.registry.get("m1").allows(stage.namespace))
+    await stage.run("demo", {"m1": 1})
+    assert stage.namespace in await stage.refused("demo", "NamespaceNotAllowed")
+    assert await stage.on("m1") is None
+    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", {"spec": {"namespaces": {"allow": ["*"]}}})
+    await stage.propagated("demo")
 
 
 @pytest.mark.long
-async def test_what_a_member_refuses_stops_nothing_else(stage_on: MakeStage):
-    async with stage_on() as stage:
-        strange = {"apiVersion": "strange.dev/v1", "kind": "Odd", "metadata": {"name": "odd"}}
-        wrong = {**SERVICE, "spec": {"ports": [{"port": 99999}]}}
-        await stage.run(
-            "demo", {"m1": 1}, manifests=[strange, configmap("conf")], targetService=wrong
-        )
-        await stage.refused("demo", "Rejected", "no kind Odd", "99999")
-        assert await stage.on("m1", "conf", kind=CONFIGMAPS)
-        await stage.appears("m1")
-        assert (await stage.share("demo", "m1"))["state"] == "Failed"
-        await stage.patch("demo", {"spec": {"manifests": [], "targetService": SERVICE}})
-        await stage.propagated("demo")
-        await stage.goes("m1", "conf", kind=CONFIGMAPS)
+async def test_what_a_member_refuses_stops_nothing_else(stage: Stage):
+    strange = {"apiVersion": "strange.dev/v1", "kind": "Odd", "metadata": {"name": "odd"}}
+    wrong = {**SERVICE, "spec": {"ports": [{"port": 99999}]}}
+    await stage.run("demo", {"m1": 1}, manifests=[strange, configmap("conf")], targetService=wrong)
+    await stage.refused("demo", "Rejected", "no kind Odd", "99999")
+    assert await stage.on("m1", "conf", kind=CONFIGMAPS)
+    await stage.appears("m1")
+    assert (await stage.share("demo", "m1"))["state"] == "Failed"
+    await stage.patch("demo", {"spec": {"manifests": [], "targetService": SERVICE}})
+    await stage.propagated("demo")
+    await stage.goes("m1", "conf", kind=CONFIGMAPS)
 
 
 @pytest.mark.long
-async def test_a_moved_share_leaves_when_the_others_are_ready(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 2})
-        await stage.make_ready("m1")
-        await stage.place("demo", m2=2)
-        await stage.appears("m2")
+async def test_a_moved_share_leaves_when_the_others_are_ready(stage: Stage):
+    await stage.run("demo", {"m1": 2})
+    await stage.make_ready("m1")
+    await stage.place("demo", m2=2)
+    await stage.appears("m2")
 
-        async def leaving() -> bool:
-            return (await stage.share("demo", "m1")).get("state") == "Leaving"
+    async def leaving() -> bool:
+        return (await stage.share("demo", "m1")).get("state") == "Leaving"
 
-        await until(leaving)
-        await settled(stage)
-        assert (await stage.on("m1"))["spec"]["replicas"] == 2
-        await stage.make_ready("m2")
-        await stage.goes("m1")
+    await until(leaving)
+    await settled(stage)
+    assert (await stage.on("m1"))["spec"]["replicas"] == 2
+    await stage.make_ready("m2")
+    await stage.goes("m1")
 
-        async def forgotten() -> bool:
-            return [s["name"] for s in (await stage.status("demo")).get("clusters", [])] == ["m2"]
+    async def forgotten() -> bool:
+        return [s["name"] for s in (await stage.status("demo")).get("clusters", [])] == ["m2"]
 
-        await until(forgotten)
-        await stage.patch("demo", {"spec": {"replicas": 0}})
-        await stage.place("demo")
-        await stage.goes("m2")
+    await until(forgotten)
+    await stage.patch("demo", {"spec": {"replicas": 0}})
+    await stage.place("demo")
+    await stage.goes("m2")
 
 
 @pytest.mark.long
 @pytest.mark.proves("N1")
-async def test_what_is_placed_nowhere_and_wants_units_stays_and_is_taken_up(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 2})
-        await stage.make_ready("m1")
-        before = await stage.on("m1")
-        assert before is not None
-        await stage.place("demo")
+async def test_what_is_placed_nowhere_and_wants_units_stays_and_is_taken_up(stage: Stage):
+    await stage.run("demo", {"m1": 2})
+    await stage.make_ready("m1")
+    before = await stage.on("m1")
+    assert before is not None
+    await stage.place("demo")
 
-        async def told() -> bool:
-            return "placed nowhere" in (await stage.share("demo", "m1")).get("message", "")
+    async def told() -> bool:
+        return "placed nowhere" in (await stage.share("demo", "m1")).get("message", "")
 
-        await until(told)
-        found = await stage.on("m1")
-        assert found is not None
-        assert found["metadata"]["uid"] == before["metadata"]["uid"]
-        await stage.place("demo", m1=2)
-        await stage.propagated("demo")
-        found = await stage.on("m1")
-        assert found is not None
-        assert found["metadata"]["uid"] == before["metadata"]["uid"]
+    await until(told)
+    found = await stage.on("m1")
+    assert found is not None
+    assert found["metadata"]["uid"] == before["metadata"]["uid"]
+    await stage.place("demo", m1=2)
+    await stage.propagated("demo")
+    found = await stage.on("m1")
+    assert found is not None
+    assert found["metadata"]["uid"] == before["metadata"]["uid"]
 
 
 @pytest.mark.long
 @pytest.mark.proves("N1")
-async def test_what_a_cluster_runs_is_taken_up_when_it_is_registered_anew(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 2})
-        await stage.make_ready("m1")
-        before = await stage.on("m1")
-        assert before is not None
-        secret = await stage.unregister("m1")
-        await stage.place("demo")
-        await stage.hub.create(SECRETS, secret)
+async def test_what_a_cluster_runs_is_taken_up_when_it_is_registered_anew(stage: Stage):
+    await stage.run("demo", {"m1": 2})
+    await stage.make_ready("m1")
+    before = await stage.on("m1")
+    assert before is not None
+    secret = await stage.unregister("m1")
+    await stage.place("demo")
+    await stage.hub.create(SECRETS, secret)
 
-        async def told() -> bool:
-            return "placed nowhere" in (await stage.share("demo", "m1")).get("message", "")
+    async def told() -> bool:
+        return "placed nowhere" in (await stage.share("demo", "m1")).get("message", "")
 
-        await until(told)
-        cluster = await stage.hub.get(MEMBER_CLUSTERS, "m1")
-        await stage.place("demo", m1=2)
+    await until(told)
+    cluster = await stage.hub.get(MEMBER_CLUSTERS, "m1")
+    await stage.place("demo", m1=2)
 
-        async def taken_up() -> bool:
-            found = await stage.on("m1")
-            assert found is not None
-            assert found["metadata"]["uid"] == before["metadata"]["uid"]
-            mark = found["metadata"]["annotations"]["stowage.dev/member"]
-            return bool(mark.startswith(f"{cluster['metadata']['uid']}/"))
+    async def taken_up() -> bool:
+        found = await stage.on("m1")
+        assert found is not None
+        assert found["metadata"]["uid"] == before["metadata"]["uid"]
+        mark = found["metadata"]["annotations"]["stowage.dev/member"]
+        return bool(mark.startswith(f"{cluster['metadata']['uid']}/"))
 
-        await until(taken_up)
+    await until(taken_up)
 
 
 @pytest.mark.proves("N1", "N3")
 @pytest.mark.long
-async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage_on: MakeStage):
+async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage: Stage):
     """The report of its share says Running, and is of a registration that ended."""
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 2})
-        await stage.make_ready("m1")
-        await stage.fares("demo", "m1", "Running")
-        before = await stage.on("m1")
-        assert before is not None
-        ran = await stage.status("demo")
-        await _registered_anew(stage, "m1", "other")
-        for _ in range(3):  # as a report that is written late would have it
-            told = {"clusters": ran["clusters"], "desired": 2}
-            await stage.patch("demo", {"status": told}, subresource="status")
-            await settled(stage)
-        found = await stage.on("m1")
-        assert found is not None
-        assert found["metadata"]["uid"] == before["metadata"]["uid"]
-        assert not found["metadata"].get("deletionTimestamp")
+    await stage.run("demo", {"m1": 2})
+    await stage.make_ready("m1")
+    await stage.fares("demo", "m1", "Running")
+    before = await stage.on("m1")
+    assert before is not None
+    ran = await stage.status("demo")
+    await _registered_anew(stage, "m1", "other")
+    for _ in range(3):  # as a report that is written late would have it
+        told = {"clusters": ran["clusters"], "desired": 2}
+        await stage.patch("demo", {"status": told}, subresource="status")
+        await settled(stage)
+    found = await stage.on("m1")
+    assert found is not None
+    assert found["metadata"]["uid"] == before["metadata"]["uid"]
+    assert not found["metadata"].get("deletionTimestamp")
 
 
 @pytest.mark.long
 @pytest.mark.proves("N1")
 async def test_what_an_earlier_registration_left_stays_until_every_unit_has_a_cluster(
-    stage_on: MakeStage,
+    stage: Stage,
 ):
     """With units that have no cluster it may be all that runs: the condition says what it waits for."""
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 2})
-        await stage.make_ready("m1")
-        await stage.fares("demo", "m1", "Running")
-        await _registered_anew(stage, "m1", "other")
-        await stage.patch("demo", {"status": {"desired": 3}}, subresource="status")
-        await stage.place("demo", m2=1)
-        await stage.appears("m2")
-        await stage.make_ready("m2")
-        await stage.fares("demo", "m2", "Running")
-        await stage.refused("demo", "Propagating", f"other: {UNPLACED}")
-        assert await stage.on("m1") is not None
-        await stage.place("demo", m2=3)
-        await stage.becomes("m2", "web", 3, "replicas")
-        await stage.make_ready("m2")
-        await stage.goes("m1")
-        await stage.propagated("demo")
+    await stage.run("demo", {"m1": 2})
+    await stage.make_ready("m1")
+    await stage.fares("demo", "m1", "Running")
+    await _registered_anew(stage, "m1", "other")
+    await stage.patch("demo", {"status": {"desired": 3}}, subresource="status")
+    await stage.place("demo", m2=1)
+    await stage.appears("m2")
+    await stage.make_ready("m2")
+    await stage.fares("demo", "m2", "Running")
+    await stage.refused("demo", "Propagating", f"other: {UNPLACED}")
+    assert await stage.on("m1") is not None
+    await stage.place("demo", m2=3)
+    await stage.becomes("m2", "web", 3, "replicas")
+    await stage.make_ready("m2")
+    await stage.goes("m1")
+    await stage.propagated("demo")
 
 
 async def _registered_anew(stage: Stage, member: str, name: str) -> None:
@@ -727,12 +701,11 @@ def test_a_fault_in_the_middle_of_a_write_names_the_cluster_too():
 
 @pytest.mark.long
 @pytest.mark.proves("C30")
-async def test_a_finalizer_that_somebody_took_away_leaves_nothing_either(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.bring("demo", {"m1": 1})
-        await stage.patch("demo", {"metadata": {"finalizers": []}})
-        await stage.hub.delete(WORKLOADS, "demo", namespace=stage.namespace)
-        await stage.goes("m1")
+async def test_a_finalizer_that_somebody_took_away_leaves_nothing_either(stage: Stage):
+    await stage.bring("demo", {"m1": 1})
+    await stage.patch("demo", {"metadata": {"finalizers": []}})
+    await stage.hub.delete(WORKLOADS, "demo", namespace=stage.namespace)
+    await stage.goes("m1")
 
 
 CRD = {
@@ -762,63 +735,61 @@ CRD = {
 
 @pytest.mark.long
 @pytest.mark.proves("D4", "C30")
-async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage_on: MakeStage):
-    async with stage_on() as stage:
-        definitions = await stage.members["m1"].resource(
-            "apiextensions.k8s.io/v1", "CustomResourceDefinition"
-        )
-        member = stage.members["m1"]
-        await member.create(definitions, CRD)
-        template = {"apiVersion": "placements.dev/v1", "kind": "Rollout", "spec": {"size": 0}}
-        await stage.bring("demo", {"m1": 3}, template=template, replicasPath="spec.size")
-        rollouts = await member.resource("placements.dev/v1", "Rollout")
-        found = await stage.on("m1", "demo", kind=rollouts)
-        assert found["spec"] == {"size": 3}
-        await stage.stop()
-        await stage.delete("demo")
-        stage.start()
-        await stage.gone("demo")
-        assert await stage.on("m1", "demo", kind=rollouts) is None
+async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage: Stage):
+    definitions = await stage.members["m1"].resource(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition"
+    )
+    member = stage.members["m1"]
+    await member.create(definitions, CRD)
+    template = {"apiVersion": "placements.dev/v1", "kind": "Rollout", "spec": {"size": 0}}
+    await stage.bring("demo", {"m1": 3}, template=template, replicasPath="spec.size")
+    rollouts = await member.resource("placements.dev/v1", "Rollout")
+    found = await stage.on("m1", "demo", kind=rollouts)
+    assert found["spec"] == {"size": 3}
+    await stage.stop()
+    await stage.delete("demo")
+    stage.start()
+    await stage.gone("demo")
+    assert await stage.on("m1", "demo", kind=rollouts) is None
 
-        await stage.bring("other", {"m1": 1}, template=template, replicasPath="spec.size")
-        await stage.bring("plain", {"m1": 1})
-        await member.delete(definitions, CRD["metadata"]["name"])
-        await stage.restart()
-        await stage.refused("other", "Rejected")
-        await stage.delete("plain")
-        await stage.gone("plain")
-        await stage.delete("other")
-        await stage.gone("other")
+    await stage.bring("other", {"m1": 1}, template=template, replicasPath="spec.size")
+    await stage.bring("plain", {"m1": 1})
+    await member.delete(definitions, CRD["metadata"]["name"])
+    await stage.restart()
+    await stage.refused("other", "Rejected")
+    await stage.delete("plain")
+    await stage.gone("plain")
+    await stage.delete("other")
+    await stage.gone("other")
 
 
 @pytest.mark.long
 @pytest.mark.proves("K28", "A4", "KD49", "RB12")
-async def test_ordinals_do_not_collide(stage_on: MakeStage):
-    async with stage_on() as stage:
-        template = {**deployment("it", serviceName="it"), "kind": "StatefulSet"}
-        await stage.bring("demo", {"m2": 2}, template=template)
-        await stage.place("demo", m1=2, m2=2)
-        sets = KINDS["StatefulSet"]
-        await stage.appears("m1", "it", kind=sets)
-        starts = {
-            member: (await stage.on(member, "it", kind=sets))["spec"]
-            .get("ordinals", {})
-            .get("start", 0)
-            for member in ("m1", "m2")
-        }
-        assert starts == {"m2": 0, "m1": 1000}
+async def test_ordinals_do_not_collide(stage: Stage):
+    template = {**deployment("it", serviceName="it"), "kind": "StatefulSet"}
+    await stage.bring("demo", {"m2": 2}, template=template)
+    await stage.place("demo", m1=2, m2=2)
+    sets = KINDS["StatefulSet"]
+    await stage.appears("m1", "it", kind=sets)
+    starts = {
+        member: (await stage.on(member, "it", kind=sets))["spec"]
+        .get("ordinals", {})
+        .get("start", 0)
+        for member in ("m1", "m2")
+    }
+    assert starts == {"m2": 0, "m1": 1000}
+    await stage.propagated("demo")
+
+    async def told() -> bool:
+        shares = (await stage.status("demo"))["clusters"]
+        return {each["name"]: each.get("start") for each in shares} == starts
+
+    await until(told)
+    # A note that is lost, or another one, renumbers nothing.
+    for noted in ([], [{"cluster": "m1", "start": 0}, {"cluster": "m2", "start": 1000}]):
+        await stage.patch("demo", {"status": {"ordinals": noted}}, subresource="status")
+        await stage.patch("demo", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})
         await stage.propagated("demo")
-
-        async def told() -> bool:
-            shares = (await stage.status("demo"))["clusters"]
-            return {each["name"]: each.get("start") for each in shares} == starts
-
-        await until(told)
-        # A note that is lost, or another one, renumbers nothing.
-        for noted in ([], [{"cluster": "m1", "start": 0}, {"cluster": "m2", "start": 1000}]):
-            await stage.patch("demo", {"status": {"ordinals": noted}}, subresource="status")
-            await stage.patch("demo", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})
-            await stage.propagated("demo")
-            for member, start in starts.items():
-                spec = (await stage.on(member, "it", kind=sets))["spec"]
-                assert spec.get("ordinals", {}).get("start", 0) == start
+        for member, start in starts.items():
+            spec = (await stage.on(member, "it", kind=sets))["spec"]
+            assert spec.get("ordinals", {}).get("start", 0) == start

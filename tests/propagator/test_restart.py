@@ -152,21 +152,20 @@ async def a_workload_of_every_kind(stage: Stage) -> None:
 @pytest.mark.long
 @pytest.mark.proves("R5", "R11")
 @pytest.mark.usefixtures("steady")
-async def test_a_restart_in_which_nothing_changed_writes_nothing(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await a_workload_of_every_kind(stage)
-        await until(lambda: measured(stage.hub))
+async def test_a_restart_in_which_nothing_changed_writes_nothing(stage: Stage):
+    await a_workload_of_every_kind(stage)
+    await until(lambda: measured(stage.hub))
+    await settled(stage, told=True)
+    await stage.stop()
+    asked, there = await all_changes(stage), await stored(stage.hub)
+    for _ in range(2):
+        stage.start()
+        await stage.ready()
         await settled(stage, told=True)
         await stage.stop()
-        asked, there = await all_changes(stage), await stored(stage.hub)
-        for _ in range(2):
-            stage.start()
-            await stage.ready()
-            await settled(stage, told=True)
-            await stage.stop()
-        assert await all_changes(stage) == asked
-        assert await stored(stage.hub) == there
-        stage.start()
+    assert await all_changes(stage) == asked
+    assert await stored(stage.hub) == there
+    stage.start()
 
 
 @pytest.mark.long
@@ -202,46 +201,43 @@ async def test_a_process_that_is_held_up_at_its_beginning_takes_no_member_for_sl
 
 @pytest.mark.long
 @pytest.mark.proves("C32", "R11")
-async def test_what_was_changed_on_a_member_while_nobody_looked_is_put_right(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await a_workload_of_every_kind(stage)
-        await settled(stage, told=True)
-        await stage.stop()
-        member = stage.members["m1"]
-        before = await stage.on("m1")
-        where = {"namespace": stage.namespace}
-        scale = {"spec": {"replicas": 7}}
-        await member.merge_patch(DEPLOYMENTS, "web", scale, **where, subresource="scale")
-        await member.merge_patch(CONFIGMAPS, "conf", {"data": {"a": "2", "b": None}}, **where)
-        await member.merge_patch(
-            SERVICES, "front", {"spec": {"ports": [{"name": "a", "port": 80}]}}, **where
-        )
-        await member.merge_patch(KINDS["Secret"], "creds", {"data": {"k": "eA=="}}, **where)
-        pods = {"spec": {"template": {"metadata": {"annotations": {"note": None}}}}}
-        await member.merge_patch(
-            KINDS["StatefulSet"], "it", {"metadata": {"labels": None}}, **where
-        )
-        await member.merge_patch(DEPLOYMENTS, "web", pods, **where)
-        stage.start()
+async def test_what_was_changed_on_a_member_while_nobody_looked_is_put_right(stage: Stage):
+    await a_workload_of_every_kind(stage)
+    await settled(stage, told=True)
+    await stage.stop()
+    member = stage.members["m1"]
+    before = await stage.on("m1")
+    where = {"namespace": stage.namespace}
+    scale = {"spec": {"replicas": 7}}
+    await member.merge_patch(DEPLOYMENTS, "web", scale, **where, subresource="scale")
+    await member.merge_patch(CONFIGMAPS, "conf", {"data": {"a": "2", "b": None}}, **where)
+    await member.merge_patch(
+        SERVICES, "front", {"spec": {"ports": [{"name": "a", "port": 80}]}}, **where
+    )
+    await member.merge_patch(KINDS["Secret"], "creds", {"data": {"k": "eA=="}}, **where)
+    pods = {"spec": {"template": {"metadata": {"annotations": {"note": None}}}}}
+    await member.merge_patch(KINDS["StatefulSet"], "it", {"metadata": {"labels": None}}, **where)
+    await member.merge_patch(DEPLOYMENTS, "web", pods, **where)
+    stage.start()
 
-        async def wrong() -> list[str]:
-            web, conf = await stage.on("m1"), await stage.on("m1", "conf", kind=CONFIGMAPS)
-            front = await stage.on("m1", "front", kind=SERVICES)
-            creds = await stage.on("m1", "creds", kind=KINDS["Secret"])
-            it = await stage.on("m1", "it", kind=KINDS["StatefulSet"])
-            right = {
-                "web": web["spec"] == before["spec"],
-                "conf": conf["data"] == {"a": "1", "b": "2"},
-                "front": [port["port"] for port in front["spec"]["ports"]] == [80, 81],
-                "creds": creds["data"] == {"k": "dg=="},
-                "it": LABEL_MANAGED in it["metadata"].get("labels", {}),
-            }
-            return [name for name, holds in right.items() if not holds]
+    async def wrong() -> list[str]:
+        web, conf = await stage.on("m1"), await stage.on("m1", "conf", kind=CONFIGMAPS)
+        front = await stage.on("m1", "front", kind=SERVICES)
+        creds = await stage.on("m1", "creds", kind=KINDS["Secret"])
+        it = await stage.on("m1", "it", kind=KINDS["StatefulSet"])
+        right = {
+            "web": web["spec"] == before["spec"],
+            "conf": conf["data"] == {"a": "1", "b": "2"},
+            "front": [port["port"] for port in front["spec"]["ports"]] == [80, 81],
+            "creds": creds["data"] == {"k": "dg=="},
+            "it": LABEL_MANAGED in it["metadata"].get("labels", {}),
+        }
+        return [name for name, holds in right.items() if not holds]
 
-        async def as_before() -> bool:
-            return not await wrong()
+    async def as_before() -> bool:
+        return not await wrong()
 
-        await until(as_before)
+    await until(as_before)
 
 
 @pytest.mark.proves("O10")

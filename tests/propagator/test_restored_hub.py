@@ -21,7 +21,7 @@ from stowage.playground.controlplanes import Cluster
 from stowage.setup import restore as restoring
 from stowage.setup.backup import Backup
 from stowage.setup.backup_file import private
-from tests.propagator.stage import DEPLOYMENTS, MakeStage, Stage, deployment, staged, swept
+from tests.propagator.stage import DEPLOYMENTS, Stage, deployment, staged, swept
 from tests.propagator.waits import until
 
 Json = Mapping[str, Any]
@@ -79,47 +79,46 @@ async def running(stage: Stage, *names: str) -> None:
 @pytest.mark.long
 @pytest.mark.proves("PK29", "PK31", "PK32")
 async def test_a_hub_that_is_restored_sets_nothing_on_real_members_back(
-    stage_on: MakeStage, tmp_path: Path
+    stage: Stage, tmp_path: Path
 ):
-    async with stage_on() as stage:
-        await running(stage, "same", "web", "other")
-        file = await saved(stage, tmp_path)
-        before = await stage.status("same")
-        for name in ("web", "other"):
-            newer = {"targetDeployment": deployment(name, image="newer"), "replicas": 3}
-            await stage.patch(name, {"spec": newer})
-            await stage.place(name, m1=3)
-            await stage.becomes("m1", name, 3, "replicas")
-        await running(stage, "later")
-        names = ("same", "web", "other", "later")
-        was = {name: kept(await stage.on("m1", name)) for name in names}
-        await stage.stop()
-        await forgotten(stage, *names)
-        await restored(stage, file)
-        assert (await stage.status("same"))["placements"] == before["placements"]
-        stage.start()
-        await stage.propagated("same")
-        for name in ("web", "other"):
-            told = await stage.refused(name, "HubRestored", "image (pause here, newer there)")
-            assert "spec.replicas (2 here, 3 there)" in told
-        await held(stage, "HubRestored")
-        await stage.restart()
-        await stage.ready()
-        await held(stage, "HubRestored")
-        assert {name: kept(await stage.on("m1", name)) for name in names} == was
-        await restoring.accept(stage.hub, ["web"], stage.namespace, say=lambda _: None)
-        await stage.becomes("m1", "web", 2, "replicas")
-        await stage.propagated("web")
-        assert kept(await stage.on("m1", "other")) == was["other"]
-        await stage.patch("other", {"spec": {"targetDeployment": deployment("other", image="a")}})
-        await stage.becomes("m1", "other", 2, "replicas")
-        assert await stage.on("m1", "later"), "it runs until a person lets it go"
-        found = await stage.hub.get(MEMBER_CLUSTERS, "m1")
-        uids = ",".join(each["uid"] for each in found["status"]["sweepHeld"]["workloads"])
-        confirmed = {"metadata": {"annotations": {ANNOTATION_SWEEP: uids}}}
-        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", confirmed)
-        await stage.goes("m1", "later")
-        await over(stage)
+    await running(stage, "same", "web", "other")
+    file = await saved(stage, tmp_path)
+    before = await stage.status("same")
+    for name in ("web", "other"):
+        newer = {"targetDeployment": deployment(name, image="newer"), "replicas": 3}
+        await stage.patch(name, {"spec": newer})
+        await stage.place(name, m1=3)
+        await stage.becomes("m1", name, 3, "replicas")
+    await running(stage, "later")
+    names = ("same", "web", "other", "later")
+    was = {name: kept(await stage.on("m1", name)) for name in names}
+    await stage.stop()
+    await forgotten(stage, *names)
+    await restored(stage, file)
+    assert (await stage.status("same"))["placements"] == before["placements"]
+    stage.start()
+    await stage.propagated("same")
+    for name in ("web", "other"):
+        told = await stage.refused(name, "HubRestored", "image (pause here, newer there)")
+        assert "spec.replicas (2 here, 3 there)" in told
+    await held(stage, "HubRestored")
+    await stage.restart()
+    await stage.ready()
+    await held(stage, "HubRestored")
+    assert {name: kept(await stage.on("m1", name)) for name in names} == was
+    await restoring.accept(stage.hub, ["web"], stage.namespace, say=lambda _: None)
+    await stage.becomes("m1", "web", 2, "replicas")
+    await stage.propagated("web")
+    assert kept(await stage.on("m1", "other")) == was["other"]
+    await stage.patch("other", {"spec": {"targetDeployment": deployment("other", image="a")}})
+    await stage.becomes("m1", "other", 2, "replicas")
+    assert await stage.on("m1", "later"), "it runs until a person lets it go"
+    found = await stage.hub.get(MEMBER_CLUSTERS, "m1")
+    uids = ",".join(each["uid"] for each in found["status"]["sweepHeld"]["workloads"])
+    confirmed = {"metadata": {"annotations": {ANNOTATION_SWEEP: uids}}}
+    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", confirmed)
+    await stage.goes("m1", "later")
+    await over(stage)
 
 
 @pytest.fixture

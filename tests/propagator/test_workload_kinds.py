@@ -8,7 +8,7 @@ import pytest
 
 from machinery.api.resources import CRDS, WORKLOAD_KINDS, Resource
 
-from .stage import MakeStage, Stage
+from .stage import Stage
 from .waits import until
 
 KNOBS = Resource("knobs.dev", "v1", "knobs", "Knob")
@@ -64,16 +64,15 @@ async def becomes(stage: Stage, name: str, **wanted: Any) -> dict[str, Any]:
 
 @pytest.mark.long
 @pytest.mark.proves("KD3", "KD4", "KD7")
-async def test_a_kind_is_written_and_judged_by_what_the_hub_says_of_it(stage_on: MakeStage):
-    async with stage_on() as stage:
-        member = stage.members["m1"]
-        await member.create(CRDS, CRD)
-        await stage.hub.create(WORKLOAD_KINDS, KIND)
-        try:
-            await _lives(stage)
-        finally:
-            await stage.hub.delete(WORKLOAD_KINDS, KIND["metadata"]["name"])
-            await member.delete(CRDS, CRD["metadata"]["name"])
+async def test_a_kind_is_written_and_judged_by_what_the_hub_says_of_it(stage: Stage):
+    member = stage.members["m1"]
+    await member.create(CRDS, CRD)
+    await stage.hub.create(WORKLOAD_KINDS, KIND)
+    try:
+        await _lives(stage)
+    finally:
+        await stage.hub.delete(WORKLOAD_KINDS, KIND["metadata"]["name"])
+        await member.delete(CRDS, CRD["metadata"]["name"])
 
 
 async def _lives(stage: Stage) -> None:

@@ -68,24 +68,23 @@ async def lies(stage: Stage, resource: Resource, name: str) -> dict[str, Any] | 
 
 @pytest.mark.long
 @pytest.mark.proves("S1")
-async def test_a_guarded_kind_needs_the_members_consent(stage_on: MakeStage):
+async def test_a_guarded_kind_needs_the_members_consent(stage: Stage):
     """The admin of this hub may write it, and a scheduler may place it: the member has its say."""
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 1}, manifests=[configmap("conf"), CLUSTER_ADMIN])
-        message = await stage.refused("demo", "KindNotAllowed")
-        kind = f"{RBAC}/ClusterRoleBinding"
-        assert message == (
-            f"spec.manifests[1].kind: m1 does not take {kind}: its MemberCluster has to list it in "
-            "spec.allowedKinds"
-        )
-        assert await lies(stage, BINDINGS, "gift") is None
-        assert await stage.on("m1", "conf", kind=CONFIGMAPS) is None
-        await allow(stage, kind)
-        await stage.propagated("demo")
-        assert await lies(stage, BINDINGS, "gift")
-        await stage.delete("demo")
-        await stage.gone("demo")
-        assert await lies(stage, BINDINGS, "gift") is None
+    await stage.run("demo", {"m1": 1}, manifests=[configmap("conf"), CLUSTER_ADMIN])
+    message = await stage.refused("demo", "KindNotAllowed")
+    kind = f"{RBAC}/ClusterRoleBinding"
+    assert message == (
+        f"spec.manifests[1].kind: m1 does not take {kind}: its MemberCluster has to list it in "
+        "spec.allowedKinds"
+    )
+    assert await lies(stage, BINDINGS, "gift") is None
+    assert await stage.on("m1", "conf", kind=CONFIGMAPS) is None
+    await allow(stage, kind)
+    await stage.propagated("demo")
+    assert await lies(stage, BINDINGS, "gift")
+    await stage.delete("demo")
+    await stage.gone("demo")
+    assert await lies(stage, BINDINGS, "gift") is None
 
 
 @pytest.mark.long
@@ -94,43 +93,41 @@ async def test_a_guarded_kind_needs_the_members_consent(stage_on: MakeStage):
     ("resource", "name"), [(NAMESPACES, "kube-system"), (NODES, "iron"), (ROLES, "view")]
 )
 async def test_nothing_of_a_whole_cluster_is_taken_over_or_deleted(
-    stage_on: MakeStage, resource: Resource, name: str
+    stage: Stage, resource: Resource, name: str
 ):
-    async with stage_on() as stage:
-        body = {"apiVersion": resource.api_version, "kind": resource.kind}
-        body["metadata"] = {"name": name, "labels": {"taken": "over"}}
-        member = stage.members["m1"]
-        if await lies(stage, resource, name) is None:  # no controllers run there
-            await member.create(resource, {**body, "metadata": {"name": name}})
-        before = await lies(stage, resource, name)
-        group = resource.group or "core"
-        await allow(stage, f"{group}/{resource.kind}")
-        await stage.run("demo", {"m1": 1}, manifests=[body], adoption="IfUnowned")
-        assert "is never taken over" in await stage.refused("demo", "AlreadyExists")
-        await stage.delete("demo")
-        await stage.gone("demo")
-        after = await lies(stage, resource, name)
-        assert after is not None
-        assert after["metadata"]["uid"] == before["metadata"]["uid"]
-        assert "taken" not in after["metadata"].get("labels", {})
+    body = {"apiVersion": resource.api_version, "kind": resource.kind}
+    body["metadata"] = {"name": name, "labels": {"taken": "over"}}
+    member = stage.members["m1"]
+    if await lies(stage, resource, name) is None:  # no controllers run there
+        await member.create(resource, {**body, "metadata": {"name": name}})
+    before = await lies(stage, resource, name)
+    group = resource.group or "core"
+    await allow(stage, f"{group}/{resource.kind}")
+    await stage.run("demo", {"m1": 1}, manifests=[body], adoption="IfUnowned")
+    assert "is never taken over" in await stage.refused("demo", "AlreadyExists")
+    await stage.delete("demo")
+    await stage.gone("demo")
+    after = await lies(stage, resource, name)
+    assert after is not None
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert "taken" not in after["metadata"].get("labels", {})
 
 
 @pytest.mark.long
 @pytest.mark.proves("S1")
-async def test_what_the_member_takes_no_longer_is_let_go_instead_of_deleted(stage_on: MakeStage):
+async def test_what_the_member_takes_no_longer_is_let_go_instead_of_deleted(stage: Stage):
     """The marks of an owner prove nothing there: an earlier version set them on what it adopted."""
-    async with stage_on() as stage:
-        role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "let-go"}}
-        await allow(stage, f"{RBAC}/ClusterRole")
-        await stage.bring("demo", {"m1": 1}, manifests=[role])
-        await allow(stage)
-        await stage.delete("demo")
-        await stage.gone("demo")
-        found = await lies(stage, ROLES, "let-go")
-        assert found is not None
-        assert "stowage" not in json.dumps(found["metadata"].get("labels", {}))
-        assert "owner" not in json.dumps(found["metadata"].get("annotations", {}))
-        await stage.members["m1"].delete(ROLES, "let-go")
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "let-go"}}
+    await allow(stage, f"{RBAC}/ClusterRole")
+    await stage.bring("demo", {"m1": 1}, manifests=[role])
+    await allow(stage)
+    await stage.delete("demo")
+    await stage.gone("demo")
+    found = await lies(stage, ROLES, "let-go")
+    assert found is not None
+    assert "stowage" not in json.dumps(found["metadata"].get("labels", {}))
+    assert "owner" not in json.dumps(found["metadata"].get("annotations", {}))
+    await stage.members["m1"].delete(ROLES, "let-go")
 
 
 @pytest.mark.long
@@ -188,25 +185,24 @@ async def grant(stage: Stage, kind: str) -> None:
 
 
 @pytest.mark.proves("S4")
-async def test_our_labels_are_taken_out_where_admission_does_not_look(stage_on: MakeStage):
+async def test_our_labels_are_taken_out_where_admission_does_not_look(stage: Stage):
     """A PodTemplate keeps its pods' metadata at a place of its own."""
-    async with stage_on() as stage:
-        marks = {LABEL_WORKLOAD_UID: "victim", "stowage.dev/workload-policy": "p", "mine": "too"}
-        notes = {"owner.stowage.dev/victim": "shop/victim"}
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "PodTemplate",
-            "metadata": {"name": "pods"},
-            "template": {
-                "metadata": {"labels": marks, "annotations": notes},
-                "spec": {"containers": [{"name": "main", "image": "pause"}]},
-            },
-        }
-        await stage.bring("demo", {"m1": 1}, manifests=[manifest])
-        kind = Resource("", "v1", "podtemplates", "PodTemplate")
-        found = (await stage.on("m1", "pods", kind=kind))["template"]["metadata"]
-        assert found["labels"] == {"stowage.dev/workload-policy": "p", "mine": "too"}
-        assert "annotations" not in found
+    marks = {LABEL_WORKLOAD_UID: "victim", "stowage.dev/workload-policy": "p", "mine": "too"}
+    notes = {"owner.stowage.dev/victim": "shop/victim"}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"name": "pods"},
+        "template": {
+            "metadata": {"labels": marks, "annotations": notes},
+            "spec": {"containers": [{"name": "main", "image": "pause"}]},
+        },
+    }
+    await stage.bring("demo", {"m1": 1}, manifests=[manifest])
+    kind = Resource("", "v1", "podtemplates", "PodTemplate")
+    found = (await stage.on("m1", "pods", kind=kind))["template"]["metadata"]
+    assert found["labels"] == {"stowage.dev/workload-policy": "p", "mine": "too"}
+    assert "annotations" not in found
 
 
 def carrying(stage: Stage, name: str, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -225,90 +221,85 @@ def carrying(stage: Stage, name: str, manifest: dict[str, Any]) -> dict[str, Any
 
 @pytest.mark.long
 @pytest.mark.proves("S3")
-async def test_a_stored_kind_that_is_none_is_told_and_can_be_deleted(
-    stage_on: MakeStage, hub: Cluster
-):
+async def test_a_stored_kind_that_is_none_is_told_and_can_be_deleted(stage: Stage, hub: Cluster):
     """Workloads from before the schema knew the pattern are there still."""
-    async with stage_on() as stage:
-        bad = {**configmap("conf"), "apiVersion": "../../x?watch=1/v1"}
-        body = carrying(stage, "old", bad)
-        definition = next(
-            each for each in crds.manifests() if each["metadata"]["name"] == "workloads.stowage.dev"
-        )
-        text = json.dumps(definition)
-        items = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-        carried = items["spec"]["properties"]["manifests"]["items"]["properties"]
-        for field in ("apiVersion", "kind"):
-            del carried[field]["pattern"]
+    bad = {**configmap("conf"), "apiVersion": "../../x?watch=1/v1"}
+    body = carrying(stage, "old", bad)
+    definition = next(
+        each for each in crds.manifests() if each["metadata"]["name"] == "workloads.stowage.dev"
+    )
+    text = json.dumps(definition)
+    items = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    carried = items["spec"]["properties"]["manifests"]["items"]["properties"]
+    for field in ("apiVersion", "kind"):
+        del carried[field]["pattern"]
 
-        async def stored() -> bool:
-            try:
-                await stage.hub.create(WORKLOADS, body)
-            except Invalid:
-                return False
-            return True
-
-        async def strict_again() -> bool:
-            try:
-                await stage.hub.create(WORKLOADS, body, dry_run=True)
-            except Invalid:
-                return True
-            except Exception:  # noqa: BLE001 - it exists already: not strict yet
-                return False
-            return False
-
-        flags = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+    async def stored() -> bool:
         try:
-            await asyncio.to_thread(hub.kubectl, *flags, input=json.dumps(definition))
-            await until(stored)
-        finally:
-            await asyncio.to_thread(hub.kubectl, *flags, input=text)
-        body["metadata"]["name"] = "newer"
-        await until(strict_again)
-        await stage.place("old", m1=1)
-        message = await stage.refused("old", "Rejected")
-        assert message.startswith("spec.manifests[0]: apiVersion '../../x?watch=1/v1'")
-        finalizers = {"metadata": {"finalizers": ["stowage.dev/propagation"]}}
-        await stage.patch("old", finalizers)
-        await stage.delete("old")
-        await stage.gone("old")
+            await stage.hub.create(WORKLOADS, body)
+        except Invalid:
+            return False
+        return True
+
+    async def strict_again() -> bool:
+        try:
+            await stage.hub.create(WORKLOADS, body, dry_run=True)
+        except Invalid:
+            return True
+        except Exception:  # noqa: BLE001 - it exists already: not strict yet
+            return False
+        return False
+
+    flags = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+    try:
+        await asyncio.to_thread(hub.kubectl, *flags, input=json.dumps(definition))
+        await until(stored)
+    finally:
+        await asyncio.to_thread(hub.kubectl, *flags, input=text)
+    body["metadata"]["name"] = "newer"
+    await until(strict_again)
+    await stage.place("old", m1=1)
+    message = await stage.refused("old", "Rejected")
+    assert message.startswith("spec.manifests[0]: apiVersion '../../x?watch=1/v1'")
+    finalizers = {"metadata": {"finalizers": ["stowage.dev/propagation"]}}
+    await stage.patch("old", finalizers)
+    await stage.delete("old")
+    await stage.gone("old")
 
 
 @pytest.mark.long
 @pytest.mark.proves("S3", "S14")
-async def test_a_workload_that_nests_without_end_stops_nobody(stage_on: MakeStage, hub: Cluster):
+async def test_a_workload_that_nests_without_end_stops_nobody(stage: Stage, hub: Cluster):
     """An API server takes 10,000 levels, a decoder 1,000: it must not spoil the list for others."""
-    async with stage_on() as stage:
-        body = carrying(stage, "deep", {**configmap("conf"), "x": "DEEP"})
-        path = f"/apis/stowage.dev/v1alpha1/namespaces/{stage.namespace}/workloads"
-        text = json.dumps(body).replace('"DEEP"', DEEP)
-        await asyncio.to_thread(hub.kubectl, "create", "--raw", path, "-f", "-", input=text)
-        await stage.bring("after", {"m1": 1})
-        await stage.restart()
-        await stage.ready()
-        await stage.patch("after", {"spec": {"manifests": [configmap("conf")]}})
-        await stage.appears("m1", "conf", kind=CONFIGMAPS)
-        gone = ("-n", stage.namespace, "delete", "workload", "deep", "--wait=false")
-        await asyncio.to_thread(hub.kubectl, *gone)
-        await asyncio.to_thread(_ended, hub, stage.namespace, "deep")
+    body = carrying(stage, "deep", {**configmap("conf"), "x": "DEEP"})
+    path = f"/apis/stowage.dev/v1alpha1/namespaces/{stage.namespace}/workloads"
+    text = json.dumps(body).replace('"DEEP"', DEEP)
+    await asyncio.to_thread(hub.kubectl, "create", "--raw", path, "-f", "-", input=text)
+    await stage.bring("after", {"m1": 1})
+    await stage.restart()
+    await stage.ready()
+    await stage.patch("after", {"spec": {"manifests": [configmap("conf")]}})
+    await stage.appears("m1", "conf", kind=CONFIGMAPS)
+    gone = ("-n", stage.namespace, "delete", "workload", "deep", "--wait=false")
+    await asyncio.to_thread(hub.kubectl, *gone)
+    await asyncio.to_thread(_ended, hub, stage.namespace, "deep")
 
 
 @pytest.mark.long
 @pytest.mark.proves("S4", "R1")
 async def test_a_placed_workload_that_cannot_be_read_any_more_leaves_its_members_all_the_same(
-    stage_on: MakeStage, hub: Cluster
+    stage: Stage, hub: Cluster
 ):
-    async with stage_on() as stage:
-        await stage.bring("once", {"m1": 1}, manifests=[configmap("conf")])
-        spec = json.dumps({"spec": {"manifests": [{**configmap("conf"), "x": "DEEP"}]}})
-        text = spec.replace('"DEEP"', DEEP)
-        of = ("-n", stage.namespace)
-        patch = (*of, "patch", "workload", "once", "--type=merge", f"-p={text}")
-        await asyncio.to_thread(hub.kubectl, *patch)
-        await stage.appears("m1", "conf", kind=CONFIGMAPS)
-        await asyncio.to_thread(hub.kubectl, *of, "delete", "workload", "once", "--wait=false")
-        await asyncio.to_thread(_ended, hub, stage.namespace, "once")
-        assert await stage.on("m1", "conf", kind=CONFIGMAPS) is None
+    await stage.bring("once", {"m1": 1}, manifests=[configmap("conf")])
+    spec = json.dumps({"spec": {"manifests": [{**configmap("conf"), "x": "DEEP"}]}})
+    text = spec.replace('"DEEP"', DEEP)
+    of = ("-n", stage.namespace)
+    patch = (*of, "patch", "workload", "once", "--type=merge", f"-p={text}")
+    await asyncio.to_thread(hub.kubectl, *patch)
+    await stage.appears("m1", "conf", kind=CONFIGMAPS)
+    await asyncio.to_thread(hub.kubectl, *of, "delete", "workload", "once", "--wait=false")
+    await asyncio.to_thread(_ended, hub, stage.namespace, "once")
+    assert await stage.on("m1", "conf", kind=CONFIGMAPS) is None
 
 
 def _ended(hub: Cluster, namespace: str, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from machinery.api.resources import SERVICE_ACCOUNTS, Resource
-from tests.propagator.stage import DEPLOYMENTS, SERVICES, MakeStage, Stage, deployment, settled
+from tests.propagator.stage import DEPLOYMENTS, SERVICES, Stage, deployment, settled
 from tests.propagator.waits import until
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -50,33 +50,32 @@ async def _versions(stage: Stage) -> list[str]:
 
 @pytest.mark.proves("KD54", "KD55")
 async def test_what_was_copied_is_applied_once_and_what_a_member_adds_stands(
-    stage_on: MakeStage,
+    stage: Stage,
 ) -> None:
-    async with stage_on() as stage:
-        web = deployment()
-        web["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "7"}
-        await stage.create("web", targetDeployment=web, manifests=[SERVICE, ACCOUNT])
-        await stage.create("bill", template=copied_job())
-        for name in ("web", "bill"):
-            await stage.place(name, m1=1)
-            await stage.propagated(name)
-        before = await _versions(stage)
+    web = deployment()
+    web["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "7"}
+    await stage.create("web", targetDeployment=web, manifests=[SERVICE, ACCOUNT])
+    await stage.create("bill", template=copied_job())
+    for name in ("web", "bill"):
+        await stage.place(name, m1=1)
+        await stage.propagated(name)
+    before = await _versions(stage)
 
-        async def pulls(*names: str) -> bool:
-            found = await stage.appears("m1", "runner", kind=SERVICE_ACCOUNTS)
-            return sorted(each["name"] for each in found["imagePullSecrets"]) == sorted(names)
+    async def pulls(*names: str) -> bool:
+        found = await stage.appears("m1", "runner", kind=SERVICE_ACCOUNTS)
+        return sorted(each["name"] for each in found["imagePullSecrets"]) == sorted(names)
 
-        both = [{"name": "regcred"}, {"name": "dockercfg"}]
-        where: Any = {"namespace": stage.namespace}
-        member = stage.members["m1"]
-        await member.merge_patch(SERVICE_ACCOUNTS, "runner", {"imagePullSecrets": both}, **where)
-        stood = await _versions(stage)
-        assert await pulls("regcred", "dockercfg")
-        assert [a == b for a, b in zip(before, stood, strict=True)] == [True, True, False, True]
-        await stage.restart()
-        await stage.ready()
-        assert await _versions(stage) == stood, "nobody fights"
-        assert not (await stage.status("web")).get("drift")
-        edited = {**ACCOUNT, "imagePullSecrets": [{"name": "other"}]}
-        await stage.patch("web", {"spec": {"manifests": [SERVICE, edited]}})
-        await until(lambda: pulls("other", "dockercfg"))
+    both = [{"name": "regcred"}, {"name": "dockercfg"}]
+    where: Any = {"namespace": stage.namespace}
+    member = stage.members["m1"]
+    await member.merge_patch(SERVICE_ACCOUNTS, "runner", {"imagePullSecrets": both}, **where)
+    stood = await _versions(stage)
+    assert await pulls("regcred", "dockercfg")
+    assert [a == b for a, b in zip(before, stood, strict=True)] == [True, True, False, True]
+    await stage.restart()
+    await stage.ready()
+    assert await _versions(stage) == stood, "nobody fights"
+    assert not (await stage.status("web")).get("drift")
+    edited = {**ACCOUNT, "imagePullSecrets": [{"name": "other"}]}
+    await stage.patch("web", {"spec": {"manifests": [SERVICE, edited]}})
+    await until(lambda: pulls("other", "dockercfg"))

@@ -154,76 +154,74 @@ async def stays(stage: Stage, member: str, name: str, kind: Resource = CONFIG_MA
 
 @pytest.mark.long
 @pytest.mark.proves("DP1")
-async def test_all_that_pods_need_is_there_before_they_can_be(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-        await make(stage, SECRETS, "db", data={"password": encoded("one")})
-        config = {".dockerconfigjson": encoded('{"auths": {}}')}
-        for name in ("pull", "account-pull"):
-            await make(stage, SECRETS, name, type="kubernetes.io/dockerconfigjson", data=config)
-        await make(stage, SERVICE_ACCOUNTS, "runner", imagePullSecrets=[{"name": "account-pull"}])
-        template = pods(
-            **mounting("settings"),
-            **asking("db"),
-            imagePullSecrets=[{"name": "pull"}],
-            serviceAccountName="runner",
-        )
-        await follow(stage, "demo", template)
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        there = {
-            "settings": CONFIG_MAPS,
-            "db": SECRETS,
-            "pull": SECRETS,
-            "account-pull": SECRETS,
-            "runner": SERVICE_ACCOUNTS,
-        }
-        main = await stage.appears("m1")
-        for name, kind in there.items():
-            found = await stage.on("m1", name, kind=kind)
-            assert found is not None, name
-            version = int(found["metadata"]["resourceVersion"])
-            assert version < int(main["metadata"]["resourceVersion"]), name
-            assert await stage.on("m2", name, kind=kind) is None
-        assert (await stage.on("m1", "pull", kind=SECRETS))["type"].endswith("dockerconfigjson")
-        await says(stage, "demo", **{f"{k.kind}/{n}": "Synced" for n, k in there.items()})
+async def test_all_that_pods_need_is_there_before_they_can_be(stage: Stage):
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
+    await make(stage, SECRETS, "db", data={"password": encoded("one")})
+    config = {".dockerconfigjson": encoded('{"auths": {}}')}
+    for name in ("pull", "account-pull"):
+        await make(stage, SECRETS, name, type="kubernetes.io/dockerconfigjson", data=config)
+    await make(stage, SERVICE_ACCOUNTS, "runner", imagePullSecrets=[{"name": "account-pull"}])
+    template = pods(
+        **mounting("settings"),
+        **asking("db"),
+        imagePullSecrets=[{"name": "pull"}],
+        serviceAccountName="runner",
+    )
+    await follow(stage, "demo", template)
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    there = {
+        "settings": CONFIG_MAPS,
+        "db": SECRETS,
+        "pull": SECRETS,
+        "account-pull": SECRETS,
+        "runner": SERVICE_ACCOUNTS,
+    }
+    main = await stage.appears("m1")
+    for name, kind in there.items():
+        found = await stage.on("m1", name, kind=kind)
+        assert found is not None, name
+        version = int(found["metadata"]["resourceVersion"])
+        assert version < int(main["metadata"]["resourceVersion"]), name
+        assert await stage.on("m2", name, kind=kind) is None
+    assert (await stage.on("m1", "pull", kind=SECRETS))["type"].endswith("dockerconfigjson")
+    await says(stage, "demo", **{f"{k.kind}/{n}": "Synced" for n, k in there.items()})
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP1")
-async def test_the_service_that_governs_a_statefulset_goes_along(stage_on: MakeStage):
-    async with stage_on() as stage:
-        spec = {"clusterIP": "None", "selector": {"app": "db"}, "ports": [{"port": 5432}]}
-        await make(stage, SERVICES, "db", labels={"team": "data"}, spec=spec)
-        exposed = {"type": "NodePort", "selector": {"app": "db"}, "ports": [{"port": 80}]}
-        await make(stage, SERVICES, "other", spec=exposed)
-        for name, service in (("headless", "db"), ("exposed", "other")):
-            template = pods(name, kind="StatefulSet")
-            template["spec"]["serviceName"] = service
-            await follow(stage, name, template)
-            await stage.place(name, m1=1)
-            await stage.propagated(name)
-        found = await stage.on("m1", "db", kind=SERVICES)
-        main = await stage.on("m1", "headless", kind=STATEFUL_SETS)
-        version, later = (int(each["metadata"]["resourceVersion"]) for each in (found, main))
-        assert version < later
-        assert found["spec"]["clusterIP"] == "None"
-        assert found["metadata"]["labels"]["team"] == "data"
-        here = await stage.hub.get(SERVICES, "other", namespace=stage.namespace)
-        there = await stage.on("m1", "other", kind=SERVICES)
-        assert there["spec"]["type"] == "NodePort"
-        assert [port["port"] for port in there["spec"]["ports"]] == [80]
-        assert there["metadata"]["uid"] != here["metadata"]["uid"]
-        # Made again without an address, which no Service can lose.
-        await stage.hub.delete(SERVICES, "other", namespace=stage.namespace)
-        await make(stage, SERVICES, "other", spec=spec)
+async def test_the_service_that_governs_a_statefulset_goes_along(stage: Stage):
+    spec = {"clusterIP": "None", "selector": {"app": "db"}, "ports": [{"port": 5432}]}
+    await make(stage, SERVICES, "db", labels={"team": "data"}, spec=spec)
+    exposed = {"type": "NodePort", "selector": {"app": "db"}, "ports": [{"port": 80}]}
+    await make(stage, SERVICES, "other", spec=exposed)
+    for name, service in (("headless", "db"), ("exposed", "other")):
+        template = pods(name, kind="StatefulSet")
+        template["spec"]["serviceName"] = service
+        await follow(stage, name, template)
+        await stage.place(name, m1=1)
+        await stage.propagated(name)
+    found = await stage.on("m1", "db", kind=SERVICES)
+    main = await stage.on("m1", "headless", kind=STATEFUL_SETS)
+    version, later = (int(each["metadata"]["resourceVersion"]) for each in (found, main))
+    assert version < later
+    assert found["spec"]["clusterIP"] == "None"
+    assert found["metadata"]["labels"]["team"] == "data"
+    here = await stage.hub.get(SERVICES, "other", namespace=stage.namespace)
+    there = await stage.on("m1", "other", kind=SERVICES)
+    assert there["spec"]["type"] == "NodePort"
+    assert [port["port"] for port in there["spec"]["ports"]] == [80]
+    assert there["metadata"]["uid"] != here["metadata"]["uid"]
+    # Made again without an address, which no Service can lose.
+    await stage.hub.delete(SERVICES, "other", namespace=stage.namespace)
+    await make(stage, SERVICES, "other", spec=spec)
 
-        async def headless() -> bool:
-            now = await stage.on("m1", "other", kind=SERVICES) or {"spec": {}}
-            return now["spec"].get("clusterIP") == "None"
+    async def headless() -> bool:
+        now = await stage.on("m1", "other", kind=SERVICES) or {"spec": {}}
+        return now["spec"].get("clusterIP") == "None"
 
-        await until(headless)
-        await stage.propagated("exposed")
+    await until(headless)
+    await stage.propagated("exposed")
 
 
 @pytest.mark.long
@@ -273,108 +271,104 @@ async def test_a_workload_that_does_not_follow_has_nothing_read_or_copied(
 
 
 @pytest.mark.proves("DP3")
-async def test_an_edit_on_the_hub_reaches_all_members_and_restarts_nothing(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-        await make(stage, SECRETS, "db", data={"password": encoded("one")})
-        await follow(stage, "demo", pods(**mounting("settings"), **asking("db")))
-        await stage.place("demo", m1=1, m2=1)
-        await stage.propagated("demo")
-        before = {m: (await stage.on(m))["metadata"]["generation"] for m in ("m1", "m2")}
-        for kind, name, data in (
-            (CONFIG_MAPS, "settings", {"color": "red"}),
-            (SECRETS, "db", {"password": encoded("two")}),
-        ):
-            await stage.hub.merge_patch(kind, name, {"data": data}, namespace=stage.namespace)
-            for member in ("m1", "m2"):
-                await data_on(stage, member, name, data, kind)
-        for member, generation in before.items():
-            assert (await stage.on(member))["metadata"]["generation"] == generation
+async def test_an_edit_on_the_hub_reaches_all_members_and_restarts_nothing(stage: Stage):
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
+    await make(stage, SECRETS, "db", data={"password": encoded("one")})
+    await follow(stage, "demo", pods(**mounting("settings"), **asking("db")))
+    await stage.place("demo", m1=1, m2=1)
+    await stage.propagated("demo")
+    before = {m: (await stage.on(m))["metadata"]["generation"] for m in ("m1", "m2")}
+    for kind, name, data in (
+        (CONFIG_MAPS, "settings", {"color": "red"}),
+        (SECRETS, "db", {"password": encoded("two")}),
+    ):
+        await stage.hub.merge_patch(kind, name, {"data": data}, namespace=stage.namespace)
+        for member in ("m1", "m2"):
+            await data_on(stage, member, name, data, kind)
+    for member, generation in before.items():
+        assert (await stage.on(member))["metadata"]["generation"] == generation
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP4")
-async def test_what_is_immutable_is_copied_whole_and_made_again(stage_on: MakeStage):
-    async with stage_on() as stage:
-        binary = {"blob": base64.b64encode(b"\x00\xff\x01").decode()}
-        await make(stage, CONFIG_MAPS, "fixed", data={"a": "1"}, binaryData=binary, immutable=True)
-        await make(
-            stage,
-            SECRETS,
-            "typed",
-            type="kubernetes.io/basic-auth",
-            data={"username": encoded("u"), "password": encoded("p")},
-            immutable=True,
-        )
-        for name in ("first", "second"):  # who share both
-            await follow(stage, name, pods(name, **mounting("fixed"), **asking("typed")))
-            await stage.place(name, m1=1)
-        for name in ("first", "second"):
-            await stage.propagated(name)
-        fields = ("data", "binaryData", "immutable", "type")
-        for name, kind in (("fixed", CONFIG_MAPS), ("typed", SECRETS)):
-            here = await stage.hub.get(kind, name, namespace=stage.namespace)
-            there = await stage.on("m1", name, kind=kind)
-            assert {f: there.get(f) for f in fields} == {f: here.get(f) for f in fields}
-        old = await stage.on("m1", "fixed", kind=CONFIG_MAPS)
+async def test_what_is_immutable_is_copied_whole_and_made_again(stage: Stage):
+    binary = {"blob": base64.b64encode(b"\x00\xff\x01").decode()}
+    await make(stage, CONFIG_MAPS, "fixed", data={"a": "1"}, binaryData=binary, immutable=True)
+    await make(
+        stage,
+        SECRETS,
+        "typed",
+        type="kubernetes.io/basic-auth",
+        data={"username": encoded("u"), "password": encoded("p")},
+        immutable=True,
+    )
+    for name in ("first", "second"):  # who share both
+        await follow(stage, name, pods(name, **mounting("fixed"), **asking("typed")))
+        await stage.place(name, m1=1)
+    for name in ("first", "second"):
+        await stage.propagated(name)
+    fields = ("data", "binaryData", "immutable", "type")
+    for name, kind in (("fixed", CONFIG_MAPS), ("typed", SECRETS)):
+        here = await stage.hub.get(kind, name, namespace=stage.namespace)
+        there = await stage.on("m1", name, kind=kind)
+        assert {f: there.get(f) for f in fields} == {f: here.get(f) for f in fields}
+    old = await stage.on("m1", "fixed", kind=CONFIG_MAPS)
 
-        await stage.hub.delete(CONFIG_MAPS, "fixed", namespace=stage.namespace)
-        await make(stage, CONFIG_MAPS, "fixed", data={"a": "2"}, immutable=True)
-        await stage.hub.delete(SECRETS, "typed", namespace=stage.namespace)
-        await make(stage, SECRETS, "typed", data={"username": encoded("v")})
-        await data_on(stage, "m1", "fixed", {"a": "2"})
-        await data_on(stage, "m1", "typed", {"username": encoded("v")}, SECRETS)
-        new = await stage.on("m1", "fixed", kind=CONFIG_MAPS)
-        assert new["metadata"]["uid"] != old["metadata"]["uid"]
-        assert "binaryData" not in new
-        typed = await stage.on("m1", "typed", kind=SECRETS)
-        assert (typed["type"], typed.get("immutable")) == ("Opaque", None)
-        for name in ("first", "second"):
-            await stage.propagated(name)
-            await says(stage, name, **{"ConfigMap/fixed": "Synced", "Secret/typed": "Synced"})
+    await stage.hub.delete(CONFIG_MAPS, "fixed", namespace=stage.namespace)
+    await make(stage, CONFIG_MAPS, "fixed", data={"a": "2"}, immutable=True)
+    await stage.hub.delete(SECRETS, "typed", namespace=stage.namespace)
+    await make(stage, SECRETS, "typed", data={"username": encoded("v")})
+    await data_on(stage, "m1", "fixed", {"a": "2"})
+    await data_on(stage, "m1", "typed", {"username": encoded("v")}, SECRETS)
+    new = await stage.on("m1", "fixed", kind=CONFIG_MAPS)
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+    assert "binaryData" not in new
+    typed = await stage.on("m1", "typed", kind=SECRETS)
+    assert (typed["type"], typed.get("immutable")) == ("Opaque", None)
+    for name in ("first", "second"):
+        await stage.propagated(name)
+        await says(stage, name, **{"ConfigMap/fixed": "Synced", "Secret/typed": "Synced"})
 
 
 @pytest.mark.proves("DP5")
-async def test_what_the_hub_loses_stays_on_the_members_until_it_is_back(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-        await follow(stage, "demo", pods(**mounting("settings")))
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        old = await stage.on("m1", "settings", kind=CONFIG_MAPS)
-        await stage.hub.delete(CONFIG_MAPS, "settings", namespace=stage.namespace)
-        await says(stage, "demo", **{"ConfigMap/settings": "Missing"})
-        await stage.patch("demo", {"spec": {"replicas": 2}})  # another look at all of it
-        await stage.propagated("demo")
-        await settled(stage)
-        assert await stage.on("m1", "settings", kind=CONFIG_MAPS) == old
-        await stage.restart()
-        await stage.ready()
-        await settled(stage)
-        assert await stage.on("m1", "settings", kind=CONFIG_MAPS) == old
-        await says(stage, "demo", **{"ConfigMap/settings": "Missing"})
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "green"})
-        await data_on(stage, "m1", "settings", {"color": "green"})
-        await says(stage, "demo", **{"ConfigMap/settings": "Synced"})
+async def test_what_the_hub_loses_stays_on_the_members_until_it_is_back(stage: Stage):
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
+    await follow(stage, "demo", pods(**mounting("settings")))
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    old = await stage.on("m1", "settings", kind=CONFIG_MAPS)
+    await stage.hub.delete(CONFIG_MAPS, "settings", namespace=stage.namespace)
+    await says(stage, "demo", **{"ConfigMap/settings": "Missing"})
+    await stage.patch("demo", {"spec": {"replicas": 2}})  # another look at all of it
+    await stage.propagated("demo")
+    await settled(stage)
+    assert await stage.on("m1", "settings", kind=CONFIG_MAPS) == old
+    await stage.restart()
+    await stage.ready()
+    await settled(stage)
+    assert await stage.on("m1", "settings", kind=CONFIG_MAPS) == old
+    await says(stage, "demo", **{"ConfigMap/settings": "Missing"})
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "green"})
+    await data_on(stage, "m1", "settings", {"color": "green"})
+    await says(stage, "demo", **{"ConfigMap/settings": "Synced"})
 
 
 @pytest.mark.proves("DP6")
-async def test_what_is_named_no_more_goes_after_the_last_pod_that_names_it(stage_on: MakeStage):
-    async with stage_on() as stage:
-        for name in ("old", "new"):
-            await make(stage, CONFIG_MAPS, name, data={"which": name})
-        await follow(stage, "demo", pods(**mounting("old")))
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        pod = await run_pod(stage, "m1", "demo", **mounting("old"))
-        await stage.patch("demo", {"spec": {"template": pods(**mounting("new"))}})
-        await stage.appears("m1", "new", kind=CONFIG_MAPS)
-        await stage.propagated("demo")
-        await stays(stage, "m1", "old")
-        await says(stage, "demo", **{"ConfigMap/new": "Synced"})
-        await end_pod(stage, "m1", pod)
-        await stage.goes("m1", "old", kind=CONFIG_MAPS)
-        assert await stage.on("m1", "new", kind=CONFIG_MAPS) is not None
+async def test_what_is_named_no_more_goes_after_the_last_pod_that_names_it(stage: Stage):
+    for name in ("old", "new"):
+        await make(stage, CONFIG_MAPS, name, data={"which": name})
+    await follow(stage, "demo", pods(**mounting("old")))
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    pod = await run_pod(stage, "m1", "demo", **mounting("old"))
+    await stage.patch("demo", {"spec": {"template": pods(**mounting("new"))}})
+    await stage.appears("m1", "new", kind=CONFIG_MAPS)
+    await stage.propagated("demo")
+    await stays(stage, "m1", "old")
+    await says(stage, "demo", **{"ConfigMap/new": "Synced"})
+    await end_pod(stage, "m1", pod)
+    await stage.goes("m1", "old", kind=CONFIG_MAPS)
+    assert await stage.on("m1", "new", kind=CONFIG_MAPS) is not None
 
 
 @pytest.mark.proves("A15")
@@ -404,415 +398,396 @@ async def test_what_is_brought_along_no_more_goes_after_the_last_pod_that_names_
 
 
 @pytest.mark.proves("DP7")
-async def test_two_workloads_share_an_object(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await make(stage, SECRETS, "db", data={"password": encoded("one")})
-        for name in ("first", "second"):
-            await follow(stage, name, pods(name, **asking("db")))
-            await stage.place(name, m1=1)
-            await stage.propagated(name)
-        await stage.delete("first")
-        await stage.gone("first")
-        found = await stage.on("m1", "db", kind=SECRETS)
-        owners = [a for a in found["metadata"]["annotations"] if a.startswith("owner.stowage.dev/")]
-        assert owners == [f"owner.stowage.dev/{await uid_of(stage, 'second')}"]
-        await stage.delete("second")
-        await stage.goes("m1", "db", kind=SECRETS)
+async def test_two_workloads_share_an_object(stage: Stage):
+    await make(stage, SECRETS, "db", data={"password": encoded("one")})
+    for name in ("first", "second"):
+        await follow(stage, name, pods(name, **asking("db")))
+        await stage.place(name, m1=1)
+        await stage.propagated(name)
+    await stage.delete("first")
+    await stage.gone("first")
+    found = await stage.on("m1", "db", kind=SECRETS)
+    owners = [a for a in found["metadata"]["annotations"] if a.startswith("owner.stowage.dev/")]
+    assert owners == [f"owner.stowage.dev/{await uid_of(stage, 'second')}"]
+    await stage.delete("second")
+    await stage.goes("m1", "db", kind=SECRETS)
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP7")
 @pytest.mark.parametrize("order", [("takes", "joins"), ("joins", "takes")])
 async def test_an_object_that_was_there_is_taken_over_by_one_and_joined_by_the_other(
-    stage_on: MakeStage, order: tuple[str, str]
+    stage: Stage, order: tuple[str, str]
 ):
-    async with stage_on() as stage:
-        await stage.space_on("m1")
-        await make(stage, SECRETS, "db", on=stage.members["m1"], data={"password": encoded("own")})
-        await make(stage, SECRETS, "db", data={"password": encoded("hub")})
-        adoption = {"takes": "IfUnowned", "joins": "Never"}
-        for name in order:
-            await follow(stage, name, pods(name, **asking("db")), adoption=adoption[name])
-            await stage.place(name, m1=1)
-            if name == "joins" and order[0] == name:
-                said = await stage.refused(name, "AlreadyExists")
-                assert "exists and is not ours" in said
-                assert await stage.on("m1", name) is None, "it waits for what its pods need"
-            else:
-                await stage.propagated(name)
-        for name in order:
-            await stage.refused(name, "Propagated", within=60)
-        found = await stage.on("m1", "db", kind=SECRETS)
-        assert found["data"] == {"password": encoded("hub")}
-        owners = {a for a in found["metadata"]["annotations"] if a.startswith("owner.stowage.dev/")}
-        assert owners == {f"owner.stowage.dev/{await uid_of(stage, name)}" for name in order}
+    await stage.space_on("m1")
+    await make(stage, SECRETS, "db", on=stage.members["m1"], data={"password": encoded("own")})
+    await make(stage, SECRETS, "db", data={"password": encoded("hub")})
+    adoption = {"takes": "IfUnowned", "joins": "Never"}
+    for name in order:
+        await follow(stage, name, pods(name, **asking("db")), adoption=adoption[name])
+        await stage.place(name, m1=1)
+        if name == "joins" and order[0] == name:
+            said = await stage.refused(name, "AlreadyExists")
+            assert "exists and is not ours" in said
+            assert await stage.on("m1", name) is None, "it waits for what its pods need"
+        else:
+            await stage.propagated(name)
+    for name in order:
+        await stage.refused(name, "Propagated", within=60)
+    found = await stage.on("m1", "db", kind=SECRETS)
+    assert found["data"] == {"password": encoded("hub")}
+    owners = {a for a in found["metadata"]["annotations"] if a.startswith("owner.stowage.dev/")}
+    assert owners == {f"owner.stowage.dev/{await uid_of(stage, name)}" for name in order}
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP8")
-async def test_what_a_workload_brings_along_by_itself_wins(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "hub"})
-        await make(stage, SECRETS, "db", data={"password": encoded("one")})
-        await follow(
-            stage,
-            "demo",
-            pods(**mounting("settings"), **asking("db")),
-            manifests=[configmap("settings", color="manifest")],
-            resources=[{"name": "db"}],
-        )
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        await settled(stage)
-        found = await stage.on("m1", "settings", kind=CONFIG_MAPS)
-        assert found["data"] == {"color": "manifest"}
-        assert await states(stage, "demo") == {}
-        # A Workload that follows what another one has as a resource writes the very same object.
-        await follow(stage, "other", pods("other", **asking("db")))
-        await stage.place("other", m1=1)
-        await stage.propagated("other")
-        await settled(stage)
-        version = (await stage.on("m1", "db", kind=SECRETS))["metadata"]["resourceVersion"]
-        for name in ("demo", "other"):
-            await stage.patch(name, {"spec": {"replicas": 2}})
-            await stage.becomes("m1", "web" if name == "demo" else name, 1, "replicas")
-        await settled(stage)
-        again = (await stage.on("m1", "db", kind=SECRETS))["metadata"]["resourceVersion"]
-        assert again == version, "no fight"
+async def test_what_a_workload_brings_along_by_itself_wins(stage: Stage):
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "hub"})
+    await make(stage, SECRETS, "db", data={"password": encoded("one")})
+    await follow(
+        stage,
+        "demo",
+        pods(**mounting("settings"), **asking("db")),
+        manifests=[configmap("settings", color="manifest")],
+        resources=[{"name": "db"}],
+    )
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    await settled(stage)
+    found = await stage.on("m1", "settings", kind=CONFIG_MAPS)
+    assert found["data"] == {"color": "manifest"}
+    assert await states(stage, "demo") == {}
+    # A Workload that follows what another one has as a resource writes the very same object.
+    await follow(stage, "other", pods("other", **asking("db")))
+    await stage.place("other", m1=1)
+    await stage.propagated("other")
+    await settled(stage)
+    version = (await stage.on("m1", "db", kind=SECRETS))["metadata"]["resourceVersion"]
+    for name in ("demo", "other"):
+        await stage.patch(name, {"spec": {"replicas": 2}})
+        await stage.becomes("m1", "web" if name == "demo" else name, 1, "replicas")
+    await settled(stage)
+    again = (await stage.on("m1", "db", kind=SECRETS))["metadata"]["resourceVersion"]
+    assert again == version, "no fight"
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP8")
-async def test_what_another_workload_has_in_its_manifests_is_its_own(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "hub"})
-        await stage.bring("owner", {"m1": 1}, manifests=[configmap("settings", color="manifest")])
-        await follow(stage, "demo", pods("demo", **mounting("settings")))
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        await says(stage, "demo", **{"ConfigMap/settings": "Refused"})
-        await stage.propagated("owner")
-        await settled(stage)
-        found = await stage.on("m1", "settings", kind=CONFIG_MAPS)
-        assert found["data"] == {"color": "manifest"}
+async def test_what_another_workload_has_in_its_manifests_is_its_own(stage: Stage):
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "hub"})
+    await stage.bring("owner", {"m1": 1}, manifests=[configmap("settings", color="manifest")])
+    await follow(stage, "demo", pods("demo", **mounting("settings")))
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    await says(stage, "demo", **{"ConfigMap/settings": "Refused"})
+    await stage.propagated("owner")
+    await settled(stage)
+    found = await stage.on("m1", "settings", kind=CONFIG_MAPS)
+    assert found["data"] == {"color": "manifest"}
 
 
 @pytest.mark.proves("DP9")
 async def test_a_share_that_moves_has_its_dependencies_first_and_leaves_them_last(
-    stage_on: MakeStage,
+    stage: Stage,
 ):
-    async with stage_on() as stage:
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-        await follow(stage, "demo", pods(**mounting("settings")))
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        await stage.make_ready("m1")
-        pod = await run_pod(stage, "m1", "demo", **mounting("settings"))
-        await stage.place("demo", m2=1)
-        main = await stage.appears("m2")
-        found = await stage.on("m2", "settings", kind=CONFIG_MAPS)
-        version, later = (int(each["metadata"]["resourceVersion"]) for each in (found, main))
-        assert version < later
-        await stage.make_ready("m2")
-        await stage.goes("m1")
-        await stays(stage, "m1", "settings")  # its pod ends, and still has it
-        await end_pod(stage, "m1", pod)
-        await stage.goes("m1", "settings", kind=CONFIG_MAPS)
-        assert await stage.on("m2", "settings", kind=CONFIG_MAPS) is not None
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
+    await follow(stage, "demo", pods(**mounting("settings")))
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    await stage.make_ready("m1")
+    pod = await run_pod(stage, "m1", "demo", **mounting("settings"))
+    await stage.place("demo", m2=1)
+    main = await stage.appears("m2")
+    found = await stage.on("m2", "settings", kind=CONFIG_MAPS)
+    version, later = (int(each["metadata"]["resourceVersion"]) for each in (found, main))
+    assert version < later
+    await stage.make_ready("m2")
+    await stage.goes("m1")
+    await stays(stage, "m1", "settings")  # its pod ends, and still has it
+    await end_pod(stage, "m1", pod)
+    await stage.goes("m1", "settings", kind=CONFIG_MAPS)
+    assert await stage.on("m2", "settings", kind=CONFIG_MAPS) is not None
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP10")
-async def test_an_owner_says_later_that_it_never_travels(stage_on: MakeStage):
-    async with stage_on() as stage:
-        for name in ("kept", "closed"):
-            await make(stage, SECRETS, name, data={"password": encoded("one")})
-        await follow(stage, "demo", pods(**asking("kept", "closed")), resources=[{"name": "kept"}])
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        await run_pod(stage, "m1", "demo", **asking("closed"))
-        never = {"metadata": {"labels": {"stowage.dev/follow": "false"}}}
-        for name in ("kept", "closed"):
-            await stage.hub.merge_patch(SECRETS, name, never, namespace=stage.namespace)
-        await stage.goes("m1", "closed", kind=SECRETS)
-        await says(stage, "demo", **{"Secret/closed": "Refused"})
-        (told_of,) = (await stage.status("demo"))["dependencies"]
-        assert "stowage.dev/follow" in told_of["message"]
-        assert await stage.on("m1", "kept", kind=SECRETS) is not None, "that was asked for by name"
-        await stage.propagated("demo")
+async def test_an_owner_says_later_that_it_never_travels(stage: Stage):
+    for name in ("kept", "closed"):
+        await make(stage, SECRETS, name, data={"password": encoded("one")})
+    await follow(stage, "demo", pods(**asking("kept", "closed")), resources=[{"name": "kept"}])
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    await run_pod(stage, "m1", "demo", **asking("closed"))
+    never = {"metadata": {"labels": {"stowage.dev/follow": "false"}}}
+    for name in ("kept", "closed"):
+        await stage.hub.merge_patch(SECRETS, name, never, namespace=stage.namespace)
+    await stage.goes("m1", "closed", kind=SECRETS)
+    await says(stage, "demo", **{"Secret/closed": "Refused"})
+    (told_of,) = (await stage.status("demo"))["dependencies"]
+    assert "stowage.dev/follow" in told_of["message"]
+    assert await stage.on("m1", "kept", kind=SECRETS) is not None, "that was asked for by name"
+    await stage.propagated("demo")
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP11")
-async def test_what_is_of_use_to_its_own_cluster_alone_never_travels(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await make(stage, SERVICE_ACCOUNTS, "robot")
-        of = {"kubernetes.io/service-account.name": "robot"}
-        await make(
-            stage, SECRETS, "token", type="kubernetes.io/service-account-token", annotations=of
-        )
-        await make(stage, SECRETS, "release", type="helm.sh/release.v1", data={"r": encoded("x")})
-        await make(
-            stage,
-            SECRETS,
-            "bootstrap",
-            type="bootstrap.kubernetes.io/token",
-            data={"token-id": encoded("abcdef")},
-        )
-        await make(
-            stage,
-            SECRETS,
-            "fleet",
-            labels={"stowage.dev/register": "true"},
-            data={"kubeconfig": encoded("x")},
-        )
-        names = ("token", "release", "bootstrap", "fleet")
-        await follow(stage, "demo", pods(**asking(*names), **mounting("kube-root-ca.crt")))
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        wanted = {f"Secret/{name}": "Refused" for name in names}
-        await says(stage, "demo", **wanted, **{"ConfigMap/kube-root-ca.crt": "Refused"})
-        told_of = {
-            each["name"]: each["message"] for each in (await stage.status("demo"))["dependencies"]
-        }
-        assert told_of["token"] == (
-            "a Secret of type kubernetes.io/service-account-token never travels"
-        )
-        assert told_of["fleet"] == "it registers a cluster"
-        await settled(stage)
-        for name in names:
-            assert await stage.on("m1", name, kind=SECRETS) is None
-        assert await stage.on("m1") is not None, "and its pods are not held back for them"
+async def test_what_is_of_use_to_its_own_cluster_alone_never_travels(stage: Stage):
+    await make(stage, SERVICE_ACCOUNTS, "robot")
+    of = {"kubernetes.io/service-account.name": "robot"}
+    await make(stage, SECRETS, "token", type="kubernetes.io/service-account-token", annotations=of)
+    await make(stage, SECRETS, "release", type="helm.sh/release.v1", data={"r": encoded("x")})
+    await make(
+        stage,
+        SECRETS,
+        "bootstrap",
+        type="bootstrap.kubernetes.io/token",
+        data={"token-id": encoded("abcdef")},
+    )
+    await make(
+        stage,
+        SECRETS,
+        "fleet",
+        labels={"stowage.dev/register": "true"},
+        data={"kubeconfig": encoded("x")},
+    )
+    names = ("token", "release", "bootstrap", "fleet")
+    await follow(stage, "demo", pods(**asking(*names), **mounting("kube-root-ca.crt")))
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    wanted = {f"Secret/{name}": "Refused" for name in names}
+    await says(stage, "demo", **wanted, **{"ConfigMap/kube-root-ca.crt": "Refused"})
+    told_of = {
+        each["name"]: each["message"] for each in (await stage.status("demo"))["dependencies"]
+    }
+    assert told_of["token"] == (
+        "a Secret of type kubernetes.io/service-account-token never travels"
+    )
+    assert told_of["fleet"] == "it registers a cluster"
+    await settled(stage)
+    for name in names:
+        assert await stage.on("m1", name, kind=SECRETS) is None
+    assert await stage.on("m1") is not None, "and its pods are not held back for them"
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP11")
-async def test_only_objects_of_the_workloads_own_namespace_are_read(stage_on: MakeStage):
+async def test_only_objects_of_the_workloads_own_namespace_are_read(stage: Stage):
     """The same names in the target namespace on the hub, and elsewhere, are another's."""
-    async with stage_on() as stage:
-        target = f"{stage.namespace}-target"
-        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": target}}
-        await stage.hub.create(NAMESPACES, space)
-        for name, namespace in (("db", target), ("other", target), ("db", stage.namespace)):
-            body = {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": name},
-                "data": {"from": encoded(namespace)},
-            }
-            await stage.hub.create(SECRETS, body, namespace=namespace)
-        template = pods(**asking("db", "other", "../../kube-system/secrets/x"))
-        await follow(stage, "demo", template, targetNamespace=target)
-        await stage.place("demo", m1=1)
-        await stage.appears("m1", "db", kind=SECRETS, namespace=target)
-        found = await stage.on("m1", "db", kind=SECRETS, namespace=target)
-        assert found["data"] == {"from": encoded(stage.namespace)}
-        await until(lambda: states(stage, "demo"))
-        told_of = await states(stage, "demo")
-        assert told_of["Secret/other"] == "Missing"
-        assert await stage.on("m1", "other", kind=SECRETS, namespace=target) is None
+    target = f"{stage.namespace}-target"
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": target}}
+    await stage.hub.create(NAMESPACES, space)
+    for name, namespace in (("db", target), ("other", target), ("db", stage.namespace)):
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name},
+            "data": {"from": encoded(namespace)},
+        }
+        await stage.hub.create(SECRETS, body, namespace=namespace)
+    template = pods(**asking("db", "other", "../../kube-system/secrets/x"))
+    await follow(stage, "demo", template, targetNamespace=target)
+    await stage.place("demo", m1=1)
+    await stage.appears("m1", "db", kind=SECRETS, namespace=target)
+    found = await stage.on("m1", "db", kind=SECRETS, namespace=target)
+    assert found["data"] == {"from": encoded(stage.namespace)}
+    await until(lambda: states(stage, "demo"))
+    told_of = await states(stage, "demo")
+    assert told_of["Secret/other"] == "Missing"
+    assert await stage.on("m1", "other", kind=SECRETS, namespace=target) is None
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP11")
 @pytest.mark.parametrize("home", ["kube-public", "stowage-system"])
-async def test_nothing_of_the_hubs_own_namespaces_travels(stage_on: MakeStage, home: str):
-    async with stage_on() as stage:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": "precious"},
-            "data": {"of": encoded("the hub")},
-        }
-        await stage.hub.create(SECRETS, body, namespace=home)
-        workload = {
-            "apiVersion": "stowage.dev/v1alpha1",
-            "kind": "Workload",
-            "metadata": {"name": "demo", "namespace": home},
-            "spec": {
-                "schedulerName": "the-test",
-                "targetNamespace": stage.namespace,
-                "dependencies": "Follow",
-                "template": pods(**asking("precious")),
-            },
-        }
-        try:
-            await stage.hub.create(WORKLOADS, workload)
-            status = {"placements": [{"cluster": "m1", "replicas": 1}]}
-            await stage.hub.merge_patch(
-                WORKLOADS, "demo", {"status": status}, namespace=home, subresource="status"
-            )
+async def test_nothing_of_the_hubs_own_namespaces_travels(stage: Stage, home: str):
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "precious"},
+        "data": {"of": encoded("the hub")},
+    }
+    await stage.hub.create(SECRETS, body, namespace=home)
+    workload = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "demo", "namespace": home},
+        "spec": {
+            "schedulerName": "the-test",
+            "targetNamespace": stage.namespace,
+            "dependencies": "Follow",
+            "template": pods(**asking("precious")),
+        },
+    }
+    try:
+        await stage.hub.create(WORKLOADS, workload)
+        status = {"placements": [{"cluster": "m1", "replicas": 1}]}
+        await stage.hub.merge_patch(
+            WORKLOADS, "demo", {"status": status}, namespace=home, subresource="status"
+        )
 
-            async def refused() -> bool:
-                found = await stage.hub.get(WORKLOADS, "demo", namespace=home)
-                told_of = found.get("status", {}).get("dependencies", [])
-                return [(e["state"], e["message"]) for e in told_of] == [
-                    ("Refused", f"objects of {home} never travel")
-                ]
+        async def refused() -> bool:
+            found = await stage.hub.get(WORKLOADS, "demo", namespace=home)
+            told_of = found.get("status", {}).get("dependencies", [])
+            return [(e["state"], e["message"]) for e in told_of] == [
+                ("Refused", f"objects of {home} never travel")
+            ]
 
-            await until(refused)
-            assert await stage.on("m1") is not None
-            assert await stage.on("m1", "precious", kind=SECRETS) is None
-        finally:
-            await stage.hub.delete(WORKLOADS, "demo", namespace=home)
-            await stage.hub.delete(SECRETS, "precious", namespace=home)
+        await until(refused)
+        assert await stage.on("m1") is not None
+        assert await stage.on("m1", "precious", kind=SECRETS) is None
+    finally:
+        await stage.hub.delete(WORKLOADS, "demo", namespace=home)
+        await stage.hub.delete(SECRETS, "precious", namespace=home)
 
-            async def gone() -> bool:
-                listed = await stage.hub.list(WORKLOADS, namespace=home)
-                return not listed["items"]
+        async def gone() -> bool:
+            listed = await stage.hub.list(WORKLOADS, namespace=home)
+            return not listed["items"]
 
-            await until(gone)
+        await until(gone)
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP13")
-async def test_an_account_goes_without_tokens_and_rights_in_a_cloud(stage_on: MakeStage):
-    async with stage_on() as stage:
-        cloud = dict.fromkeys(CLOUD_IDENTITIES, "of-the-hub")
-        other = {"example.com/anything": "else"}
-        await make(
-            stage,
-            SERVICE_ACCOUNTS,
-            "runner",
-            labels={"team": "shop"},
-            annotations={**cloud, **other},
-            secrets=[{"name": "runner-token"}],
-            automountServiceAccountToken=False,
-        )
-        await follow(stage, "demo", pods(serviceAccountName="runner"))
-        await follow(stage, "plain", pods("plain", serviceAccountName="default"))
-        for name in ("demo", "plain"):
-            await stage.place(name, m1=1)
-            await stage.propagated(name)
-        found = await stage.on("m1", "runner", kind=SERVICE_ACCOUNTS)
-        assert "secrets" not in found
-        assert found["automountServiceAccountToken"] is False
-        assert found["metadata"]["labels"]["team"] == "shop"
-        given = {key for key in found["metadata"]["annotations"] if "stowage.dev/" not in key}
-        assert not given
-        assert await stage.on("m1", "default", kind=SERVICE_ACCOUNTS) is None
-        assert await states(stage, "plain") == {}
+async def test_an_account_goes_without_tokens_and_rights_in_a_cloud(stage: Stage):
+    cloud = dict.fromkeys(CLOUD_IDENTITIES, "of-the-hub")
+    other = {"example.com/anything": "else"}
+    await make(
+        stage,
+        SERVICE_ACCOUNTS,
+        "runner",
+        labels={"team": "shop"},
+        annotations={**cloud, **other},
+        secrets=[{"name": "runner-token"}],
+        automountServiceAccountToken=False,
+    )
+    await follow(stage, "demo", pods(serviceAccountName="runner"))
+    await follow(stage, "plain", pods("plain", serviceAccountName="default"))
+    for name in ("demo", "plain"):
+        await stage.place(name, m1=1)
+        await stage.propagated(name)
+    found = await stage.on("m1", "runner", kind=SERVICE_ACCOUNTS)
+    assert "secrets" not in found
+    assert found["automountServiceAccountToken"] is False
+    assert found["metadata"]["labels"]["team"] == "shop"
+    given = {key for key in found["metadata"]["annotations"] if "stowage.dev/" not in key}
+    assert not given
+    assert await stage.on("m1", "default", kind=SERVICE_ACCOUNTS) is None
+    assert await states(stage, "plain") == {}
 
-        allowed = {"spec": {"allowedKinds": ["core/ServiceAccount"]}}
-        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", allowed)
-        await stage.patch("demo", {"spec": {"replicas": 2}})
+    allowed = {"spec": {"allowedKinds": ["core/ServiceAccount"]}}
+    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", allowed)
+    await stage.patch("demo", {"spec": {"replicas": 2}})
 
-        async def bound() -> bool:
-            there = await stage.on("m1", "runner", kind=SERVICE_ACCOUNTS)
-            said = there["metadata"]["annotations"]
-            return {k: v for k, v in said.items() if "stowage.dev/" not in k} == cloud
+    async def bound() -> bool:
+        there = await stage.on("m1", "runner", kind=SERVICE_ACCOUNTS)
+        said = there["metadata"]["annotations"]
+        return {k: v for k, v in said.items() if "stowage.dev/" not in k} == cloud
 
-        await until(bound)
+    await until(bound)
 
 
 @pytest.mark.proves("DP14")
-async def test_what_is_missing_holds_nothing_back_and_comes_later(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await follow(stage, "demo", pods(**mounting("settings"), serviceAccountName="runner"))
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        assert await stage.on("m1") is not None
-        await says(
-            stage, "demo", **{"ServiceAccount/runner": "Missing", "ConfigMap/settings": "Missing"}
-        )
+async def test_what_is_missing_holds_nothing_back_and_comes_later(stage: Stage):
+    await follow(stage, "demo", pods(**mounting("settings"), serviceAccountName="runner"))
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    assert await stage.on("m1") is not None
+    await says(
+        stage, "demo", **{"ServiceAccount/runner": "Missing", "ConfigMap/settings": "Missing"}
+    )
 
-        async def noted() -> bool:
-            return bool(await told(stage, "DependencyMissing"))
+    async def noted() -> bool:
+        return bool(await told(stage, "DependencyMissing"))
 
-        await until(noted)
-        (note,) = await told(stage, "DependencyMissing")
-        assert note.startswith("not on the hub: ServiceAccount runner, ConfigMap settings; ")
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-        await data_on(stage, "m1", "settings", {"color": "blue"})
-        # An account that comes brings its pull Secret.
-        config = {".dockerconfigjson": encoded('{"auths": {}}')}
-        await make(stage, SECRETS, "pull", type="kubernetes.io/dockerconfigjson", data=config)
-        await make(stage, SERVICE_ACCOUNTS, "runner", imagePullSecrets=[{"name": "pull"}])
-        await stage.appears("m1", "runner", kind=SERVICE_ACCOUNTS)
-        await stage.appears("m1", "pull", kind=SECRETS)
-        names = ("ServiceAccount/runner", "Secret/pull", "ConfigMap/settings")
-        await says(stage, "demo", **dict.fromkeys(names, "Synced"))
+    await until(noted)
+    (note,) = await told(stage, "DependencyMissing")
+    assert note.startswith("not on the hub: ServiceAccount runner, ConfigMap settings; ")
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
+    await data_on(stage, "m1", "settings", {"color": "blue"})
+    # An account that comes brings its pull Secret.
+    config = {".dockerconfigjson": encoded('{"auths": {}}')}
+    await make(stage, SECRETS, "pull", type="kubernetes.io/dockerconfigjson", data=config)
+    await make(stage, SERVICE_ACCOUNTS, "runner", imagePullSecrets=[{"name": "pull"}])
+    await stage.appears("m1", "runner", kind=SERVICE_ACCOUNTS)
+    await stage.appears("m1", "pull", kind=SECRETS)
+    names = ("ServiceAccount/runner", "Secret/pull", "ConfigMap/settings")
+    await says(stage, "demo", **dict.fromkeys(names, "Synced"))
 
 
 @pytest.mark.proves("DP15")
-async def test_an_edit_on_a_member_is_mended(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-        await follow(stage, "demo", pods(**mounting("settings")))
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        patch = {"data": {"color": "red"}}
-        await stage.members["m1"].merge_patch(
-            CONFIG_MAPS, "settings", patch, namespace=stage.namespace
-        )
-        await data_on(stage, "m1", "settings", {"color": "blue"})
-        await stage.members["m1"].delete(CONFIG_MAPS, "settings", namespace=stage.namespace)
-        await data_on(stage, "m1", "settings", {"color": "blue"})
+async def test_an_edit_on_a_member_is_mended(stage: Stage):
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
+    await follow(stage, "demo", pods(**mounting("settings")))
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    patch = {"data": {"color": "red"}}
+    await stage.members["m1"].merge_patch(CONFIG_MAPS, "settings", patch, namespace=stage.namespace)
+    await data_on(stage, "m1", "settings", {"color": "blue"})
+    await stage.members["m1"].delete(CONFIG_MAPS, "settings", namespace=stage.namespace)
+    await data_on(stage, "m1", "settings", {"color": "blue"})
 
 
 @pytest.mark.proves("DP16")
-async def test_of_65_objects_64_go_along_and_that_is_said(stage_on: MakeStage):
-    async with stage_on() as stage:
-        names = [f"c{number:02}" for number in range(65)]
-        for name in names:
-            await make(stage, CONFIG_MAPS, name, data={"name": name})
-        # In the order of the template, which is none of the names.
-        await follow(stage, "demo", pods(**mounting(*reversed(names))))
-        await stage.place("demo", m1=1)
-        said = await stage.refused("demo", "Propagated", "only the first 64 of 65 objects")
-        assert "in the order of the template" in said
-        listed = await stage.members["m1"].list(CONFIG_MAPS, namespace=stage.namespace)
-        there = {each["metadata"]["name"] for each in listed["items"]} & {*names}
-        assert there == {*names} - {"c00"}
-        await until(lambda: states(stage, "demo"))
-        assert list(await states(stage, "demo")) == [f"ConfigMap/{n}" for n in names[:0:-1]]
+async def test_of_65_objects_64_go_along_and_that_is_said(stage: Stage):
+    names = [f"c{number:02}" for number in range(65)]
+    for name in names:
+        await make(stage, CONFIG_MAPS, name, data={"name": name})
+    # In the order of the template, which is none of the names.
+    await follow(stage, "demo", pods(**mounting(*reversed(names))))
+    await stage.place("demo", m1=1)
+    said = await stage.refused("demo", "Propagated", "only the first 64 of 65 objects")
+    assert "in the order of the template" in said
+    listed = await stage.members["m1"].list(CONFIG_MAPS, namespace=stage.namespace)
+    there = {each["metadata"]["name"] for each in listed["items"]} & {*names}
+    assert there == {*names} - {"c00"}
+    await until(lambda: states(stage, "demo"))
+    assert list(await states(stage, "demo")) == [f"ConfigMap/{n}" for n in names[:0:-1]]
 
 
 @pytest.mark.long
 @pytest.mark.proves("DP17")
-async def test_a_cluster_gets_what_its_own_pods_name(stage_on: MakeStage):
-    async with stage_on() as stage:
-        for name in ("settings", "settings-2"):
-            await make(stage, CONFIG_MAPS, name, data={"which": name})
-        another = {"op": "replace", "path": f"{_VOLUME}/configMap/name", "value": "settings-2"}
-        override = {
-            "name": "second",
-            "clusterSelector": {"matchLabels": {"stowage.dev/cluster": "m2"}},
-            "jsonPatch": [another],
-        }
-        await follow(stage, "demo", pods(**mounting("settings")), overrides=[override])
-        await stage.place("demo", m1=1, m2=1)
-        await stage.propagated("demo")
-        for member, own, others in (
-            ("m1", "settings", "settings-2"),
-            ("m2", "settings-2", "settings"),
-        ):
-            assert await stage.on(member, own, kind=CONFIG_MAPS) is not None
-            assert await stage.on(member, others, kind=CONFIG_MAPS) is None
-        names = ("ConfigMap/settings", "ConfigMap/settings-2")
-        await says(stage, "demo", **dict.fromkeys(names, "Synced"))
+async def test_a_cluster_gets_what_its_own_pods_name(stage: Stage):
+    for name in ("settings", "settings-2"):
+        await make(stage, CONFIG_MAPS, name, data={"which": name})
+    another = {"op": "replace", "path": f"{_VOLUME}/configMap/name", "value": "settings-2"}
+    override = {
+        "name": "second",
+        "clusterSelector": {"matchLabels": {"stowage.dev/cluster": "m2"}},
+        "jsonPatch": [another],
+    }
+    await follow(stage, "demo", pods(**mounting("settings")), overrides=[override])
+    await stage.place("demo", m1=1, m2=1)
+    await stage.propagated("demo")
+    for member, own, others in (
+        ("m1", "settings", "settings-2"),
+        ("m2", "settings-2", "settings"),
+    ):
+        assert await stage.on(member, own, kind=CONFIG_MAPS) is not None
+        assert await stage.on(member, others, kind=CONFIG_MAPS) is None
+    names = ("ConfigMap/settings", "ConfigMap/settings-2")
+    await says(stage, "demo", **dict.fromkeys(names, "Synced"))
 
 
 _VOLUME = "/spec/template/spec/volumes/0"
 
 
 @pytest.mark.proves("DP19")
-async def test_what_is_optional_and_missing_is_no_event(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await follow(stage, "demo", pods(**mounting("maybe", optional=True)))
-        await follow(stage, "needs", pods("needs", **mounting("surely")))
-        for name in ("demo", "needs"):
-            await stage.place(name, m1=1)
-            await stage.propagated(name)
+async def test_what_is_optional_and_missing_is_no_event(stage: Stage):
+    await follow(stage, "demo", pods(**mounting("maybe", optional=True)))
+    await follow(stage, "needs", pods("needs", **mounting("surely")))
+    for name in ("demo", "needs"):
+        await stage.place(name, m1=1)
+        await stage.propagated(name)
 
-        async def noted() -> bool:
-            return bool(await told(stage, "DependencyMissing"))
+    async def noted() -> bool:
+        return bool(await told(stage, "DependencyMissing"))
 
-        await until(noted)
-        await settled(stage, told=True)
-        (note,) = await told(stage, "DependencyMissing")
-        assert "surely" in note
-        await says(stage, "demo", **{"ConfigMap/maybe": "Missing"})
+    await until(noted)
+    await settled(stage, told=True)
+    (note,) = await told(stage, "DependencyMissing")
+    assert "surely" in note
+    await says(stage, "demo", **{"ConfigMap/maybe": "Missing"})
 
 
 @pytest.mark.proves("DP20")
@@ -866,44 +841,41 @@ async def test_many_workloads_share_one_watch_and_one_write(
 
 @pytest.mark.long
 @pytest.mark.proves("DP2")
-async def test_what_is_followed_no_more_goes(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-        await follow(stage, "demo", pods(**mounting("settings")))
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        await says(stage, "demo", **{"ConfigMap/settings": "Synced"})
-        await stage.patch("demo", {"spec": {"dependencies": "None"}})
-        await stage.goes("m1", "settings", kind=CONFIG_MAPS)
-        await says(stage, "demo")
+async def test_what_is_followed_no_more_goes(stage: Stage):
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
+    await follow(stage, "demo", pods(**mounting("settings")))
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    await says(stage, "demo", **{"ConfigMap/settings": "Synced"})
+    await stage.patch("demo", {"spec": {"dependencies": "None"}})
+    await stage.goes("m1", "settings", kind=CONFIG_MAPS)
+    await says(stage, "demo")
 
 
 @pytest.mark.long
-async def test_a_claim_is_not_followed_and_that_is_said(stage_on: MakeStage):
-    async with stage_on() as stage:
-        volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-        await follow(stage, "demo", pods(volumes=[volume]))
-        await stage.place("demo", m1=1)
-        await stage.propagated("demo")
-        await until(lambda: states(stage, "demo"))
-        assert (await stage.status("demo"))["dependencies"] == [
-            {
-                "kind": "PersistentVolumeClaim",
-                "name": "data",
-                "state": "Refused",
-                "message": "not followed, put it into spec.manifests",
-            }
-        ]
+async def test_a_claim_is_not_followed_and_that_is_said(stage: Stage):
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    await follow(stage, "demo", pods(volumes=[volume]))
+    await stage.place("demo", m1=1)
+    await stage.propagated("demo")
+    await until(lambda: states(stage, "demo"))
+    assert (await stage.status("demo"))["dependencies"] == [
+        {
+            "kind": "PersistentVolumeClaim",
+            "name": "data",
+            "state": "Refused",
+            "message": "not followed, put it into spec.manifests",
+        }
+    ]
 
 
 @pytest.mark.long
-async def test_a_member_that_does_not_take_the_namespace_gets_nothing(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-        allow = {"spec": {"namespaces": {"allow": ["elsewhere"]}}}
-        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", allow)
-        await follow(stage, "demo", pods(**mounting("settings")))
-        await stage.place("demo", m1=1)
-        await stage.refused("demo", "NamespaceNotAllowed")
-        with pytest.raises(NotFound):
-            await stage.members["m1"].get(NAMESPACES, stage.namespace)
+async def test_a_member_that_does_not_take_the_namespace_gets_nothing(stage: Stage):
+    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
+    allow = {"spec": {"namespaces": {"allow": ["elsewhere"]}}}
+    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", allow)
+    await follow(stage, "demo", pods(**mounting("settings")))
+    await stage.place("demo", m1=1)
+    await stage.refused("demo", "NamespaceNotAllowed")
+    with pytest.raises(NotFound):
+        await stage.members["m1"].get(NAMESPACES, stage.namespace)

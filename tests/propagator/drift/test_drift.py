@@ -88,29 +88,28 @@ IMAGE = "spec.template.spec.containers[main].image"
 @pytest.mark.long
 @pytest.mark.proves("X1")
 async def test_a_change_is_repaired_and_told_for_ten_minutes(
-    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ):
-    async with stage_on() as stage:
-        await pushed(stage)
-        await set_image(stage, "nginx:2")
-        told = await tells(stage, "Repaired", IMAGE)
-        assert await image_on(stage) == "nginx:1"
-        where = {"cluster": "m1", "kind": "Deployment", "name": "web"}
-        assert {key: told[key] for key in where} == where
-        assert told["paths"] == [
-            {"path": IMAGE, "hub": "nginx:1", "member": "nginx:2", "manager": "kubectl-set"}
-        ]
-        assert await stage.condition("web", "Drifted") == {}
-        await stage.restart()
-        await stage.ready()
-        await stage.patch("web", {"spec": {"targetDeployment": {"spec": {"paused": False}}}})
-        await stage.propagated("web")
-        assert await drift(stage) == [told], "another process tells of it as well"
-        monkeypatch.setattr(records, "REPAIRED_SECONDS", 1.0)
-        await stage.restart()
-        await stage.ready()
-        await stage.patch("web", {"spec": {"targetDeployment": {"spec": {"paused": True}}}})
-        await until(lambda: _nothing(stage))
+    await pushed(stage)
+    await set_image(stage, "nginx:2")
+    told = await tells(stage, "Repaired", IMAGE)
+    assert await image_on(stage) == "nginx:1"
+    where = {"cluster": "m1", "kind": "Deployment", "name": "web"}
+    assert {key: told[key] for key in where} == where
+    assert told["paths"] == [
+        {"path": IMAGE, "hub": "nginx:1", "member": "nginx:2", "manager": "kubectl-set"}
+    ]
+    assert await stage.condition("web", "Drifted") == {}
+    await stage.restart()
+    await stage.ready()
+    await stage.patch("web", {"spec": {"targetDeployment": {"spec": {"paused": False}}}})
+    await stage.propagated("web")
+    assert await drift(stage) == [told], "another process tells of it as well"
+    monkeypatch.setattr(records, "REPAIRED_SECONDS", 1.0)
+    await stage.restart()
+    await stage.ready()
+    await stage.patch("web", {"spec": {"targetDeployment": {"spec": {"paused": True}}}})
+    await until(lambda: _nothing(stage))
 
 
 async def _nothing(stage: Stage) -> bool:
@@ -119,39 +118,38 @@ async def _nothing(stage: Stage) -> bool:
 
 @pytest.mark.long
 @pytest.mark.proves("X2")
-async def test_a_reported_change_stays_until_that_very_field_is_edited(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await pushed(stage, drift="Report")
-        await set_image(stage, "nginx:2")
-        told = await tells(stage, "Reported", IMAGE)
-        assert told["paths"][0]["member"] == "nginx:2"
-        drifted = await stage.condition("web", "Drifted")
-        assert (drifted["status"], drifted["reason"]) == ("True", "Reported")
-        assert IMAGE in drifted["message"]
-        assert (await stage.condition("web", "Propagated"))["status"] == "True"
+async def test_a_reported_change_stays_until_that_very_field_is_edited(stage: Stage):
+    await pushed(stage, drift="Report")
+    await set_image(stage, "nginx:2")
+    told = await tells(stage, "Reported", IMAGE)
+    assert told["paths"][0]["member"] == "nginx:2"
+    drifted = await stage.condition("web", "Drifted")
+    assert (drifted["status"], drifted["reason"]) == ("True", "Reported")
+    assert IMAGE in drifted["message"]
+    assert (await stage.condition("web", "Propagated"))["status"] == "True"
 
-        # Another field goes on being applied, also by a process that did not see the change.
-        await stage.restart()
-        await stage.ready()
-        await stage.patch("web", {"spec": {"targetDeployment": template(args=["a"])}})
+    # Another field goes on being applied, also by a process that did not see the change.
+    await stage.restart()
+    await stage.ready()
+    await stage.patch("web", {"spec": {"targetDeployment": template(args=["a"])}})
 
-        async def args() -> bool:
-            found = await stage.on("m1")
-            assert found is not None
-            return bool(found["spec"]["template"]["spec"]["containers"][0].get("args") == ["a"])
-
-        await until(args)
-        assert await image_on(stage) == "nginx:2"
-        assert await tells(stage, "Reported", IMAGE) == told
-
-        await stage.patch("web", {"spec": {"targetDeployment": template("nginx:3", args=["a"])}})
-        await until(lambda: _image(stage, "nginx:3"))
-        await until(lambda: _nothing(stage))
-        drifted = await stage.condition("web", "Drifted")
-        assert (drifted["status"], drifted["reason"]) == ("False", "None")
+    async def args() -> bool:
         found = await stage.on("m1")
         assert found is not None
-        assert "stowage.dev/drift" not in found["metadata"]["annotations"]
+        return bool(found["spec"]["template"]["spec"]["containers"][0].get("args") == ["a"])
+
+    await until(args)
+    assert await image_on(stage) == "nginx:2"
+    assert await tells(stage, "Reported", IMAGE) == told
+
+    await stage.patch("web", {"spec": {"targetDeployment": template("nginx:3", args=["a"])}})
+    await until(lambda: _image(stage, "nginx:3"))
+    await until(lambda: _nothing(stage))
+    drifted = await stage.condition("web", "Drifted")
+    assert (drifted["status"], drifted["reason"]) == ("False", "None")
+    found = await stage.on("m1")
+    assert found is not None
+    assert "stowage.dev/drift" not in found["metadata"]["annotations"]
 
 
 async def _image(stage: Stage, image: str) -> bool:
@@ -161,21 +159,20 @@ async def _image(stage: Stage, image: str) -> bool:
 @pytest.mark.long
 @pytest.mark.proves("X2")
 async def test_a_report_ends_when_the_change_is_taken_back_or_is_to_be_repaired(
-    stage_on: MakeStage,
+    stage: Stage,
 ):
-    async with stage_on() as stage:
-        await pushed(stage, drift="Report")
-        await set_image(stage, "nginx:2")
-        await tells(stage, "Reported", IMAGE)
-        await set_image(stage, "nginx:9")
-        await until(lambda: _told(stage, "nginx:9"))
-        await set_image(stage, "nginx:1")
-        await until(lambda: _nothing(stage))
-        await set_image(stage, "nginx:2")
-        await tells(stage, "Reported", IMAGE)
-        await stage.patch("web", {"spec": {"drift": "Repair"}})
-        await until(lambda: _image(stage, "nginx:1"))
-        await until(lambda: _stands_not(stage))
+    await pushed(stage, drift="Report")
+    await set_image(stage, "nginx:2")
+    await tells(stage, "Reported", IMAGE)
+    await set_image(stage, "nginx:9")
+    await until(lambda: _told(stage, "nginx:9"))
+    await set_image(stage, "nginx:1")
+    await until(lambda: _nothing(stage))
+    await set_image(stage, "nginx:2")
+    await tells(stage, "Reported", IMAGE)
+    await stage.patch("web", {"spec": {"drift": "Repair"}})
+    await until(lambda: _image(stage, "nginx:1"))
+    await until(lambda: _stands_not(stage))
 
 
 async def _told(stage: Stage, image: str) -> bool:
@@ -192,29 +189,28 @@ async def _stands_not(stage: Stage) -> bool:
     ("manager", "told"), [("kube-controller-manager", False), ("kubectl", True)]
 )
 async def test_replicas_that_an_autoscaler_holds_are_left_and_are_no_drift(
-    stage_on: MakeStage, manager: str, told: bool
+    stage: Stage, manager: str, told: bool
 ):
-    async with stage_on() as stage:
-        await pushed(stage, drift="Report")
-        await stage.members["m1"].request(
-            "PATCH",
-            f"{DEPLOYMENTS.path(stage.namespace, 'web')}/scale",
-            params={"fieldManager": manager},
-            body={"spec": {"replicas": 4}},
-            content_type="application/merge-patch+json",
-        )
+    await pushed(stage, drift="Report")
+    await stage.members["m1"].request(
+        "PATCH",
+        f"{DEPLOYMENTS.path(stage.namespace, 'web')}/scale",
+        params={"fieldManager": manager},
+        body={"spec": {"replicas": 4}},
+        content_type="application/merge-patch+json",
+    )
 
-        async def noted() -> bool:
-            found = await stage.on("m1")
-            assert found is not None
-            return "stowage.dev/drift" in found["metadata"]["annotations"]
+    async def noted() -> bool:
+        found = await stage.on("m1")
+        assert found is not None
+        return "stowage.dev/drift" in found["metadata"]["annotations"]
 
-        await until(noted)
-        if told:
-            await tells(stage, "Reported", "spec.replicas")
-        await settled(stage)
-        assert bool(await drift(stage)) is told
-        await stage.becomes("m1", "web", 4, "replicas")
+    await until(noted)
+    if told:
+        await tells(stage, "Reported", "spec.replicas")
+    await settled(stage)
+    assert bool(await drift(stage)) is told
+    await stage.becomes("m1", "web", 4, "replicas")
 
 
 async def scaled(stage: Stage, kind: Resource, name: str, way: str, to: int) -> None:
@@ -316,105 +312,100 @@ async def test_a_number_that_is_left_to_others_stays_at_0_and_until_it_is_edited
 
 @pytest.mark.long
 @pytest.mark.proves("X3")
-async def test_what_others_add_is_neither_told_nor_written_over(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await pushed(stage)
-        before = await counted(stage.members["m1"], {"deployments"})
-        added = {
-            "metadata": {"labels": {"theirs": "yes"}},
-            "spec": {
-                "minReadySeconds": 5,
-                "template": {
-                    "spec": {"containers": [{"name": "sidecar", "image": "envoy:1"}]},
-                },
+async def test_what_others_add_is_neither_told_nor_written_over(stage: Stage):
+    await pushed(stage)
+    before = await counted(stage.members["m1"], {"deployments"})
+    added = {
+        "metadata": {"labels": {"theirs": "yes"}},
+        "spec": {
+            "minReadySeconds": 5,
+            "template": {
+                "spec": {"containers": [{"name": "sidecar", "image": "envoy:1"}]},
             },
-        }
-        await stage.members["m1"].request(
-            "PATCH",
-            DEPLOYMENTS.path(stage.namespace, "web"),
-            body=added,
-            content_type="application/strategic-merge-patch+json",
-        )
-        await settled(stage)
-        assert await drift(stage) == []
-        found = await stage.on("m1")
-        assert found is not None
-        assert len(found["spec"]["template"]["spec"]["containers"]) == 2
-        after = await counted(stage.members["m1"], {"deployments"})
-        read = ("WATCH", "GET")
-        written = {verb: n for (verb, _), n in (after - before).items() if verb not in read}
-        assert written == {"PATCH": 1}, "the one of this test"
+        },
+    }
+    await stage.members["m1"].request(
+        "PATCH",
+        DEPLOYMENTS.path(stage.namespace, "web"),
+        body=added,
+        content_type="application/strategic-merge-patch+json",
+    )
+    await settled(stage)
+    assert await drift(stage) == []
+    found = await stage.on("m1")
+    assert found is not None
+    assert len(found["spec"]["template"]["spec"]["containers"]) == 2
+    after = await counted(stage.members["m1"], {"deployments"})
+    read = ("WATCH", "GET")
+    written = {verb: n for (verb, _), n in (after - before).items() if verb not in read}
+    assert written == {"PATCH": 1}, "the one of this test"
 
 
 @pytest.mark.long
 @pytest.mark.proves("X4")
-async def test_of_a_secret_only_the_path_is_told(stage_on: MakeStage):
-    async with stage_on() as stage:
-        secret = {"metadata": {"name": "creds", "namespace": stage.namespace}}
-        await stage.hub.create(SECRETS, {**secret, "data": {"key": "c2VzYW1l"}})
-        await pushed(stage, resources=[{"name": "creds"}], drift="Report")
-        await stage.members["m1"].merge_patch(
-            SECRETS, "creds", {"data": {"key": "b3BlbmVk"}}, namespace=stage.namespace
-        )
-        told = await tells(stage, "Reported", "data.key")
-        assert (told["paths"][0]["hub"], told["paths"][0]["member"]) == ("", "")
-        assert "b3BlbmVk" not in str(await stage.workload("web"))
+async def test_of_a_secret_only_the_path_is_told(stage: Stage):
+    secret = {"metadata": {"name": "creds", "namespace": stage.namespace}}
+    await stage.hub.create(SECRETS, {**secret, "data": {"key": "c2VzYW1l"}})
+    await pushed(stage, resources=[{"name": "creds"}], drift="Report")
+    await stage.members["m1"].merge_patch(
+        SECRETS, "creds", {"data": {"key": "b3BlbmVk"}}, namespace=stage.namespace
+    )
+    told = await tells(stage, "Reported", "data.key")
+    assert (told["paths"][0]["hub"], told["paths"][0]["member"]) == ("", "")
+    assert "b3BlbmVk" not in str(await stage.workload("web"))
 
 
 @pytest.mark.long
 @pytest.mark.proves("X5")
-async def test_a_field_that_is_fought_over_is_contended_with_its_path(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await pushed(stage)
-        number = 0
+async def test_a_field_that_is_fought_over_is_contended_with_its_path(stage: Stage):
+    await pushed(stage)
+    number = 0
 
-        async def contended() -> bool:
-            nonlocal number
-            if await image_on(stage) == "nginx:1":
-                number += 1
-                await set_image(stage, f"nginx:{number + 100}", "other-tool")
-            return [each["state"] for each in await drift(stage)] == ["Contended"]
+    async def contended() -> bool:
+        nonlocal number
+        if await image_on(stage) == "nginx:1":
+            number += 1
+            await set_image(stage, f"nginx:{number + 100}", "other-tool")
+        return [each["state"] for each in await drift(stage)] == ["Contended"]
 
-        await until(contended)
-        message = await stage.refused("web", "Conflict", IMAGE, "other-tool")
-        assert message.startswith("m1: Deployment")
-        drifted = await stage.condition("web", "Drifted")
-        assert (drifted["status"], drifted["reason"]) == ("True", "Contended")
+    await until(contended)
+    message = await stage.refused("web", "Conflict", IMAGE, "other-tool")
+    assert message.startswith("m1: Deployment")
+    drifted = await stage.condition("web", "Drifted")
+    assert (drifted["status"], drifted["reason"]) == ("True", "Contended")
 
 
 @pytest.mark.proves("X12")
 @pytest.mark.parametrize("mode", ["Repair", "Report"])
-async def test_a_deleted_object_is_made_again_and_is_no_drift(stage_on: MakeStage, mode: str):
-    async with stage_on() as stage:
-        await pushed(stage, drift=mode, manifests=[configmap("settings", a="b")])
-        first = await stage.appears("m1", "settings", kind=CONFIGMAPS)
-        await stage.members["m1"].delete(CONFIGMAPS, "settings", namespace=stage.namespace)
+async def test_a_deleted_object_is_made_again_and_is_no_drift(stage: Stage, mode: str):
+    await pushed(stage, drift=mode, manifests=[configmap("settings", a="b")])
+    first = await stage.appears("m1", "settings", kind=CONFIGMAPS)
+    await stage.members["m1"].delete(CONFIGMAPS, "settings", namespace=stage.namespace)
 
-        async def again() -> bool:
-            found = await stage.on("m1", "settings", kind=CONFIGMAPS)
-            return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
+    async def again() -> bool:
+        found = await stage.on("m1", "settings", kind=CONFIGMAPS)
+        return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
 
-        await until(again)
-        assert await drift(stage) == []
+    await until(again)
+    assert await drift(stage) == []
 
 
 @pytest.mark.long
 @pytest.mark.proves("RB8")
-async def test_a_field_that_the_members_version_does_not_keep_is_told(stage_on: MakeStage):
+async def test_a_field_that_the_members_version_does_not_keep_is_told(stage: Stage):
     """It is behind a gate there: the apply answers 200, and managedFields name it."""
-    async with stage_on() as stage:
-        body = template(lifecycle={"stopSignal": "SIGUSR1"})
-        body["spec"]["template"]["spec"]["os"] = {"name": "linux"}
-        await stage.bring("web", {"m1": 1}, targetDeployment=body)
-        path = "spec.template.spec.containers[main].lifecycle.stopSignal"
-        told = await tells(stage, "Dropped", path)
-        assert told["paths"][0]["hub"] == "SIGUSR1"
-        assert "API server v1." in told["paths"][0]["manager"]
-        found = await stage.condition("web", "Drifted")
-        assert (found["status"], found["reason"]) == ("True", "Dropped")
-        assert path in found["message"]
-        await stage.patch("web", {"spec": {"targetDeployment": template()}})
-        await until(lambda: _nothing(stage))
+    body = template(lifecycle={"stopSignal": "SIGUSR1"})
+    body["spec"]["template"]["spec"]["os"] = {"name": "linux"}
+    await stage.bring("web", {"m1": 1}, targetDeployment=body)
+    path = "spec.template.spec.containers[main].lifecycle.stopSignal"
+    told = await tells(stage, "Dropped", path)
+    assert told["paths"][0]["hub"] == "SIGUSR1"
+    assert "API server v1." in told["paths"][0]["manager"]
+    found = await stage.condition("web", "Drifted")
+    assert (found["status"], found["reason"]) == ("True", "Dropped")
+    assert path in found["message"]
+    await stage.patch("web", {"spec": {"targetDeployment": template()}})
+    await until(lambda: _nothing(stage))
 
 
 def gauges(*versions: str) -> dict[str, Any]:
@@ -442,57 +433,56 @@ def gauges(*versions: str) -> dict[str, Any]:
 
 @pytest.mark.proves("RB5")
 async def test_an_apply_that_fails_for_a_version_that_is_gone_is_mended_and_told(
-    stage_on: MakeStage,
+    stage: Stage,
 ):
     """Each apply to such an object is answered with 500, until its managers are written anew."""
-    async with stage_on() as stage:
-        member = stage.members["m1"]
-        definitions = await member.resource("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-        await member.create(definitions, gauges("v1", "v1alpha1"))
-        new = Resource("mending.dev", "v1", "gauges", "Gauge")
-        old = replace(new, version="v1alpha1")
+    member = stage.members["m1"]
+    definitions = await member.resource("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    await member.create(definitions, gauges("v1", "v1alpha1"))
+    new = Resource("mending.dev", "v1", "gauges", "Gauge")
+    old = replace(new, version="v1alpha1")
 
-        async def served(resource: Resource) -> bool:
-            with suppress(NotFound):
-                await member.list(resource, namespace=stage.namespace)
-                return True
-            return False
+    async def served(resource: Resource) -> bool:
+        with suppress(NotFound):
+            await member.list(resource, namespace=stage.namespace)
+            return True
+        return False
 
-        await until(lambda: served(old))
-        body = {"apiVersion": "mending.dev/v1", "kind": "Gauge", "metadata": {"name": "web"}}
-        await stage.run("web", {"m1": 1}, template={**body, "spec": {"size": 1}})
-        await stage.appears("m1", "web", kind=new)
-        for manager, resource in (("early", old), ("late", new)):
-            await member.request(
-                "PATCH",
-                resource.path(stage.namespace, "web"),
-                params={"fieldManager": manager},
-                body={"metadata": {"labels": {manager: "yes"}}},
-                content_type="application/merge-patch+json",
-            )
-        versions = {"spec": {"versions": gauges("v1")["spec"]["versions"]}}
-        await member.merge_patch(definitions, "gauges.mending.dev", versions)
+    await until(lambda: served(old))
+    body = {"apiVersion": "mending.dev/v1", "kind": "Gauge", "metadata": {"name": "web"}}
+    await stage.run("web", {"m1": 1}, template={**body, "spec": {"size": 1}})
+    await stage.appears("m1", "web", kind=new)
+    for manager, resource in (("early", old), ("late", new)):
+        await member.request(
+            "PATCH",
+            resource.path(stage.namespace, "web"),
+            params={"fieldManager": manager},
+            body={"metadata": {"labels": {manager: "yes"}}},
+            content_type="application/merge-patch+json",
+        )
+    versions = {"spec": {"versions": gauges("v1")["spec"]["versions"]}}
+    await member.merge_patch(definitions, "gauges.mending.dev", versions)
 
-        async def gone() -> bool:
-            return not await served(old)
+    async def gone() -> bool:
+        return not await served(old)
 
-        await until(gone)
-        await stage.patch("web", {"spec": {"template": {**body, "spec": {"size": 2}}}})
+    await until(gone)
+    await stage.patch("web", {"spec": {"template": {**body, "spec": {"size": 2}}}})
 
-        async def written() -> bool:
-            found = await stage.on("m1", "web", kind=new)
-            return found is not None and found["spec"] == {"size": 2}
-
-        await until(written)
+    async def written() -> bool:
         found = await stage.on("m1", "web", kind=new)
-        assert found is not None
-        managers = {each["manager"] for each in found["metadata"]["managedFields"]}
-        assert "late" in managers, "who wrote it in a version that is served keeps its fields"
-        assert "early" not in managers
-        assert {"early", "late"} <= found["metadata"]["labels"].keys()
+        return found is not None and found["spec"] == {"size": 2}
 
-        async def told() -> bool:
-            events = await stage.hub.list(EVENTS, namespace=stage.namespace)
-            return any(each["reason"] == "ManagedFieldsMended" for each in events["items"])
+    await until(written)
+    found = await stage.on("m1", "web", kind=new)
+    assert found is not None
+    managers = {each["manager"] for each in found["metadata"]["managedFields"]}
+    assert "late" in managers, "who wrote it in a version that is served keeps its fields"
+    assert "early" not in managers
+    assert {"early", "late"} <= found["metadata"]["labels"].keys()
 
-        await until(told)
+    async def told() -> bool:
+        events = await stage.hub.list(EVENTS, namespace=stage.namespace)
+        return any(each["reason"] == "ManagedFieldsMended" for each in events["items"])
+
+    await until(told)

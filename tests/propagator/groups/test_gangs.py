@@ -129,104 +129,99 @@ async def stand(stage: Stage, **number: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves("G4", "G24")
-async def test_a_gang_is_on_no_member_until_its_gate_opens_and_then_on_all(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await gang(stage)
-        await held(stage, words="waits for its quorum")
-        for name in NAMES:
-            status = await stage.status(name)
-            assert status["state"] == "Scheduled"
-            assert {each["state"] for each in status["clusters"]} == {"Pending"}
-            assert all(each["scheduled"] == 0 for each in status["clusters"]), "in flight still"
-        assert not +(await standing(stage))
-        await gate(stage, *NAMES)
-        for name in NAMES:
-            await stage.propagated(name)
-        await stand(stage, m1=2, m2=1)
+async def test_a_gang_is_on_no_member_until_its_gate_opens_and_then_on_all(stage: Stage):
+    await gang(stage)
+    await held(stage, words="waits for its quorum")
+    for name in NAMES:
+        status = await stage.status(name)
+        assert status["state"] == "Scheduled"
+        assert {each["state"] for each in status["clusters"]} == {"Pending"}
+        assert all(each["scheduled"] == 0 for each in status["clusters"]), "in flight still"
+    assert not +(await standing(stage))
+    await gate(stage, *NAMES)
+    for name in NAMES:
+        await stage.propagated(name)
+    await stand(stage, m1=2, m2=1)
 
 
 @pytest.mark.long
 @pytest.mark.proves("G24")
-async def test_what_is_held_is_told_once_and_costs_the_members_nothing(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.push("other")
-        before = {name: await changes(client) for name, client in stage.members.items()}
-        await gang(stage)
-        await held(stage)
-        await settled(stage)
-        versions = [(await stage.workload(name))["metadata"] for name in NAMES]
-        assert not any("stowage.dev/clusters" in e.get("annotations", {}) for e in versions)
-        await gate(stage, state=None, running=1)
-        await settled(stage)
-        after = [(await stage.workload(name))["metadata"] for name in NAMES]
-        assert [e["resourceVersion"] for e in after] == [e["resourceVersion"] for e in versions]
-        for name, client in stage.members.items():
-            assert await changes(client) == before[name]
+async def test_what_is_held_is_told_once_and_costs_the_members_nothing(stage: Stage):
+    await stage.push("other")
+    before = {name: await changes(client) for name, client in stage.members.items()}
+    await gang(stage)
+    await held(stage)
+    await settled(stage)
+    versions = [(await stage.workload(name))["metadata"] for name in NAMES]
+    assert not any("stowage.dev/clusters" in e.get("annotations", {}) for e in versions)
+    await gate(stage, state=None, running=1)
+    await settled(stage)
+    after = [(await stage.workload(name))["metadata"] for name in NAMES]
+    assert [e["resourceVersion"] for e in after] == [e["resourceVersion"] for e in versions]
+    for name, client in stage.members.items():
+        assert await changes(client) == before[name]
 
 
 @pytest.mark.long
 @pytest.mark.proves("G18", "G24")
 async def test_without_its_group_a_workload_waits_and_goes_on_once_there_is_one(
-    stage_on: MakeStage,
+    stage: Stage,
 ):
-    async with stage_on() as stage:
-        await gang(stage, group=False)
-        await held(stage, words="not found")
-        assert not +(await standing(stage))
-        await found(stage)
-        await held(stage)
-        await gate(stage, *NAMES)
-        await stand(stage, m1=2, m2=1)
+    await gang(stage, group=False)
+    await held(stage, words="not found")
+    assert not +(await standing(stage))
+    await found(stage)
+    await held(stage)
+    await gate(stage, *NAMES)
+    await stand(stage, m1=2, m2=1)
 
 
 @pytest.mark.proves("G24")
 @pytest.mark.long
 async def test_a_gate_that_closes_takes_all_of_it_away_though_placements_stand(
-    stage_on: MakeStage,
+    stage: Stage,
 ):
     """Also what another one left on a member that no Workload is placed on."""
-    async with stage_on() as stage:
-        await gang(stage)
-        await gate(stage, *NAMES)
-        await stand(stage, m1=2, m2=1)
-        await stage.place("worker", m1=3)
-        await held(stage, "worker", words="other placements")
-        await stand(stage, m1=2, m2=1)
-        await gate(stage, state="Closed")
-        await stand(stage)
-        await held(stage, words="took all of its replicas back")
-        for name in NAMES:
-            assert (await stage.status(name))["placements"]
-        await gate(stage, *NAMES)
-        await stand(stage, m1=2)
+    await gang(stage)
+    await gate(stage, *NAMES)
+    await stand(stage, m1=2, m2=1)
+    await stage.place("worker", m1=3)
+    await held(stage, "worker", words="other placements")
+    await stand(stage, m1=2, m2=1)
+    await gate(stage, state="Closed")
+    await stand(stage)
+    await held(stage, words="took all of its replicas back")
+    for name in NAMES:
+        assert (await stage.status(name))["placements"]
+    await gate(stage, *NAMES)
+    await stand(stage, m1=2)
 
 
 @pytest.mark.long
 @pytest.mark.proves("N8")
-async def test_a_gate_that_closes_leaves_what_ran_before_it(stage_on: MakeStage):
+async def test_a_gate_that_closes_leaves_what_ran_before_it(stage: Stage):
     """A worker ran by itself on m1; its group gave it more there, and a share on m2."""
-    async with stage_on() as stage:
-        await join(stage, "worker")
-        await stage.patch("worker", {"metadata": {"labels": {LABEL_GROUP: None}}})
-        await stage.place("worker", m1=3)
-        await stand(stage, m1=1)
-        await found(stage)
-        await stage.patch("worker", {"metadata": {"labels": {LABEL_GROUP: "batch"}}})
-        await stage.place("worker", m1=4, m2=1)
-        await gate(stage, "worker")
-        await stand(stage, m1=1, m2=1)
-        uid, decision = await entry(stage, "worker")
-        status = {"decisions": {uid: decision}, "retained": {uid: {"m1": 3}}}
-        await gate(stage, state="Closed", **status)
-        await stand(stage, m1=1)
-        await stage.place("worker", m1=3)
-        await units(stage, "worker", m1=3)
-        await gate(stage, state=None, **status)
-        await stage.propagated("worker")
-        await stand(stage, m1=1)
-        await stage.place("worker", m1=3, m2=2)
-        await held(stage, "worker", words="waits for its quorum")
-        await stand(stage, m1=1)
+    await join(stage, "worker")
+    await stage.patch("worker", {"metadata": {"labels": {LABEL_GROUP: None}}})
+    await stage.place("worker", m1=3)
+    await stand(stage, m1=1)
+    await found(stage)
+    await stage.patch("worker", {"metadata": {"labels": {LABEL_GROUP: "batch"}}})
+    await stage.place("worker", m1=4, m2=1)
+    await gate(stage, "worker")
+    await stand(stage, m1=1, m2=1)
+    uid, decision = await entry(stage, "worker")
+    status = {"decisions": {uid: decision}, "retained": {uid: {"m1": 3}}}
+    await gate(stage, state="Closed", **status)
+    await stand(stage, m1=1)
+    await stage.place("worker", m1=3)
+    await units(stage, "worker", m1=3)
+    await gate(stage, state=None, **status)
+    await stage.propagated("worker")
+    await stand(stage, m1=1)
+    await stage.place("worker", m1=3, m2=2)
+    await held(stage, "worker", words="waits for its quorum")
+    await stand(stage, m1=1)
 
 
 async def units(stage: Stage, name: str, **wanted: int) -> None:
@@ -246,135 +241,129 @@ async def units(stage: Stage, name: str, **wanted: int) -> None:
 @pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_another_decision_changes_nothing_on_members_until_it_is_released(
-    stage_on: MakeStage,
+    stage: Stage,
 ):
-    async with stage_on() as stage:
-        await gang(stage, worker={"m1": 2, "m2": 2})
-        await gate(stage, "worker", quorumTime=QUORUM)
-        await stage.propagated("worker")
-        for member in ("m1", "m2"):
-            await stage.make_ready(member, "worker")
-        await stage.place("worker", m1=1)
-        await held(stage, "worker", words="other placements")
-        assert (await stage.fares("worker", "m1", "Running"))["replicas"] == 1
-        await settled(stage)
-        assert await stage.on("m2", "worker"), "a share that left stays, though the other is ready"
-        assert (await stage.on("m1", "worker"))["spec"]["replicas"] == 2
-        await stage.place("worker", m1=5)
-        await settled(stage)
-        assert (await stage.fares("worker", "m1", "Creating"))["replicas"] == 5
-        await gate(stage, "worker", quorumTime=QUORUM)
-        await stage.becomes("m1", "worker", 5, "replicas")
-        await stage.make_ready("m1", "worker")
-        await stage.goes("m2", "worker")
+    await gang(stage, worker={"m1": 2, "m2": 2})
+    await gate(stage, "worker", quorumTime=QUORUM)
+    await stage.propagated("worker")
+    for member in ("m1", "m2"):
+        await stage.make_ready(member, "worker")
+    await stage.place("worker", m1=1)
+    await held(stage, "worker", words="other placements")
+    assert (await stage.fares("worker", "m1", "Running"))["replicas"] == 1
+    await settled(stage)
+    assert await stage.on("m2", "worker"), "a share that left stays, though the other is ready"
+    assert (await stage.on("m1", "worker"))["spec"]["replicas"] == 2
+    await stage.place("worker", m1=5)
+    await settled(stage)
+    assert (await stage.fares("worker", "m1", "Creating"))["replicas"] == 5
+    await gate(stage, "worker", quorumTime=QUORUM)
+    await stage.becomes("m1", "worker", 5, "replicas")
+    await stage.make_ready("m1", "worker")
+    await stage.goes("m2", "worker")
 
 
 @pytest.mark.long
 @pytest.mark.proves("G24")
-async def test_an_edit_is_held_with_everything_else_of_it(stage_on: MakeStage):
+async def test_an_edit_is_held_with_everything_else_of_it(stage: Stage):
     """Neither is the new one written, nor what it no longer wants taken away."""
-    async with stage_on() as stage:
-        await found(stage)
-        await join(stage, "worker", manifests=[configmap("old")])
-        await stage.place("worker", m1=1)
-        await gate(stage, "worker", quorumTime=QUORUM)
-        await stage.propagated("worker")
-        await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
-        await held(stage, "worker", words="not found")
-        await stage.patch("worker", {"spec": {"manifests": [configmap("new")]}})
-        await settled(stage)
-        assert await stage.on("m1", "old", kind=CONFIGMAPS)
-        assert await stage.on("m1", "new", kind=CONFIGMAPS) is None
-        await found(stage)
-        await gate(stage, "worker")
-        await stage.appears("m1", "new", kind=CONFIGMAPS)
-        await stage.goes("m1", "old", kind=CONFIGMAPS)
+    await found(stage)
+    await join(stage, "worker", manifests=[configmap("old")])
+    await stage.place("worker", m1=1)
+    await gate(stage, "worker", quorumTime=QUORUM)
+    await stage.propagated("worker")
+    await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
+    await held(stage, "worker", words="not found")
+    await stage.patch("worker", {"spec": {"manifests": [configmap("new")]}})
+    await settled(stage)
+    assert await stage.on("m1", "old", kind=CONFIGMAPS)
+    assert await stage.on("m1", "new", kind=CONFIGMAPS) is None
+    await found(stage)
+    await gate(stage, "worker")
+    await stage.appears("m1", "new", kind=CONFIGMAPS)
+    await stage.goes("m1", "old", kind=CONFIGMAPS)
 
 
 @pytest.mark.long
 @pytest.mark.proves("G24")
-async def test_a_group_that_is_deleted_while_it_runs_leaves_everything(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await gang(stage)
-        await gate(stage, *NAMES, quorumTime=QUORUM)
-        await stand(stage, m1=2, m2=1)
-        for member, name in (("m1", "driver"), ("m1", "worker"), ("m2", "worker")):
-            await stage.make_ready(member, name)
+async def test_a_group_that_is_deleted_while_it_runs_leaves_everything(stage: Stage):
+    await gang(stage)
+    await gate(stage, *NAMES, quorumTime=QUORUM)
+    await stand(stage, m1=2, m2=1)
+    for member, name in (("m1", "driver"), ("m1", "worker"), ("m2", "worker")):
+        await stage.make_ready(member, name)
 
-        async def runs() -> bool:
-            return (await stage.status("worker")).get("state") == "Running"
+    async def runs() -> bool:
+        return (await stage.status("worker")).get("state") == "Running"
 
-        await until(runs)
-        await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
-        await held(stage, words="not found")
-        await settled(stage)
-        assert await standing(stage) == {"m1": 2, "m2": 1}
-        assert await runs()
-        assert (await stage.condition("worker", "Ready"))["status"] == "True"
+    await until(runs)
+    await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
+    await held(stage, words="not found")
+    await settled(stage)
+    assert await standing(stage) == {"m1": 2, "m2": 1}
+    assert await runs()
+    assert (await stage.condition("worker", "Ready"))["status"] == "True"
 
 
 @pytest.mark.long
 @pytest.mark.proves("G24")
-async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await gang(stage)
-        await held(stage)
-        await stage.delete("driver")
-        await stage.gone("driver")
-        await gate(stage, "worker", quorumTime=QUORUM)
-        await stand(stage, m1=1, m2=1)
-        await gate(stage, state=None)
-        await held(stage, "worker")
-        await stage.patch("worker", {"spec": {"replicas": 0}})
-        await stage.patch("worker", {"status": {"placements": []}}, subresource="status")
-        await stand(stage)
-        await stage.delete("worker")
-        await stage.gone("worker")
+async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage: Stage):
+    await gang(stage)
+    await held(stage)
+    await stage.delete("driver")
+    await stage.gone("driver")
+    await gate(stage, "worker", quorumTime=QUORUM)
+    await stand(stage, m1=1, m2=1)
+    await gate(stage, state=None)
+    await held(stage, "worker")
+    await stage.patch("worker", {"spec": {"replicas": 0}})
+    await stage.patch("worker", {"status": {"placements": []}}, subresource="status")
+    await stand(stage)
+    await stage.delete("worker")
+    await stage.gone("worker")
 
 
 @pytest.mark.long
 @pytest.mark.proves("G2", "G10")
-async def test_who_leaves_a_group_or_was_never_in_one_is_pushed(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await gang(stage)
-        await gate(stage, state="Closed")
-        await stage.push("alone")
-        await held(stage)
-        await stage.patch("driver", {"metadata": {"labels": {LABEL_GROUP: None}}})
-        await stage.propagated("driver")
-        assert await stage.on("m1", "driver")
-        assert await stage.on("m1", "worker") is None
+async def test_who_leaves_a_group_or_was_never_in_one_is_pushed(stage: Stage):
+    await gang(stage)
+    await gate(stage, state="Closed")
+    await stage.push("alone")
+    await held(stage)
+    await stage.patch("driver", {"metadata": {"labels": {LABEL_GROUP: None}}})
+    await stage.propagated("driver")
+    assert await stage.on("m1", "driver")
+    assert await stage.on("m1", "worker") is None
 
 
 @pytest.mark.long
 @pytest.mark.proves("G24")
-async def test_a_restart_changes_nothing_of_a_gang_whatever_its_gate_says(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await gang(stage)
-        await held(stage)
-        for turn in ("held", "open", "run", "lost", "closed"):
-            if turn == "open":
-                await gate(stage, *NAMES)
-            if turn == "run":
-                await gate(stage, *NAMES, quorumTime=QUORUM)
-            if turn == "lost":
-                await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
-                await held(stage, words="not found")
-            if turn == "closed":
-                await found(stage)
-                await gate(stage, state="Closed")
-                await held(stage, words="took all")
-            for name in NAMES if turn in ("open", "run") else ():
-                await stage.propagated(name)
-            await stand(stage, **({} if turn in ("held", "closed") else {"m1": 2, "m2": 1}))
-            await settled(stage)
-            before = await versions(stage)
-            there = await standing(stage)
-            await stage.restart()
-            await stage.ready()
-            await settled(stage)
-            assert await versions(stage) == before, turn
-            assert await standing(stage) == there
+async def test_a_restart_changes_nothing_of_a_gang_whatever_its_gate_says(stage: Stage):
+    await gang(stage)
+    await held(stage)
+    for turn in ("held", "open", "run", "lost", "closed"):
+        if turn == "open":
+            await gate(stage, *NAMES)
+        if turn == "run":
+            await gate(stage, *NAMES, quorumTime=QUORUM)
+        if turn == "lost":
+            await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
+            await held(stage, words="not found")
+        if turn == "closed":
+            await found(stage)
+            await gate(stage, state="Closed")
+            await held(stage, words="took all")
+        for name in NAMES if turn in ("open", "run") else ():
+            await stage.propagated(name)
+        await stand(stage, **({} if turn in ("held", "closed") else {"m1": 2, "m2": 1}))
+        await settled(stage)
+        before = await versions(stage)
+        there = await standing(stage)
+        await stage.restart()
+        await stage.ready()
+        await settled(stage)
+        assert await versions(stage) == before, turn
+        assert await standing(stage) == there
 
 
 async def versions(stage: Stage) -> list[str]:
@@ -469,41 +458,40 @@ RUN_KIND: dict[str, Any] = {
 
 @pytest.mark.long
 @pytest.mark.proves("G25", "G26")
-async def test_jobs_and_a_custom_kind_are_a_gang_and_tell_how_they_end(stage_on: MakeStage):
-    async with stage_on() as stage:
-        with suppress(AlreadyExists):
-            await stage.members["m1"].create(CRDS, RUN_DEFINITION)
-        with suppress(AlreadyExists):
-            await stage.hub.create(WORKLOAD_KINDS, RUN_KIND)
-        await found(stage)
-        custom = {"apiVersion": "gangs.dev/v1", "kind": "Run", "metadata": {"name": "run"}}
-        for name in ("good", "bad"):
-            await join(stage, name, targetDeployment=None, template=job(name), replicas=3)
-        await join(
-            stage,
-            "run",
-            targetDeployment=None,
-            template={**custom, "spec": {}},
-            replicasPath="spec.units",
-            replicas=2,
-        )
-        names = {"good": 3, "bad": 3, "run": 2}
-        for name, units in names.items():
-            await stage.place(name, m1=units)
-        await held(stage, *names)
-        for name in names:
-            assert await stage.on("m1", name, kind=RUNS if name == "run" else JOBS) is None
-        await gate(stage, *names)
-        for name in names:
-            await stage.propagated(name)
-        nothing = {"succeeded": None, "failed": None, "finished": 0}
-        for name in names:
-            await counts(stage, name, **nothing)
-        begun = {"startTime": QUORUM, "active": 1, "ready": 1}
-        await ends(stage, JOBS, "good", **begun, succeeded=2, failed=1)
-        await counts(stage, "good", ready=3, succeeded=2, failed=None, finished=2)
-        over = [{"type": each, "status": "True"} for each in ("FailureTarget", "Failed")]
-        await ends(stage, JOBS, "bad", startTime=QUORUM, succeeded=1, failed=4, conditions=over)
-        await counts(stage, "bad", succeeded=1, failed=2, finished=3)
-        await ends(stage, RUNS, "run", phase="Succeeded")
-        await counts(stage, "run", succeeded=2, failed=None, finished=2)
+async def test_jobs_and_a_custom_kind_are_a_gang_and_tell_how_they_end(stage: Stage):
+    with suppress(AlreadyExists):
+        await stage.members["m1"].create(CRDS, RUN_DEFINITION)
+    with suppress(AlreadyExists):
+        await stage.hub.create(WORKLOAD_KINDS, RUN_KIND)
+    await found(stage)
+    custom = {"apiVersion": "gangs.dev/v1", "kind": "Run", "metadata": {"name": "run"}}
+    for name in ("good", "bad"):
+        await join(stage, name, targetDeployment=None, template=job(name), replicas=3)
+    await join(
+        stage,
+        "run",
+        targetDeployment=None,
+        template={**custom, "spec": {}},
+        replicasPath="spec.units",
+        replicas=2,
+    )
+    names = {"good": 3, "bad": 3, "run": 2}
+    for name, units in names.items():
+        await stage.place(name, m1=units)
+    await held(stage, *names)
+    for name in names:
+        assert await stage.on("m1", name, kind=RUNS if name == "run" else JOBS) is None
+    await gate(stage, *names)
+    for name in names:
+        await stage.propagated(name)
+    nothing = {"succeeded": None, "failed": None, "finished": 0}
+    for name in names:
+        await counts(stage, name, **nothing)
+    begun = {"startTime": QUORUM, "active": 1, "ready": 1}
+    await ends(stage, JOBS, "good", **begun, succeeded=2, failed=1)
+    await counts(stage, "good", ready=3, succeeded=2, failed=None, finished=2)
+    over = [{"type": each, "status": "True"} for each in ("FailureTarget", "Failed")]
+    await ends(stage, JOBS, "bad", startTime=QUORUM, succeeded=1, failed=4, conditions=over)
+    await counts(stage, "bad", succeeded=1, failed=2, finished=3)
+    await ends(stage, RUNS, "run", phase="Succeeded")
+    await counts(stage, "run", succeeded=2, failed=None, finished=2)

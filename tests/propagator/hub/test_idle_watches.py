@@ -22,7 +22,7 @@ from propagator.members.noted_kinds import without_kinds
 from propagator.shares import ShareTable
 from propagator.types.workload import MOST_KINDS, Workload, WorkloadStatus
 from tests.propagator.contexts import Context
-from tests.propagator.stage import MakeStage, Stage, configmap, settled
+from tests.propagator.stage import Stage, configmap, settled
 from tests.propagator.waits import until
 
 BUDGET = {
@@ -59,63 +59,58 @@ async def sweep(stage: Stage) -> None:
 
 @pytest.mark.proves("S14")
 @pytest.mark.long
-async def test_a_kind_is_watched_while_somebody_uses_it(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.bring("demo", {"m1": 1}, manifests=[BUDGET])
-        await sweep(stage)
-        await sweep(stage)
-        assert "PodDisruptionBudget" in watched(stage)
-        await stage.patch("demo", {"spec": {"manifests": [configmap("conf")]}})
-        await stage.goes("m1", "keep", kind=BUDGETS)
-        await stage.propagated("demo")
-        await until(lambda: not stage.process.term.registry.get("m1").tracked(BUDGETS).values())
-        await settled(stage)  # what is written at the same time as the notes is looked at later
-        await sweep(stage)
-        assert "PodDisruptionBudget" in watched(stage), "once is not enough"
-        await sweep(stage)
-        assert "PodDisruptionBudget" not in watched(stage)
-        noted = (await stage.workload("demo"))["metadata"]["annotations"][ANNOTATION_KINDS]
-        assert "PodDisruptionBudget" not in noted
-        assert "ConfigMap" in noted
-        await stage.patch("demo", {"spec": {"manifests": [BUDGET]}})
-        await stage.appears("m1", "keep", kind=BUDGETS)
+async def test_a_kind_is_watched_while_somebody_uses_it(stage: Stage):
+    await stage.bring("demo", {"m1": 1}, manifests=[BUDGET])
+    await sweep(stage)
+    await sweep(stage)
+    assert "PodDisruptionBudget" in watched(stage)
+    await stage.patch("demo", {"spec": {"manifests": [configmap("conf")]}})
+    await stage.goes("m1", "keep", kind=BUDGETS)
+    await stage.propagated("demo")
+    await until(lambda: not stage.process.term.registry.get("m1").tracked(BUDGETS).values())
+    await settled(stage)  # what is written at the same time as the notes is looked at later
+    await sweep(stage)
+    assert "PodDisruptionBudget" in watched(stage), "once is not enough"
+    await sweep(stage)
+    assert "PodDisruptionBudget" not in watched(stage)
+    noted = (await stage.workload("demo"))["metadata"]["annotations"][ANNOTATION_KINDS]
+    assert "PodDisruptionBudget" not in noted
+    assert "ConfigMap" in noted
+    await stage.patch("demo", {"spec": {"manifests": [BUDGET]}})
+    await stage.appears("m1", "keep", kind=BUDGETS)
 
 
 @pytest.mark.long
 @pytest.mark.proves("S14")
-async def test_kinds_that_somebody_invented_are_forgotten(stage_on: MakeStage):
+async def test_kinds_that_somebody_invented_are_forgotten(stage: Stage):
     """On a hub without our policies anybody may write the annotation."""
-    async with stage_on() as stage:
-        await stage.bring("demo", {"m1": 1})
-        before = watched(stage)
-        noted = (await stage.workload("demo"))["metadata"]["annotations"][ANNOTATION_KINDS]
-        invented = {"annotations": {ANNOTATION_KINDS: ",".join([noted, *INVENTED])}}
-        await stage.patch("demo", {"metadata": invented, "spec": {"replicas": 2}})
-        await until(lambda: len(watched(stage)) == len(before) + len(INVENTED))
-        await until(
-            lambda: all(i.synced for i in stage.process.term.registry.get("m1").link.watches)
-        )
-        await settled(stage)
-        await sweep(stage)
-        await sweep(stage)
-        assert watched(stage) == before
-        found = await stage.workload("demo")
-        assert found["metadata"]["annotations"][ANNOTATION_KINDS] == noted
+    await stage.bring("demo", {"m1": 1})
+    before = watched(stage)
+    noted = (await stage.workload("demo"))["metadata"]["annotations"][ANNOTATION_KINDS]
+    invented = {"annotations": {ANNOTATION_KINDS: ",".join([noted, *INVENTED])}}
+    await stage.patch("demo", {"metadata": invented, "spec": {"replicas": 2}})
+    await until(lambda: len(watched(stage)) == len(before) + len(INVENTED))
+    await until(lambda: all(i.synced for i in stage.process.term.registry.get("m1").link.watches))
+    await settled(stage)
+    await sweep(stage)
+    await sweep(stage)
+    assert watched(stage) == before
+    found = await stage.workload("demo")
+    assert found["metadata"]["annotations"][ANNOTATION_KINDS] == noted
 
 
 @pytest.mark.long
 @pytest.mark.proves("S14")
-async def test_the_watches_of_a_deleted_workload_end(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.push("other")
-        before = watched(stage)
-        await stage.bring("demo", {"m1": 1}, manifests=[BUDGET])
-        await stage.delete("demo")
-        await stage.gone("demo")
-        hub = stage.process.term.workloads._workloads.informer
-        await until(lambda: hub.get((stage.namespace, "demo")) is None)
-        await sweep(stage)
-        assert watched(stage) == before
+async def test_the_watches_of_a_deleted_workload_end(stage: Stage):
+    await stage.push("other")
+    before = watched(stage)
+    await stage.bring("demo", {"m1": 1}, manifests=[BUDGET])
+    await stage.delete("demo")
+    await stage.gone("demo")
+    hub = stage.process.term.workloads._workloads.informer
+    await until(lambda: hub.get((stage.namespace, "demo")) is None)
+    await sweep(stage)
+    assert watched(stage) == before
 
 
 def noting(*kinds: str) -> Workload:

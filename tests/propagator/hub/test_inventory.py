@@ -13,7 +13,7 @@ from machinery.types import conditions
 from stowage.playground.controlplanes import Cluster
 from tests.letting_go import let_go
 from tests.propagator.conftest import secret, token_for
-from tests.propagator.stage import CONFIGMAPS, MakeStage, configmap
+from tests.propagator.stage import CONFIGMAPS, Stage, configmap
 from tests.propagator.waits import until
 
 Rigs = Callable[..., Any]
@@ -85,40 +85,39 @@ async def test_what_the_inventory_calls_unhealthy_is_not_served_and_stays_as_it_
 @pytest.mark.long
 @pytest.mark.proves("CT9")
 async def test_what_runs_there_stays_though_its_workload_is_placed_elsewhere_or_deleted(
-    stage_on: MakeStage,
+    stage: Stage,
 ):
-    async with stage_on() as stage:
-        await stage.push("web", manifests=[configmap("conf", a="1")])
-        stored = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]["conditions"]
-        told = {"status": {"conditions": [*stored, unhealthy("it is gone")]}}
-        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", told, subresource="status")
+    await stage.push("web", manifests=[configmap("conf", a="1")])
+    stored = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]["conditions"]
+    told = {"status": {"conditions": [*stored, unhealthy("it is gone")]}}
+    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", told, subresource="status")
 
-        async def refused() -> bool:
-            status = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]
-            return bool(conditions.find(status, "Ready").get("reason") == "InventoryUnhealthy")
+    async def refused() -> bool:
+        status = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]
+        return bool(conditions.find(status, "Ready").get("reason") == "InventoryUnhealthy")
 
-        await until(refused)
-        before = [await stage.on("m1", "web"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
-        await stage.place("web", m2=1)
-        await until(lambda: stage.on("m2", "web"))
-        await stage.hub.delete(WORKLOADS, "web", namespace=stage.namespace)
+    await until(refused)
+    before = [await stage.on("m1", "web"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
+    await stage.place("web", m2=1)
+    await until(lambda: stage.on("m2", "web"))
+    await stage.hub.delete(WORKLOADS, "web", namespace=stage.namespace)
 
-        async def gone() -> bool:
-            return await stage.on("m2", "web") is None
+    async def gone() -> bool:
+        return await stage.on("m2", "web") is None
 
-        await until(gone)
-        assert all(before)
-        after = [await stage.on("m1", "web"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
-        assert after == before
-        well = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]["conditions"]
-        cleared = [each for each in well if each["type"] != "InventoryUnhealthy"]
-        patch = {"status": {"conditions": cleared}}
-        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", patch, subresource="status")
+    await until(gone)
+    assert all(before)
+    after = [await stage.on("m1", "web"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
+    assert after == before
+    well = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]["conditions"]
+    cleared = [each for each in well if each["type"] != "InventoryUnhealthy"]
+    patch = {"status": {"conditions": cleared}}
+    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", patch, subresource="status")
 
-        async def removed() -> bool:
-            return await stage.on("m1", "web") is None
+    async def removed() -> bool:
+        return await stage.on("m1", "web") is None
 
-        await until(removed, seconds=60)
+    await until(removed, seconds=60)
 
 
 @pytest.mark.long

@@ -28,7 +28,7 @@ from propagator.removal.brake import SweepBrake, _Count, holds_data, left_behind
 from stowage.cli import cli
 from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
-from tests.propagator.stage import CONFIGMAPS, MakeStage, Stage, configmap, settled
+from tests.propagator.stage import CONFIGMAPS, Stage, configmap, settled
 from tests.propagator.waits import until
 
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
@@ -81,77 +81,75 @@ async def command(hub: Cluster, folder: Path, *args: str) -> Result:
 @pytest.mark.long
 @pytest.mark.proves("N11")
 async def test_a_sweep_of_much_at_once_waits_for_a_person(
-    stage_on: MakeStage, hub: Cluster, tmp_path: Path
+    stage: Stage, hub: Cluster, tmp_path: Path
 ):
-    async with stage_on() as stage:
-        await stage.push("lives")
-        await stage.stop()
-        await leave(stage, *range(12))
-        stage.start()
-        told = await held(stage, 12, "TooMany")
-        assert f"{stage.namespace}/gone-0" in told
-        assert "stowage sweep m1 --confirm" in told
-        await stage.restart()  # what is held is not forgotten with the process
-        await stage.ready()
-        await held(stage, 12, "TooMany")
-        await settled(stage)
-        assert await lying(stage) == {*range(12)}
+    await stage.push("lives")
+    await stage.stop()
+    await leave(stage, *range(12))
+    stage.start()
+    told = await held(stage, 12, "TooMany")
+    assert f"{stage.namespace}/gone-0" in told
+    assert "stowage sweep m1 --confirm" in told
+    await stage.restart()  # what is held is not forgotten with the process
+    await stage.ready()
+    await held(stage, 12, "TooMany")
+    await settled(stage)
+    assert await lying(stage) == {*range(12)}
 
-        shown = await command(hub, tmp_path, "m1", "-o", "json")
-        assert shown.exit_code == 0
-        listed = json.loads(shown.output)
-        assert {each["name"] for each in listed["workloads"]} == {f"gone-{n}" for n in range(12)}
-        assert "gone-7" in (await command(hub, tmp_path, "m1")).output
-        await leave(stage, 12)  # came since, and was not shown
-        await held(stage, 13, "TooMany")
-        late = await command(hub, tmp_path, "m1", "--confirm", listed["digest"])
-        assert late.exit_code == 1
-        assert await lying(stage) == {*range(13)}
+    shown = await command(hub, tmp_path, "m1", "-o", "json")
+    assert shown.exit_code == 0
+    listed = json.loads(shown.output)
+    assert {each["name"] for each in listed["workloads"]} == {f"gone-{n}" for n in range(12)}
+    assert "gone-7" in (await command(hub, tmp_path, "m1")).output
+    await leave(stage, 12)  # came since, and was not shown
+    await held(stage, 13, "TooMany")
+    late = await command(hub, tmp_path, "m1", "--confirm", listed["digest"])
+    assert late.exit_code == 1
+    assert await lying(stage) == {*range(13)}
 
-        uids = ",".join(each["uid"] for each in listed["workloads"])
-        metadata = {"metadata": {"annotations": {ANNOTATION_SWEEP: uids}}}
-        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", metadata)
+    uids = ",".join(each["uid"] for each in listed["workloads"])
+    metadata = {"metadata": {"annotations": {ANNOTATION_SWEEP: uids}}}
+    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", metadata)
 
-        async def used_up() -> bool:
-            found = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["metadata"]
-            return ANNOTATION_SWEEP not in found["annotations"]
+    async def used_up() -> bool:
+        found = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["metadata"]
+        return ANNOTATION_SWEEP not in found["annotations"]
 
-        await until(used_up)
-        assert await lying(stage) == {12}
-        await held(stage, 1, "TooMany")
-        done = await command(hub, tmp_path, "m1", "--confirm")
-        assert done.exit_code == 0, done.output
-        await held(stage, 0, "")
-        await until(used_up)
-        assert await lying(stage) == set()
-        assert await stage.on("m1", "lives"), "what the hub knows is no part of it"
-        assert "nothing is held" in (await command(hub, tmp_path, "m1")).output
-        assert (await command(hub, tmp_path, "no-such")).exit_code == 1
-        assert (await command(hub, tmp_path)).exit_code == 0, "it lists deletions that are held"
+    await until(used_up)
+    assert await lying(stage) == {12}
+    await held(stage, 1, "TooMany")
+    done = await command(hub, tmp_path, "m1", "--confirm")
+    assert done.exit_code == 0, done.output
+    await held(stage, 0, "")
+    await until(used_up)
+    assert await lying(stage) == set()
+    assert await stage.on("m1", "lives"), "what the hub knows is no part of it"
+    assert "nothing is held" in (await command(hub, tmp_path, "m1")).output
+    assert (await command(hub, tmp_path, "no-such")).exit_code == 1
+    assert (await command(hub, tmp_path)).exit_code == 0, "it lists deletions that are held"
 
 
 @pytest.mark.long
 @pytest.mark.proves("N11")
-async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.space_on("m1")
-        await leave(stage, 0)
+async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage: Stage):
+    await stage.space_on("m1")
+    await leave(stage, 0)
 
-        async def swept() -> bool:
-            return await lying(stage) == set()
+    async def swept() -> bool:
+        return await lying(stage) == set()
 
-        await until(swept)
-        await leave(stage, 1, version="9000000000")  # the hub will not be there for years
-        told = await held(stage, 1, "HubWentBack")
-        assert "set back" in told
-        assert _link(stage)._lease._settled, "the next process has nothing to judge once more"
-        await stage.restart()
-        await stage.ready()
-        await settled(stage)
-        assert await lying(stage) == {1}
-        await stage.members["m1"].delete(CONFIGMAPS, "gone-1", namespace=stage.namespace)
-        await stage.restart()
-        await held(stage, 0, "")
+    await until(swept)
+    await leave(stage, 1, version="9000000000")  # the hub will not be there for years
+    told = await held(stage, 1, "HubWentBack")
+    assert "set back" in told
+    assert _link(stage)._lease._settled, "the next process has nothing to judge once more"
+    await stage.restart()
+    await stage.ready()
+    await settled(stage)
+    assert await lying(stage) == {1}
+    await stage.members["m1"].delete(CONFIGMAPS, "gone-1", namespace=stage.namespace)
+    await stage.restart()
+    await held(stage, 0, "")
 
 
 def _link(stage: Stage) -> Link:
@@ -164,29 +162,26 @@ def _link(stage: Stage) -> Link:
 
 @pytest.mark.long
 @pytest.mark.proves("A14")
-async def test_a_claim_is_never_swept_without_a_person(
-    stage_on: MakeStage, hub: Cluster, tmp_path: Path
-):
-    async with stage_on() as stage:
-        await stage.space_on("m1")
-        await leave_claim(stage)
-        await leave(stage, 1)
+async def test_a_claim_is_never_swept_without_a_person(stage: Stage, hub: Cluster, tmp_path: Path):
+    await stage.space_on("m1")
+    await leave_claim(stage)
+    await leave(stage, 1)
 
-        async def swept() -> bool:
-            return await lying(stage) == set()
+    async def swept() -> bool:
+        return await lying(stage) == set()
 
-        await until(swept)
-        told = await held(stage, 1, "HoldsData")
-        assert "1 objects with PersistentVolumeClaims" in told
-        await stage.restart()
-        await stage.ready()
-        await leave(stage, 2)
-        await until(swept)
-        await held(stage, 1, "HoldsData")
-        claims = await stage.members["m1"].list(CLAIMS, namespace=stage.namespace)
-        assert [each["metadata"]["name"] for each in claims["items"]] == ["gone-0"]
-        assert (await command(hub, tmp_path, "m1", "--confirm")).exit_code == 0
-        await held(stage, 0, "")
+    await until(swept)
+    told = await held(stage, 1, "HoldsData")
+    assert "1 objects with PersistentVolumeClaims" in told
+    await stage.restart()
+    await stage.ready()
+    await leave(stage, 2)
+    await until(swept)
+    await held(stage, 1, "HoldsData")
+    claims = await stage.members["m1"].list(CLAIMS, namespace=stage.namespace)
+    assert [each["metadata"]["name"] for each in claims["items"]] == ["gone-0"]
+    assert (await command(hub, tmp_path, "m1", "--confirm")).exit_code == 0
+    await held(stage, 0, "")
 
 
 async def leave_claim(stage: Stage) -> None:

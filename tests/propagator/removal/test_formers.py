@@ -36,30 +36,29 @@ async def asked(stage: Stage, name: str) -> int | None:
 
 @pytest.mark.proves("A5", "KD44")
 async def test_what_runs_stays_under_its_old_name_until_the_new_one_is_ready(
-    stage_on: MakeStage,
+    stage: Stage,
 ) -> None:
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 3}, targetDeployment=deployment("web"))
-        await ready(stage, "web", 3)
-        await stage.propagated("demo")
-        await stage.patch("demo", {"spec": {"targetDeployment": deployment("web-v2")}})
-        await stage.appears("m1", "web-v2")
+    await stage.run("demo", {"m1": 3}, targetDeployment=deployment("web"))
+    await ready(stage, "web", 3)
+    await stage.propagated("demo")
+    await stage.patch("demo", {"spec": {"targetDeployment": deployment("web-v2")}})
+    await stage.appears("m1", "web-v2")
 
-        async def told() -> bool:
-            message = (await stage.condition("demo", "Propagated"))["message"]
-            return "m1: Deployment web stays until Deployment web-v2 is ready" in message
+    async def told() -> bool:
+        message = (await stage.condition("demo", "Propagated"))["message"]
+        return "m1: Deployment web stays until Deployment web-v2 is ready" in message
 
-        await until(told)
-        await stage.restart()
-        await stage.ready()
-        await settled(stage)
-        assert await asked(stage, "web") == 3
-        await ready(stage, "web-v2", 2)
-        await stage.becomes("m1", "web", 1, "replicas")
-        await ready(stage, "web", 1)
-        await ready(stage, "web-v2", 3)
-        await stage.goes("m1", "web")
-        await stage.propagated("demo")
+    await until(told)
+    await stage.restart()
+    await stage.ready()
+    await settled(stage)
+    assert await asked(stage, "web") == 3
+    await ready(stage, "web-v2", 2)
+    await stage.becomes("m1", "web", 1, "replicas")
+    await ready(stage, "web", 1)
+    await ready(stage, "web-v2", 3)
+    await stage.goes("m1", "web")
+    await stage.propagated("demo")
 
 
 @pytest.mark.proves("A5", "KD45")

@@ -23,7 +23,7 @@ from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
-from tests.propagator.stage import DEPLOYMENTS, MakeStage, Stage, deployment, settled
+from tests.propagator.stage import DEPLOYMENTS, Stage, deployment, settled
 from tests.propagator.waits import until
 
 
@@ -298,53 +298,51 @@ async def say_ready(stage: Stage, member: str, ready: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves("M8", "M21")
-async def test_a_share_that_shrinks_waits_for_each_replica_elsewhere(stage_on: MakeStage) -> None:
+async def test_a_share_that_shrinks_waits_for_each_replica_elsewhere(stage: Stage) -> None:
     """Also where the process ends in the middle of it."""
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 4, "m2": 2}, targetDeployment=deployment("web"))
-        for member in ("m1", "m2"):
-            await stage.make_ready(member)
-        await stage.propagated("demo")
-        await stage.place("demo", m1=2, m2=4)
-        await stage.becomes("m2", "web", 4, "replicas")
+    await stage.run("demo", {"m1": 4, "m2": 2}, targetDeployment=deployment("web"))
+    for member in ("m1", "m2"):
+        await stage.make_ready(member)
+    await stage.propagated("demo")
+    await stage.place("demo", m1=2, m2=4)
+    await stage.becomes("m2", "web", 4, "replicas")
 
-        async def told() -> bool:
-            share = await stage.share("demo", "m1")
-            return "2 replicas beyond 2 stay until others are ready: 2 of 6" in share["message"]
+    async def told() -> bool:
+        share = await stage.share("demo", "m1")
+        return "2 replicas beyond 2 stay until others are ready: 2 of 6" in share["message"]
 
-        await until(told)
-        await stage.restart()
-        await stage.ready()
-        await settled(stage)
-        assert await replicas(stage, "m1") == 4
-        propagated = await stage.condition("demo", "Propagated")
-        assert (propagated["status"], propagated["reason"]) == ("False", "Propagating")
-        await say_ready(stage, "m2", 3)
-        await stage.becomes("m1", "web", 3, "replicas")
-        await say_ready(stage, "m1", 3)
-        await say_ready(stage, "m2", 4)
-        await stage.becomes("m1", "web", 2, "replicas")
-        await stage.propagated("demo")
+    await until(told)
+    await stage.restart()
+    await stage.ready()
+    await settled(stage)
+    assert await replicas(stage, "m1") == 4
+    propagated = await stage.condition("demo", "Propagated")
+    assert (propagated["status"], propagated["reason"]) == ("False", "Propagating")
+    await say_ready(stage, "m2", 3)
+    await stage.becomes("m1", "web", 3, "replicas")
+    await say_ready(stage, "m1", 3)
+    await say_ready(stage, "m2", 4)
+    await stage.becomes("m1", "web", 2, "replicas")
+    await stage.propagated("demo")
 
 
 @pytest.mark.long
 @pytest.mark.proves("B2")
 async def test_a_share_that_was_lowered_gets_its_replicas_back_where_drift_is_reported(
-    stage_on: MakeStage,
+    stage: Stage,
 ) -> None:
-    async with stage_on() as stage:
-        once = deployment("web", strategy={"type": "Recreate"})
-        await stage.run("demo", {"m1": 4}, targetDeployment=once, drift="Report")
-        await stage.make_ready("m1")
-        await stage.propagated("demo")
-        leaves = {"cluster": "m1", "replicas": 4, "since": "2026-11-26T03:00:00Z"}
-        status = {"placements": [{"cluster": "m2", "replicas": 4}], "leaving": [leaves]}
-        await stage.patch("demo", {"status": status}, subresource="status")
-        await stage.becomes("m1", "web", 3, "replicas")
-        status = {"placements": [{"cluster": "m1", "replicas": 4}], "leaving": []}
-        await stage.patch("demo", {"status": status}, subresource="status")
-        await stage.becomes("m1", "web", 4, "replicas")
-        assert not (await stage.status("demo")).get("drift")
+    once = deployment("web", strategy={"type": "Recreate"})
+    await stage.run("demo", {"m1": 4}, targetDeployment=once, drift="Report")
+    await stage.make_ready("m1")
+    await stage.propagated("demo")
+    leaves = {"cluster": "m1", "replicas": 4, "since": "2026-11-26T03:00:00Z"}
+    status = {"placements": [{"cluster": "m2", "replicas": 4}], "leaving": [leaves]}
+    await stage.patch("demo", {"status": status}, subresource="status")
+    await stage.becomes("m1", "web", 3, "replicas")
+    status = {"placements": [{"cluster": "m1", "replicas": 4}], "leaving": []}
+    await stage.patch("demo", {"status": status}, subresource="status")
+    await stage.becomes("m1", "web", 4, "replicas")
+    assert not (await stage.status("demo")).get("drift")
 
 
 async def says_that_it_stays(stage: Stage, *members: str) -> bool:
@@ -357,50 +355,48 @@ async def says_that_it_stays(stage: Stage, *members: str) -> bool:
 @pytest.mark.long
 @pytest.mark.proves("M20")
 async def test_whoever_drops_the_only_healthy_cluster_takes_nothing_away(
-    stage_on: MakeStage,
+    stage: Stage,
 ) -> None:
     """As an external scheduler does, or a person who patches the status."""
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 3, "m2": 2}, replicas=5)
-        await stage.make_ready("m1")
-        await stage.appears("m2")
-        await stage.place("demo", m2=2)
-        await stage.make_ready("m2")
+    await stage.run("demo", {"m1": 3, "m2": 2}, replicas=5)
+    await stage.make_ready("m1")
+    await stage.appears("m2")
+    await stage.place("demo", m2=2)
+    await stage.make_ready("m2")
 
-        async def kept() -> bool:
-            return (await stage.share("demo", "m1")).get("state") == "Leaving"
+    async def kept() -> bool:
+        return (await stage.share("demo", "m1")).get("state") == "Leaving"
 
-        await until(kept)
-        await settled(stage)
-        assert await replicas(stage, "m1") == 3, "of 5 that are wanted 2 would be left"
-        await until(lambda: says_that_it_stays(stage, "m1"))
-        await stage.place("demo")
-        await settled(stage)
-        await until(lambda: says_that_it_stays(stage, "m1", "m2"))
-        assert await replicas(stage, "m1") == 3
-        assert await replicas(stage, "m2") == 2
-        await stage.place("demo", m2=5)
-        await stage.becomes("m2", "web", 5, "replicas")
-        await settled(stage)
-        assert await replicas(stage, "m1") == 3
-        await stage.make_ready("m2")
-        await stage.goes("m1")
+    await until(kept)
+    await settled(stage)
+    assert await replicas(stage, "m1") == 3, "of 5 that are wanted 2 would be left"
+    await until(lambda: says_that_it_stays(stage, "m1"))
+    await stage.place("demo")
+    await settled(stage)
+    await until(lambda: says_that_it_stays(stage, "m1", "m2"))
+    assert await replicas(stage, "m1") == 3
+    assert await replicas(stage, "m2") == 2
+    await stage.place("demo", m2=5)
+    await stage.becomes("m2", "web", 5, "replicas")
+    await settled(stage)
+    assert await replicas(stage, "m1") == 3
+    await stage.make_ready("m2")
+    await stage.goes("m1")
 
 
 @pytest.mark.long
 @pytest.mark.proves("M20")
-async def test_a_scale_to_nothing_and_a_deletion_wait_for_nobody(stage_on: MakeStage) -> None:
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 2, "m2": 2}, replicas=4)
-        for member in ("m1", "m2"):
-            await stage.make_ready(member)
-        await stage.patch("demo", {"spec": {"replicas": 0}})
-        await stage.place("demo")
-        for member in ("m1", "m2"):
-            await stage.goes(member)
-        await stage.patch("demo", {"spec": {"replicas": 2}})
-        await stage.place("demo", m1=2)
-        await stage.make_ready("m1")
-        await stage.delete("demo")
-        await stage.gone("demo")
-        assert await stage.on("m1") is None
+async def test_a_scale_to_nothing_and_a_deletion_wait_for_nobody(stage: Stage) -> None:
+    await stage.run("demo", {"m1": 2, "m2": 2}, replicas=4)
+    for member in ("m1", "m2"):
+        await stage.make_ready(member)
+    await stage.patch("demo", {"spec": {"replicas": 0}})
+    await stage.place("demo")
+    for member in ("m1", "m2"):
+        await stage.goes(member)
+    await stage.patch("demo", {"spec": {"replicas": 2}})
+    await stage.place("demo", m1=2)
+    await stage.make_ready("m1")
+    await stage.delete("demo")
+    await stage.gone("demo")
+    assert await stage.on("m1") is None

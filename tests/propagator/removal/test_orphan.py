@@ -57,56 +57,54 @@ async def unmarked(stage: Stage, member: str, name: str = "web", **where: Any) -
 
 
 @pytest.mark.proves("PK27")
-async def test_without_its_registration_a_member_keeps_what_it_runs(stage_on: MakeStage) -> None:
+async def test_without_its_registration_a_member_keeps_what_it_runs(stage: Stage) -> None:
     """As where the namespace of the Secrets is deleted, or all MemberClusters are."""
-    async with stage_on() as stage:
-        await stage.push("web", manifests=[configmap("conf", k="v")])
-        before = [await stage.on("m1"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
-        how: dict[str, Any] = {"namespace": SYSTEM_NAMESPACE}
-        secrets = (await stage.hub.list(SECRETS, **how))["items"]
-        for each in secrets:
-            await stage.hub.delete(SECRETS, each["metadata"]["name"], **how)
-        await until(lambda: not stage.process.term.registry.get("m1").ready)
-        await settled(stage)
-        assert [await stage.on("m1"), await stage.on("m1", "conf", kind=CONFIGMAPS)] == before
-        assert marks(before[0])
-        for each in secrets:
-            meta = {key: each["metadata"][key] for key in ("name", "namespace", "labels")}
-            await stage.hub.create(SECRETS, {**each, "metadata": meta})
-        await stage.ready()
+    await stage.push("web", manifests=[configmap("conf", k="v")])
+    before = [await stage.on("m1"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
+    how: dict[str, Any] = {"namespace": SYSTEM_NAMESPACE}
+    secrets = (await stage.hub.list(SECRETS, **how))["items"]
+    for each in secrets:
+        await stage.hub.delete(SECRETS, each["metadata"]["name"], **how)
+    await until(lambda: not stage.process.term.registry.get("m1").ready)
+    await settled(stage)
+    assert [await stage.on("m1"), await stage.on("m1", "conf", kind=CONFIGMAPS)] == before
+    assert marks(before[0])
+    for each in secrets:
+        meta = {key: each["metadata"][key] for key in ("name", "namespace", "labels")}
+        await stage.hub.create(SECRETS, {**each, "metadata": meta})
+    await stage.ready()
 
 
 @pytest.mark.long
 @pytest.mark.proves("X8")
-async def test_what_a_deleted_workload_leaves_runs_on_and_is_taken_over_again(stage_on: MakeStage):
-    async with stage_on() as stage:
-        how: dict[str, Any] = {
-            "adoption": "IfNoDiff",
-            "targetService": SERVICE | {"metadata": {"name": "web"}},
-            "manifests": [configmap("conf", k="v")],
-            **ORPHAN,
-        }
-        await stage.bring("first", {"m1": 1, "m2": 1}, **how)
-        before = {name: await stage.on(name) for name in ("m1", "m2")}
-        assert LABEL_WORKLOAD_UID in before["m1"]["spec"]["template"]["metadata"]["labels"]
-        await stage.delete("first")
-        await stage.gone("first")
-        for member, was in before.items():
-            left = await unmarked(stage, member)
-            assert left["spec"] == was["spec"]
-            assert left["metadata"]["uid"] == was["metadata"]["uid"]
-            await unmarked(stage, member, kind=SERVICES)
-            await unmarked(stage, member, "conf", kind=CONFIGMAPS)
-        await stage.restart()
-        await stage.ready()
-        await settled(stage)
-        await unmarked(stage, "m1")
-        await stage.bring("second", {"m1": 1}, **how)
-        again = await stage.on("m1")
-        uid = (await stage.workload("second"))["metadata"]["uid"]
-        assert OWNER_PREFIX + uid in marks(again)
-        assert again["spec"] == before["m1"]["spec"]
-        await unmarked(stage, "m2")
+async def test_what_a_deleted_workload_leaves_runs_on_and_is_taken_over_again(stage: Stage):
+    how: dict[str, Any] = {
+        "adoption": "IfNoDiff",
+        "targetService": SERVICE | {"metadata": {"name": "web"}},
+        "manifests": [configmap("conf", k="v")],
+        **ORPHAN,
+    }
+    await stage.bring("first", {"m1": 1, "m2": 1}, **how)
+    before = {name: await stage.on(name) for name in ("m1", "m2")}
+    assert LABEL_WORKLOAD_UID in before["m1"]["spec"]["template"]["metadata"]["labels"]
+    await stage.delete("first")
+    await stage.gone("first")
+    for member, was in before.items():
+        left = await unmarked(stage, member)
+        assert left["spec"] == was["spec"]
+        assert left["metadata"]["uid"] == was["metadata"]["uid"]
+        await unmarked(stage, member, kind=SERVICES)
+        await unmarked(stage, member, "conf", kind=CONFIGMAPS)
+    await stage.restart()
+    await stage.ready()
+    await settled(stage)
+    await unmarked(stage, "m1")
+    await stage.bring("second", {"m1": 1}, **how)
+    again = await stage.on("m1")
+    uid = (await stage.workload("second"))["metadata"]["uid"]
+    assert OWNER_PREFIX + uid in marks(again)
+    assert again["spec"] == before["m1"]["spec"]
+    await unmarked(stage, "m2")
 
 
 @pytest.mark.proves("X8")
@@ -125,33 +123,32 @@ def test_an_end_is_read_from_a_spec_that_cannot_be_read(said: Any, before: str |
 
 @pytest.mark.long
 @pytest.mark.proves("X8")
-async def test_the_last_word_before_the_end_counts(stage_on: MakeStage):
-    async with stage_on() as stage:
-        for name, first, last in (("stays", "Delete", "Orphan"), ("goes", "Orphan", "Delete")):
-            await stage.push(name, onDelete=first)
-            was = await stage.on("m1", name)
-            assert any(each.startswith(ORPHAN_PREFIX) for each in marks(was)) is (name == "goes")
-            await stage.stop()
-            await stage.patch(name, {"spec": {"onDelete": last}})
-            await stage.delete(name)
-            stage.start()
-            await stage.gone(name)
-        await unmarked(stage, "m1", "stays")
-        assert await stage.on("m1", "goes") is None
-        # An edit alone reaches the objects, and touches no pod.
-        await stage.push("turns")
-        was = await stage.on("m1", "turns")
-        for word in ("Orphan", "Delete"):
-            await stage.patch("turns", {"spec": {"onDelete": word}})
+async def test_the_last_word_before_the_end_counts(stage: Stage):
+    for name, first, last in (("stays", "Delete", "Orphan"), ("goes", "Orphan", "Delete")):
+        await stage.push(name, onDelete=first)
+        was = await stage.on("m1", name)
+        assert any(each.startswith(ORPHAN_PREFIX) for each in marks(was)) is (name == "goes")
+        await stage.stop()
+        await stage.patch(name, {"spec": {"onDelete": last}})
+        await stage.delete(name)
+        stage.start()
+        await stage.gone(name)
+    await unmarked(stage, "m1", "stays")
+    assert await stage.on("m1", "goes") is None
+    # An edit alone reaches the objects, and touches no pod.
+    await stage.push("turns")
+    was = await stage.on("m1", "turns")
+    for word in ("Orphan", "Delete"):
+        await stage.patch("turns", {"spec": {"onDelete": word}})
 
-            async def told(word: str = word) -> bool:
-                found = marks(await stage.on("m1", "turns"))
-                return any(e.startswith(ORPHAN_PREFIX) for e in found) is (word == "Orphan")
+        async def told(word: str = word) -> bool:
+            found = marks(await stage.on("m1", "turns"))
+            return any(e.startswith(ORPHAN_PREFIX) for e in found) is (word == "Orphan")
 
-            await until(told)
-        now = await stage.on("m1", "turns")
-        assert now["spec"] == was["spec"]
-        assert marks(now) == marks(was)
+        await until(told)
+    now = await stage.on("m1", "turns")
+    assert now["spec"] == was["spec"]
+    assert marks(now) == marks(was)
 
 
 @pytest.mark.long
@@ -280,22 +277,19 @@ async def test_an_object_that_goes_at_the_parting_holds_nothing(
 
 @pytest.mark.long
 @pytest.mark.proves("X10")
-async def test_what_is_not_the_end_removes_as_ever(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await stage.bring(
-            "demo", {"m1": 1}, manifests=[configmap("conf"), configmap("also")], **ORPHAN
-        )
-        await stage.patch("demo", {"spec": {"manifests": [configmap("conf")]}})
-        await stage.goes("m1", "also", kind=CONFIGMAPS)
-        await stage.place("demo", m2=1)
-        await stage.make_ready("m2")
-        await stage.goes("m1")
-        await stage.goes("m1", "conf", kind=CONFIGMAPS)
-        await stage.propagated("demo")
-        await stage.patch("demo", {"spec": {"replicas": 0}})
-        await stage.place("demo")
-        await stage.goes("m2")
-        await stage.goes("m2", "conf", kind=CONFIGMAPS)
+async def test_what_is_not_the_end_removes_as_ever(stage: Stage):
+    await stage.bring("demo", {"m1": 1}, manifests=[configmap("conf"), configmap("also")], **ORPHAN)
+    await stage.patch("demo", {"spec": {"manifests": [configmap("conf")]}})
+    await stage.goes("m1", "also", kind=CONFIGMAPS)
+    await stage.place("demo", m2=1)
+    await stage.make_ready("m2")
+    await stage.goes("m1")
+    await stage.goes("m1", "conf", kind=CONFIGMAPS)
+    await stage.propagated("demo")
+    await stage.patch("demo", {"spec": {"replicas": 0}})
+    await stage.place("demo")
+    await stage.goes("m2")
+    await stage.goes("m2", "conf", kind=CONFIGMAPS)
 
 
 @pytest.mark.long
@@ -324,50 +318,49 @@ async def test_what_a_lost_member_has_of_a_share_that_left_it_goes(
 @pytest.mark.long
 @pytest.mark.proves("X11")
 @pytest.mark.parametrize("last", ["Delete", "Orphan"])
-async def test_a_shared_secret_stays_for_the_pods_that_were_left(stage_on: MakeStage, last: str):
-    async with stage_on() as stage:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": "creds", "namespace": stage.namespace},
-            "data": {"password": base64.b64encode(b"one").decode()},
-        }
-        await stage.hub.create(SECRETS, body)
-        for name, word in (("first", "Orphan"), ("second", last), ("third", "Delete")):
-            await stage.create(
-                name,
-                targetDeployment=deployment(name),
-                resources=[{"name": "db", "secretName": "creds"}],
-                onDelete=word,
-            )
-            await stage.place(name, m1=1)
-            await stage.propagated(name)
+async def test_a_shared_secret_stays_for_the_pods_that_were_left(stage: Stage, last: str):
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "creds", "namespace": stage.namespace},
+        "data": {"password": base64.b64encode(b"one").decode()},
+    }
+    await stage.hub.create(SECRETS, body)
+    for name, word in (("first", "Orphan"), ("second", last), ("third", "Delete")):
+        await stage.create(
+            name,
+            targetDeployment=deployment(name),
+            resources=[{"name": "db", "secretName": "creds"}],
+            onDelete=word,
+        )
+        await stage.place(name, m1=1)
+        await stage.propagated(name)
 
-        async def owners() -> set[str]:
-            found = await stage.on("m1", "creds", kind=SECRETS)
-            assert found is not None, "the pods that were left need it"
-            return {each for each in marks(found) if each.startswith(OWNER_PREFIX)}
+    async def owners() -> set[str]:
+        found = await stage.on("m1", "creds", kind=SECRETS)
+        assert found is not None, "the pods that were left need it"
+        return {each for each in marks(found) if each.startswith(OWNER_PREFIX)}
 
-        await settled(stage)
-        assert len(await owners()) == 3
-        before = await stage.on("m1", "creds", kind=SECRETS)
-        await settled(stage)
-        assert await stage.on("m1", "creds", kind=SECRETS) == before, "nobody fights over marks"
-        for number, name in enumerate(("first", "third", "second")):
-            await stage.delete(name)
-            await stage.gone(name)
-            assert len(await owners()) == 2 - number
-            if number == 0:  # the others go on writing it
-                turned = {"data": {"password": base64.b64encode(b"two").decode()}}
-                await stage.hub.merge_patch(SECRETS, "creds", turned, namespace=stage.namespace)
+    await settled(stage)
+    assert len(await owners()) == 3
+    before = await stage.on("m1", "creds", kind=SECRETS)
+    await settled(stage)
+    assert await stage.on("m1", "creds", kind=SECRETS) == before, "nobody fights over marks"
+    for number, name in enumerate(("first", "third", "second")):
+        await stage.delete(name)
+        await stage.gone(name)
+        assert len(await owners()) == 2 - number
+        if number == 0:  # the others go on writing it
+            turned = {"data": {"password": base64.b64encode(b"two").decode()}}
+            await stage.hub.merge_patch(SECRETS, "creds", turned, namespace=stage.namespace)
 
-                async def rotated(turned: dict[str, Any] = turned) -> bool:
-                    return (await stage.on("m1", "creds", kind=SECRETS))["data"] == turned["data"]
+            async def rotated(turned: dict[str, Any] = turned) -> bool:
+                return (await stage.on("m1", "creds", kind=SECRETS))["data"] == turned["data"]
 
-                await until(rotated)
-        await unmarked(stage, "m1", "creds", kind=SECRETS)
-        await unmarked(stage, "m1", "first")
-        assert await stage.on("m1", "third") is None
+            await until(rotated)
+    await unmarked(stage, "m1", "creds", kind=SECRETS)
+    await unmarked(stage, "m1", "first")
+    assert await stage.on("m1", "third") is None
 
 
 @pytest.mark.long

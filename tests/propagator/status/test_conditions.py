@@ -76,37 +76,36 @@ async def running(stage: Stage, *members: str, **spec: Any) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves("R5")
-async def test_neither_a_restart_nor_a_new_token_says_anything(stage_on: MakeStage, m1: Cluster):
-    async with stage_on() as stage:
-        await running(stage, "m1", "m2")
-        token = await asyncio.to_thread(token_for, m1, "turn")
+async def test_neither_a_restart_nor_a_new_token_says_anything(stage: Stage, m1: Cluster):
+    await running(stage, "m1", "m2")
+    token = await asyncio.to_thread(token_for, m1, "turn")
+    await settled(stage, told=True)
+    stands = (await stage.status("demo"))["clusters"]
+    async with (
+        watched(stage.hub, MEMBER_CLUSTERS) as clusters,
+        watched(stage.hub, WORKLOADS) as workloads,
+        watched(stage.hub, EVENTS) as events,
+    ):
+        await stage.restart()
+        await stage.ready()
+        await settled(stage)
+        before = stage.process.term.registry.get("m1").link
+        kubeconfig = {"endpoint": m1.server, "clusterCA": m1.ca, "token": token}
+        data = {"data": {"kubeconfig": None, **secret("m1", kubeconfig)["data"]}}
+        await stage.hub.merge_patch(SECRETS, "m1", data, namespace=SYSTEM_NAMESPACE)
+
+        def connected() -> bool:
+            session = stage.process.term.registry.get("m1")
+            return session.ready and session.link is not before
+
+        await until(connected)
         await settled(stage, told=True)
-        stands = (await stage.status("demo"))["clusters"]
-        async with (
-            watched(stage.hub, MEMBER_CLUSTERS) as clusters,
-            watched(stage.hub, WORKLOADS) as workloads,
-            watched(stage.hub, EVENTS) as events,
-        ):
-            await stage.restart()
-            await stage.ready()
-            await settled(stage)
-            before = stage.process.term.registry.get("m1").link
-            kubeconfig = {"endpoint": m1.server, "clusterCA": m1.ca, "token": token}
-            data = {"data": {"kubeconfig": None, **secret("m1", kubeconfig)["data"]}}
-            await stage.hub.merge_patch(SECRETS, "m1", data, namespace=SYSTEM_NAMESPACE)
-
-            def connected() -> bool:
-                session = stage.process.term.registry.get("m1")
-                return session.ready and session.link is not before
-
-            await until(connected)
-            await settled(stage, told=True)
-        told = [each for state in clusters for each in conditions(state, "Ready")]
-        assert {each["reason"] for each in told} <= {"Connected"}
-        mine = [state for state in workloads if state["metadata"]["namespace"] == stage.namespace]
-        assert mine == []
-        assert [e for e in events if e["regarding"]["kind"] in ("Workload", "MemberCluster")] == []
-        assert (await stage.status("demo"))["clusters"] == stands
+    told = [each for state in clusters for each in conditions(state, "Ready")]
+    assert {each["reason"] for each in told} <= {"Connected"}
+    mine = [state for state in workloads if state["metadata"]["namespace"] == stage.namespace]
+    assert mine == []
+    assert [e for e in events if e["regarding"]["kind"] in ("Workload", "MemberCluster")] == []
+    assert (await stage.status("demo"))["clusters"] == stands
 
 
 @pytest.mark.long
@@ -177,14 +176,13 @@ async def test_no_condition_is_true_of_a_generation_that_is_not_on_the_members(
 
 @pytest.mark.long
 @pytest.mark.proves("R8")
-async def test_a_field_that_the_member_does_not_know_is_its_refusal(stage_on: MakeStage):
-    async with stage_on() as stage:
-        template = deployment()
-        template["spec"]["template"]["spec"]["colour"] = "red"
-        await stage.run("demo", {"m1": 1}, template=template)
-        message = await stage.refused("demo", "Rejected")
-        assert "colour" in message
-        assert (await stage.share("demo", "m1"))["state"] == "Failed"
+async def test_a_field_that_the_member_does_not_know_is_its_refusal(stage: Stage):
+    template = deployment()
+    template["spec"]["template"]["spec"]["colour"] = "red"
+    await stage.run("demo", {"m1": 1}, template=template)
+    message = await stage.refused("demo", "Rejected")
+    assert "colour" in message
+    assert (await stage.share("demo", "m1"))["state"] == "Failed"
 
 
 @pytest.mark.long
@@ -289,34 +287,31 @@ def test_what_is_about_an_object_is_told_from_what_is_about_the_member(
 
 @pytest.mark.long
 @pytest.mark.proves("R11", "C32")
-async def test_what_is_changed_back_each_time_is_told_and_not_fought_over(stage_on: MakeStage):
-    async with stage_on() as stage:
-        await running(stage, "m1")
-        member, where = stage.members["m1"], {"namespace": stage.namespace}
+async def test_what_is_changed_back_each_time_is_told_and_not_fought_over(stage: Stage):
+    await running(stage, "m1")
+    member, where = stage.members["m1"], {"namespace": stage.namespace}
 
-        async def autoscaler() -> None:
-            while True:
-                if (await stage.on("m1"))["spec"]["replicas"] != 4:
-                    scale = {"spec": {"replicas": 4}}
-                    await member.merge_patch(
-                        DEPLOYMENTS, "web", scale, **where, subresource="scale"
-                    )
-                await asyncio.sleep(0.05)
+    async def autoscaler() -> None:
+        while True:
+            if (await stage.on("m1"))["spec"]["replicas"] != 4:
+                scale = {"spec": {"replicas": 4}}
+                await member.merge_patch(DEPLOYMENTS, "web", scale, **where, subresource="scale")
+            await asyncio.sleep(0.05)
 
-        scaling = asyncio.create_task(autoscaler())
-        message = await stage.refused("demo", "Conflict")
-        assert f"Deployment {stage.namespace}/web" in message
-        assert "somebody-else (scale)" in message
-        assert "HorizontalPodAutoscaler" in message
-        before = await changes(member)
-        await asyncio.sleep(3)
-        after = await changes(member)
-        assert not scaling.done(), scaling
-        told = "at 0, 3.5 and 11 s at the soonest, the next one after 26"
-        assert after["APPLY", "deployments"] - before["APPLY", "deployments"] <= 3, told
-        scaling.cancel()
-        await stage.propagated("demo")
-        await stage.becomes("m1", "web", 1, "replicas")  # after what was on its way as it ended
+    scaling = asyncio.create_task(autoscaler())
+    message = await stage.refused("demo", "Conflict")
+    assert f"Deployment {stage.namespace}/web" in message
+    assert "somebody-else (scale)" in message
+    assert "HorizontalPodAutoscaler" in message
+    before = await changes(member)
+    await asyncio.sleep(3)
+    after = await changes(member)
+    assert not scaling.done(), scaling
+    told = "at 0, 3.5 and 11 s at the soonest, the next one after 26"
+    assert after["APPLY", "deployments"] - before["APPLY", "deployments"] <= 3, told
+    scaling.cancel()
+    await stage.propagated("demo")
+    await stage.becomes("m1", "web", 1, "replicas")  # after what was on its way as it ended
 
 
 @pytest.mark.long
