@@ -24,8 +24,9 @@ from machinery.api.resources import WORKLOADS
 from machinery.config.kubeconfig import parse_kubeconfig
 from tests.relay import cutting
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 @pytest.mark.proves("D2")
 def test_a_frozen_member_delays_nobody(running: Stage, space: str) -> None:
     template = deployment("web", replicas=2)
@@ -64,7 +65,6 @@ def test_a_frozen_member_delays_nobody(running: Stage, space: str) -> None:
     running.until_running(space, "web")
 
 
-@pytest.mark.long
 @pytest.mark.proves("C23")
 def test_the_standby_takes_over(running: Stage, space: str) -> None:
     running.process("controller", "standby")
@@ -91,7 +91,6 @@ def test_the_standby_takes_over(running: Stage, space: str) -> None:
         running.processes["standby"].kill(signal.SIGTERM)
 
 
-@pytest.mark.long
 @pytest.mark.proves("A1", "KD30")
 def test_a_job_that_ends_while_both_processes_are_dead_runs_once(
     running: Stage, space: str
@@ -129,7 +128,6 @@ def test_a_job_that_ends_while_both_processes_are_dead_runs_once(
     assert not member.items("jobs", space)
 
 
-@pytest.mark.long
 def test_the_hub_goes_away_and_comes_back(running: Stage, space: str) -> None:
     running.hub.apply(workload("kept", space, distribution="Duplicated"))
     running.until_running(space, "kept")
@@ -166,7 +164,6 @@ def test_the_hub_goes_away_and_comes_back(running: Stage, space: str) -> None:
         assert process.poll() is None, f"{name} ended"
 
 
-@pytest.mark.long
 def test_another_namespace_needs_the_right_to_use_it(running: Stage, space: str) -> None:
     wanted = json.dumps(workload("guest", space, targetNamespace="elsewhere"))
     running.hub(
@@ -211,7 +208,6 @@ def test_another_namespace_needs_the_right_to_use_it(running: Stage, space: str)
     assert running.seen(member, "elsewhere", "guest")
 
 
-@pytest.mark.long
 def test_a_large_workload(running: Stage, space: str) -> None:
     big = {
         "apiVersion": "v1",
@@ -227,7 +223,6 @@ def test_a_large_workload(running: Stage, space: str) -> None:
     assert len(landed["data"]["text"]) == 300_000
 
 
-@pytest.mark.long
 def test_a_crowd_at_once(running: Stage, space: str) -> None:
     size = 300
     before = {role: _requests(running, role) for role in ("controller", "propagator")}
@@ -274,7 +269,6 @@ async def _create(running: Stage, space: str, crowd: list[dict[str, Any]]) -> No
         await asyncio.gather(*(hub.create(WORKLOADS, each, namespace=space) for each in crowd))
 
 
-@pytest.mark.long
 def test_watches_that_are_cut_every_second(running: Stage, space: str, tmp_path: Path) -> None:
     """The hub is reached through a relay that ends every connection once a second."""
     text = running.hub.kubeconfig.read_text()

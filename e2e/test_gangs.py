@@ -16,8 +16,9 @@ from e2e.gangs import Yard
 from e2e.harness import steady, wait
 from e2e.stage import MEMBERS
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 @pytest.mark.proves("G3", "G5", "G15", "G19", "E9")
 def test_room_for_four_of_six_runs_four(yard: Yard) -> None:
     yard.room(2, 1, 1)
@@ -42,7 +43,6 @@ def test_room_for_four_of_six_runs_four(yard: Yard) -> None:
     assert yard.gang()["waiting"] == 0
 
 
-@pytest.mark.long
 @pytest.mark.proves("G4", "G11", "G13")
 def test_room_for_three_leaves_every_member_empty(yard: Yard) -> None:
     yard.room(1, 1, 1)
@@ -73,7 +73,6 @@ def test_room_for_three_leaves_every_member_empty(yard: Yard) -> None:
     yard.until(phase="Running", scheduled=4)
 
 
-@pytest.mark.long
 @pytest.mark.proves("G24")
 def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard: Yard) -> None:
     yard.room(2, 2, 0)
@@ -92,7 +91,6 @@ def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard
     yard.until(phase="Running", running=4)
 
 
-@pytest.mark.long
 @pytest.mark.proves("N8")
 def test_a_gate_that_closes_leaves_what_ran_before_it(yard: Yard) -> None:
     """Three units run; their group wants six, and the two of a new sibling are refused."""
@@ -136,7 +134,6 @@ def _no_deployments(space: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.long
 @pytest.mark.proves("G3", "G24")
 def test_a_gang_that_runs_is_edited_scaled_and_outlives_its_group(yard: Yard) -> None:
     yard.room(3, 3, 3)

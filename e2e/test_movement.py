@@ -20,7 +20,7 @@ from e2e.harness import steady, wait, workload
 from e2e.movement import DWELL_SECONDS, TOLERATION_SECONDS, MovingStage
 from e2e.stage import MEMBERS
 
-pytestmark = [pytest.mark.long_group("movement"), pytest.mark.stops_api_servers]
+pytestmark = [pytest.mark.long_group("movement"), pytest.mark.stops_api_servers, pytest.mark.long]
 KILLS = "movement-kills"
 """The group of the tests that kill processes: as long as all others here, and beside them."""
 MAINTENANCE = "example.com/maintenance"
@@ -42,7 +42,6 @@ def affinity(operator: str, *members: str) -> dict[str, Any]:
 # --- taints ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 @pytest.mark.proves("M1", "M2")
 def test_all_units_leave_a_tainted_member_and_as_many_are_ready_all_the_time(
     fleet: MovingStage,
@@ -59,7 +58,6 @@ def test_all_units_leave_a_tainted_member_and_as_many_are_ready_all_the_time(
     assert fleet.causes("web") == ["Placed", "Tainted"]
 
 
-@pytest.mark.long
 @pytest.mark.proves("M3", "M4")
 def test_a_toleration_keeps_units_for_its_seconds_or_for_ever(fleet: MovingStage) -> None:
     fleet.run_workload("ever", 3, tolerations=tolerates())
@@ -83,7 +81,6 @@ def test_a_toleration_keeps_units_for_its_seconds_or_for_ever(fleet: MovingStage
 # --- place first ----------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 @pytest.mark.proves("M8", "M9", "M59")
 def test_a_share_falls_stepwise_once_others_are_ready_and_never_before(fleet: MovingStage) -> None:
     fleet.web_at_home(4, movement={"maxSurge": 2})
@@ -102,7 +99,6 @@ def test_a_share_falls_stepwise_once_others_are_ready_and_never_before(fleet: Mo
     assert fleet.status("web")["rebalanced"] == "2026-01-01T00:00:00Z"
 
 
-@pytest.mark.long
 @pytest.mark.proves("M12")
 def test_a_unit_without_another_place_stays_and_goes_once_there_is_one(fleet: MovingStage) -> None:
     fleet.web_at_home(4)
@@ -121,7 +117,6 @@ def test_a_unit_without_another_place_stays_and_goes_once_there_is_one(fleet: Mo
     assert fleet.timeline.most_pods("web") <= 5
 
 
-@pytest.mark.long
 @pytest.mark.proves("M14")
 def test_a_single_copy_is_placed_whole_and_the_old_one_goes_once_all_of_it_is_ready(
     fleet: MovingStage,
@@ -143,7 +138,6 @@ def test_a_single_copy_is_placed_whole_and_the_old_one_goes_once_all_of_it_is_re
     ] == []
 
 
-@pytest.mark.long
 @pytest.mark.proves("M17")
 def test_an_edit_of_the_template_in_the_middle_reaches_both_sides(fleet: MovingStage) -> None:
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
@@ -169,7 +163,6 @@ def test_an_edit_of_the_template_in_the_middle_reaches_both_sides(fleet: MovingS
     assert fleet.timeline.least_ready("web") == 4
 
 
-@pytest.mark.long
 @pytest.mark.proves("M20")
 def test_no_status_takes_the_last_ready_units_away(fleet: MovingStage) -> None:
     def place(**shares: int) -> None:
@@ -203,7 +196,6 @@ def test_no_status_takes_the_last_ready_units_away(fleet: MovingStage) -> None:
     fleet.until_gone("web", "member-2")
 
 
-@pytest.mark.long
 @pytest.mark.proves("M23")
 def test_an_end_of_the_drain_in_the_middle_takes_the_rest_back(fleet: MovingStage) -> None:
     fleet.web_at_home(8)
@@ -236,7 +228,6 @@ def make_ready(fleet: MovingStage, member: str, pod: dict[str, Any]) -> None:
 # --- loss and return ------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 @pytest.mark.proves("M32", "M45", "M47")
 def test_a_lost_member_is_left_after_its_toleration_and_has_its_units_again_after_the_dwell(
     fleet: MovingStage,
@@ -267,7 +258,6 @@ def test_a_lost_member_is_left_after_its_toleration_and_has_its_units_again_afte
     assert not fleet.status("web").get("displaced")
 
 
-@pytest.mark.long
 @pytest.mark.proves("M46")
 def test_units_whose_successors_are_not_ready_are_their_members_again(fleet: MovingStage) -> None:
     fleet.web()
@@ -284,7 +274,6 @@ def test_units_whose_successors_are_not_ready_are_their_members_again(fleet: Mov
     assert fleet.leaving("web") == {}
 
 
-@pytest.mark.long
 @pytest.mark.proves("M35", "M42")
 def test_more_lost_members_than_the_brake_lets_move_nothing(fleet: MovingStage) -> None:
     fleet.web()
@@ -307,7 +296,6 @@ def test_more_lost_members_than_the_brake_lets_move_nothing(fleet: MovingStage) 
     fleet.until_ready("web", 6)
 
 
-@pytest.mark.long
 @pytest.mark.proves("M43")
 def test_two_lost_regions_move_nothing_and_one_whole_region_is_left(
     fleet: MovingStage, regions: None
@@ -338,7 +326,6 @@ def regions(fleet: MovingStage) -> Iterator[None]:
     fleet.hub("label", "mc", *MEMBERS, f"{REGION}-")
 
 
-@pytest.mark.long
 @pytest.mark.proves("M44")
 def test_a_brake_in_the_middle_of_a_move_keeps_what_is_placed_and_ends_with_the_loss(
     fleet: MovingStage,
@@ -368,7 +355,6 @@ def test_a_brake_in_the_middle_of_a_move_keeps_what_is_placed_and_ends_with_the_
     fleet.until_ready("web", 6)
 
 
-@pytest.mark.long
 @pytest.mark.proves("M50")
 def test_what_is_deleted_while_its_member_is_lost_stays_deleted(fleet: MovingStage) -> None:
     fleet.web()
@@ -385,7 +371,6 @@ def test_what_is_deleted_while_its_member_is_lost_stays_deleted(fleet: MovingSta
     steady(fleet.stage, "gone", lambda: fleet.timeline.now("web").pods == 0)
 
 
-@pytest.mark.long
 @pytest.mark.proves("M40")
 def test_a_member_that_is_taken_out_of_the_fleet_is_left_at_once(fleet: MovingStage) -> None:
     fleet.web()
@@ -412,7 +397,6 @@ def ready_on(fleet: MovingStage, *members: str) -> int:
 # --- edits and restarts ---------------------------------------------------------------------------
 
 
-@pytest.mark.long
 @pytest.mark.proves("M63")
 def test_rules_that_exclude_the_present_member_place_first_and_those_of_none_move_nothing(
     fleet: MovingStage,
@@ -429,7 +413,6 @@ def test_rules_that_exclude_the_present_member_place_first_and_those_of_none_mov
     assert fleet.timeline.least_ready("web") == 6
 
 
-@pytest.mark.long
 @pytest.mark.proves("M62")
 def test_a_restart_at_rest_writes_nothing(fleet: MovingStage) -> None:
     fleet.web()
@@ -468,13 +451,11 @@ def written(fleet: MovingStage) -> dict[str, Any]:
 ROLES = [("controller",), ("propagator",), ("controller", "propagator")]
 
 
-@pytest.mark.long
 @pytest.mark.proves("M21")
 def test_a_kill_in_the_middle_of_a_drain_changes_nothing(fleet: MovingStage) -> None:
     drained_with_kills(fleet, random.Random(1), ROLES[2:])
 
 
-@pytest.mark.long
 @pytest.mark.long_group(KILLS)
 @pytest.mark.proves("M21")
 @pytest.mark.parametrize("seed", range(3))
@@ -509,7 +490,6 @@ def drained_with_kills(
     assert fleet.timeline.most_pods("web") <= 10
 
 
-@pytest.mark.long
 @pytest.mark.long_group(KILLS)
 @pytest.mark.proves("M21")
 def test_thirty_ends_of_a_leader_in_the_middle_of_drains_cost_no_ready_unit(
@@ -563,7 +543,6 @@ def settled(fleet: MovingStage) -> bool:
 LENGTHS = [TOLERATION_SECONDS, pytest.param(10 * TOLERATION_SECONDS, marks=pytest.mark.long)]
 
 
-@pytest.mark.long
 @pytest.mark.proves("M33")
 @pytest.mark.parametrize("seconds", LENGTHS)
 def test_nothing_is_lost_while_no_propagator_looks(fleet: MovingStage, seconds: int) -> None:
@@ -581,7 +560,6 @@ def test_nothing_is_lost_while_no_propagator_looks(fleet: MovingStage, seconds: 
     assert fleet.timeline.placed("web") == [dict.fromkeys(MEMBERS, 2)]
 
 
-@pytest.mark.long
 @pytest.mark.proves("M34")
 @pytest.mark.parametrize("seconds", LENGTHS)
 def test_an_outage_of_the_hub_is_no_loss_of_members(fleet: MovingStage, seconds: int) -> None:
@@ -598,7 +576,6 @@ def test_an_outage_of_the_hub_is_no_loss_of_members(fleet: MovingStage, seconds:
     assert fleet.timeline.placed("web") == [dict.fromkeys(MEMBERS, 2)]
 
 
-@pytest.mark.long
 @pytest.mark.proves("M34")
 def test_a_member_that_stays_lost_after_an_outage_of_the_hub_is_tolerated_anew(
     fleet: MovingStage,

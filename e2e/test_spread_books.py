@@ -21,6 +21,8 @@ from e2e.harness import deployment, pod_template, wait, workload
 from e2e.stage import Stage
 from e2e.test_spread import POOL, POOLS, spread, subset, until_placed
 
+pytestmark = pytest.mark.long
+
 Told: TypeAlias = tuple[int, int, dict[str, list[str]]]
 """A subset's replicas, missingReplicas, and the units under way by field."""
 HOLD = "spread.example.com/hold"
@@ -102,7 +104,6 @@ def patch(stage: Stage, member: str, found: list[dict[str, Any]], change: dict[s
         kubectl("-n", where, "patch", "pod", name, "--type=merge", "-p", json.dumps(change))
 
 
-@pytest.mark.long
 def test_units_count_while_the_member_that_shall_create_them_hangs(
     running: Stage, space: str
 ) -> None:
@@ -110,7 +111,6 @@ def test_units_count_while_the_member_that_shall_create_them_hangs(
         pass
 
 
-@pytest.mark.long  # 30 s, the time that units may take
 @pytest.mark.proves("W22", "W24")
 def test_units_that_a_hanging_member_does_not_create_give_their_quota_back(
     running: Stage, space: str
@@ -146,7 +146,6 @@ def hanging(running: Stage, space: str) -> Iterator[None]:
     until_told(running, space, (5, 1), 0)
 
 
-@pytest.mark.long
 @pytest.mark.proves("W18", "W25", "Z2")
 def test_a_unit_that_does_not_end_counts_again_until_it_has_ended(
     running: Stage, space: str
@@ -209,7 +208,6 @@ def until_ended(stage: Stage, member: str, space: str) -> None:
     wait("them to end", lambda: not left(), timeout=2 * ENDS_SECONDS)
 
 
-@pytest.mark.long
 @pytest.mark.proves("W26")
 def test_units_of_a_job_that_ended_are_active_no_more(running: Stage, space: str) -> None:
     template = pod_template("once", restartPolicy="Never", schedulingGates=[{"name": HOLD}])
@@ -238,7 +236,6 @@ def test_units_of_a_job_that_ended_are_active_no_more(running: Stage, space: str
     assert running.placements(space, "once") == BOTH
 
 
-@pytest.mark.long
 @pytest.mark.proves("W26")
 def test_units_of_a_cluster_that_is_gone_leave_the_books(running: Stage, space: str) -> None:
     running.hub.apply(spread("web", space, *pools(3)), workload("web", space, replicas=5))
@@ -259,7 +256,6 @@ MOST = 4
 
 
 @pytest.mark.proves("W19", "W22")
-@pytest.mark.long
 def test_leaders_that_are_killed_in_the_midst_leave_the_books_right(
     running: Stage, space: str
 ) -> None:

@@ -13,6 +13,8 @@ from machinery.types import conditions
 from tests import kstatus
 from tests.argocd import SCRIPT, WORDS, health
 
+pytestmark = pytest.mark.proves("CT3")
+
 CUSTOMIZATIONS = SCRIPT.parent / "resource_customizations" / "stowage.dev"
 
 
@@ -29,7 +31,6 @@ def recorded() -> list[Any]:
     ]
 
 
-@pytest.mark.proves("CT3")
 @pytest.mark.parametrize(("path", "wanted"), recorded())
 def test_a_recorded_object(path: Path, wanted: dict[str, str]) -> None:
     stored = yaml.safe_load(path.read_text())
@@ -38,7 +39,6 @@ def test_a_recorded_object(path: Path, wanted: dict[str, str]) -> None:
     assert kstatus.exclusive(stored)
 
 
-@pytest.mark.proves("CT3")
 def test_each_recorded_object_has_its_health() -> None:
     found = {each.values[0].resolve() for each in recorded()}
     assert found == {each.resolve() for each in CUSTOMIZATIONS.glob("*/testdata/*.yaml")}
@@ -46,7 +46,6 @@ def test_each_recorded_object_has_its_health() -> None:
     assert states == {"Progressing", "Healthy", "Degraded", "Suspended"}
 
 
-@pytest.mark.proves("CT3")
 @pytest.mark.parametrize(
     "status", [None, {}, {"observedGeneration": -1}, {"observedGeneration": 1}]
 )
@@ -57,7 +56,6 @@ def test_an_object_of_which_nobody_has_said_anything(kind: str, status: Any) -> 
     assert health({**stored, **said})["status"] == "Progressing"
 
 
-@pytest.mark.proves("CT3")
 def test_the_message_is_that_of_the_cause() -> None:
     said = [
         {"type": "Scheduled", "status": "False", "reason": "PolicyNotFound", "message": "no gold"},
@@ -74,7 +72,6 @@ def test_the_message_is_that_of_the_cause() -> None:
     assert found == {"status": "Degraded", "message": "PolicyNotFound: no gold"}
 
 
-@pytest.mark.proves("CT3")
 def test_one_script_serves_all_kinds() -> None:
     patch = yaml.safe_load((SCRIPT.parent / "argocd-cm.yaml").read_text())
     told = {each.__name__ for each in KINDS} - {"Assignment", "MemberReport"}  # of no repository
@@ -84,7 +81,6 @@ def test_one_script_serves_all_kinds() -> None:
         assert each.resolve() == SCRIPT
 
 
-@pytest.mark.proves("CT3")
 @pytest.mark.parametrize("phase", ["Paused", "AwaitingApproval"])
 def test_a_rollout_that_pauses_on_purpose_is_suspended(phase: str) -> None:
     said = [{"type": conditions.RECONCILING, "status": "True", "reason": phase, "message": ""}]

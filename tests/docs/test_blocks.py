@@ -33,6 +33,8 @@ from tests.docs.conftest import ROOT
 from tests.stowage.conftest import Stowage
 from tests.web import showcase
 
+pytestmark = pytest.mark.proves("DOC3")
+
 HERE = Path(__file__).parent
 ON_HUB = {"apply", "hub"}
 MOST_SKIPPED = 0.05
@@ -47,7 +49,6 @@ def found(*modes: str) -> list[Block]:
     return [each for listed in known().values() for each in listed if each.mode in modes]
 
 
-@pytest.mark.proves("DOC3")
 def test_hardly_any_block_is_skipped_and_each_says_why() -> None:
     listed = [each for every in known().values() for each in every]
     skipped = [each for each in listed if each.mode == "skip"]
@@ -55,7 +56,6 @@ def test_hardly_any_block_is_skipped_and_each_says_why() -> None:
     assert len(skipped) <= MOST_SKIPPED * len(listed), [each.at(0) for each in skipped]
 
 
-@pytest.mark.proves("DOC3")
 def test_what_a_command_names_is_there() -> None:
     assert [
         f"{block.at(offset)}: {each}"
@@ -76,7 +76,6 @@ def joined(lines: tuple[str, ...]) -> Iterator[str]:
         whole = ""
 
 
-@pytest.mark.proves("DOC3")
 def test_the_words_are_those_of_the_code() -> None:
     wrong = []
     for block in found("said"):
@@ -87,7 +86,6 @@ def test_the_words_are_those_of_the_code() -> None:
     assert wrong == [], "\n".join(wrong)
 
 
-@pytest.mark.proves("DOC3")
 def test_a_fragment_fits_its_schema() -> None:
     assert [
         f"{block.at(0)}: {each}"
@@ -97,13 +95,11 @@ def test_a_fragment_fits_its_schema() -> None:
     ] == []
 
 
-@pytest.mark.proves("DOC3")
 def test_python_runs() -> None:
     for page in {each.page for each in found("run")}:
         assert python_of(page), page
 
 
-@pytest.mark.proves("DOC3")
 def test_a_configuration_is_read() -> None:
     whole = {"apiVersion": "stowage.dev/v1alpha1", "kind": "SchedulerConfiguration"}
     for block in found("config"):
@@ -115,7 +111,6 @@ def test_a_configuration_is_read() -> None:
         parse(yaml.safe_dump(whole | yaml.safe_load(block.text)), registry, name=block.at(0))
 
 
-@pytest.mark.proves("DOC3")
 def test_a_block_that_says_nothing_is_told_with_file_and_line() -> None:
     for fence in ("```", "```yaml", "```yaml {run}", "```console {look}"):
         with pytest.raises(ValueError, match=r"^x\.md:3: "):
@@ -124,7 +119,6 @@ def test_a_block_that_says_nothing_is_told_with_file_and_line() -> None:
         blocks("x.md", "``` yaml, apply\n")
 
 
-@pytest.mark.proves("DOC3")
 def test_what_is_wrong_is_seen() -> None:
     said = "2 clusters: didn't match clusterSelector, and nobody knows why"
     assert next(reading.unsaid(said, frozenset())) == "no message says 'and nobody knows'"
@@ -180,7 +174,6 @@ def said(words: list[str], stowage: Stowage, **environment: str) -> str:
     return f"{outcome.err}\0{outcome.out}"
 
 
-@pytest.mark.proves("DOC3")
 @pytest.mark.parametrize("block", found("files"), ids=lambda block: f"{block.page}:{block.line}")
 def test_a_transcript_without_a_hub(block: Block, folder: Path) -> None:
     files_of(block.page, folder)
@@ -188,7 +181,6 @@ def test_a_transcript_without_a_hub(block: Block, folder: Path) -> None:
     assert list(differences(block, lambda words: said(words, stowage), folder)) == []
 
 
-@pytest.mark.proves("DOC3")
 def test_a_wrong_line_is_told_with_file_and_line(folder: Path) -> None:
     text = "```console {files}\n$ stowage plan \\\n  -f x\nright …\nsome …\n…\nlast\n```\n"
     (block,) = blocks("x.md", text)
@@ -256,7 +248,6 @@ def on_hub() -> list[str]:
     return [page for page, listed in known().items() if any(each.mode in ON_HUB for each in listed)]
 
 
-@pytest.mark.proves("DOC3")
 @pytest.mark.parametrize("page", on_hub())
 def test_what_a_page_asks_of_a_hub(page: str, docs_hub: Cluster, folder: Path) -> None:
     files_of(page, folder)

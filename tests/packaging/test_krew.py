@@ -19,11 +19,12 @@ from stowage.toolchain import binaries, build
 
 from .rendering import DEPLOY
 
+pytestmark = pytest.mark.proves("PK36")
+
 VERSION = metadata.version("stowage")
 MANIFEST = DEPLOY / "krew" / "stowage.yaml"
 
 
-@pytest.mark.proves("PK36")
 def test_the_manifest_has_the_digest_of_the_archive() -> None:
     spec = yaml.safe_load(MANIFEST.read_text())["spec"]
     (platform,) = spec["platforms"]
@@ -58,7 +59,6 @@ def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.proves("PK36")
 def test_the_script_runs_this_very_version(script: Path) -> None:
     folder = script.parent
     alone = run(script)
@@ -78,7 +78,6 @@ def test_the_script_runs_this_very_version(script: Path) -> None:
     assert run(script, "plan", "a  b").stdout == "ours plan a  b\n"
 
 
-@pytest.mark.proves("PK36")
 def test_a_release_pins_its_wheel(tmp_path: Path) -> None:
     wheel = tmp_path / "x.whl"
     wheel.write_bytes(b"wheel")
@@ -94,7 +93,6 @@ def test_a_release_pins_its_wheel(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves("PK36")
 def test_krew_takes_the_manifest(pytestconfig: pytest.Config) -> None:
     name = "validate-krew-manifest"
     with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():

@@ -14,18 +14,18 @@ import pytest
 from crds.admission.validation import admitted, normalised, violations
 from tests.packaging import released
 
+pytestmark = pytest.mark.proves("PK17")
+
 LAST = released.last()
 WORKLOADS_THERE = released.stored(LAST)
 
 
-@pytest.mark.proves("PK17")
 def test_each_field_of_the_last_release_is_there() -> None:
     recorded = (LAST / "fields.txt").read_text().splitlines()
     assert len(recorded) > 500
     assert set(recorded) - {*released.fields()} == set()
 
 
-@pytest.mark.proves("PK17")
 @pytest.mark.parametrize("workload", WORKLOADS_THERE, ids=lambda each: each["metadata"]["name"])
 def test_a_stored_workload_is_taken_as_it_is(workload: dict[str, Any]) -> None:
     assert violations(workload) == []
@@ -33,14 +33,12 @@ def test_a_stored_workload_is_taken_as_it_is(workload: dict[str, Any]) -> None:
     assert "spec" not in admitted(workload)
 
 
-@pytest.mark.proves("PK17")
 def test_no_pod_on_a_member_starts_anew() -> None:
     found = [f"{each['metadata']['name']} {released.pods(each)}" for each in WORKLOADS_THERE]
     assert len(found) > 20
     assert found == (LAST / "pods.txt").read_text().splitlines()
 
 
-@pytest.mark.proves("PK17")
 def test_another_pod_template_is_another_digest() -> None:
     first = copy.deepcopy(WORKLOADS_THERE[0])
     before = released.pods(first)

@@ -23,6 +23,8 @@ from tests.propagator.groups.test_gangs import QUORUM, found, gate, held, join
 from tests.propagator.stage import KINDS, Stage, counted, deployment, settled, staged, swept
 from tests.propagator.waits import until
 
+pytestmark = pytest.mark.long
+
 Costs = dict[int, int]
 READER = "spread-reader"
 PATCH_OF_PODS = {"verb": "PATCH", "resource": "pods", "subresource": ""}
@@ -129,7 +131,6 @@ def limits(**amounts: str) -> dict[str, Any]:
 TWO = [{"name": "main", "image": "pause"}, {"name": "side", "image": "pause:2"}]
 
 
-@pytest.mark.long
 @pytest.mark.proves("W11")
 async def test_each_subset_has_its_patch(hub: Cluster, m1: Cluster, m2: Cluster) -> None:
     template = deployment()
@@ -180,7 +181,6 @@ async def test_each_subset_has_its_patch(hub: Cluster, m1: Cluster, m2: Cluster)
         await until(plain)
 
 
-@pytest.mark.long
 @pytest.mark.proves("W11")
 async def test_a_patch_that_does_not_fit_stops_its_clusters_alone(
     hub: Cluster, m1: Cluster, m2: Cluster
@@ -217,7 +217,6 @@ async def test_a_patch_that_does_not_fit_stops_its_clusters_alone(
         assert found["spec"]["template"]["metadata"]["labels"]["arch"] == "x86"
 
 
-@pytest.mark.long
 @pytest.mark.proves("W13", "W14")
 async def test_the_pods_of_the_lowest_cost_go_first(hub: Cluster, running: Cluster) -> None:
     async with stage_with(hub, m=running) as stage:
@@ -248,7 +247,6 @@ async def test_the_pods_of_the_lowest_cost_go_first(hub: Cluster, running: Clust
         await stage.fares("demo", "m", "Running")
 
 
-@pytest.mark.long
 @pytest.mark.proves("W14")
 async def test_costs_that_went_while_nobody_looked_are_taken_away(
     hub: Cluster, running: Cluster
@@ -263,7 +261,6 @@ async def test_costs_that_went_while_nobody_looked_are_taken_away(
         await cost(stage, "m", {None: 2})  # type: ignore[dict-item] # none
 
 
-@pytest.mark.long
 @pytest.mark.proves("W34")
 async def test_a_rollout_keeps_the_numbers_and_every_new_pod_gets_its_cost(
     hub: Cluster, running: Cluster, m1: Cluster
@@ -290,7 +287,6 @@ async def test_a_rollout_keeps_the_numbers_and_every_new_pod_gets_its_cost(
             assert each["metadata"]["labels"]["arch"] == "x86"
 
 
-@pytest.mark.long
 @pytest.mark.proves("W1")
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job"])
 async def test_every_kind_has_patch_and_costs(hub: Cluster, running: Cluster, kind: str) -> None:
@@ -317,7 +313,6 @@ async def test_every_kind_has_patch_and_costs(hub: Cluster, running: Cluster, ki
             assert each["metadata"]["labels"]["arch"] == "x86"
 
 
-@pytest.mark.long
 @pytest.mark.proves("W14")
 async def test_somebody_elses_cost_is_left_alone_without_an_override(
     hub: Cluster, running: Cluster
@@ -335,7 +330,6 @@ async def test_somebody_elses_cost_is_left_alone_without_an_override(
         await cost(stage, "m", {200: 1})
 
 
-@pytest.mark.long
 @pytest.mark.proves("W14")
 async def test_who_fights_over_a_cost_is_let_win_for_a_while(
     hub: Cluster, running: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -383,7 +377,6 @@ rules:
 """
 
 
-@pytest.mark.long
 @pytest.mark.proves("W14")
 async def test_a_member_that_lets_nobody_patch_its_pods_is_asked_once_and_runs_all_the_same(
     hub: Cluster, running: Cluster, caplog: pytest.LogCaptureFixture
@@ -413,7 +406,6 @@ async def _all_run(stage: Stage, units: int) -> bool:
     return bool(share.get("state") == "Running" and share.get("ready") == units)
 
 
-@pytest.mark.long
 @pytest.mark.proves("G24", "W14")
 async def test_costs_of_a_decision_that_its_group_holds_are_not_written(
     hub: Cluster, running: Cluster
@@ -451,7 +443,6 @@ def link_of(stage: Stage) -> Link | None:
     return session.link if session else None
 
 
-@pytest.mark.long
 @pytest.mark.proves("S4")
 async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) -> None:
     with swept(hub):

@@ -33,6 +33,8 @@ from tests.propagator.stage import (
 )
 from tests.propagator.waits import until
 
+pytestmark = pytest.mark.proves("CT8")
+
 NONE: dict[str, Any] = {"delivery": "None"}
 
 
@@ -45,7 +47,6 @@ async def ready_as(stage: Stage, name: str, status: str, reason: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves("CT8")
 async def test_no_member_gets_a_write_and_its_end_waits_for_none(stage: Stage) -> None:
     await settled(stage)
     before = {name: await changes(client) for name, client in stage.members.items()}
@@ -73,7 +74,6 @@ async def test_no_member_gets_a_write_and_its_end_waits_for_none(stage: Stage) -
 
 
 @pytest.mark.long
-@pytest.mark.proves("CT8")
 async def test_what_stands_is_let_go_of_and_nothing_takes_it_away_any_more(
     stage: Stage,
 ) -> None:
@@ -107,7 +107,6 @@ async def test_what_stands_is_let_go_of_and_nothing_takes_it_away_any_more(
 
 
 @pytest.mark.long
-@pytest.mark.proves("CT8")
 async def test_delivered_again_it_takes_over_only_what_its_adoption_lets_it(
     stage: Stage,
 ) -> None:
@@ -126,7 +125,6 @@ async def test_delivered_again_it_takes_over_only_what_its_adoption_lets_it(
 
 
 @pytest.mark.long
-@pytest.mark.proves("CT8")
 async def test_pods_that_another_tool_brings_are_counted_as_its_units(stage: Stage) -> None:
     await stage.run("web", {"m1": 2}, **NONE)
     await ready_as(stage, "web", "True", "Decided")
@@ -186,7 +184,6 @@ def ready(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
 
 
-@pytest.mark.proves("CT8")
 def test_ready_is_that_the_present_generation_is_decided() -> None:
     share = OthersShare("m1", 3, PodCounts())
     assert ready(told(workload(), share)) == {"Ready": ("True", "Decided")}
@@ -212,7 +209,6 @@ def test_ready_is_that_the_present_generation_is_decided() -> None:
     assert "Propagated" not in ready(told(workload(conditions=[propagated]), share))
 
 
-@pytest.mark.proves("CT8")
 def test_an_entry_says_what_is_seen_and_else_what_was_said_before() -> None:
     seen = told(workload(), OthersShare("m1", 3, PodCounts(3, 3, current=3, capacity_version=7)))
     (entry,) = seen["clusters"]
@@ -224,7 +220,6 @@ def test_an_entry_says_what_is_seen_and_else_what_was_said_before() -> None:
     assert (away["state"], away["message"], away["scheduled"]) == ("Unreachable", "m1: no route", 3)
 
 
-@pytest.mark.proves("CT8")
 @pytest.mark.parametrize("sent", [True, False])
 async def test_only_a_member_that_was_sent_something_is_looked_at(sent: bool) -> None:
     of = workload(footprint={"clusters": "m1" if sent else ""})
@@ -259,7 +254,6 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(sent: bool) ->
     assert of.orphans
 
 
-@pytest.mark.proves("CT8")
 @pytest.mark.parametrize(
     ("uid", "name", "namespace", "ours"),
     [

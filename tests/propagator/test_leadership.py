@@ -42,7 +42,7 @@ SHORT_TERMS = {"lease_seconds": 5.0, "renew_deadline": 3.5, "lease_retry": 0.4}
 READ = frozenset({"nodes", "pods", *(resource.plural for resource in USUAL)})
 """What a propagator lists on a member."""
 OF_THE_HUB = frozenset({"workloads", "memberclusters", "workloadgroups"})
-pytestmark = pytest.mark.usefixtures("steady")
+pytestmark = [pytest.mark.usefixtures("steady"), pytest.mark.long]
 
 
 async def lists(client: ApiClient, resources: frozenset[str] = READ) -> Counter[str]:
@@ -106,7 +106,6 @@ async def acts(process: Propagator) -> None:
     await until(lambda: process.term is not None and not process.term.stale())
 
 
-@pytest.mark.long
 @pytest.mark.proves("N6", "C27")
 async def test_secrets_travel_in_the_next_term_as_well(stage_on: MakeStage, hub: Cluster):
     def creds(value: str) -> dict[str, Any]:
@@ -133,7 +132,6 @@ async def test_secrets_travel_in_the_next_term_as_well(stage_on: MakeStage, hub:
         assert (await stage.condition("one", "Propagated"))["status"] == "True"
 
 
-@pytest.mark.long
 @pytest.mark.proves("N6", "N11")
 async def test_a_lease_that_went_back_has_everything_of_the_hub_listed_anew(
     stage_on: MakeStage, hub: Cluster
@@ -170,7 +168,6 @@ async def test_a_lease_that_went_back_has_everything_of_the_hub_listed_anew(
         await stage.propagated("one")
 
 
-@pytest.mark.long
 @pytest.mark.proves("N6")
 @pytest.mark.parametrize("seconds", [3.0, 15.0])
 async def test_a_hub_that_is_away_for_a_while_costs_no_list_and_no_write(
@@ -202,7 +199,6 @@ async def test_a_hub_that_is_away_for_a_while_costs_no_list_and_no_write(
         await stage.becomes("m1", "one", 5, "replicas")
 
 
-@pytest.mark.long
 @pytest.mark.proves("N6")
 async def test_a_hub_that_forgot_meanwhile_is_listed_anew_and_members_are_not(
     stage_on: MakeStage,
@@ -238,7 +234,6 @@ async def test_a_hub_that_forgot_meanwhile_is_listed_anew_and_members_are_not(
         await stage.becomes("m1", "one", 5, "replicas")
 
 
-@pytest.mark.long
 @pytest.mark.proves("N6")
 async def test_what_another_leader_wrote_in_between_is_taken_as_it_is(
     stage_on: MakeStage, hub: Cluster
@@ -283,7 +278,6 @@ async def test_what_another_leader_wrote_in_between_is_taken_as_it_is(
 
 
 @pytest.mark.proves("N6")
-@pytest.mark.long
 async def test_of_two_replicas_whose_leader_is_killed_each_write_is_made_once(
     stage_on: MakeStage, hub: Cluster, tmp_path: Path
 ):

@@ -22,6 +22,8 @@ from tests.propagator.stage import (
     settled,
 )
 
+pytestmark = pytest.mark.long
+
 Asked = Counter[tuple[str, str]]
 
 
@@ -36,7 +38,6 @@ def is_about_objects(verb: str, resource: str) -> bool:
     return verb not in ("GET", "LIST") or resource in ("configmaps", "deployments")
 
 
-@pytest.mark.long
 @pytest.mark.proves("C22")
 async def test_a_new_workload_costs_one_write_for_each_object_and_nothing_else(
     stage_on: MakeStage,
@@ -59,7 +60,6 @@ async def test_a_new_workload_costs_one_write_for_each_object_and_nothing_else(
         raise AssertionError(f"more than {wanted} each time: {more}")
 
 
-@pytest.mark.long
 @pytest.mark.proves("D2")
 async def test_a_kind_is_watched_on_a_member_from_the_first_object_of_ours_on(stage_on: MakeStage):
     def watched(member: str) -> set[str]:
@@ -80,7 +80,6 @@ async def test_a_kind_is_watched_on_a_member_from_the_first_object_of_ours_on(st
         assert watched("m2") == before["m2"]
 
 
-@pytest.mark.long
 @pytest.mark.proves("C29", "R1")
 async def test_a_write_whose_answer_was_lost_costs_one_look_and_is_not_made_again(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -119,7 +118,6 @@ async def test_a_write_whose_answer_was_lost_costs_one_look_and_is_not_made_agai
         assert there["metadata"]["resourceVersion"] == sent[0]["metadata"]["resourceVersion"]
 
 
-@pytest.mark.long
 @pytest.mark.proves("C29")
 async def test_fields_that_are_taken_out_go_from_what_was_made_by_one_write(stage: Stage):
     await stage.push("demo", manifests=[configmap("conf", a="1", b="2")])

@@ -22,6 +22,8 @@ from tests.patience import PATIENCE
 
 from .plain_hub import PlainHub, hub_of, kubeconfig
 
+pytestmark = pytest.mark.proves("PK34")
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -58,7 +60,6 @@ def names(hub: tuple[PlainHub, Path], monkeypatch: pytest.MonkeyPatch) -> PlainH
     return there
 
 
-@pytest.mark.proves("PK34")
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -83,7 +84,6 @@ def test_names_on_the_hub_are_completed(names: PlainHub, words: tuple[str, ...],
     assert completed(*words) == found
 
 
-@pytest.mark.proves("PK34")
 def test_names_are_those_of_the_hub_and_namespace_that_options_name(
     names: PlainHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +95,6 @@ def test_names_are_those_of_the_hub_and_namespace_that_options_name(
     assert "/apis/stowage.dev/v1alpha1/namespaces/shop/workloads" in names.asked
 
 
-@pytest.mark.proves("PK34")
 def test_a_hub_that_refuses_or_does_not_answer_gives_no_names(
     names: PlainHub,
     tmp_path: Path,
@@ -114,7 +113,6 @@ def test_a_hub_that_refuses_or_does_not_answer_gives_no_names(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.proves("PK34")
 def test_a_shell_waits_less_than_half_a_second() -> None:
     assert completing.SECONDS < 0.5
 
@@ -172,7 +170,6 @@ def bash(path: Path) -> Iterator[Bash]:
 
 
 @pytest.mark.long
-@pytest.mark.proves("PK34")
 def test_bash_completes(names: PlainHub, bash: Bash) -> None:
     bash.until("> ")
     bash.type("bind 'set enable-bracketed-paste off'; source <(stowage completion bash); echo do''ne\n")  # fmt: skip
@@ -190,14 +187,12 @@ def test_bash_completes(names: PlainHub, bash: Bash) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves("PK34")
 def test_kubectl_gives_the_same_names(names: PlainHub, path: Path) -> None:
     command = [binaries.path("kubectl"), "__complete", "stowage", "explain", "wl/"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [*completed("explain", "wl/"), ":4"]
 
 
-@pytest.mark.proves("PK34")
 def test_kubectl_is_told_names_and_that_they_are_no_files(
     names: PlainHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

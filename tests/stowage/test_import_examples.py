@@ -16,6 +16,8 @@ from tests.stowage.importing import Files, Made, cluster, run
 from tests.stowage.peermodules import fetched
 from website.importfields import import_fields
 
+pytestmark = pytest.mark.proves("IM15")
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "import"
 KINDS = [
@@ -57,7 +59,6 @@ def placed(folder: Path, output: str, fleet: Sequence[Any]) -> dict[str, dict[st
     }
 
 
-@pytest.mark.proves("IM15")
 @pytest.mark.parametrize("name", WHERE)
 def test_an_example_imports_and_is_placed(tmp_path: Path, name: str) -> None:
     result = run("import", "-f", EXAMPLES / f"{name}.yaml")
@@ -65,13 +66,11 @@ def test_an_example_imports_and_is_placed(tmp_path: Path, name: str) -> None:
     assert placed(tmp_path, result.stdout, FLEET) == WHERE[name]
 
 
-@pytest.mark.proves("IM15")
 def test_the_example_of_argo_cd_is_a_stub() -> None:
     [body] = Made(*(each.body for each in manifests.read([str(EXAMPLES / "argocd.yaml")]))).bodies
     assert body["metadata"] == {"name": "paris", "labels": {"region": "europe"}}
 
 
-@pytest.mark.proves("IM15")
 def test_the_tables_of_fields_are_those_of_the_page() -> None:
     page = (ROOT / "docs" / "reference" / "import-fields.md").read_text()
     assert page == import_fields()
@@ -97,7 +96,6 @@ MEMBERS = [member(name, **{"fleet.azure.com/location": name}) for name in (
 
 
 @pytest.mark.long
-@pytest.mark.proves("IM15")
 @pytest.mark.parametrize("name", OWN)
 def test_the_examples_of_a_peer_itself(tmp_path: Path, name: str) -> None:
     module, folders = OWN[name]

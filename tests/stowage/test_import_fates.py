@@ -14,6 +14,8 @@ from stowage.importing.shapes import FOLDER, leaves
 from stowage.importing.systems import kubefed
 from tests.stowage.importing import Files, Made, run
 
+pytestmark = pytest.mark.proves("IM2")
+
 PEERS = {each.stem: json.loads(each.read_text()) for each in sorted(FOLDER.glob("*.json"))}
 VALUES: Mapping[str, Any] = {
     "string": "x",
@@ -76,21 +78,18 @@ def silent(body: Mapping[str, Any]) -> list[str]:
     return [] if "" in told else [each for each in fields(body) if each not in told]
 
 
-@pytest.mark.proves("IM2")
 def test_each_leaf_of_a_kind_has_an_entry() -> None:
     found = {kind: silent(document(kind, whole(shape))) for kind, shape in all_kinds()}
     assert {kind: fields for kind, fields in found.items() if fields} == {}
 
 
 @pytest.mark.long
-@pytest.mark.proves("IM2")
 def test_each_leaf_alone_has_an_entry() -> None:
     for kind, shape in all_kinds():
         for path, type_ in leaves(shape):
             assert silent(document(kind, alone(path, type_))) == [], (kind, path)
 
 
-@pytest.mark.proves("IM2")
 def test_the_data_say_what_they_are_of() -> None:
     named = {name: (peer["module"], peer["version"]) for name, peer in PEERS.items()}
     assert named == {
@@ -102,14 +101,12 @@ def test_the_data_say_what_they_are_of() -> None:
     assert sum(len(list(leaves(shape))) for _, shape in all_kinds()) > 1600
 
 
-@pytest.mark.proves("IM2")
 def test_each_kind_of_the_data_is_known_by_name() -> None:
     tables = {key for system in SYSTEMS for key in system.tables}
     known = {tuple(kind.split("/")) for peer in PEERS.values() for kind in peer["kinds"]}
     assert known <= tables
 
 
-@pytest.mark.proves("IM2")
 def test_a_table_names_no_field_that_its_kind_lacks() -> None:
     """A misspelt row would never be met: each path of a table is one of the shape's."""
     old = {"spec.placementRefs.rolloutStrategy.rolloutType"}
@@ -124,7 +121,6 @@ def test_a_table_names_no_field_that_its_kind_lacks() -> None:
             assert rows - above - old == set(), kind
 
 
-@pytest.mark.proves("IM2")
 def test_the_report_is_written_also_where_something_is_lost(tmp_path: Path) -> None:
     policy = document("policy.karmada.io/PropagationPolicy", {"spec": {"new": 1}})
     file = tmp_path / "report.json"

@@ -18,6 +18,8 @@ from machinery.errors import Unreachable
 from tests.controller.live import placements
 from tests.controller.memory import Stage
 
+pytestmark = pytest.mark.proves("L4")
+
 SHOP = ("shop", "demo")
 
 
@@ -85,7 +87,6 @@ def stage() -> Stage:
     return made
 
 
-@pytest.mark.proves("L4")
 async def test_one_that_waits_is_asked_once_and_says_so_once(stage: Stage) -> None:
     gate = Gate()
     async with stage.leading(**gate.points()):
@@ -104,7 +105,6 @@ async def test_one_that_waits_is_asked_once_and_says_so_once(stage: Stage) -> No
         assert stage.placed("demo") == {}
 
 
-@pytest.mark.proves("L4")
 async def test_what_waits_holds_its_room(stage: Stage) -> None:
     gate = Gate()
     async with stage.leading(**gate.points()):
@@ -117,7 +117,6 @@ async def test_what_waits_holds_its_room(stage: Stage) -> None:
         assert gate.waiting == gate.asked == [SHOP]
 
 
-@pytest.mark.proves("L4")
 async def test_one_that_is_allowed_is_written_and_post_bind_sees_the_state(stage: Stage) -> None:
     gate = Gate()
     async with stage.leading(filter=[gate], **gate.points()):
@@ -133,7 +132,6 @@ async def test_one_that_is_allowed_is_written_and_post_bind_sees_the_state(stage
         assert gate.asked == [SHOP]
 
 
-@pytest.mark.proves("L4")
 async def test_one_that_is_rejected_says_why_and_gives_back(stage: Stage) -> None:
     gate = Gate()
     async with stage.leading(**gate.points()):
@@ -147,7 +145,6 @@ async def test_one_that_is_rejected_says_why_and_gives_back(stage: Stage) -> Non
         assert stage.placed("demo") == {}
 
 
-@pytest.mark.proves("L4")
 async def test_one_that_nobody_answers_times_out(stage: Stage) -> None:
     gate = Gate(seconds=20)
     async with stage.leading(**gate.points()):
@@ -159,7 +156,6 @@ async def test_one_that_nobody_answers_times_out(stage: Stage) -> None:
         await stage.until(lambda: len(gate.asked) == 2)  # its turn comes again, not at once
 
 
-@pytest.mark.proves("L4")
 @pytest.mark.parametrize("change", ["edit", "delete", "cluster"])
 async def test_one_that_is_edited_or_deleted_is_given_back(stage: Stage, change: str) -> None:
     gate = Gate()
@@ -183,7 +179,6 @@ async def test_one_that_is_edited_or_deleted_is_given_back(stage: Stage, change:
         assert len(gate.asked) == 2
 
 
-@pytest.mark.proves("L4")
 async def test_the_end_of_a_term_gives_back(stage: Stage) -> None:
     gate = Gate()
     async with stage.leading(**gate.points()) as controller:
@@ -198,7 +193,6 @@ async def test_the_end_of_a_term_gives_back(stage: Stage) -> None:
         await stage.until(lambda: free.waiting == [SHOP])
 
 
-@pytest.mark.proves("L4")
 async def test_a_set_waits_as_one(stage: Stage) -> None:
     class OnlyFront(Gate):
         def permit(
@@ -225,7 +219,6 @@ def beside(app: str) -> dict[str, Any]:
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
-@pytest.mark.proves("L4")
 async def test_reserve_is_called_before_the_next_decision(stage: Stage) -> None:
     """A quota of one unit, kept by Reserve alone: two decisions at once do not both get it."""
 
@@ -285,7 +278,6 @@ class Broken:
         self._do("PostBind", None)
 
 
-@pytest.mark.proves("L4")
 @pytest.mark.parametrize("point", ["Filter", "Reserve", "Permit", "PreBind"])
 async def test_a_plugin_that_raises_is_named_and_the_loop_goes_on(stage: Stage, point: str) -> None:
     plugin = Broken(point)
@@ -305,7 +297,6 @@ async def test_a_plugin_that_raises_is_named_and_the_loop_goes_on(stage: Stage, 
         await stage.until(lambda: stage.placed("demo") == {"a": 2}, seconds=60)
 
 
-@pytest.mark.proves("L4")
 async def test_a_pre_bind_that_hangs_is_a_fault_of_the_plugin(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,7 +315,6 @@ async def test_a_pre_bind_that_hangs_is_a_fault_of_the_plugin(
         assert placements(stage.hub.read(WORKLOADS, "demo")) == {}
 
 
-@pytest.mark.proves("L4")
 async def test_a_set_that_times_out_is_given_back_whole_though_nobody_can_be_told(
     stage: Stage,
 ) -> None:

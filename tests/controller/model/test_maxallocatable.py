@@ -29,6 +29,8 @@ from tests.controller.make import (
 )
 from tests.controller.snapshot.test_snapshot import fits, group
 
+pytestmark = pytest.mark.proves("N19")
+
 UNIT = {"cpu": 1000}
 LOAD = Load.of(UNIT)
 
@@ -40,7 +42,6 @@ def boasting(requested: str = "0", **spec: Any) -> MemberCluster:
     return cluster("a", groups=groups, status={"capacity": capacity}, **spec)
 
 
-@pytest.mark.proves("N19")
 def test_no_more_is_believed_than_the_spec_says() -> None:
     assert fits(snapshot(boasting()), UNIT) == {"a": 100_000}
     found = snapshot(boasting(maxAllocatable={"cpu": "12"}))
@@ -50,13 +51,11 @@ def test_no_more_is_believed_than_the_spec_says() -> None:
     assert told.allocatable["cpu"] == 12_000
 
 
-@pytest.mark.proves("N19")
 def test_what_is_taken_is_taken_of_the_believed_room() -> None:
     assert fits(snapshot(boasting("5", maxAllocatable={"cpu": "12"})), UNIT) == {"a": 7}
     assert fits(snapshot(boasting("50", maxAllocatable={"cpu": "12"})), UNIT) == {"a": 0}
 
 
-@pytest.mark.proves("N19")
 def test_a_member_that_forgets_its_pods_gets_no_more_than_the_bound() -> None:
     made = builder([boasting(maxAllocatable={"cpu": 12})])
     made.count("a", LOAD, 9)
@@ -68,7 +67,6 @@ def test_a_member_that_forgets_its_pods_gets_no_more_than_the_bound() -> None:
     assert fits(made.snapshot(), UNIT) == {"a": 11}
 
 
-@pytest.mark.proves("N19")
 def test_units_that_landed_are_counted_by_the_hub_itself() -> None:
     known = Cache({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
     known.cluster_changed(None, boasting(maxAllocatable={"cpu": "12"}))
@@ -90,7 +88,6 @@ def test_units_that_landed_are_counted_by_the_hub_itself() -> None:
     assert fits(known.snapshot(), UNIT) == {"a": 12}
 
 
-@pytest.mark.proves("N19")
 def test_a_resource_that_the_bound_does_not_name_is_believed() -> None:
     found = snapshot(boasting(maxAllocatable={"memory": "8Gi"}))
     assert fits(found, UNIT) == {"a": 100_000}
@@ -102,7 +99,6 @@ AMOUNT = st.integers(0, 40)
 ROOM = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), AMOUNT, max_size=3)
 
 
-@pytest.mark.proves("N19")
 @given(st.lists(st.tuples(st.integers(0, 9), ROOM), max_size=5), ROOM)
 def test_nodes_stay_nodes_and_together_they_offer_what_is_left(told: Any, left: Any) -> None:
     groups = [(NodeGroup(count=count), free, frozenset[int]()) for count, free in told]
@@ -115,7 +111,6 @@ def test_nodes_stay_nodes_and_together_they_offer_what_is_left(told: Any, left: 
     assert len(found) <= len(told) + 2 * len(left)
 
 
-@pytest.mark.proves("N19")
 def test_what_the_spec_pins_counts_before_what_the_member_says() -> None:
     report = {"provider": "aws", "version": "v9.9.9"}
     labels = {"stowage.dev/provider": "aws", "stowage.dev/version": "v9.9.9"}
@@ -129,7 +124,6 @@ def test_what_the_spec_pins_counts_before_what_the_member_says() -> None:
     assert found.column("stowage.dev/version").equals("v1.36.3-k3s1").all()
 
 
-@pytest.mark.proves("N19")
 async def test_a_member_attracts_no_more_than_its_bound_and_by_no_word_of_its_own(
     world: World,
 ) -> None:

@@ -14,6 +14,8 @@ from controller.planner.levels import STEPS
 from .crossings import Asked, by_hand, nasty, small
 from .plain import tried
 
+pytestmark = pytest.mark.proves("P4")
+
 CASES = tried(5000)
 
 
@@ -21,7 +23,6 @@ def chosen(asked: Asked, effort: Effort) -> np.ndarray | None:
     return largest_capacity(asked.levels, asked.held, asked.room, asked.need, effort)
 
 
-@pytest.mark.proves("P4")
 @pytest.mark.parametrize("part", range(4))
 def test_of_few_clusters_it_is_the_best_choice_or_says_that_another_may_be(part: int) -> None:
     found = short = worse = 0
@@ -39,7 +40,6 @@ def test_of_few_clusters_it_is_the_best_choice_or_says_that_another_may_be(part:
     assert short < CASES // 40
 
 
-@pytest.mark.proves("P4")
 def test_on_hundreds_of_clusters_no_constraints_cost_more_than_the_budget() -> None:
     cases = short = 0
     for asked in nasty(300):
@@ -52,7 +52,6 @@ def test_on_hundreds_of_clusters_no_constraints_cost_more_than_the_budget() -> N
     assert 0 < short < cases
 
 
-@pytest.mark.proves("P4")
 def test_the_same_question_has_the_same_answer_at_the_same_cost() -> None:
     for asked in [each for number, each in enumerate(nasty(200, seed=3)) if number % 27 == 0]:
         first, second = Effort(), Effort()
@@ -62,7 +61,6 @@ def test_the_same_question_has_the_same_answer_at_the_same_cost() -> None:
         assert first == second, asked.name
 
 
-@pytest.mark.proves("P4")
 def test_more_steps_find_no_less_room() -> None:
     dice = np.random.default_rng(9)
     for _ in range(4):
@@ -74,7 +72,6 @@ def test_more_steps_find_no_less_room() -> None:
         assert values == sorted(values)
 
 
-@pytest.mark.proves("P4")
 def test_nothing_is_looked_for_where_there_is_no_effort_left() -> None:
     dice = np.random.default_rng(1)
     levels = [Level(dice.integers(0, 9, 100), 1, 2) for _ in range(3)]
@@ -84,7 +81,6 @@ def test_nothing_is_looked_for_where_there_is_no_effort_left() -> None:
     assert effort.short
 
 
-@pytest.mark.proves("P4")
 def test_labels_that_sort_alike_are_one_level_with_both_bounds() -> None:
     domain = np.arange(500) % 50
     levels = [Level(domain, 1, 9), Level(domain[::-1].copy(), 3, 60), Level(domain * 2, 4, 7)]
@@ -98,7 +94,6 @@ def test_labels_that_sort_alike_are_one_level_with_both_bounds() -> None:
     assert chosen(contrary, Effort()) is None
 
 
-@pytest.mark.proves("P4")
 def test_the_first_of_the_best_stay_where_crossing_constraints_let_them() -> None:
     """Region 0 with provider 0 stands first and has room; the roomier ones behind stay unused."""
     region, provider = np.arange(40) % 4, np.arange(40) // 10
@@ -109,7 +104,6 @@ def test_the_first_of_the_best_stay_where_crossing_constraints_let_them() -> Non
     assert set(provider[used].tolist()) == {0}
 
 
-@pytest.mark.proves("P4")
 def test_no_room_at_all_may_be_needed() -> None:
     """Where more is held on clusters without a label than is wanted, less than none is needed."""
     region, provider = np.arange(40) % 4, np.arange(40) // 10

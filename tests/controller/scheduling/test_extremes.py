@@ -32,6 +32,8 @@ from controller.snapshot.snapshot import Snapshot
 from tests.controller.make import NOW, ROOMY, ZONE, snapshot
 from tests.examples import examples
 
+pytestmark = pytest.mark.proves("S2")
+
 PROFILE = default_profile()
 INT64 = 2**63 - 1
 COUNTS = [0, 1, -1, 2**31 - 1, 2**31, 2**53, INT64, INT64 + 1, 2**70, -(2**70)]
@@ -193,7 +195,6 @@ def world_of(clusters: Any, workloads: Any, policies: Any = ()) -> SchedulerCach
     return world
 
 
-@pytest.mark.proves("S2")
 @examples(300)
 @given(wild_members(), wild_workloads(), wild_policies())
 def test_ordinary_workloads_are_placed_as_if_the_absurd_were_not_there(
@@ -214,7 +215,6 @@ def test_ordinary_workloads_are_placed_as_if_the_absurd_were_not_there(
         assert sum(mine.placements.values()) == mine.desired
 
 
-@pytest.mark.proves("S2")
 @examples(300)
 @given(wild_members(), wild_workloads(), wild_policies())
 def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
@@ -250,7 +250,6 @@ def absurd() -> Snapshot:
 
 
 @pytest.mark.long
-@pytest.mark.proves("S2")
 @pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
 def test_sums_over_ten_thousand_absurd_clusters_do_not_wrap(
     distribution: str, absurd: Snapshot
@@ -261,7 +260,6 @@ def test_sums_over_ten_thousand_absurd_clusters_do_not_wrap(
     assert decision.assigned == 500_000 * (10_000 if distribution == "Duplicated" else 1)
 
 
-@pytest.mark.proves("S2")
 @pytest.mark.parametrize(
     ("asks", "told"),
     [

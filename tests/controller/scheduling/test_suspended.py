@@ -9,6 +9,8 @@ import pytest
 from controller.scheduling.decision import Decision
 from tests.controller.make import cluster, decided, info, verdicts
 
+pytestmark = pytest.mark.proves("KD78")
+
 HELD = {"suspend": {"clusterSelector": {"held": "yes"}}}
 
 
@@ -19,7 +21,6 @@ def decide(present: dict[str, int], **fields: Any) -> Decision:
     return decision
 
 
-@pytest.mark.proves("KD78")
 @pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
 def test_a_suspended_cluster_takes_nothing_new(distribution: str) -> None:
     decision = decide({}, replicas=2, distribution=distribution)
@@ -28,7 +29,6 @@ def test_a_suspended_cluster_takes_nothing_new(distribution: str) -> None:
     assert verdicts(decision)["m2"].startswith("suspended by spec.suspend")
 
 
-@pytest.mark.proves("KD78")
 @pytest.mark.parametrize(
     ("present", "replicas", "after"),
     [
@@ -47,7 +47,6 @@ def test_other_clusters_alone_give_and_take(
     assert sum(others.values()) == sum(n for name, n in after.items() if name != "m2")
 
 
-@pytest.mark.proves("KD78")
 @pytest.mark.parametrize("replicas", [1, 5])
 def test_what_is_whole_and_suspended_stays_whole(replicas: int) -> None:
     decision = decide({"m2": 3}, replicas=replicas, distribution="Single")
@@ -57,7 +56,6 @@ def test_what_is_whole_and_suspended_stays_whole(replicas: int) -> None:
         assert "spec.suspend holds it there" in decision.message
 
 
-@pytest.mark.proves("KD78")
 def test_a_suspended_copy_keeps_its_number() -> None:
     decision = decide({"m1": 2, "m2": 2}, replicas=4, distribution="Duplicated")
     assert decision.placements == {"m1": 4, "m2": 2, "m3": 4}
@@ -65,7 +63,6 @@ def test_a_suspended_copy_keeps_its_number() -> None:
     assert decision.placements == {"m1": 1, "m2": 2, "m3": 1}
 
 
-@pytest.mark.proves("KD78")
 @pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
 def test_edited_rules_leave_a_suspended_cluster_as_it_is(distribution: str) -> None:
     rules = {"clusterSelector": {"nowhere": "at-all"}, "distribution": distribution}

@@ -30,6 +30,8 @@ from tests.controller.features.workloadgroup.ganging import Yard, group, member
 from tests.controller.make import builder, cluster, info
 from tests.examples import examples
 
+pytestmark = pytest.mark.proves("G3")
+
 PORTS = [hostports.resource("TCP", 8080), hostports.resource("UDP", 9090)]
 ZONES: list[dict[str, str]] = [{}, {"zone": "a"}, {"zone": "b"}]
 TAINT = {"key": "spare", "effect": "NoSchedule"}
@@ -88,7 +90,6 @@ def told(snapshot: Snapshot, load: Load) -> list[list[int]]:
     ]
 
 
-@pytest.mark.proves("G3")
 @examples(150)
 @given(st.integers(0, 2**32))
 def test_each_snapshot_of_a_course_says_what_it_says_alone(seed: int) -> None:
@@ -105,7 +106,6 @@ def test_each_snapshot_of_a_course_says_what_it_says_alone(seed: int) -> None:
             assert told(asked, load) == told(replace(asked), load)
 
 
-@pytest.mark.proves("G3")
 def test_nor_does_it_where_more_places_are_told_than_are_looked_at() -> None:
     """Which of them are hangs on how many loads are on their way, and how many are held."""
 
@@ -128,7 +128,6 @@ def test_nor_does_it_where_more_places_are_told_than_are_looked_at() -> None:
     assert told(snapshot, asks)[0][snapshot.row["here"]] == 9
 
 
-@pytest.mark.proves("G3")
 @examples(25)
 @given(st.integers(0, 2**32))
 def test_a_gang_is_decided_as_if_nothing_were_kept(seed: int) -> None:
@@ -147,7 +146,6 @@ def test_a_gang_is_decided_as_if_nothing_were_kept(seed: int) -> None:
         assert [seen(each) for each in yard.batch("w0").decisions] == fast
 
 
-@pytest.mark.proves("G3")
 def test_the_room_of_all_clusters_is_computed_once_for_members_that_are_alike(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

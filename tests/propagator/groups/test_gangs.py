@@ -29,6 +29,8 @@ from tests.propagator.stage import (
 )
 from tests.propagator.waits import until
 
+pytestmark = pytest.mark.long
+
 QUORUM = "2026-01-02T03:04:05Z"
 NAMES = ("driver", "worker")
 
@@ -127,7 +129,6 @@ async def stand(stage: Stage, **number: int) -> None:
     await until(so)
 
 
-@pytest.mark.long
 @pytest.mark.proves("G4", "G24")
 async def test_a_gang_is_on_no_member_until_its_gate_opens_and_then_on_all(stage: Stage):
     await gang(stage)
@@ -144,7 +145,6 @@ async def test_a_gang_is_on_no_member_until_its_gate_opens_and_then_on_all(stage
     await stand(stage, m1=2, m2=1)
 
 
-@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_what_is_held_is_told_once_and_costs_the_members_nothing(stage: Stage):
     await stage.push("other")
@@ -162,7 +162,6 @@ async def test_what_is_held_is_told_once_and_costs_the_members_nothing(stage: St
         assert await changes(client) == before[name]
 
 
-@pytest.mark.long
 @pytest.mark.proves("G18", "G24")
 async def test_without_its_group_a_workload_waits_and_goes_on_once_there_is_one(
     stage: Stage,
@@ -177,7 +176,6 @@ async def test_without_its_group_a_workload_waits_and_goes_on_once_there_is_one(
 
 
 @pytest.mark.proves("G24")
-@pytest.mark.long
 async def test_a_gate_that_closes_takes_all_of_it_away_though_placements_stand(
     stage: Stage,
 ):
@@ -197,7 +195,6 @@ async def test_a_gate_that_closes_takes_all_of_it_away_though_placements_stand(
     await stand(stage, m1=2)
 
 
-@pytest.mark.long
 @pytest.mark.proves("N8")
 async def test_a_gate_that_closes_leaves_what_ran_before_it(stage: Stage):
     """A worker ran by itself on m1; its group gave it more there, and a share on m2."""
@@ -238,7 +235,6 @@ async def units(stage: Stage, name: str, **wanted: int) -> None:
     await until(so)
 
 
-@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_another_decision_changes_nothing_on_members_until_it_is_released(
     stage: Stage,
@@ -263,7 +259,6 @@ async def test_another_decision_changes_nothing_on_members_until_it_is_released(
     await stage.goes("m2", "worker")
 
 
-@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_an_edit_is_held_with_everything_else_of_it(stage: Stage):
     """Neither is the new one written, nor what it no longer wants taken away."""
@@ -284,7 +279,6 @@ async def test_an_edit_is_held_with_everything_else_of_it(stage: Stage):
     await stage.goes("m1", "old", kind=CONFIGMAPS)
 
 
-@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_a_group_that_is_deleted_while_it_runs_leaves_everything(stage: Stage):
     await gang(stage)
@@ -305,7 +299,6 @@ async def test_a_group_that_is_deleted_while_it_runs_leaves_everything(stage: St
     assert (await stage.condition("worker", "Ready"))["status"] == "True"
 
 
-@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage: Stage):
     await gang(stage)
@@ -323,7 +316,6 @@ async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage: Stag
     await stage.gone("worker")
 
 
-@pytest.mark.long
 @pytest.mark.proves("G2", "G10")
 async def test_who_leaves_a_group_or_was_never_in_one_is_pushed(stage: Stage):
     await gang(stage)
@@ -336,7 +328,6 @@ async def test_who_leaves_a_group_or_was_never_in_one_is_pushed(stage: Stage):
     assert await stage.on("m1", "worker") is None
 
 
-@pytest.mark.long
 @pytest.mark.proves("G24")
 async def test_a_restart_changes_nothing_of_a_gang_whatever_its_gate_says(stage: Stage):
     await gang(stage)
@@ -370,7 +361,6 @@ async def versions(stage: Stage) -> list[str]:
     return [(await stage.workload(name))["metadata"]["resourceVersion"] for name in NAMES]
 
 
-@pytest.mark.long
 @pytest.mark.proves("G10", "G18")
 async def test_on_a_hub_without_the_kind_only_who_names_a_group_waits(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -456,7 +446,6 @@ RUN_KIND: dict[str, Any] = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.proves("G25", "G26")
 async def test_jobs_and_a_custom_kind_are_a_gang_and_tell_how_they_end(stage: Stage):
     with suppress(AlreadyExists):

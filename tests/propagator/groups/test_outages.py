@@ -22,9 +22,9 @@ from tests.propagator.stage import MakeStage, settled
 from tests.propagator.test_kills import outside
 from tests.propagator.waits import until
 
+pytestmark = [pytest.mark.long, pytest.mark.proves("G24")]
 
-@pytest.mark.long
-@pytest.mark.proves("G24")
+
 async def test_a_gate_that_is_closed_for_a_moment_takes_all_of_it_away(
     stage_on: MakeStage, m2: Cluster
 ):
@@ -48,8 +48,6 @@ async def test_a_gate_that_is_closed_for_a_moment_takes_all_of_it_away(
         await stand(stage, m1=2, m2=1)
 
 
-@pytest.mark.long
-@pytest.mark.proves("G24")
 async def test_nothing_starts_while_one_of_its_clusters_is_away(stage_on: MakeStage, m2: Cluster):
     """The cluster that is away is told of on each of its Workloads, and soon."""
     async with stage_on(sessions=QUICK) as stage:
@@ -70,8 +68,6 @@ async def test_nothing_starts_while_one_of_its_clusters_is_away(stage_on: MakeSt
         await stand(stage, m1=2, m2=1)
 
 
-@pytest.mark.long
-@pytest.mark.proves("G24")
 async def test_a_gang_that_has_run_goes_on_without_a_cluster(stage_on: MakeStage, m2: Cluster):
     async with stage_on(sessions=QUICK) as stage:
         await gang(stage)
@@ -87,8 +83,6 @@ async def test_a_gang_that_has_run_goes_on_without_a_cluster(stage_on: MakeStage
             m2.thaw()
 
 
-@pytest.mark.long
-@pytest.mark.proves("G24")
 async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
     stage_on: MakeStage, m2: Cluster
 ):
@@ -110,8 +104,6 @@ async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
         await stand(stage)
 
 
-@pytest.mark.long
-@pytest.mark.proves("G24")
 async def test_what_a_failed_try_left_on_a_member_goes_though_the_next_one_does_not_run_yet(
     stage_on: MakeStage, m2: Cluster
 ):
@@ -136,8 +128,6 @@ async def test_what_a_failed_try_left_on_a_member_goes_though_the_next_one_does_
         await stage.fares("worker", "m1", "Creating")
 
 
-@pytest.mark.long
-@pytest.mark.proves("G24")
 async def test_one_that_stands_still_unnoticed_keeps_the_others_from_starting(
     stage_on: MakeStage, m2: Cluster
 ):
@@ -155,8 +145,6 @@ async def test_one_that_stands_still_unnoticed_keeps_the_others_from_starting(
         await stand(stage, m1=2, m2=1)
 
 
-@pytest.mark.long
-@pytest.mark.proves("G24")
 async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
     stage_on: MakeStage, m2: Cluster, monkeypatch: pytest.MonkeyPatch
 ):
@@ -189,8 +177,6 @@ async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
         assert not +(await standing(stage))
 
 
-@pytest.mark.proves("G24")
-@pytest.mark.long
 async def test_a_process_killed_at_any_moment_goes_on_by_what_the_gate_says(
     stage_on: MakeStage, hub: Cluster, m2: Cluster, tmp_path: Path
 ):

@@ -16,6 +16,8 @@ from tests.propagator.conftest import secret, token_for
 from tests.propagator.stage import CONFIGMAPS, Stage, configmap
 from tests.propagator.waits import until
 
+pytestmark = pytest.mark.proves("CT9")
+
 Rigs = Callable[..., Any]
 
 
@@ -46,7 +48,6 @@ def unhealthy(message: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.proves("CT9")
 async def test_a_secret_brings_the_token_and_the_inventory_the_address(rig_on: Rigs, m1: Cluster):
     async with rig_on() as rig:
         await rig.hub.create(MEMBER_CLUSTERS, imported("fleet-a", endpoint=address(m1)))
@@ -58,7 +59,6 @@ async def test_a_secret_brings_the_token_and_the_inventory_the_address(rig_on: R
 
 
 @pytest.mark.long
-@pytest.mark.proves("CT9")
 async def test_what_the_inventory_calls_unhealthy_is_not_served_and_stays_as_it_is(
     rig_on: Rigs, m1: Cluster
 ):
@@ -83,7 +83,6 @@ async def test_what_the_inventory_calls_unhealthy_is_not_served_and_stays_as_it_
 
 
 @pytest.mark.long
-@pytest.mark.proves("CT9")
 async def test_what_runs_there_stays_though_its_workload_is_placed_elsewhere_or_deleted(
     stage: Stage,
 ):
@@ -121,7 +120,6 @@ async def test_what_runs_there_stays_though_its_workload_is_placed_elsewhere_or_
 
 
 @pytest.mark.long
-@pytest.mark.proves("CT9")
 async def test_a_secret_that_nobody_labelled_or_that_was_let_go_of_is_not_taken(
     rig_on: Rigs, m1: Cluster
 ):

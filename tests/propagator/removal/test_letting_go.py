@@ -28,6 +28,8 @@ from tests.propagator.stage import CONFIGMAPS, DEPLOYMENTS, Stage, configmap, se
 from tests.propagator.waits import until
 from tests.stowage import accounts
 
+pytestmark = pytest.mark.long
+
 KINDS = sorted(inforce.crd_names(crds.manifests()))
 FOLDER = Path(crds.__file__).parent
 HOME = "stowage-system"
@@ -94,7 +96,6 @@ def kinds_of(cluster: Cluster) -> list[str]:
     return sorted(each["name"] for each in ours if "deletionTimestamp" not in each)
 
 
-@pytest.mark.long
 @pytest.mark.proves("PK22")
 def test_no_command_that_takes_an_installation_back_takes_the_kinds(
     hub: Cluster, tmp_path: Path
@@ -175,7 +176,6 @@ async def marks(stage: Stage) -> set[str]:
     return {key for each in every for key in each if GROUP in key}
 
 
-@pytest.mark.long
 @pytest.mark.proves("PK23")
 async def test_kinds_that_are_deleted_let_go_of_what_runs(hub: Cluster, member: Cluster) -> None:
     """All of them at once, and the members' own kind first, as `kubectl delete -f` does."""
@@ -189,7 +189,6 @@ async def test_kinds_that_are_deleted_let_go_of_what_runs(hub: Cluster, member: 
         await asyncio.to_thread(put, hub)
 
 
-@pytest.mark.long
 @pytest.mark.proves("PK23")
 async def test_nothing_happens_while_the_propagator_is_down(hub: Cluster, member: Cluster) -> None:
     async with staged(hub, {"m1": member}) as stage:
@@ -208,7 +207,6 @@ async def test_nothing_happens_while_the_propagator_is_down(hub: Cluster, member
         await asyncio.to_thread(put, hub)
 
 
-@pytest.mark.long
 @pytest.mark.proves("PK23")
 async def test_what_an_earlier_installation_left_is_not_swept(
     hub: Cluster, member: Cluster
@@ -232,7 +230,6 @@ async def test_what_an_earlier_installation_left_is_not_swept(
         await held(stage, 0, "")
 
 
-@pytest.mark.long
 @pytest.mark.proves("PK27")
 async def test_without_its_home_its_clusters_and_its_rights_nothing_goes(
     hub: Cluster, member: Cluster, tmp_path: Path
@@ -270,7 +267,6 @@ async def digest_of(hub: ApiClient, plan: Uninstall) -> str:
     return said[-1].rpartition(" ")[2]
 
 
-@pytest.mark.long
 @pytest.mark.proves("PK25")
 async def test_an_uninstall_leaves_what_runs_and_an_install_takes_it_up(
     hub: Cluster, member: Cluster
@@ -307,7 +303,6 @@ async def test_an_uninstall_leaves_what_runs_and_an_install_takes_it_up(
         assert await marks(stage)
 
 
-@pytest.mark.long
 @pytest.mark.proves("PK26")
 async def test_an_uninstall_that_deletes_workloads_leaves_none_of_them(
     hub: Cluster, member: Cluster
@@ -323,7 +318,6 @@ async def test_an_uninstall_that_deletes_workloads_leaves_none_of_them(
         await asyncio.to_thread(put, hub)
 
 
-@pytest.mark.long
 @pytest.mark.proves("PK24")
 async def test_an_abandoned_member_holds_nothing_and_keeps_what_it_runs(
     hub: Cluster, member: Cluster

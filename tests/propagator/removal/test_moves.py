@@ -21,6 +21,8 @@ from tests.propagator.conftest import kubeconfig, secret, token_for
 from tests.propagator.stage import KINDS, Stage, deployment, settled, staged, swept
 from tests.propagator.waits import until
 
+pytestmark = pytest.mark.long
+
 DEPLOYMENTS, STATEFUL_SETS = KINDS["Deployment"], KINDS["StatefulSet"]
 CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
 LONG = 240.0
@@ -140,7 +142,6 @@ async def taint(stage: Stage, member: str, *taints: dict[str, str]) -> None:
     await stage.hub.merge_patch(MEMBER_CLUSTERS, member, {"spec": {"taints": [*taints]}})
 
 
-@pytest.mark.long
 @pytest.mark.proves("M51", "M55", "M57")
 @pytest.mark.parametrize("cause", ["Drained", "OutOfService"])
 async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(
@@ -177,7 +178,6 @@ async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(
         assert not samples.twice
 
 
-@pytest.mark.long
 @pytest.mark.proves("M16")
 async def test_a_cron_job_is_made_elsewhere_when_it_is_gone(moving: Any) -> None:
     async with moving() as samples:
@@ -207,7 +207,6 @@ async def _ends(stage: Stage, member: str) -> bool:
     return found is not None and "deletionTimestamp" in found["metadata"]
 
 
-@pytest.mark.long
 @pytest.mark.proves("M11")
 async def test_no_surge_and_no_more_lacks_than_may(moving: Any) -> None:
     async with moving() as samples:
@@ -224,7 +223,6 @@ async def test_no_surge_and_no_more_lacks_than_may(moving: Any) -> None:
         assert samples.least_ready >= 4
 
 
-@pytest.mark.long
 @pytest.mark.proves("M56")
 async def test_a_stateful_set_with_a_surge_is_placed_first(moving: Any) -> None:
     async with moving() as samples:
@@ -243,7 +241,6 @@ async def test_a_stateful_set_with_a_surge_is_placed_first(moving: Any) -> None:
         assert not samples.twice
 
 
-@pytest.mark.long
 @pytest.mark.proves("M54")
 async def test_a_member_that_comes_back_out_of_service_loses_what_runs_twice(
     moving: Any, west: Cluster
@@ -322,7 +319,6 @@ async def successors(samples: Samples, units: int, cause: str = "Drained") -> No
     await runs(samples, "east", units)
 
 
-@pytest.mark.long
 @pytest.mark.proves("M28")
 async def test_a_share_goes_down_by_what_a_budget_allows(moving: Any) -> None:
     async with moving() as samples:
@@ -348,7 +344,6 @@ async def test_a_share_goes_down_by_what_a_budget_allows(moving: Any) -> None:
         assert seen == [3, 2, 1]
 
 
-@pytest.mark.long
 @pytest.mark.proves("M29")
 @pytest.mark.parametrize("how", ["the budget goes", "the drain is forced"])
 async def test_a_budget_of_somebody_else_keeps_all_of_it(moving: Any, how: str) -> None:
@@ -390,7 +385,6 @@ async def until_gone(stage: Stage) -> None:
     await until(gone, seconds=LONG)
 
 
-@pytest.mark.long
 @pytest.mark.proves("M28")
 async def test_budgets_bind_neither_a_scale_down_nor_a_loss(moving: Any) -> None:
     async with moving() as samples:
@@ -406,7 +400,6 @@ async def test_budgets_bind_neither_a_scale_down_nor_a_loss(moving: Any) -> None
         await stage.goes("west")
 
 
-@pytest.mark.long
 @pytest.mark.proves("M30")
 async def test_a_budget_that_comes_along_does_not_hold_the_last_step(moving: Any) -> None:
     async with moving() as samples:
@@ -439,7 +432,6 @@ rules:
 """
 
 
-@pytest.mark.long
 @pytest.mark.proves("M31")
 async def test_without_the_right_to_list_budgets_what_leaves_waits(
     moving: Any, west: Cluster
@@ -463,7 +455,6 @@ async def test_without_the_right_to_list_budgets_what_leaves_waits(
         await stage.goes("west")
 
 
-@pytest.mark.long
 @pytest.mark.proves("M10")
 async def test_old_units_stay_until_the_new_ones_were_ready_for_long_enough(moving: Any) -> None:
     seconds = 10

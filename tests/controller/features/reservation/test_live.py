@@ -43,6 +43,8 @@ from tests.controller.make import REQUIRED
 from tests.controller.pairs import free_lease
 from tests.patience import until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 async def one(world: World) -> World:
@@ -51,7 +53,6 @@ async def one(world: World) -> World:
     return world
 
 
-@pytest.mark.long
 @pytest.mark.proves("E29")
 async def test_it_expires_and_its_room_comes_back(one: World) -> None:
     async with deciding(one):
@@ -93,7 +94,6 @@ async def _says(world: World, reason: str) -> None:
     await until(so)
 
 
-@pytest.mark.long
 @pytest.mark.proves("N13")
 async def test_nothing_ends_for_good_while_the_clocks_differ(
     one: World, monkeypatch: pytest.MonkeyPatch
@@ -123,7 +123,6 @@ async def test_nothing_ends_for_good_while_the_clocks_differ(
         assert ready(await phase(one, "Failed")) == ("False", "Expired")
 
 
-@pytest.mark.long
 @pytest.mark.proves("E26", "E28", "E29")
 async def test_several_owners_use_it_up_and_give_it_back(one: World) -> None:
     async with deciding(one):
@@ -151,7 +150,6 @@ async def test_several_owners_use_it_up_and_give_it_back(one: World) -> None:
         await one.refused("stranger", "InsufficientCapacity")
 
 
-@pytest.mark.long
 async def test_who_waits_is_looked_at_when_a_reservation_comes(world: World) -> None:
     await world.cluster("a", cpu="4")
     apart = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "stowage.dev/cluster"}
@@ -168,7 +166,6 @@ async def test_who_waits_is_looked_at_when_a_reservation_comes(world: World) -> 
         await within(world, "demo", a=1)
 
 
-@pytest.mark.long
 @pytest.mark.proves("E26")
 async def test_a_cluster_that_goes_takes_it_elsewhere_or_ends_it(world: World) -> None:
     for name in "ab":
@@ -186,7 +183,6 @@ async def test_a_cluster_that_goes_takes_it_elsewhere_or_ends_it(world: World) -
         assert len(await told(world, "ClusterLost")) == 1
 
 
-@pytest.mark.long
 @pytest.mark.proves("E26")
 async def test_a_cluster_that_is_used_up_by_others_is_told(one: World) -> None:
     async with deciding(one):
@@ -204,7 +200,6 @@ async def _ready(world: World) -> bool:
     return ready((await stored(world))["status"]) == ("True", "Available")
 
 
-@pytest.mark.long
 @pytest.mark.proves("E26")
 async def test_a_restart_in_which_nothing_changed_writes_nothing(
     one: World, monkeypatch: pytest.MonkeyPatch
@@ -225,7 +220,6 @@ async def test_a_restart_in_which_nothing_changed_writes_nothing(
         await within(one, "demo", a=4)
 
 
-@pytest.mark.long
 async def test_a_policy_counts_what_is_reserved(world: World) -> None:
     zone = {"topology.kubernetes.io/zone": "host"}
     await world.cluster("a", cpu="8", labels=zone)
@@ -238,7 +232,6 @@ async def test_a_policy_counts_what_is_reserved(world: World) -> None:
         assert condition(said, "Scheduled")["reason"] == "ReplicasReached"
 
 
-@pytest.mark.long
 @pytest.mark.proves("E26", "E28")
 async def test_a_leader_that_is_killed_leaves_nothing_used_twice(
     world: World, tmp_path: Path

@@ -13,6 +13,8 @@ from tests.controller.features.workloadgroup.ganging import NS, Yard, group, mem
 from tests.controller.features.workloadgroup.grouping import Gangs
 from tests.controller.features.workloadgroup.test_plugin import estimates
 
+pytestmark = pytest.mark.proves("G24")
+
 BATCH = (NS, "batch")
 RAN = "2026-01-01T00:00:30Z"
 
@@ -42,7 +44,6 @@ def lost(made: Yard, name: str, units: int, **how: Any) -> None:
     made.store(member(name, units, present={"gone": units}, **how))
 
 
-@pytest.mark.proves("G24")
 def test_after_it_the_units_of_a_lost_cluster_are_replaced_though_a_sibling_was_deleted() -> None:
     made = yard(status(worker={"gone": 2}), "30")
     lost(made, "worker", 2)
@@ -52,7 +53,6 @@ def test_after_it_the_units_of_a_lost_cluster_are_replaced_though_a_sibling_was_
     assert (found.placements, found.desired) == ({"a": 2}, 2)
 
 
-@pytest.mark.proves("G24")
 def test_after_it_as_many_of_them_are_placed_as_there_is_room_for() -> None:
     made = yard(status(other={"b": 2}), "3", "0").having(member("other", 2, present={"b": 2}))
     made.store(member(replicas=2))
@@ -63,14 +63,12 @@ def test_after_it_as_many_of_them_are_placed_as_there_is_room_for() -> None:
     assert made.plugin.memory.why(BATCH) == ""
 
 
-@pytest.mark.proves("G24")
 def test_after_it_a_greater_minmember_keeps_no_lost_unit_from_its_place() -> None:
     made = yard(status(worker={"gone": 4}), "30", least=50)
     lost(made, "worker", 4)
     assert made.decide()["worker"].placements == {"a": 4}
 
 
-@pytest.mark.proves("G24")
 def test_after_it_no_estimate_no_denial_and_no_turn_is_asked_for() -> None:
     made = yard(status(worker={"gone": 4}), "6", least=10)
     lost(made, "worker", 4)
@@ -80,7 +78,6 @@ def test_after_it_no_estimate_no_denial_and_no_turn_is_asked_for() -> None:
     assert made.plugin.next_look(made.world.info((NS, "worker")), made.time.at) is None
 
 
-@pytest.mark.proves("G24")
 def test_after_it_a_sibling_that_comes_wakes_who_waits_though_they_are_too_few() -> None:
     made = yard(status(worker={"a": 2}), "6")
     old = made.store(member(replicas=3, present={"a": 2}))
@@ -90,7 +87,6 @@ def test_after_it_a_sibling_that_comes_wakes_who_waits_though_they_are_too_few()
     assert not made.plugin._sibling(old.info, None, new)
 
 
-@pytest.mark.proves("G24")
 def test_a_member_of_no_units_has_its_placement_and_is_scaled_up_without_a_quorum() -> None:
     made = yard(status(worker={"a": 0}), "30").having(member(replicas=2, present={"a": 0}))
     assert made.decide()["worker"].placements == {"a": 2}
@@ -99,7 +95,6 @@ def test_a_member_of_no_units_has_its_placement_and_is_scaled_up_without_a_quoru
 # --- where it is asked for all the same -----------------------------------------------------------
 
 
-@pytest.mark.proves("G24")
 @pytest.mark.parametrize("there", [{}, {"late": {}}], ids=["nothing", "held"])
 def test_once_all_have_lost_their_placements_it_is_asked_for_anew(there: dict[str, Any]) -> None:
     """Also while the status says otherwise for a moment, and while some of it is held."""
@@ -115,7 +110,6 @@ def test_once_all_have_lost_their_placements_it_is_asked_for_anew(there: dict[st
     assert all(made.room.get((NS, name)) is not None for name in there)
 
 
-@pytest.mark.proves("G24")
 @pytest.mark.parametrize("gate", ["Closed", None, "Ajar"])
 def test_without_an_open_gate_it_is_asked_for(gate: str | None) -> None:
     made = yard(status(gate, worker={"a": 2}), "30")
@@ -127,7 +121,6 @@ def test_without_an_open_gate_it_is_asked_for(gate: str | None) -> None:
     assert late.info is not None
 
 
-@pytest.mark.proves("G24")
 def test_whoever_is_on_its_way_out_is_no_part_of_what_is_left() -> None:
     made = yard(status(worker={"a": 2}), "30").having(member(replicas=2, present={"a": 2}))
     assert made.groups.started(BATCH)
@@ -136,7 +129,6 @@ def test_whoever_is_on_its_way_out_is_no_part_of_what_is_left() -> None:
     assert not made.groups.started(BATCH)
 
 
-@pytest.mark.proves("G24")
 @pytest.mark.parametrize("ran", [7, [], {}, "", "soon", None, True])
 def test_whatever_stands_there_instead_of_a_time_nobody_falls_over_it(ran: Any) -> None:
     made = yard(status(ran=ran, worker={"gone": 2}), "30")
@@ -161,7 +153,6 @@ async def ran(stage: Gangs) -> None:
     await stage.until(lambda: stage.phase() == "Running")
 
 
-@pytest.mark.proves("G24")
 async def test_a_lost_cluster_is_made_good_and_released(stage: Gangs) -> None:
     async with stage.led():
         await ran(stage)
@@ -176,7 +167,6 @@ async def test_a_lost_cluster_is_made_good_and_released(stage: Gangs) -> None:
         assert (stage.gate(), stage.phase()) == ("Open", "Running")
 
 
-@pytest.mark.proves("G24")
 async def test_one_that_has_lost_all_its_placements_is_asked_for_its_quorum(stage: Gangs) -> None:
     async with stage.led():
         await ran(stage)

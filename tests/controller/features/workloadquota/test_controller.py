@@ -16,6 +16,8 @@ from tests.controller.features.workloadquota.quotas import body
 from tests.controller.live import condition
 from tests.controller.memory import Stage
 
+pytestmark = pytest.mark.proves("N4")
+
 EXCEEDED = "QuotaExceeded"
 
 
@@ -36,7 +38,6 @@ def waits(stage: Stage, name: str) -> bool:
     return stage.says(name)[1] == EXCEEDED
 
 
-@pytest.mark.proves("N4")
 async def test_freed_quota_is_given_at_once_and_the_status_tells_what_is_used() -> None:
     stage = arranged(units=4, cpu=100)
     async with stage.leading():
@@ -74,7 +75,6 @@ async def test_freed_quota_is_given_at_once_and_the_status_tells_what_is_used() 
         await stage.until(lambda: stage.placed("fifth") == {"a": 9})
 
 
-@pytest.mark.proves("N4")
 async def test_a_quota_that_is_deleted_holds_nobody() -> None:
     stage = arranged(units=0)
     async with stage.leading():
@@ -84,7 +84,6 @@ async def test_a_quota_that_is_deleted_holds_nobody() -> None:
         await stage.until(lambda: stage.placed("demo") == {"a": 2}, seconds=1)
 
 
-@pytest.mark.proves("N4")
 async def test_a_new_leader_goes_on_where_the_last_one_was() -> None:
     stage = arranged(units=3)
     async with stage.leading():
@@ -96,7 +95,6 @@ async def test_a_new_leader_goes_on_where_the_last_one_was() -> None:
         assert units(stage) == 2
 
 
-@pytest.mark.proves("N4")
 async def test_a_reservation_holds_no_more_than_its_namespace_may_take() -> None:
     stage = arranged(cpu=4, reservations=1)
     async with stage.leading():
@@ -125,7 +123,6 @@ async def test_a_reservation_holds_no_more_than_its_namespace_may_take() -> None
         )
 
 
-@pytest.mark.proves("N4")
 async def test_an_owner_comes_into_its_reservation_though_the_quota_is_full() -> None:
     stage = arranged(cpu=8)
     async with stage.leading():
@@ -146,7 +143,6 @@ async def test_an_owner_comes_into_its_reservation_though_the_quota_is_full() ->
         await stage.until(lambda: stage.placed("other") == {"a": 1}, seconds=2)
 
 
-@pytest.mark.proves("N4")
 async def test_a_gang_comes_whole_or_not_at_all(tmp_path: Path) -> None:
     stage = led(tmp_path, units=5)
     stage.group(least=6)
@@ -161,7 +157,6 @@ async def test_a_gang_comes_whole_or_not_at_all(tmp_path: Path) -> None:
         await stage.until(lambda: units(stage) == 6, seconds=8)
 
 
-@pytest.mark.proves("N4")
 async def test_one_workload_of_a_gang_comes_as_far_as_the_quota_lets(tmp_path: Path) -> None:
     """Its quorum is what is asked of it, be it in one Workload that goes to one cluster."""
     stage = led(tmp_path, units=5)
@@ -171,7 +166,6 @@ async def test_one_workload_of_a_gang_comes_as_far_as_the_quota_lets(tmp_path: P
         await stage.until(lambda: stage.placed("one") == {"a": 5})
 
 
-@pytest.mark.proves("N4")
 async def test_schedulers_of_two_names_hold_one_quota() -> None:
     """Both decide at the same moment, again and again; each claims before it writes."""
     stage = arranged(units=3)
@@ -190,7 +184,6 @@ async def test_schedulers_of_two_names_hold_one_quota() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves("N4")
 @pytest.mark.parametrize("slow", ["workloads", "reservations"])
 async def test_a_reservation_and_a_workload_of_two_schedulers_hold_one_quota(slow: str) -> None:
     """The write of one is under way when the other is decided, which knows of it by its claim."""
@@ -232,7 +225,6 @@ def taken(stage: Stage) -> int:
     )
 
 
-@pytest.mark.proves("N4")
 async def test_what_another_scheduler_has_claimed_for_a_workload_not_seen_yet_lets_nobody_in() -> (
     None
 ):
@@ -274,7 +266,6 @@ def led(tmp_path: Path, **hard: Any) -> Gangs:
     return stage
 
 
-@pytest.mark.proves("N4")
 async def test_a_quota_that_gives_way_wakes_its_own_namespace_alone(
     tmp_path: Path, seen: list[tuple[str, str]]
 ) -> None:
@@ -294,7 +285,6 @@ async def test_a_quota_that_gives_way_wakes_its_own_namespace_alone(
         assert set(seen) == {("shop", "demo")}
 
 
-@pytest.mark.proves("N4")
 async def test_what_is_given_of_nothing_that_is_asked_for_wakes_nobody(
     tmp_path: Path, seen: list[tuple[str, str]]
 ) -> None:

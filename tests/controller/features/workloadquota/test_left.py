@@ -17,6 +17,8 @@ from tests.controller import make
 from tests.controller.features.workloadquota.quotas import body, holding, quota, used
 from tests.controller.memory import Stage
 
+pytestmark = pytest.mark.proves("A11")
+
 KEPT = {"annotations": {"stowage.dev/keep": "Always"}}
 EXCEEDED = "QuotaExceeded"
 
@@ -36,7 +38,6 @@ def kept_by_template() -> dict[str, Any]:
     return {"template": {**kind, "metadata": meta, "spec": spec}}
 
 
-@pytest.mark.proves("A11")
 @pytest.mark.parametrize(
     ("spec", "left"),
     [
@@ -79,7 +80,6 @@ def test_what_a_deleted_workload_leaves_goes_on_counting(
     assert bool(found) == bool(left)
 
 
-@pytest.mark.proves("A11")
 async def test_orphaning_again_and_again_exceeds_no_quota_also_over_a_restart() -> None:
     stage = Stage()
     stage.cluster("a", cpu="64")
@@ -116,7 +116,6 @@ async def test_orphaning_again_and_again_exceeds_no_quota_also_over_a_restart() 
         assert status()["used"] == {"units": "2"}
 
 
-@pytest.mark.proves("A11")
 async def test_who_takes_the_word_back_before_the_end_leaves_nothing_that_counts() -> None:
     stage = Stage()
     stage.cluster("a", cpu="64")
@@ -141,7 +140,6 @@ def stored(left: LeftBehind, name: str = "team") -> WorkloadQuota:
     return again
 
 
-@pytest.mark.proves("A11")
 def test_very_many_notes_become_a_sum_and_none_is_lost_or_counted_twice() -> None:
     left = LeftBehind()
     for n in range(1, 2 * MOST_LEFT):
@@ -154,7 +152,6 @@ def test_very_many_notes_become_a_sum_and_none_is_lost_or_counted_twice() -> Non
             assert fresh.amounts() == left.amounts() == {"units": n}, "as after a restart"
 
 
-@pytest.mark.proves("A11")
 def test_notes_go_to_the_next_quota_when_theirs_is_deleted() -> None:
     bound = holding(quota(units=9), quota("later", created="2026-02-01T00:00:00Z", units=9))
     usage = bound.ledger(Usage)

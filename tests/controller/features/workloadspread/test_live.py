@@ -13,6 +13,8 @@ from tests.controller.features.workloadspread.spreads import KIND, adaptive, sto
 from tests.controller.live import World, deciding, placements
 from tests.patience import until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 async def pools(world: World) -> World:
@@ -94,7 +96,6 @@ async def told(world: World, reason: str) -> list[str]:
     return [each["note"] for each in about if each["reason"] == reason]
 
 
-@pytest.mark.long
 @pytest.mark.proves("W11")
 async def test_a_patch_is_stored_whole_also_where_it_takes_away(pools: World) -> None:
     patch = {"metadata": {"labels": {"arch": "arm"}}}
@@ -109,7 +110,6 @@ async def test_a_patch_is_stored_whole_also_where_it_takes_away(pools: World) ->
         assert entries["elastic"]["patch"] == text
 
 
-@pytest.mark.long
 @pytest.mark.proves("W36")
 async def test_a_dry_run_takes_nothing(pools: World) -> None:
     await apply(pools, subset("normal", 2), subset("elastic"))
@@ -131,7 +131,6 @@ async def test_a_dry_run_takes_nothing(pools: World) -> None:
         assert after.get("status") == before.get("status")
 
 
-@pytest.mark.long
 @pytest.mark.proves("W23", "W29", "W30")
 async def test_meddling_is_repaired_and_a_mark_is_kept_over_a_restart(pools: World) -> None:
     world, blind = pools, {"rescheduleCriticalSeconds": 0, "disableSimulationSchedule": True}
@@ -172,7 +171,6 @@ async def test_meddling_is_repaired_and_a_mark_is_kept_over_a_restart(pools: Wor
         assert status[""]["version"] == version, "a restart writes nothing"
 
 
-@pytest.mark.long
 @pytest.mark.proves("W24")
 async def test_a_wide_spread_is_a_status_that_the_hub_takes(world: World) -> None:
     names = [f"c{n:03}" for n in range(40)]
