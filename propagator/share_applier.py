@@ -22,7 +22,14 @@ from propagator.apply.refusals import Unchangeable, unlisted
 from propagator.apply.render import Piece, beside
 from propagator.dependencies.follower import Follower
 from propagator.errors import Refused
-from propagator.members.inventory import OwnedObjects, has_ended, main_object, owned, pods_of
+from propagator.members.inventory import (
+    OwnedObjects,
+    has_ended,
+    id_on_member,
+    main_object,
+    owned,
+    pods_of,
+)
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
@@ -204,14 +211,15 @@ class ShareApplier:
 
         The last owner of a copy deletes it. Refusals of other objects do not matter.
         """
-        stuck = {each.key for each in refusals if isinstance(each, Unchangeable)}
-        stuck |= self._dependencies.withdrawn(session, share.workload)
+        workload = share.workload
+        stuck = {each.id for each in refusals if isinstance(each, Unchangeable)}
+        stuck |= self._dependencies.withdrawn(session, workload)
         if stuck:
             await self._pruner.prune(
                 session,
-                share.workload.uid,
+                workload.uid,
                 decided=share.decided,
-                only=lambda found: (found.kind, *found.metadata.key) in stuck,
+                only=lambda found: id_on_member(found, workload.namespace) in stuck,
             )
 
 

@@ -335,10 +335,7 @@ class ShareWriter:
         await self._inventory.wait_listed(session, workload)
         spec, there = revision_of_spec(workload), owned(session, workload.uid)
         live = main_object(main_of(workload), there)
-        written = {
-            id_on_member(resource, found.metadata, workload.namespace): applied_of(found)
-            for resource, found in there
-        }
+        written = {id_on_member(found, workload.namespace): applied_of(found) for _, found in there}
         if isinstance(session, PullSession):
             written = written_of(session.assignment(workload.uid))
         if not written:

@@ -76,6 +76,8 @@ class DriftedObject(Model):
     """Its namespace on the member; empty where it has none."""
     name: Annotated[str, Field(max_length=253)]
     """Its name on the member."""
+    group: Annotated[str, Field(max_length=253)] = ""
+    """Its API group; empty for the core group."""
     paths: list[DriftedField] = atomic(MOST_FIELDS)
     """The fields, at most 8."""
     since: Timestamp

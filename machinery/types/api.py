@@ -612,6 +612,7 @@ class DriftedObject(Part, frozen=True):
     name: str
     state: str
     namespace: str = ""
+    group: str = ""
     paths: list[DriftedField] = []
     since: str = ""
 

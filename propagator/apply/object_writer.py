@@ -148,8 +148,7 @@ class PieceWriter:
         Raises Refused, again without a request during a back-off; TransportError if a retry may
         help.
         """
-        what = (piece.api_version, piece.kind, piece.namespace, piece.name)
-        wanted = (workload.uid, session.name, *what)
+        wanted = (workload.uid, session.name, *piece.id)
         asked = (piece.digest, workload.spec.adoption, workload.restored)
         if self._refusals.remaining(wanted, asked):
             raise fresh(cast("Refused", self._refusals.reason(wanted)))
@@ -166,8 +165,9 @@ class PieceWriter:
 
     def rendered(self, member: str, workload: Workload, pieces: Collection[Piece]) -> None:
         """Drop reported drift of objects that the Workload no longer has."""
-        names = ((each.kind, where, each.name) for each in pieces for where in (each.namespace, ""))
-        self._drift.rendered(workload, member, {Drifted(member, *name) for name in names})
+        places = ((*each.id, where) for each in pieces for where in (each.namespace, ""))
+        there = {Drifted(member, kind, at, name, group) for group, kind, _, name, at in places}
+        self._drift.rendered(workload, member, there)
 
     async def _write(
         self, session: MemberSession, workload: Workload, piece: Piece
@@ -527,8 +527,8 @@ def leaving(piece: Piece, left: Collection[Steps]) -> Piece:
 
 
 def _drifted(site: Site) -> Drifted:
-    namespace, name = site.place.key
-    return Drifted(site.session.name, site.piece.kind, namespace, name)
+    place = site.place
+    return Drifted(place.member, place.kind, place.namespace, place.name, place.group)
 
 
 def _written_for(site: Site, workload: Workload, live: ManagedObject) -> bool:

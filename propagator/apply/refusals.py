@@ -35,7 +35,7 @@ class Unchangeable(Refused):
     def __init__(self, member: str, piece: Piece) -> None:
         message = f"{member}: {_where(piece)} cannot be changed: it is removed, and made again"
         super().__init__(PropagatedReason.PROPAGATING, message)
-        self.key = piece.kind, piece.namespace, piece.name
+        self.id = piece.id
 
 
 def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:

@@ -34,14 +34,15 @@ from propagator.errors import HubFault, Refused
 from propagator.hub.named_objects import NamedObjects, NoTenant
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
-from propagator.members.inventory import main_object, owned
+from propagator.members.inventory import id_on_member, main_object, owned
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
+from propagator.members.watches import Found
 from propagator.shares import ShareTable
 from propagator.types.hub_objects import HubObject, HubServiceAccount
-from propagator.types.workload import Workload
+from propagator.types.workload import ObjectId, Workload
 
 _WORST = [*DependencyState]
 _MISSING, _REFUSED = DependencyState.MISSING, DependencyState.REFUSED
@@ -136,7 +137,7 @@ class Follower:
         if not workload.follows:
             self._shares.pop(workload.uid, session.name)
             return []
-        own = {(each.kind, each.name) for each in rendered if each.namespace == workload.namespace}
+        own = _own(workload, rendered)
         named = [each for each in named_by(rendered[-1].body) if each[:2] not in own]
         named = await self._with_pull_secrets(session, workload, named)
         every = [each for each in once(named) if each[:2] not in own]
@@ -169,8 +170,7 @@ class Follower:
             return
         there = {
             (found.kind, found.metadata.name): found.metadata.annotations
-            for _, found in owned(session, workload.uid)
-            if found.metadata.namespace == workload.namespace
+            for _, found in _copies(session, workload)
         }
         entries: dict[Name, _Entry] = {}
         for name, wanted in share.wanted.items():
@@ -188,8 +188,8 @@ class Follower:
         self._tell(workload, share)
         self._report(workload.metadata.key)
 
-    def withdrawn(self, session: MemberSession, workload: Workload) -> set[tuple[str, str, str]]:
-        """Return (kind, namespace, name) of copies on the member that should never travel."""
+    def withdrawn(self, session: MemberSession, workload: Workload) -> set[ObjectId]:
+        """Return the copies on the member that should never travel."""
         share = self._shares.get(workload.uid, session.name)
         wanted = share.wanted if share is not None else {}
         refused = {
@@ -200,10 +200,9 @@ class Follower:
         if not refused:
             return set()
         return {
-            (found.kind, *found.metadata.key)
-            for _, found in owned(session, workload.uid)
+            id_on_member(found, workload.namespace)
+            for _, found in _copies(session, workload)
             if (found.kind, found.metadata.name) in refused
-            and found.metadata.namespace == workload.namespace
         }
 
     async def held(
@@ -219,16 +218,14 @@ class Follower:
         missing, refused = (
             (share.of(_MISSING), share.of(_REFUSED)) if share is not None else (set(), set())
         )
-        own = {(each.kind, each.name) for each in rendered if each.namespace == workload.namespace}
+        own = _own(workload, rendered)
         if not rendered:
             own = {(kind, name) for kind in FOLLOWED for name in _carried(workload, kind)}
         left = {
             (resource.kind, found.metadata.name): ObjectPlace.at(
                 session.name, resource, found.metadata.key
             )
-            for resource, found in owned(session, workload.uid)
-            if found.metadata.namespace == workload.namespace
-            and resource == FOLLOWED.get(resource.kind, (None,))[0]
+            for resource, found in _copies(session, workload)
         }
         stays = left.keys() & missing
         unnamed = left.keys() - own - missing - refused
@@ -375,6 +372,22 @@ class Follower:
             note=f"not on the hub: {named}; pods wait for these, unless their cluster has its own",
             action="Propagating",
         )
+
+
+def _own(workload: Workload, rendered: Sequence[Piece]) -> set[Name]:
+    """Return what the Workload renders of the kinds that can be followed."""
+    here = (each for each in rendered if each.namespace == workload.namespace)
+    return {(each.kind, each.name) for each in here if each.api_version == "v1"}
+
+
+def _copies(session: MemberSession, workload: Workload) -> list[Found]:
+    """Return its objects on a member of the kinds that can be followed."""
+    return [
+        (resource, found)
+        for resource, found in owned(session, workload.uid)
+        if found.metadata.namespace == workload.namespace
+        and resource == FOLLOWED.get(resource.kind, (None,))[0]
+    ]
 
 
 def _carried(workload: Workload, kind: str) -> list[str]:

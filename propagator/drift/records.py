@@ -34,6 +34,7 @@ class Drifted(NamedTuple):
     kind: str
     namespace: str
     name: str
+    group: str = ""
 
     @classmethod
     def told(cls, entry: Mapping[str, Any]) -> Drifted:
@@ -53,7 +54,8 @@ class _Record:
 
     def entry(self, of: Drifted) -> dict[str, Any]:
         paths = [dict(each) for each in self.paths[:MOST_FIELDS]]
-        return {**of._asdict(), "paths": paths, "since": self.since, "state": self.state.value}
+        named = {name: value for name, value in of._asdict().items() if value or name != "group"}
+        return {**named, "paths": paths, "since": self.since, "state": self.state.value}
 
 
 class DriftRecords:

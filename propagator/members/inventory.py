@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from crds.fields.shares import ShareHealth
-from machinery.api.resources import Resource
+from machinery.api.resources import Resource, group_of
 from machinery.clock import Clock
 from machinery.errors import Forbidden, NotFound, TransportError, Unreachable, fresh
 from machinery.kinds.readiness import Judged, counts_of
@@ -50,9 +50,10 @@ def uids_of(session: MemberSession, key: Key) -> set[str]:
     return {uid for each in owning for uid, of in each if of == key}
 
 
-def id_on_member(resource: Resource, meta: Meta, namespace: str) -> ObjectId:
+def id_on_member(found: ManagedObject, namespace: str) -> ObjectId:
     """`namespace` is the Workload's."""
-    return resource.group, resource.kind, meta.namespace or namespace, meta.name
+    meta = found.metadata
+    return group_of(found.api_version), found.kind, meta.namespace or namespace, meta.name
 
 
 def main_object(where: Main, objects: Owned, *, ending: bool = False) -> ManagedObject | None:
@@ -74,8 +75,8 @@ _WORST = (ShareHealth.DEGRADED, ShareHealth.UNKNOWN, ShareHealth.SUSPENDED, Shar
 def _standing_for(where: Main, objects: Owned) -> ManagedObject | None:
     """Return the worst of the objects, with nothing but its health; None while one is missing."""
     there = {
-        id_on_member(resource, found.metadata, where.namespace): found
-        for resource, found in objects
+        id_on_member(found, where.namespace): found
+        for _, found in objects
         if not found.metadata.deleting
     }
     worst: ManagedObject | None = None
@@ -114,7 +115,7 @@ def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, 
     return [
         (resource, found)
         for resource, found in owned(session, workload.uid)
-        if id_on_member(resource, found.metadata, workload.namespace) not in held
+        if id_on_member(found, workload.namespace) not in held
         and ((profile := profile_of(resource.api_version, resource.kind)).pods or not profile.known)
     ]
 

@@ -17,6 +17,7 @@ import msgspec
 
 from crds.assignment import MOST_BUNDLE
 from crds.workload import PropagatedReason
+from machinery.api.resources import SECRETS
 from machinery.kinds.workloadkinds import WorkloadKind
 from machinery.types.bounds import OBJECT_BYTES
 from propagator.apply.render import Piece
@@ -80,7 +81,7 @@ def packed(
     objects, copies = [], []
     for piece in pieces:
         body, copy = dict(piece.body), None
-        if piece.kind == "Secret":
+        if piece.id[:2] == (SECRETS.group, SECRETS.kind):
             copy = _copy(uid, piece)
             copies.append(copy)
             body = {key: value for key, value in body.items() if key not in _VALUES}

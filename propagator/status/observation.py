@@ -16,7 +16,7 @@ import msgspec
 
 from crds.fields.shares import MOST_END_WORDS, MOST_KEPT, ShareState
 from crds.workload import PropagatedReason
-from machinery.api.resources import Resource
+from machinery.api.resources import SERVICES, Resource
 from machinery.clock import timestamp
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
@@ -51,6 +51,7 @@ from propagator.status.told_by_agent import ToldShare, told_by_agent
 from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload
 
+_SERVICE = (SERVICES.api_version, SERVICES.kind)
 _RUNS = (ShareState.RUNNING.value, ShareState.COMPLETE.value)
 
 
@@ -323,7 +324,7 @@ class Survey:
             return replace(seen, contact=Contact.CONNECTING)
         where, objects = main_of(workload), owned(session, workload.uid)
         main = main_object(where, objects)
-        services = not any(_services(workload)) or _listed(session, workload, "v1", "Service")
+        services = not any(_services(workload)) or _listed(session, workload, *_SERVICE)
         seen = replace(
             seen,
             elsewhere=bool(workload.placements),
@@ -434,7 +435,7 @@ def _informers(
 def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:
     rendered = set(_services(workload))  # any other Service may only claim to be the Workload's
     for resource, found in objects:
-        ours = resource.kind == "Service" and found.metadata.key in rendered
+        ours = resource == SERVICES and found.metadata.key in rendered
         if ours and found.load_balancer:
             return found.load_balancer
     return {}
@@ -463,4 +464,4 @@ def _renders(workload: Workload | None, resource: Resource, found: ManagedObject
 
 
 def _services(workload: Workload) -> Iterator[Key]:
-    yield from workload.names_of("v1", "Service")
+    yield from workload.names_of(*_SERVICE)
