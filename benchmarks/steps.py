@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -299,7 +299,7 @@ async def ring_of_affinity(watch: Watch, *, key: str) -> None:
     units = ring(50, key=key)
     view, profile = View(["100"] * 1000, units), default_profile()
     with watch.over():
-        steps = decide_set(view, units[0], {"stowage": profile}, NOW, others=Others())
+        steps = decide_set(cast("Any", view), units[0], {"stowage": profile}, NOW, others=Others())
         batch = await asyncio.create_task(in_slices(steps))
     watch.rows += 1000 * len(batch.decisions)
     assert all(each.scheduled for each in batch.decisions)
@@ -322,7 +322,7 @@ async def many_forms(watch: Watch) -> None:
         labels = {"slot": f"s{n}"}
         view.builder.upsert(cluster(f"m{n}", labels, groups=[{"count": 1, "free": free}]))
     with watch.over():
-        steps = decide_set(view, asked, {"stowage": default_profile()}, NOW)
+        steps = decide_set(cast("Any", view), asked, {"stowage": default_profile()}, NOW)
         batch = await asyncio.create_task(in_slices(steps))
     watch.rows += MANY_CLUSTERS * len(batch.decisions)
     assert batch.decisions[0].scheduled
@@ -335,7 +335,7 @@ async def largest_set(watch: Watch) -> None:
     units = [info(name, replicas=1) for name in crew.names]
     view, profile = View(["4"] * 10, units), with_crew(crew)
     with watch.over():
-        steps = decide_set(view, units[0], {"stowage": profile}, NOW)
+        steps = decide_set(cast("Any", view), units[0], {"stowage": profile}, NOW)
         batch = await asyncio.create_task(in_slices(steps))
     watch.rows += 10 * len(batch.decisions)
     assert len(batch.decisions) == MOST_WORKLOADS

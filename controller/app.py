@@ -31,10 +31,10 @@ from controller.framework.runtime import framework as runtime
 from controller.framework.runtime.arguments import Factory
 from controller.framework.runtime.controllers import Controllers
 from controller.framework.runtime.feature import Feature, Term, placed_kinds, told_of_placed
-from controller.framework.runtime.handle import PluginHandle
+from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import services
 from controller.http.guard import Guard
-from controller.http.server import Flags, cluster_view, install
+from controller.http.server import Flags, install
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import PlacedKind, PlacedObjects, SchedulableLister
 from controller.queue.refresher import MessageRefresher
@@ -131,7 +131,7 @@ class Controller:
         self._recorder = EventRecorder(
             client, controller="stowage.dev/controller", instance=self.identity, clock=self._clock
         )
-        self._handle = PluginHandle(
+        self._handle = Handle(
             clock=self._clock,
             holder=self.identity,
             client=client,
@@ -247,9 +247,6 @@ class Controller:
             return self._schema.obstacle
         return "admission policies are not listed yet"
 
-    def cluster(self, name: str) -> dict[str, Any] | None:
-        return cluster_view(self.cache, name)
-
     async def diagnosis(self, key: Key) -> dict[str, Any] | None:
         """Return the record of a decision made now, or None."""
         if self._scheduler is None:
@@ -261,7 +258,16 @@ class Controller:
         server = HttpServer()
         guard = None if loopback(self._settings.http_host) else Guard(self._client)
         theirs = services(self._handle.plugins)
-        install(server, insight=self, flags=self.flags, guard=guard, services=theirs)
+        install(
+            server,
+            cache=self.cache,
+            leading=lambda: self.leading,
+            unready=self.unready,
+            diagnosis=self.diagnosis,
+            flags=self.flags,
+            guard=guard,
+            services=theirs,
+        )
         self.port = await server.start(self._settings.http_host, self._settings.http_port)
         LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:

@@ -62,7 +62,7 @@ def exporting(settings: TraceSettings, *, service: str) -> Iterator[None]:
         raise ConfigurationError(f"--trace-ratio: {settings.ratio} is not between 0 and 1")
     sender = TraceSender(_exporter(_traces_of(settings.endpoint)), service=service)
     try:
-        with tracing.using(Tracer(sender, ratio=settings.ratio)):
+        with tracing.using(Tracer(sender.export, ratio=settings.ratio)):
             yield
     finally:
         sender.close()
@@ -90,7 +90,7 @@ def _exporter(url: str) -> SpanExporter:
 
 
 class _Waiting(NamedTuple):
-    """A span with its parts, as for `machinery.tracing.SpanExporter.export`."""
+    """A span with its parts, as for `machinery.tracing.Export`."""
 
     trace: int
     whole: TraceSpan
@@ -113,7 +113,7 @@ class TraceSender:
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
         self._thread.start()
 
-    def export(self, trace: int, whole: TraceSpan, *, own: int | None, parent: int | None) -> None:
+    def export(self, trace: int, whole: TraceSpan, own: int | None, parent: int | None) -> None:
         size = whole.size
         if self.waiting + size > MOST_WAITING:
             SPANS.labels("dropped").inc(size)

@@ -8,12 +8,12 @@ alike in both processes, or because it failed or was slow.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from machinery.clock import stopwatch
 from machinery.errors import Conflict
@@ -156,12 +156,10 @@ class TraceIds(NamedTuple):
         return cls(int.from_bytes(digest[:16]), int.from_bytes(digest[16:]))
 
 
-class SpanExporter(Protocol):
-    """Sends spans elsewhere. Never waits, never raises."""
-
-    def export(self, trace: int, whole: TraceSpan, *, own: int | None, parent: int | None) -> None:
-        """Take a span: `own` is its id, None for any; without `parent` it is a root."""
-        ...
+Export: TypeAlias = Callable[[int, TraceSpan, int | None, int | None], None]
+"""Takes (trace, span, own, parent): `own` is the span's id, None for any; without `parent` it is a
+root. Never waits, never raises.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,10 +170,10 @@ class TraceSettings:
 
 
 class Tracer:
-    """Hands the kept spans to an exporter; `ratio` of all traces, 0 to 1."""
+    """Exports the kept spans; `ratio` of all traces, 0 to 1."""
 
-    def __init__(self, exporter: SpanExporter, *, ratio: float) -> None:
-        self._exporter = exporter
+    def __init__(self, export: Export, *, ratio: float) -> None:
+        self._export = export
         self._below = int(ratio * _HALF)
         self._second = self._beyond = 0
 
@@ -187,12 +185,12 @@ class Tracer:
         """Export the root of a trace, if it is kept. A failed one gets another id."""
         if self._keeps(ids, whole):
             own = None if whole.error else ids.root
-            self._exporter.export(ids.trace, whole, own=own, parent=None)
+            self._export(ids.trace, whole, own, None)
 
     def join(self, ids: TraceIds, whole: TraceSpan) -> None:
         """Export a span below the root, which another process exports, if it is kept."""
         if self._keeps(ids, whole):
-            self._exporter.export(ids.trace, whole, own=None, parent=ids.root)
+            self._export(ids.trace, whole, None, ids.root)
 
     def _keeps(self, ids: TraceIds, whole: TraceSpan) -> bool:
         if self.samples(ids):

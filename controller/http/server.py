@@ -7,9 +7,9 @@ token.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from controller.eventhandlers import SchedulerCache
 from controller.framework.runtime.services import PREFIX, Endpoint, as_json, failure
@@ -26,26 +26,8 @@ NAMED = 100
 """Characters of the request that an error repeats."""
 
 
-class Insight(Protocol):
-    """The running controller as the endpoints see it, from memory."""
-
-    @property
-    def leading(self) -> bool: ...
-
-    def unready(self) -> str:
-        """Return why this instance cannot serve yet, or empty."""
-        ...
-
-    def cluster(self, name: str) -> dict[str, Any] | None:
-        """Return labels, allocatable, requested, remaining, shares and generation, or None.
-
-        `requested` includes assumed placements.
-        """
-        ...
-
-    async def diagnosis(self, key: Key) -> dict[str, Any] | None:
-        """Return each cluster's verdict and score for a Workload, or None."""
-        ...
+Diagnosis: TypeAlias = Callable[[Key], Awaitable[dict[str, Any] | None]]
+"""Returns each cluster's verdict and score for a Workload, or None."""
 
 
 class Flags:
@@ -66,16 +48,22 @@ class Flags:
 def install(
     server: HttpServer,
     *,
-    insight: Insight,
+    cache: SchedulerCache,
+    leading: Callable[[], bool],
+    unready: Callable[[], str],
+    diagnosis: Diagnosis,
     flags: Flags,
     guard: Guard | None,
     services: Iterable[Endpoint] = (),
 ) -> None:
-    """Route every endpoint. Without a guard every caller may ask."""
-    endpoints = _Endpoints(server, insight, flags)
+    """Route every endpoint. Without a guard every caller may ask.
+
+    `unready` returns why this instance cannot serve yet, or empty.
+    """
+    endpoints = _Endpoints(server, cache, unready, diagnosis, flags)
 
     def ask(path: str, handler: Handler, method: str = "GET") -> None:
-        server.route(method, path, _guarded(_leaders_only(handler, insight), guard))
+        server.route(method, path, _guarded(_leaders_only(handler, leading), guard))
 
     server.route("GET", "/healthz", endpoints.healthz)
     server.route("GET", "/readyz", endpoints.readyz)
@@ -90,20 +78,29 @@ def install(
     ask("/apis/v1/diagnosis/:namespace/:plural/:name", endpoints.diagnosis)
     for service in services:
         ask(service.path, service.handler, service.method)
-    server.otherwise(f"{PREFIX}/", _guarded(_leaders_only(endpoints.unknown, insight), guard))
+    server.otherwise(f"{PREFIX}/", _guarded(_leaders_only(endpoints.unknown, leading), guard))
 
 
 class _Endpoints:
-    def __init__(self, server: HttpServer, insight: Insight, flags: Flags) -> None:
+    def __init__(
+        self,
+        server: HttpServer,
+        cache: SchedulerCache,
+        unready: Callable[[], str],
+        diagnosis: Diagnosis,
+        flags: Flags,
+    ) -> None:
         self._server = server
-        self._insight = insight
+        self._cache = cache
+        self._unready = unready
+        self._diagnosis = diagnosis
         self._flags = flags
 
     async def healthz(self, _request: Request) -> Response:
         return _text("ok")
 
     async def readyz(self, _request: Request) -> Response:
-        reason = self._insight.unready()
+        reason = self._unready()
         return failure(503, reason) if reason else _text("ok")
 
     async def scores(self, request: Request) -> Response:
@@ -128,14 +125,14 @@ class _Endpoints:
 
     async def cluster(self, request: Request) -> Response:
         name = request.params["name"]
-        found = self._insight.cluster(name)
+        found = _cluster(self._cache, name)
         return failure(404, f"cannot find node {name}") if found is None else as_json(200, found)
 
     async def diagnosis(self, request: Request) -> Response:
         asked = request.params
         namespace = asked["namespace"]
         name = "/".join(asked[part] for part in ("plural", "name") if part in asked)
-        found = await self._insight.diagnosis((namespace, name))
+        found = await self._diagnosis((namespace, name))
         if found is None:
             return failure(404, f"cannot find workload {namespace}/{name}")
         return as_json(200, found)
@@ -159,9 +156,9 @@ def _guarded(handler: Handler, guard: Guard | None) -> Handler:
     return checked
 
 
-def _leaders_only(handler: Handler, insight: Insight) -> Handler:
+def _leaders_only(handler: Handler, leading: Callable[[], bool]) -> Handler:
     async def checked(request: Request) -> Response:
-        if not insight.leading:
+        if not leading():
             return failure(503, "the instance is not leader")
         return await handler(request)
 
@@ -189,7 +186,7 @@ def _text(text: str) -> Response:
     return Response(200, text.encode(), "text/plain; charset=utf-8")
 
 
-def cluster_view(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
+def _cluster(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
     """Return labels, room and shares of a cluster for the next decision, or None."""
     snapshot = cache.snapshot()
     amounts = amounts_of(snapshot, name)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from controller.eventhandlers import SchedulerCache
 from controller.framework.calling.guard import PluginError
 from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
@@ -20,7 +21,7 @@ from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.scheduling.gathered import decide_group
 from controller.scheduling.outcome import ended, untouched
-from controller.scheduling.sets import FEW, Batch, Others, View, confirmed
+from controller.scheduling.sets import FEW, Batch, Others, confirmed
 from controller.scheduling.steps import Steps, laid_over
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
@@ -33,7 +34,7 @@ _MOST_CONFIRMED = 64
 
 
 def decide_set(
-    view: View,
+    cache: SchedulerCache,
     info: WorkloadInfo,
     profiles: Mapping[str, Profile],
     now: datetime,
@@ -48,35 +49,35 @@ def decide_set(
     knowledge of other pending Workloads.
     """
     others = others or Others()
-    yield from laid_over([info], view.snapshot())
-    snapshot, profile = view.snapshot(), profiles[info.scheduler_name]
+    yield from laid_over([info], cache.snapshot())
+    snapshot, profile = cache.snapshot(), profiles[info.scheduler_name]
     if fault:
         status = Status(reasons=(fault,), reason=ScheduledReason.INVALID_WORKLOAD)
         return Batch([untouched(info, snapshot, now, status)])
     if info.over:
         return Batch([ended(info, snapshot, now)])
     try:
-        info = runtime.settled(profile, info, now, view.index)
-        gathered = yield from decide_group(view, info, profiles, now, others)
+        info = runtime.settled(profile, info, now, cache.index)
+        gathered = yield from decide_group(cache, info, profiles, now, others)
     except PluginError as e:
         return Batch([untouched(info, snapshot, now, e.status)])
     if gathered is not None:
         return gathered
-    alone = decide(snapshot, info, view.index, profile, now)
+    alone = decide(snapshot, info, cache.index, profile, now)
     if alone.scheduled or not info.affinity.required:
         return Batch([alone])
-    asked = _Asked(view, info, profile, now, others)
+    asked = _Asked(cache, info, profile, now, others)
     batch = yield from asked.decide(alone)
-    return (yield from _incomplete(batch, view))
+    return (yield from _incomplete(batch, cache))
 
 
-def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
+def _incomplete(batch: Batch, cache: SchedulerCache) -> Steps[Batch]:
     """Name running members of the set in a refusal: a crash came between the writes."""
     if not batch.decisions or batch.decisions[0].scheduled or batch.decisions[0].workload.present:
         return batch
     info = batch.decisions[0].workload
     members = yield from together(
-        info, view.pending_affinity, view.placed_affinity
+        info, cache.pending_affinity, cache.placed_affinity
     )  # as for each of the batch
     running = tuple(each.key for each in members if each.present)
     if not running:
@@ -93,14 +94,14 @@ def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
 class _Asked:
     """A Workload with required affinity that has no cluster on its own."""
 
-    view: View
+    cache: SchedulerCache
     info: WorkloadInfo
     profile: Profile
     now: datetime
     others: Others
 
     def decide(self, alone: Decision) -> Steps[Batch]:
-        others, pending = self.others, self.view.pending_affinity
+        others, pending = self.others, self.cache.pending_affinity
         group = yield from together(self.info, pending, partner=others.partner)
         if others.busy(self.info.key):  # taken into another set during the search
             return Batch([], frozenset({self.info.key}))
@@ -114,17 +115,17 @@ class _Asked:
         if len(group) < 2:
             return Batch([self._again(alone)], busy)
         self.others.begin([each.key for each in group])
-        yield from laid_over(group, self.view.snapshot())
+        yield from laid_over(group, self.cache.snapshot())
         try:
-            group = [runtime.settled(self.profile, u, self.now, self.view.index) for u in group]
+            group = [runtime.settled(self.profile, u, self.now, self.cache.index) for u in group]
         except PluginError:
             return Batch([self._again(alone)], busy)
         for _ in range(_TRIES):
-            snapshot, version = self.view.snapshot(), self.view.index.version
+            snapshot, version = self.cache.snapshot(), self.cache.index.version
             found = yield from decide_together(
-                snapshot, group, self.view.index, self.profile, self.now
+                snapshot, group, self.cache.index, self.profile, self.now
             )
-            still = self.view.snapshot() is snapshot and self.view.index.version == version
+            still = self.cache.snapshot() is snapshot and self.cache.index.version == version
             current = all(map(self.others.current, group))
             if not current:
                 break  # the edit itself requeues an edited member
@@ -137,10 +138,10 @@ class _Asked:
 
     def _again(self, alone: Decision) -> Decision:
         """Return the decision on the Workload alone, as of now."""
-        snapshot = self.view.snapshot()
+        snapshot = self.cache.snapshot()
         if snapshot is alone.snapshot:
             return alone
-        return decide(snapshot, self.info, self.view.index, self.profile, self.now)
+        return decide(snapshot, self.info, self.cache.index, self.profile, self.now)
 
     def _confirmed(self, found: Sequence[Decision]) -> Steps[bool]:
         chosen = {name for decision in found for name in decision.placements}
@@ -148,6 +149,6 @@ class _Asked:
             return False
 
         def again(snapshot: Snapshot) -> Steps[bool]:
-            return found_again(snapshot, found, self.view.index, self.profile, self.now)
+            return found_again(snapshot, found, self.cache.index, self.profile, self.now)
 
-        return (yield from confirmed(self.view, chosen, again, large=len(found) > FEW))
+        return (yield from confirmed(self.cache, chosen, again, large=len(found) > FEW))

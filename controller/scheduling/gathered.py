@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from controller.cache.placements import PlacementIndex, PlacementOverlay
+from controller.eventhandlers import SchedulerCache
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import ask, failed
@@ -35,7 +36,7 @@ from controller.scheduling.affinityset import decide_together, more
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
 from controller.scheduling.outcome import untouched, without_units
-from controller.scheduling.sets import FEW, Batch, Conclusion, Others, View, confirmed
+from controller.scheduling.sets import FEW, Batch, Conclusion, Others, confirmed
 from controller.scheduling.steps import Steps, laid_over
 from controller.snapshot.columns import Mask
 from controller.snapshot.snapshot import Snapshot
@@ -53,7 +54,11 @@ _STEP = 50
 
 
 def decide_group(
-    view: View, info: WorkloadInfo, profiles: Mapping[str, Profile], now: datetime, others: Others
+    cache: SchedulerCache,
+    info: WorkloadInfo,
+    profiles: Mapping[str, Profile],
+    now: datetime,
+    others: Others,
 ) -> Steps[Batch | None]:
     """Return the decisions on the group of `info`; None if no plugin gathers it.
 
@@ -62,8 +67,8 @@ def decide_group(
     """
     own, begun = profiles[info.scheduler_name], set[Key]()
     for _ in range(_TRIES):
-        snapshot, version = view.snapshot(), view.index.version
-        found = _gathering(own, info, snapshot, view.index, now)
+        snapshot, version = cache.snapshot(), cache.index.version
+        found = _gathering(own, info, snapshot, cache.index, now)
         if found is None:
             return None
         plugin, gathering = found
@@ -73,17 +78,17 @@ def decide_group(
             return Batch([], busy)
         begun.update(gathering.members)
         others.begin(begun)
-        infos = yield from _members(view, info, gathering, profiles, now, others)
-        work = _Work(snapshot, view.index, profiles, now, plugin, gathering, info.key)
+        infos = yield from _members(cache, info, gathering, profiles, now, others)
+        work = _Work(snapshot, cache.index, profiles, now, plugin, gathering, info.key)
         tried = yield from work.tried(infos)
         batch = yield from work.batch(infos, tried)
-        if view.snapshot() is snapshot and view.index.version == version:
+        if cache.snapshot() is snapshot and cache.index.version == version:
             return batch
         if not all(map(others.current, infos)):
             break  # the edit itself requeues an edited member
         if tried is None or tried.verdict.outcome is TrialResult.REFUSE:
             return replace(batch, moved=True)
-        if (yield from _same_places(view, work, infos, tried)) and all(map(others.current, infos)):
+        if (yield from _same_places(cache, work, infos, tried)) and all(map(others.current, infos)):
             return replace(batch, moved=True)  # pending members may have a place by now
         yield
     return Batch([], moved=True)
@@ -105,7 +110,7 @@ def _gathering(
 
 
 def _members(
-    view: View,
+    cache: SchedulerCache,
     info: WorkloadInfo,
     gathering: Gathering,
     profiles: Mapping[str, Profile],
@@ -115,27 +120,27 @@ def _members(
     """Raises PluginError."""
     found: list[WorkloadInfo] = []
     for number, key in enumerate(gathering.members, start=1):
-        known = info if key == info.key else view.info(key) if others.partner(key) else None
+        known = info if key == info.key else cache.info(key) if others.partner(key) else None
         if known is not None and known.scheduler_name in profiles:
-            found.append(runtime.settled(profiles[known.scheduler_name], known, now, view.index))
+            found.append(runtime.settled(profiles[known.scheduler_name], known, now, cache.index))
             if key != info.key:  # the forms of `info` are evaluated
-                yield from laid_over([known], view.snapshot())
+                yield from laid_over([known], cache.snapshot())
         if number % _STEP == 0:
             yield
     return found
 
 
 def _same_places(
-    view: View, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judged
+    cache: SchedulerCache, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judged
 ) -> Steps[bool]:
     chosen = {name for d in tried.decisions.values() for name in d.placements}
 
     def again(snapshot: Snapshot) -> Steps[bool]:
-        now = replace(work, snapshot=snapshot, bound=view.index)
+        now = replace(work, snapshot=snapshot, bound=cache.index)
         found = yield from now.attempt(infos, tried.attempt)
         return all(found[k].placements == d.placements for k, d in tried.decisions.items())
 
-    return (yield from confirmed(view, chosen, again, large=len(infos) > FEW))
+    return (yield from confirmed(cache, chosen, again, large=len(infos) > FEW))
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +291,7 @@ class _GroupCycle:
     work: _Work
     data: Mapping[str, Any]
     snapshot: Snapshot
-    view: PlacementOverlay
+    cache: PlacementOverlay
     decisions: dict[Key, Decision] = field(default_factory=dict)
 
     def round(self, infos: Sequence[WorkloadInfo]) -> Steps[list[WorkloadInfo]]:
@@ -304,7 +309,7 @@ class _GroupCycle:
         return left
 
     def _decide(self, info: WorkloadInfo, profile: Profile) -> Decision:
-        return decide(self.snapshot, info, self.view, profile, self.work.now, self.data)
+        return decide(self.snapshot, info, self.cache, profile, self.work.now, self.data)
 
     def _fewer(self, found: Decision, profile: Profile) -> Decision:
         """Place as many replicas as one cluster has room for, if none takes all."""
@@ -329,7 +334,7 @@ class _GroupCycle:
     def mutual(self, infos: Sequence[WorkloadInfo]) -> Steps[None]:
         profile = self.work.profiles[infos[0].scheduler_name]
         alike = [each for each in infos if each.scheduler_name == profile.scheduler_name]
-        about = (self.view, profile, self.work.now, self.data)
+        about = (self.cache, profile, self.work.now, self.data)
         found = yield from decide_together(self.snapshot, alike, *about)
         if all(each.scheduled for each in found):
             for each in found:
@@ -340,7 +345,7 @@ class _GroupCycle:
         lean = len(self.decisions) >= _IN_FULL and info.key != self.work.asked
         self.decisions[info.key] = found.lean() if lean else found
         if dict(there) != dict(info.present):
-            self.view.place(info, there)
+            self.cache.place(info, there)
             self.snapshot = self.snapshot.assuming(info.load, more(info, there), info.charge)
 
 

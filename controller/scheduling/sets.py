@@ -9,12 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Protocol
 
 import msgspec
 
-from controller.cache.assumed import PendingAffinity
-from controller.cache.placements import PlacementIndex
+from controller.eventhandlers import SchedulerCache
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import PluginError, ask
@@ -33,27 +31,6 @@ LOG = logs.get(__name__)
 FEW = 16
 _CALM_TRIES = 2
 """Attempts to confirm a set in steps before it is confirmed in one."""
-
-
-class View(Protocol):
-    @property
-    def index(self) -> PlacementIndex: ...
-
-    @property
-    def pending_affinity(self) -> PendingAffinity:
-        """The Workloads that require others and run nowhere yet."""
-        ...
-
-    @property
-    def placed_affinity(self) -> PendingAffinity:
-        """The Workloads that require others and run somewhere."""
-        ...
-
-    def snapshot(self) -> Snapshot:
-        """Return the clusters, including assumed placements."""
-        ...
-
-    def info(self, key: Key) -> WorkloadInfo | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +100,7 @@ class Others:
 
 
 def confirmed(
-    view: View,
+    cache: SchedulerCache,
     chosen: Collection[str],
     again: Callable[[Snapshot], Steps[bool]],
     *,
@@ -132,19 +109,19 @@ def confirmed(
     """Whether `again` finds the same in the newest snapshot, among the chosen clusters."""
 
     def find_again() -> Steps[bool]:
-        snapshot = narrowed(view.snapshot(), chosen)
+        snapshot = narrowed(cache.snapshot(), chosen)
         return (yield from again(snapshot)) if len(snapshot) == len(chosen) else False
 
     for _ in range(_CALM_TRIES if large else 0):
-        version, clusters = view.index.version, _clusters(view, chosen)
+        version, clusters = cache.index.version, _clusters(cache, chosen)
         same = yield from find_again()
-        if version == view.index.version and all(map(_alike, clusters, _clusters(view, chosen))):
+        if version == cache.index.version and all(map(_alike, clusters, _clusters(cache, chosen))):
             return same
     return at_once(find_again())
 
 
-def _clusters(view: View, names: Iterable[str]) -> list[MemberCluster | None]:
-    snapshot = view.snapshot()
+def _clusters(cache: SchedulerCache, names: Iterable[str]) -> list[MemberCluster | None]:
+    snapshot = cache.snapshot()
     rows = map(snapshot.row.get, sorted(names))
     # The index's version covers placements on their way to these clusters.
     return [None if row is None else snapshot.clusters[row] for row in rows]

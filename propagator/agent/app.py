@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -105,20 +105,37 @@ class AgentSettings:
     sessions: SessionSettings = field(default_factory=lambda: SessionSettings(process=NAME))
 
 
-class Source(Protocol):
-    """Where the credentials come from: of the hub, and of the member."""
+class MemberSecret:
+    """The credentials as they lie in the Secret `stowage-agent` on the member."""
 
-    async def obtain(self) -> HubAccess: ...
+    def __init__(self, own: ApiClient, *, settings: AgentSettings, clock: Clock) -> None:
+        self._own = own
+        self._clock = clock
+        self._home = settings.namespace
+        self._hub = AgentCredential(
+            own, clock=clock, home=settings.namespace, seconds=settings.token_seconds
+        )
 
-    async def keep(self) -> None: ...
+    async def obtain(self) -> HubAccess:
+        return await self._hub.obtain()
 
-    async def learn(self, facts: HubFacts) -> HubAccess | None: ...
+    async def keep(self) -> None:
+        await self._hub.keep()
 
-    async def member(self) -> Credentials: ...
+    async def learn(self, facts: HubFacts) -> HubAccess | None:
+        return await self._hub.learn(facts)
 
     async def follow_image(self, image: str) -> str:
-        """Have the agent's Deployment run that image; return why it does not start, or ""."""
-        ...
+        return await follow_image(self._own, image, home=self._home)
+
+    async def member(self) -> Credentials:
+        """Return the credentials for the member: those of the account that Push has there, too."""
+        token = MemberToken(self._own, clock=self._clock, home=self._home)
+        connection = replace(
+            self._own.connection, token=None, client_cert=None, client_key=None, token_source=token
+        )
+        stored = await AgentSecret(self._own, home=self._home).read()
+        return member_credentials(stored.data, connection, home=self._home)
 
 
 class _ConfigMap(Object, frozen=True):
@@ -130,7 +147,7 @@ class Agent:
 
     def __init__(
         self,
-        source: Source,
+        source: MemberSecret,
         *,
         settings: AgentSettings,
         identity: str,
@@ -479,39 +496,6 @@ def member_of(namespace: str) -> str:
 def _any(part: Any) -> Any:
     """One of `agent.context`: as much of the hub's own as the member side asks."""
     return part
-
-
-class MemberSecret:
-    """The credentials as they lie in the Secret `stowage-agent` on the member."""
-
-    def __init__(self, own: ApiClient, *, settings: AgentSettings, clock: Clock) -> None:
-        self._own = own
-        self._clock = clock
-        self._home = settings.namespace
-        self._hub = AgentCredential(
-            own, clock=clock, home=settings.namespace, seconds=settings.token_seconds
-        )
-
-    async def obtain(self) -> HubAccess:
-        return await self._hub.obtain()
-
-    async def keep(self) -> None:
-        await self._hub.keep()
-
-    async def learn(self, facts: HubFacts) -> HubAccess | None:
-        return await self._hub.learn(facts)
-
-    async def follow_image(self, image: str) -> str:
-        return await follow_image(self._own, image, home=self._home)
-
-    async def member(self) -> Credentials:
-        """Return the credentials for the member: those of the account that Push has there, too."""
-        token = MemberToken(self._own, clock=self._clock, home=self._home)
-        connection = replace(
-            self._own.connection, token=None, client_cert=None, client_key=None, token_source=token
-        )
-        stored = await AgentSecret(self._own, home=self._home).read()
-        return member_credentials(stored.data, connection, home=self._home)
 
 
 async def run(settings: AgentSettings, identity: str) -> None:

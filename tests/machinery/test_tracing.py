@@ -33,7 +33,7 @@ class Kept:
     def __init__(self) -> None:
         self.spans: list[tuple[int, TraceSpan, int | None, int | None]] = []
 
-    def export(self, trace: int, whole: TraceSpan, *, own: Any, parent: Any) -> None:
+    def export(self, trace: int, whole: TraceSpan, own: Any, parent: Any) -> None:
         self.spans.append((trace, whole, own, parent))
 
 
@@ -103,7 +103,7 @@ def test_what_one_span_holds_is_bounded() -> None:
 
 
 def test_both_processes_keep_the_same_part_of_all_traces() -> None:
-    one, other = (Tracer(Kept(), ratio=0.1) for _ in range(2))
+    one, other = (Tracer(Kept().export, ratio=0.1) for _ in range(2))
     ids = [TraceIds.of("uid", str(number)) for number in range(5000)]
     kept = [each for each in ids if one.samples(each)]
     assert kept == [each for each in ids if other.samples(each)]
@@ -114,7 +114,7 @@ def test_both_processes_keep_the_same_part_of_all_traces() -> None:
 @pytest.mark.proves("CT17")
 def test_what_is_slow_or_failed_is_kept_whatever_the_ratio() -> None:
     kept = Kept()
-    tracer, ids = Tracer(kept, ratio=0.0), TraceIds.of("uid", "1")
+    tracer, ids = Tracer(kept.export, ratio=0.0), TraceIds.of("uid", "1")
     tracer.finish(ids, measured(0.9))
     assert not kept.spans
     tracer.finish(ids, slow := measured(1.1))
@@ -130,7 +130,7 @@ def test_what_is_slow_or_failed_is_kept_whatever_the_ratio() -> None:
 def test_a_burst_that_is_slow_as_a_whole_is_kept_in_part(monkeypatch) -> None:
     kept, now = Kept(), [100.0]
     monkeypatch.setattr(tracing, "stopwatch", lambda: now[0])
-    tracer = Tracer(kept, ratio=0.0)
+    tracer = Tracer(kept.export, ratio=0.0)
     for number in range(100):
         tracer.finish(TraceIds.of("uid", str(number)), measured(2.0))
     assert len(kept.spans) == MOST_BEYOND
@@ -141,10 +141,10 @@ def test_a_burst_that_is_slow_as_a_whole_is_kept_in_part(monkeypatch) -> None:
 
 def test_an_exemplar_names_a_trace_that_is_kept() -> None:
     assert tracing.exemplar("uid", "1") is None
-    with tracing.using(Tracer(Kept(), ratio=1.0)):
+    with tracing.using(Tracer(Kept().export, ratio=1.0)):
         ids = TraceIds.of("uid", "1")
         assert tracing.exemplar("uid", "1") == {"trace_id": f"{ids.trace:032x}"}
-    with tracing.using(Tracer(Kept(), ratio=0.0)):
+    with tracing.using(Tracer(Kept().export, ratio=0.0)):
         assert tracing.exemplar("uid", "1") is None
 
 

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import NAMESPACE_URL, uuid5
 
 import crds
@@ -137,7 +137,7 @@ class PullWorld(World):
         given = source or Given(member)
         with self._wired():
             clock = Ahead(self.clock, ahead)
-            process = Agent(given, settings=settings, identity=identity, clock=clock)
+            process = Agent(cast("Any", given), settings=settings, identity=identity, clock=clock)
             before = PROCESS.set(identity)
             running = asyncio.create_task(process.run())
             PROCESS.reset(before)

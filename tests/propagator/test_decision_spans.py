@@ -19,7 +19,7 @@ class Kept:
     def __init__(self) -> None:
         self.joined: list[tuple[TraceIds, TraceSpan]] = []
 
-    def export(self, trace: int, whole: TraceSpan, *, own: int | None, parent: int | None) -> None:
+    def export(self, trace: int, whole: TraceSpan, own: int | None, parent: int | None) -> None:
         assert own is None
         assert parent is not None, "the root is the controller's"
         self.joined.append((TraceIds(trace, parent), whole))
@@ -31,7 +31,7 @@ class Kept:
 @pytest.fixture
 def kept() -> Iterator[Kept]:
     kept = Kept()
-    with tracing.using(Tracer(kept, ratio=1.0)):
+    with tracing.using(Tracer(kept.export, ratio=1.0)):
         yield kept
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from controller.cache.ledger import Ledger
 from controller.framework.runtime.arguments import Factory
-from controller.framework.runtime.handle import Handle, PluginHandle
+from controller.framework.runtime.handle import Handle
 from controller.model.placed import PlacedKind
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.resources import Resource
@@ -103,7 +103,7 @@ class Feature:
     ledgers: Sequence[Ledger] = ()
     places: Sequence[PlacedKind] = ()
     watches: Sequence[Watch] = ()
-    handle: Handle = PluginHandle(clock=SystemClock(), holder="", client=None, recorder=IDLE)
+    handle: Handle = Handle(clock=SystemClock(), holder="", client=None, recorder=IDLE)
     controller: Any = IDLE
 
     def watch(

@@ -40,83 +40,6 @@ class Recorder(Protocol):
         ...
 
 
-class Handle(Protocol):
-    """The services of the process, for its event loop only."""
-
-    @property
-    def holder(self) -> str:
-        """The name of this process, unique among all."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The hub's time if the local clock differs, and a monotonic clock."""
-        ...
-
-    @property
-    def client(self) -> ApiClient | None:
-        """Requests to the hub; None in a dry run."""
-        ...
-
-    @property
-    def recorder(self) -> Recorder: ...
-
-    @property
-    def metrics(self) -> metrics.Shared:
-        """Metrics of the plugin's own, at zero from the start."""
-        ...
-
-    @property
-    def configuration(self) -> SchedulerConfiguration:
-        """The profiles; empty until all plugins are made."""
-        ...
-
-    @property
-    def plugins(self) -> Collection[Plugin]:
-        """Every plugin of every profile, once."""
-        ...
-
-    def check(self) -> None:
-        """Raise LeaseLost if this instance no longer leads. Call it right before each write."""
-        ...
-
-    def controls(self, plugin: str) -> bool:
-        """Whether --controller-plugins lets the plugin's controllers run.
-
-        A plugin that needs them refuses at PreFilter with `switched_off`.
-        """
-        ...
-
-    def snapshot(self) -> Snapshot:
-        """Return the clusters, including assumed placements. Read only."""
-        ...
-
-    def index(self) -> PlacementIndex:
-        """Return the placements with the ledgers of all features. Read only."""
-        ...
-
-    def away(self) -> AwayClusters:
-        """Return the clusters that shares name without a MemberCluster."""
-        ...
-
-    def named(self, workload: Workload) -> Workload:
-        """Return a stored Workload as decisions read it.
-
-        Its clusters have their present names. No replica has waited longer than this term knows.
-        """
-        ...
-
-    def look(self, keys: Iterable[Key]) -> None:
-        """Requeue these Workloads in turn. Unknown keys are ignored."""
-        ...
-
-    def announce(
-        self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
-    ) -> None:
-        """Requeue Workloads that await this event. Without versions no hint is called."""
-        ...
-
-
 class SharedState(Protocol):
     """The state that plugins see: `controller.eventhandlers.SchedulerCache`."""
 
@@ -132,10 +55,17 @@ class SharedState(Protocol):
     def announce(self, kind: str, key: Key, action: Action, old: Any, new: Any) -> None: ...
 
 
-class PluginHandle:
-    """The handle of a process; without a `client`, that of a dry run."""
+class Handle:
+    """The services of the process, for its event loop only; without a `client`, of a dry run.
+
+    Args:
+        clock: the hub's time if the local clock differs, and a monotonic clock.
+        holder: the name of this process, unique among all.
+        check: raises LeaseLost if this instance no longer leads.
+    """
 
     metrics = metrics.SHARED
+    """Metrics of the plugin's own, at zero from the start."""
 
     def __init__(
         self,
@@ -151,6 +81,7 @@ class PluginHandle:
         self.clock, self.holder = clock, holder
         self.client, self.recorder = client, recorder
         self.configuration = SchedulerConfiguration({})
+        """The profiles; empty until all plugins are made."""
         self._shared: SharedState | None = None
 
     def begin(self, shared: SharedState, configuration: SchedulerConfiguration) -> None:
@@ -159,6 +90,7 @@ class PluginHandle:
 
     @property
     def plugins(self) -> Collection[Plugin]:
+        """Every plugin of every profile, once."""
         profiles = self.configuration.profiles.values()
         every = (each for profile in profiles for each in profile.every_plugin())
         return {id(each): each for each in every}.values()
@@ -167,31 +99,45 @@ class PluginHandle:
         self._controls = controls
 
     def check(self) -> None:
+        """Raise LeaseLost if this instance no longer leads. Call it right before each write."""
         fencing.check()
         self._check()
 
     def controls(self, plugin: str) -> bool:
+        """Whether --controller-plugins lets the plugin's controllers run.
+
+        A plugin that needs them refuses at PreFilter with `switched_off`.
+        """
         return self._controls(plugin)
 
     def snapshot(self) -> Snapshot:
+        """Return the clusters, including assumed placements. Read only."""
         return SnapshotBuilder().snapshot() if self._shared is None else self._shared.snapshot()
 
     def index(self) -> PlacementIndex:
+        """Return the placements with the ledgers of all features. Read only."""
         return PlacementIndex() if self._shared is None else self._shared.index
 
     def away(self) -> AwayClusters:
+        """Return the clusters that shares name without a MemberCluster."""
         return AwayClusters() if self._shared is None else self._shared.away
 
     def named(self, workload: Workload) -> Workload:
+        """Return a stored Workload as decisions read it.
+
+        Its clusters have their present names. No replica has waited longer than this term knows.
+        """
         return workload if self._shared is None else self._shared.named(workload)
 
     def look(self, keys: Iterable[Key]) -> None:
+        """Requeue these Workloads in turn. Unknown keys are ignored."""
         if self._shared is not None:
             self._shared.activate_in_steps(keys)
 
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
+        """Requeue Workloads that await this event. Without versions no hint is called."""
         if self._shared is not None:
             self._shared.announce(kind, key, action, old, new)
 
@@ -234,7 +180,7 @@ class _Kept:
         self._events.append(RecordedEvent(regarding, type, reason, note, action))
 
 
-class DryRunHandle(PluginHandle):
+class DryRunHandle(Handle):
     """A handle without a hub, which only records calls: for `stowage plan` and tests of plugins."""
 
     def __init__(self, *, clock: Clock | None = None, holder: str = "rehearsal") -> None:

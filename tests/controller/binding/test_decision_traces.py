@@ -28,7 +28,7 @@ class Kept:
         self.roots: dict[int, TraceSpan] = {}
         self.failed: list[TraceSpan] = []
 
-    def export(self, trace: int, whole: TraceSpan, *, own: int | None, parent: int | None) -> None:
+    def export(self, trace: int, whole: TraceSpan, own: int | None, parent: int | None) -> None:
         assert parent is None
         if own is None:
             self.failed.append(whole)
@@ -45,7 +45,7 @@ class Kept:
 @pytest.fixture
 def kept() -> Iterator[Kept]:
     kept = Kept()
-    with tracing.using(Tracer(kept, ratio=1.0)):
+    with tracing.using(Tracer(kept.export, ratio=1.0)):
         yield kept
 
 

@@ -19,7 +19,7 @@ from controller.framework.runtime import services
 from controller.framework.runtime.arguments import Plain
 from controller.framework.runtime.services import Endpoint, Route, failure
 from controller.http.guard import DeniedRequest, Guard
-from controller.http.server import Flags, Insight, install
+from controller.http.server import Flags, install
 from machinery.http_messages import Request, Response
 from machinery.http_server import BODY_LIMIT, HttpServer
 from tests.controller.memory import Stage
@@ -205,7 +205,10 @@ async def test_the_guard_stands_before_them() -> None:
     server = HttpServer()
     install(
         server,
-        insight=cast("Insight", SimpleNamespace(leading=True)),
+        cache=cast("Any", None),
+        leading=lambda: True,
+        unready=str,
+        diagnosis=cast("Any", None),
         flags=Flags(),
         guard=cast("Guard", Nobody()),
         services=services.services([Twice(1)]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -49,7 +49,7 @@ class View:
         """The batch, and its number of steps."""
         profile = default_profile()
         profiles = {profile.scheduler_name: profile}
-        steps = decide_set(self, asked, profiles, NOW, others=Others(**others))
+        steps = decide_set(cast("Any", self), asked, profiles, NOW, others=Others(**others))
         number = 0
         while True:
             try:
