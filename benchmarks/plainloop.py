@@ -282,7 +282,7 @@ def labels_of(cluster: MemberCluster) -> dict[str, str]:
 def _is_target(cluster: MemberCluster, name: str, namespace: str) -> bool:
     if cluster.metadata.name != name:
         return False
-    return not namespace or cluster.spec.secret_ref.namespace == namespace
+    return not namespace or cluster.secret_namespace == namespace
 
 
 def _selected(cluster: MemberCluster, labels: Mapping[str, str], key: str, value: str) -> bool:
@@ -292,7 +292,7 @@ def _selected(cluster: MemberCluster, labels: Mapping[str, str], key: str, value
         case "clusterName":
             return cluster.metadata.name == value
         case "clusterNamespace":
-            return cluster.spec.secret_ref.namespace == value
+            return cluster.secret_namespace == value
         case "cloudProvider" | "clusterProvider":
             known = cluster.status.provider or labels.get(LABEL_PROVIDER, "")
             return bool(known) and known.lower() == value.lower()

@@ -6,7 +6,7 @@ missing, too: without one all is selected, and nothing is known of the time. A c
 is stored, since its list is written back whole. Left out are the kinds, of which each process reads
 its own part, and what may hold fields of any name: a struct would drop them. A struct that has
 methods is written by hand, in the module that `WRITTEN` names; the tests compare its fields with
-those that would be generated.
+those that would be generated. A model that adds rules alone is read as the one that it extends.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _consists_of(model: type[Model]) -> Iterator[type[Model]]:
 
 def _models(annotation: Any) -> Iterator[type[Model]]:
     if isinstance(annotation, type) and issubclass(annotation, Model):
-        yield annotation
+        yield _read_as(annotation)
     for part in get_args(annotation):
         yield from _models(part)
 
@@ -195,7 +195,16 @@ def _type(annotation: Any) -> str:
         return "str"
     if annotation is Any or annotation is type(None):
         return "Any" if annotation is Any else "None"
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        return _read_as(annotation).__name__
     return str(annotation.__name__)
+
+
+def _read_as(model: type[Model]) -> type[Model]:
+    base = model.__base__
+    if model.__name__ in WRITTEN or base is None or not issubclass(base, Model):
+        return model
+    return _read_as(base) if model.model_fields.keys() == base.model_fields.keys() else model
 
 
 def _default(field: FieldInfo, kind: str) -> str:

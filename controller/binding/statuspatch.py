@@ -23,7 +23,7 @@ from controller.framework.pluginstatus import OWN
 from controller.model.objects import Workload
 from controller.model.observedlimits import ObservedLimit, from_status, to_status
 from controller.model.ordinals import ordinals_of
-from controller.model.why import RuleNote, ShareSteps, kept
+from controller.model.why import kept
 from controller.model.work import Work
 from controller.planner.reasons import Reasons, RuleKind
 from controller.scheduling.decision import Decision
@@ -34,6 +34,7 @@ from crds.workload import ScheduledReason, WorkloadCondition, WorkloadState
 from machinery import logs
 from machinery.clock import timestamp
 from machinery.types import conditions
+from machinery.types.api import PlacementReasons, PlacementRule
 from machinery.types.bounds import MOST_UNITS
 from machinery.types.merge_patch import merging
 from machinery.types.workload_api import LeavingShare, OrdinalRange
@@ -247,8 +248,8 @@ def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
 
 
 def _named(
-    known: list[ShareSteps], shares: steps.ShareDifference, snapshot: Snapshot
-) -> tuple[list[ShareSteps], steps.ShareDifference]:
+    known: list[PlacementReasons], shares: steps.ShareDifference, snapshot: Snapshot
+) -> tuple[list[PlacementReasons], steps.ShareDifference]:
     """Return both with current cluster names, so renamed shares keep their steps."""
     if all(name in snapshot.row for name in shares.before):
         return known, shares
@@ -340,12 +341,12 @@ def _waited_for(workload: Workload) -> ChangeCause:
 _LEAST_TELLING = (RuleKind.TIE, RuleKind.REMAINDER)
 
 
-def _rules(row: Mapping[str, int], why: Reasons, cluster: str) -> list[RuleNote]:
+def _rules(row: Mapping[str, int], why: Reasons, cluster: str) -> list[PlacementRule]:
     if cluster not in row:
         return []
     found = [reason for reason in why(row[cluster]) if reason.kind is not RuleKind.KEPT]
     found.sort(key=lambda reason: reason.kind in _LEAST_TELLING)
-    kept_rules = (msgspec.convert(reason.to_rule(), RuleNote) for reason in found)
+    kept_rules = (msgspec.convert(reason.to_rule(), PlacementRule) for reason in found)
     return [msgspec.structs.replace(each, name=_cut(each.name)) for each in kept_rules]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from controller.explain.steps import MOST_RULES, Occasion, Rules, ShareDifference
-from controller.model.why import Move, PlacementChange, Untold
+from machinery.types.api import PlacementChange, PlacementMove, UntoldMoves
 from machinery.types.bounds import MOST_UNITS
 
 MOST_CHANGES = 20
@@ -43,16 +43,16 @@ def lengthened(
     return _bounded([*history, newest][-MOST_CHANGES:])
 
 
-def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | None]:
+def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[PlacementMove], UntoldMoves | None]:
     before, after = shares.before, shares.after
     moved = [c for c in {**before, **after} if before.get(c, -1) != after.get(c, -1)]
     moved.sort(key=lambda cluster: (-abs(shares.grown(cluster)), cluster))
     listed, rest = moved[:MOST_MOVES], moved[MOST_MOVES:]
     moves = [
-        Move(
+        PlacementMove(
             cluster,
-            before.get(cluster, -1),
-            after.get(cluster, -1),
+            before.get(cluster),
+            after.get(cluster),
             list(rules(cluster)[:MOST_RULES]) if cluster in after else [],
         )
         for cluster in listed
@@ -60,14 +60,14 @@ def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | 
     return moves, _untold(None, [shares.grown(cluster) for cluster in rest])
 
 
-def _untold(before: Untold | None, grown: Sequence[int]) -> Untold | None:
+def _untold(before: UntoldMoves | None, grown: Sequence[int]) -> UntoldMoves | None:
     if not grown:
         return before
-    more = before or Untold(0)
+    more = before or UntoldMoves(0)
     came = more.came + sum(replicas for replicas in grown if replicas > 0)
     went = more.went - sum(replicas for replicas in grown if replicas < 0)
     clusters = min(more.clusters + len(grown), MOST_UNITS)
-    return Untold(clusters, min(came, MOST_UNITS), min(went, MOST_UNITS))
+    return UntoldMoves(clusters, min(came, MOST_UNITS), min(went, MOST_UNITS))
 
 
 def _bounded(history: list[PlacementChange]) -> list[PlacementChange]:
@@ -85,7 +85,7 @@ def _bounded(history: list[PlacementChange]) -> list[PlacementChange]:
 def _shortened(change: PlacementChange, most: int) -> PlacementChange:
     listed, rest = change.moves[:most], change.moves[most:]
     bare = [msgspec.structs.replace(move, because=[]) for move in listed]
-    grown = [max(move.now, 0) - max(move.before, 0) for move in rest]
+    grown = [(move.now or 0) - (move.before or 0) for move in rest]
     return msgspec.structs.replace(change, moves=bare, more=_untold(change.more, grown))
 
 

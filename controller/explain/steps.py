@@ -13,7 +13,7 @@ from itertools import accumulate, chain, zip_longest
 
 import msgspec
 
-from controller.model.why import RuleCount, RuleNote, ShareStep, ShareSteps
+from machinery.types.api import PlacementReasons, PlacementRule, PlacementStep, ReasonCount
 from machinery.types.bounds import MOST_UNITS
 
 MOST_SHARES = 100
@@ -30,7 +30,7 @@ MOST_COUNT_BYTES = 900
 """Bytes of the counts as JSON. With history and names the total stays below 16 KiB."""
 UNTOLD = "Unrecorded"
 
-Rules = Callable[[str], Sequence[RuleNote]]
+Rules = Callable[[str], Sequence[PlacementRule]]
 """Returns the rules of a cluster's number, most significant first."""
 
 
@@ -41,8 +41,8 @@ class Occasion:
     name: str = ""
     id: str = ""
 
-    def step(self, replicas: int, rules: Sequence[RuleNote]) -> ShareStep:
-        return ShareStep(replicas, self.time, self.cause, self.name, list(rules[:MOST_RULES]))
+    def step(self, replicas: int, rules: Sequence[PlacementRule]) -> PlacementStep:
+        return PlacementStep(replicas, self.time, self.cause, self.name, list(rules[:MOST_RULES]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +61,22 @@ class ShareDifference:
 
 
 def carried(
-    kept: Iterable[ShareSteps],
-    counts: Sequence[RuleCount],
+    kept: Iterable[PlacementReasons],
+    counts: Sequence[ReasonCount],
     shares: ShareDifference,
     occasion: Occasion,
     rules: Rules,
-) -> tuple[list[ShareSteps], list[RuleCount]]:
+) -> tuple[list[PlacementReasons], list[ReasonCount]]:
     """Return the steps of the listed shares, and the counts of the others."""
     known = {each.cluster: each.steps for each in kept}
-    listed: list[ShareSteps] = []
+    listed: list[PlacementReasons] = []
     size = 0
     for cluster in _worth_telling(shares):
         steps = _steps(known.get(cluster), cluster, shares, occasion, rules)
         size += len(msgspec.json.encode(steps)) + len(cluster) + 32
         if size > MOST_BYTES:
             break
-        listed.append(ShareSteps(cluster, steps))
+        listed.append(PlacementReasons(cluster, steps))
     names = {each.cluster for each in listed}
     others = [cluster for cluster in shares.after if cluster not in names]
     listed.sort(key=lambda each: each.cluster)
@@ -94,29 +94,29 @@ def _worth_telling(shares: ShareDifference) -> list[str]:
 
 
 def _steps(
-    known: Sequence[ShareStep] | None,
+    known: Sequence[PlacementStep] | None,
     cluster: str,
     shares: ShareDifference,
     occasion: Occasion,
     rules: Rules,
-) -> list[ShareStep]:
+) -> list[PlacementStep]:
     steps = _as_they_stand(known or (), shares.before.get(cluster, 0))
     if shares.touched(cluster):
         steps.append(occasion.step(shares.grown(cluster), rules(cluster)))
     return _folded(steps)
 
 
-def _as_they_stand(steps: Sequence[ShareStep], replicas: int) -> list[ShareStep]:
+def _as_they_stand(steps: Sequence[PlacementStep], replicas: int) -> list[PlacementStep]:
     # Impossible steps are dropped. Their sum could be a number that makes the hub refuse the write,
     # including the placements.
     sums = list(accumulate(step.units for step in steps))
     if any(not 0 <= each <= MOST_UNITS for each in sums):
-        return [ShareStep(replicas)] if replicas else []
+        return [PlacementStep(replicas)] if replicas else []
     missing = replicas - sums[-1] if sums else replicas
-    return [*steps, ShareStep(missing)] if missing else list(steps)
+    return [*steps, PlacementStep(missing)] if missing else list(steps)
 
 
-def _folded(steps: list[ShareStep]) -> list[ShareStep]:
+def _folded(steps: list[PlacementStep]) -> list[PlacementStep]:
     while len(steps) > MOST_STEPS:
         at = next((n for n, step in enumerate(steps) if n and step.units < 0), 1)
         before, after = steps[at - 1], steps[at]
@@ -130,8 +130,8 @@ def _folded(steps: list[ShareStep]) -> list[ShareStep]:
 
 
 def _counted(
-    counts: Sequence[RuleCount], others: Sequence[str], shares: ShareDifference, rules: Rules
-) -> list[RuleCount]:
+    counts: Sequence[ReasonCount], others: Sequence[str], shares: ShareDifference, rules: Rules
+) -> list[ReasonCount]:
     clusters = Counter({each.rule: each.clusters for each in counts})
     replicas = Counter({each.rule: each.units for each in counts})
     changed = [cluster for cluster in others if shares.touched(cluster)]
@@ -145,16 +145,16 @@ def _counted(
         (rule for rule in clusters.keys() | replicas.keys() if clusters[rule] or replicas[rule]),
         key=lambda rule: (-replicas[rule], -clusters[rule], rule),
     )
-    return _fitting([RuleCount(rule, clusters[rule], replicas[rule]) for rule in ranked])
+    return _fitting([ReasonCount(rule, clusters[rule], replicas[rule]) for rule in ranked])
 
 
-def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
+def _fitting(counts: Sequence[ReasonCount]) -> list[ReasonCount]:
     # Another writer may have stored a rule as long as the schema allows.
     most = [msgspec.structs.replace(each, units=min(each.units, MOST_UNITS)) for each in counts]
     if len(most) <= MOST_COUNTS and sum(map(_room, most)) <= MOST_COUNT_BYTES:
         return most
-    listed: list[RuleCount] = []
-    left = MOST_COUNT_BYTES - _room(RuleCount(UNTOLD, MOST_UNITS, MOST_UNITS))
+    listed: list[ReasonCount] = []
+    left = MOST_COUNT_BYTES - _room(ReasonCount(UNTOLD, MOST_UNITS, MOST_UNITS))
     for each in (count for count in most if count.rule != UNTOLD):
         left -= _room(each)
         if left < 0 or len(listed) == MOST_COUNTS - 1:
@@ -163,10 +163,10 @@ def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
     names = {each.rule for each in listed}
     rest = [each for each in counts if each.rule not in names]
     clusters, replicas = sum(each.clusters for each in rest), sum(each.units for each in rest)
-    return [*listed, RuleCount(UNTOLD, clusters, min(replicas, MOST_UNITS))]
+    return [*listed, ReasonCount(UNTOLD, clusters, min(replicas, MOST_UNITS))]
 
 
-def _room(count: RuleCount) -> int:
+def _room(count: ReasonCount) -> int:
     return len(msgspec.json.encode(count)) + 1
 
 
@@ -182,5 +182,5 @@ def _fit(counts: Counter[str], total: int) -> None:
         over -= taken
 
 
-def _first(rules: Sequence[RuleNote]) -> str:
+def _first(rules: Sequence[PlacementRule]) -> str:
     return rules[0].rule if rules else UNTOLD

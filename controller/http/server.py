@@ -125,7 +125,7 @@ class _Endpoints:
 
     async def cluster(self, request: Request) -> Response:
         name = request.params["name"]
-        found = _cluster(self._cache, name)
+        found = cluster_view(self._cache, name)
         return failure(404, f"cannot find node {name}") if found is None else as_json(200, found)
 
     async def diagnosis(self, request: Request) -> Response:
@@ -186,7 +186,7 @@ def _text(text: str) -> Response:
     return Response(200, text.encode(), "text/plain; charset=utf-8")
 
 
-def _cluster(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
+def cluster_view(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
     """Return labels, room and shares of a cluster for the next decision, or None."""
     snapshot = cache.snapshot()
     amounts = amounts_of(snapshot, name)

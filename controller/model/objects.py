@@ -25,17 +25,16 @@ from machinery.overrides.variables import ClusterFacts
 from machinery.types.api import (
     Capacity,
     ClusterAffinity,
+    DecisionReference,
     DistributionWeight,
     Evacuation,
-    ImageRule,
+    MemberClusterSpec,
     MemberNamespaces,
     Movement,
-    NamespaceRule,
     NodeGroup,
     Placement,
     QuotaLeft,
     Reliability,
-    SecretReference,
     ShareBlocked,
     ShareEnd,
     SpreadConstraint,
@@ -45,10 +44,11 @@ from machinery.types.api import (
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key, Object
 from machinery.types.selectors import ClusterSelector
-from machinery.types.taints import Taint, Toleration
+from machinery.types.taints import Toleration
 from machinery.types.workload_api import (
     ClusterLimit,
     DisplacedShare,
+    Footprint,
     LeavingShare,
     OrdinalRange,
     Publish,
@@ -81,20 +81,6 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
 _ALWAYS = ("status", "reason", "message")
 
 
-class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
-    secret_ref: SecretReference = SecretReference("", "")
-    taints: list[Taint] = []
-    unschedulable: bool = False
-    virtual: bool = False
-    namespaces: NamespaceRule = NamespaceRule()
-    allowed_kinds: list[str] = []
-    images: list[ImageRule] = []
-    max_allocatable: dict[str, str | int] = {}
-    provider: str = ""
-    version: str = ""
-    former_names: list[str] = []
-
-
 class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     conditions: list[Condition] = []
     cluster_id: str = msgspec.field(name="clusterID", default="")
@@ -124,7 +110,7 @@ def _shared_kinds(kinds: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class MemberCluster(Object, frozen=True):
-    spec: ClusterSpec = ClusterSpec()
+    spec: MemberClusterSpec = MemberClusterSpec()
     status: ClusterStatus = ClusterStatus()
 
     def condition(self, type_: str) -> Condition | None:
@@ -186,6 +172,12 @@ class MemberCluster(Object, frozen=True):
         """As pinned, else as reported, else as labelled."""
         reported = self.spec.provider or self.status.provider
         return reported or self.metadata.labels.get(LABEL_PROVIDER, "")
+
+    @property
+    def secret_namespace(self) -> str:
+        """The namespace of the Secret that registers it; empty without one."""
+        reference = self.spec.secret_ref
+        return reference.namespace if reference is not None else ""
 
     @property
     def version(self) -> str:
@@ -294,19 +286,6 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     """How it ended; None while it runs."""
 
 
-class DecisionRef(msgspec.Struct, frozen=True):
-    """The hash of the decision's input, and its time."""
-
-    hash: str = ""
-    time: str = ""
-
-
-class Footprint(msgspec.Struct, frozen=True):
-    """The clusters that may hold objects, encoded by `machinery.types.written_clusters`."""
-
-    clusters: str = ""
-
-
 class ObservedByController(msgspec.Struct, frozen=True, gc=False):
     """The generation that the controller's last decision read; 0 before the first one."""
 
@@ -367,7 +346,7 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     """The work done by shares that have left."""
     limits: list[ClusterLimit] = []
     footprint: Footprint = Footprint()
-    decision: DecisionRef = DecisionRef()
+    decision: DecisionReference = DecisionReference("")
     review: ReviewVerdict = ReviewVerdict(0)
     conditions: list[dict[str, Any]] = []
 

@@ -11,78 +11,12 @@ from typing import Any
 import msgspec
 
 from controller.model.objects import WorkloadStatus
-
-
-class RuleNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rule that made a number: one of `controller.planner.reasons.RuleKind`, by its title."""
-
-    rule: str
-    numbers: dict[str, int] = {}
-    name: str = ""
-
-
-class ShareStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Replicas that a decision added to a cluster, or removed: `units` is negative then.
-
-    `cause` triggered the decision (`crds.fields.why.ChangeCause`), `name` is its object. A step
-    without a time is of replicas from before steps were stored.
-    """
-
-    units: int
-    time: str = ""
-    cause: str = ""
-    name: str = ""
-    because: list[RuleNote] = []
-
-
-class ShareSteps(msgspec.Struct, frozen=True):
-    """The steps of one cluster's share, whose replicas add up to it."""
-
-    cluster: str
-    steps: list[ShareStep]
-
-
-class RuleCount(msgspec.Struct, frozen=True):
-    """The clusters and replicas of a rule, over the shares without steps."""
-
-    rule: str
-    clusters: int
-    units: int
-
-
-class Move(msgspec.Struct, frozen=True, omit_defaults=True, rename={"before": "from", "now": "to"}):
-    """A cluster's share before and after; -1 for none."""
-
-    cluster: str
-    before: int = -1
-    now: int = -1
-    because: list[RuleNote] = []
-
-
-class Untold(msgspec.Struct, frozen=True):
-    """The moves beyond the listed ones: clusters, added replicas, removed replicas."""
-
-    clusters: int
-    came: int = 0
-    went: int = 0
-
-
-class PlacementChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change of placement: time, cause, and each changed share."""
-
-    time: str
-    cause: str
-    name: str = ""
-    desired: int = 0
-    assigned: int = 0
-    moves: list[Move] = []
-    more: Untold | None = None
-    id: str = ""
+from machinery.types.api import PlacementChange, PlacementReasons, ReasonCount
 
 
 class Why(msgspec.Struct, frozen=True):
-    reasons: list[ShareSteps] = []
-    reason_counts: list[RuleCount] = []
+    reasons: list[PlacementReasons] = []
+    reason_counts: list[ReasonCount] = []
     history: list[PlacementChange] = []
 
 

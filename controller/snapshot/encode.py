@@ -177,7 +177,7 @@ TEXTS: Mapping[str, Callable[[Row], str | None]] = {
     "withheld": lambda row: "\n".join(row.cluster.status.namespaces.refused) or None,
     "provider": lambda row: row.cluster.provider.lower() or None,
     "version": lambda row: row.cluster.version.removeprefix("v") or None,
-    "secret_namespace": lambda row: row.cluster.spec.secret_ref.namespace or None,
+    "secret_namespace": lambda row: row.cluster.secret_namespace or None,
 }
 """Columns of texts other than labels."""
 

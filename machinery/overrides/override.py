@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from crds.fields.overrides import KEPT, KEPT_TEXT, MOST_BYTES
 from machinery.overrides.variables import ClusterFacts, carried_named, filled, variable
-from machinery.types import strategic_merge
+from machinery.types import strategic_merge, workload_api
 from machinery.types.api import ImageRule
 from machinery.types.bounds import MESSAGE, clean
 from machinery.types.merge_patch import merged
@@ -46,10 +46,7 @@ _BUILT_IN = frozenset(
 """The groups of built-in kinds that have a dot in their name."""
 
 
-class OverrideTarget(msgspec.Struct, frozen=True):
-    kind: str
-    name: str
-
+class OverrideTarget(workload_api.OverrideTarget, frozen=True, gc=False):
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 

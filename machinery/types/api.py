@@ -25,12 +25,6 @@ class ClusterEndpoint(Part, frozen=True, gc=False):
     certificate_authority_data: str = ""
 
 
-class ClusterTaint(Part, frozen=True, gc=False):
-    key: str
-    effect: str
-    value: str = ""
-
-
 class NamespaceRule(Part, frozen=True):
     allow: list[str] = msgspec.field(default_factory=lambda: ["*"])
 
@@ -45,7 +39,7 @@ class MemberClusterSpec(Part, frozen=True):
     reported: str = "Pinned"
     secret_ref: SecretReference | None = None
     endpoint: ClusterEndpoint | None = None
-    taints: list[ClusterTaint] = []
+    taints: list[Taint] = []
     unschedulable: bool = False
     virtual: bool = False
     namespaces: NamespaceRule = NamespaceRule()

@@ -319,7 +319,7 @@ class MemberSession:
         """
         spec, generation = cluster.spec, cluster.metadata.generation
         allow, kinds = tuple(spec.namespaces.allow), frozenset(spec.allowed_kinds)
-        rules = (allow, kinds, cluster.metadata.uid, cluster.facts, spec.images)
+        rules = (allow, kinds, cluster.metadata.uid, cluster.facts, tuple(spec.images))
         before = (self.namespaces, self.allowed_kinds, self.registration, self.facts, self.images)
         same = rules == before
         if same and self.generation == generation:

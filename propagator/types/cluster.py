@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from crds.membercluster import MemberClusterCondition, MemberMode, Reported
+from crds.membercluster import MemberClusterCondition, MemberMode
 from crds.names import (
     ANNOTATION_INVITED,
     ANNOTATION_MEMBER_NAMESPACE,
@@ -26,10 +26,8 @@ from crds.names import (
 )
 from machinery.overrides.variables import ClusterFacts
 from machinery.types import api, conditions
-from machinery.types.api import ImageRule, NamespaceRule
 from machinery.types.bounds import SECRET_BYTES
 from machinery.types.metadata import Key, Object
-from machinery.types.taints import Taint
 
 
 class SecretReference(api.SecretReference, frozen=True):
@@ -49,19 +47,9 @@ class ClusterEndpoint(api.ClusterEndpoint, frozen=True):
         return data
 
 
-class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
-    mode: str = MemberMode.PUSH.value
-    reported: str = Reported.PINNED.value
+class MemberClusterSpec(api.MemberClusterSpec, frozen=True):
     secret_ref: SecretReference | None = None
     endpoint: ClusterEndpoint | None = None
-    taints: tuple[Taint, ...] = ()
-    unschedulable: bool = False
-    namespaces: NamespaceRule = NamespaceRule()
-    allowed_kinds: tuple[str, ...] = ()
-    provider: str = ""
-    version: str = ""
-    former_names: tuple[str, ...] = ()
-    images: tuple[ImageRule, ...] = ()
 
 
 class MemberCluster(Object, frozen=True):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
 from crds.fields.movement import MOST_READY_SECONDS
 from crds.fields.shares import BlockedReason
+from machinery.types import api
 from machinery.types.budget import amount
 
 
@@ -21,13 +20,7 @@ class Blocked:
     message: str
 
 
-class Movement(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    max_surge: int | str | None = None
-    max_unavailable: int | str | None = None
-    min_ready_seconds: int = 0
-    unhealthy_seconds: int | None = None
-    carry: tuple[str, ...] = ()
-
+class Movement(api.Movement, frozen=True):
     @property
     def ready_seconds(self) -> int:
         """Within the schema's bounds."""

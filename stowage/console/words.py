@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from controller.model.why import PlacementChange, RuleNote, ShareStep, ShareSteps
 from controller.planner.reasons import worded
 from crds.names import short_revision
+from machinery.types.api import PlacementChange, PlacementReasons, PlacementRule, PlacementStep
 
 SHOWN = 6
 """Entries that one cell names."""
@@ -163,17 +163,17 @@ def departure(cluster: str, word: str, name: str) -> str:
     return cause(word, cluster if name.endswith(":NoExecute") else name)
 
 
-def rules(because: Sequence[RuleNote]) -> str:
+def rules(because: Sequence[PlacementRule]) -> str:
     """Return the rules behind a number as one line; empty for none."""
     return ", ".join(worded(each.rule, each.numbers, each.name) for each in because)
 
 
-def steps(share: ShareSteps, now: datetime) -> list[str]:
+def steps(share: PlacementReasons, now: datetime) -> list[str]:
     """Return the steps of a share: `5 at 10:02, placed: …`, `2 more at 11:40, scaled: …`."""
     return [_step(each, not at, now) for at, each in enumerate(share.steps)]
 
 
-def _step(step: ShareStep, first: bool, now: datetime) -> str:
+def _step(step: PlacementStep, first: bool, now: datetime) -> str:
     units = (
         f"{step.units}" if first else f"{abs(step.units)} {'more' if step.units > 0 else 'fewer'}"
     )

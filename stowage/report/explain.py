@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from controller.model.why import RuleCount, ShareSteps, Why, of_status
+from controller.model.why import Why, of_status
 from controller.planner.reasons import title_in_words
 from crds.fields.why import ChangeCause
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
@@ -26,6 +26,7 @@ from machinery.errors import ConfigurationError, Forbidden, StowageError
 from machinery.kinds.table import profile_of_main
 from machinery.kinds.templates import runs_once
 from machinery.types import conditions
+from machinery.types.api import PlacementReasons, ReasonCount
 from machinery.types.bounds import clean
 from stowage.console import output, words
 from stowage.console.terminal import say
@@ -313,7 +314,7 @@ def _table(why: Why, shares: Mapping[str, int], *, everything: bool) -> str:
 
 
 def _rows(
-    cluster: str, units: int, share: ShareSteps | None, why: Why, now: datetime
+    cluster: str, units: int, share: PlacementReasons | None, why: Why, now: datetime
 ) -> list[dict[str, Any]]:
     if share is None:
         steps = ["not kept, see below" if why.reason_counts else words.ELSEWHERE]
@@ -326,6 +327,6 @@ def _rows(
     return rows + [{"cluster": "", "number": "", "why": step} for step in others]
 
 
-def _count(each: RuleCount) -> str:
+def _count(each: ReasonCount) -> str:
     clusters = count(each.clusters, "cluster")
     return f"  {clusters} with {count(each.units, 'replica')}: {title_in_words(each.rule)}"

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from controller.model.why import Move, PlacementChange, Untold, of_status
+from controller.model.why import of_status
 from machinery.api.resources import WORKLOAD_GROUPS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound
+from machinery.types.api import PlacementChange, PlacementMove, UntoldMoves
 from stowage.console import output, words
 from stowage.hub import ObjectReader, reader
 from stowage.kinds import Reference, titled
@@ -68,15 +69,15 @@ def _change(change: PlacementChange, now: datetime) -> str:
     return "\n".join(filter(None, ("", head, body, *more)))
 
 
-def _row(move: Move) -> dict[str, str]:
-    before, now = ("-" if units < 0 else str(units) for units in (move.before, move.now))
+def _row(move: PlacementMove) -> dict[str, str]:
+    before, now = ("-" if units is None else str(units) for units in (move.before, move.now))
     why = words.rules(move.because)
-    if move.now < 0:
+    if move.now is None:
         why = "no share any more"
     return {"cluster": move.cluster, "units": f"{before} → {now}", "why": why}
 
 
-def _more(more: Untold, *, told: bool) -> str:
+def _more(more: UntoldMoves, *, told: bool) -> str:
     clusters = (
         f"{more.clusters} {'more ' if told else ''}cluster{'' if more.clusters == 1 else 's'}"
     )

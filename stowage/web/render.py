@@ -22,8 +22,8 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.runtime import Undefined
 
-from controller.model.why import RuleNote, ShareSteps
 from machinery.http_messages import Request, Response
+from machinery.types.api import PlacementReasons, PlacementRule
 from stowage.console import words
 from stowage.console.words import count
 from stowage.web.fleetview import tone, wave_tone
@@ -89,14 +89,14 @@ def _part(percent: float, whole: float = 100.0) -> str:
 def _steps(steps: Sequence[Mapping[str, Any]], now: datetime) -> list[str]:
     """Return how a share came about; nothing for a form that is not known."""
     try:
-        return words.steps(msgspec.convert({"cluster": "", "steps": steps}, ShareSteps), now)
+        return words.steps(msgspec.convert({"cluster": "", "steps": steps}, PlacementReasons), now)
     except msgspec.ValidationError:
         return []
 
 
 def _rules(because: Sequence[Mapping[str, Any]]) -> str:
     try:
-        return words.rules(msgspec.convert(because, list[RuleNote]))
+        return words.rules(msgspec.convert(because, list[PlacementRule]))
     except msgspec.ValidationError:
         return ""
 

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from controller import catalogue
+from controller.http.server import cluster_view
 from crds.names import GIVEN_UP
 from machinery.api.resources import CRDS, EVENTS
 from machinery.errors import NotFound
@@ -101,12 +102,12 @@ async def test_it_takes_room_from_workloads_until_it_goes(harbour: Harbour) -> N
         assert said["quay"] == "one"
         assert said["reasons"]
         assert "state" not in said
-        assert controller.cluster("one")["shares"] == {"shop/berths/north": 1}
+        assert cluster_view(controller.cache, "one")["shares"] == {"shop/berths/north": 1}
         await world.workload("demo", cpu="1")
         await world.refused("demo", "InsufficientCapacity")
         await harbour.delete("north")
         assert await world.placed("demo") == {"one": 1}
-        assert controller.cluster("one")["shares"] == {"shop/demo": 1}
+        assert cluster_view(controller.cache, "one")["shares"] == {"shop/demo": 1}
 
 
 async def test_the_reason_is_in_its_status_and_an_event_names_it(harbour: Harbour) -> None:

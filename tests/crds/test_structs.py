@@ -33,7 +33,7 @@ def test_what_a_process_does_not_know_is_ignored_and_what_is_missing_has_its_def
         {"taints": [{"key": "a", "effect": "NoExecute", "since": "long"}], "younger": 1},
         api.MemberClusterSpec,
     )
-    assert found == api.MemberClusterSpec(taints=[api.ClusterTaint("a", "NoExecute")])
+    assert found == api.MemberClusterSpec(taints=[Taint("a", "NoExecute")])
     assert found.namespaces.allow == ["*"]
     assert Taint("a", "NoExecute").text == "a:NoExecute"
 

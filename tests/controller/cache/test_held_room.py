@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from controller import catalogue
 from controller.cache.ledger import PlacementsByWorkload, RoomHolder
 from controller.eventhandlers import SchedulerCache
+from controller.http.server import cluster_view
 from controller.model.unit import WorkloadInfo
 from controller.plugins.prioritysort import PrioritySort
 from controller.snapshot import inflight
@@ -237,7 +238,7 @@ async def test_the_room_of_a_booked_kind_is_the_ledgers_and_goes_back_with_it() 
     async with stage.leading(features=features) as controller:
         stage.hub.put(BERTHS, berth("north", cpu="4"))
         await stage.until(lambda: stage.hub.read(BERTHS, "north").get("status", {}).get("quay"))
-        told = controller.cluster("one")
+        told = cluster_view(controller.cache, "one")
         assert told is not None
         assert told["reserved"] == {"cpu": "4", "pods": "1"}
         assert told["remaining"]["cpu"] == "0", "counted once"
@@ -245,6 +246,6 @@ async def test_the_room_of_a_booked_kind_is_the_ledgers_and_goes_back_with_it() 
         await stage.until(lambda: stage.says("demo")[1] == "InsufficientCapacity")
         stage.hub.remove(BERTHS, "north")
         await stage.until(lambda: stage.placed("demo") == {"one": 1})
-        told = controller.cluster("one")
+        told = cluster_view(controller.cache, "one")
         assert told is not None
         assert told["reserved"] == {}

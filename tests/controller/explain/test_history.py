@@ -17,16 +17,16 @@ from controller.eventhandlers import known
 from controller.explain import history, steps
 from controller.explain.steps import Occasion, ShareDifference
 from controller.model.objects import MemberCluster, Workload
-from controller.model.why import (
-    PlacementChange,
-    RuleCount,
-    RuleNote,
-    ShareStep,
-    ShareSteps,
-    of_status,
-)
+from controller.model.why import of_status
 from controller.scheduling.cycle import decide
 from crds.workload import WorkloadStatus
+from machinery.types.api import (
+    PlacementChange,
+    PlacementReasons,
+    PlacementRule,
+    PlacementStep,
+    ReasonCount,
+)
 from tests.controller.make import NOW, cluster, snapshot, workload
 
 pytestmark = pytest.mark.proves("U1")
@@ -80,7 +80,7 @@ def test_a_first_placement_tells_its_rule() -> None:
     assert hub.told("a") == [(2, "Placed", ["Whole"])]
     (change,) = hub.changes
     assert (change.cause, change.desired, change.assigned) == ("Placed", 2, 2)
-    assert [(m.cluster, m.before, m.now) for m in change.moves] == [("a", -1, 2)]
+    assert [(m.cluster, m.before, m.now) for m in change.moves] == [("a", None, 2)]
 
 
 def test_a_share_that_grew_in_steps_shows_them() -> None:
@@ -147,7 +147,7 @@ def test_a_cluster_that_goes_is_named() -> None:
     assert (hub.changes[-1].cause, hub.changes[-1].name) == ("ClusterGone", "b")
     assert [(m.cluster, m.before, m.now) for m in hub.changes[-1].moves] == [
         ("a", 2, 4),
-        ("b", 2, -1),
+        ("b", 2, None),
     ]
 
 
@@ -192,7 +192,7 @@ CLUSTERS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9), max_s
 @example([{"h": 1}, dict.fromkeys("abcdefgh", 1), dict.fromkeys("abcdefgh", 0)], 7)
 @given(st.lists(CLUSTERS, min_size=1, max_size=30), st.integers(1, 8))
 def test_the_steps_always_add_up(rounds: list[dict[str, int]], most: int) -> None:
-    kept: list[ShareSteps] = []
+    kept: list[PlacementReasons] = []
     counts: Any = []
     past: list[PlacementChange] = []
     before: dict[str, int] = {}
@@ -200,8 +200,10 @@ def test_the_steps_always_add_up(rounds: list[dict[str, int]], most: int) -> Non
         patch.setattr(steps, "MOST_SHARES", most)
         for after in rounds:
             shares, at = ShareDifference(before, after, sorted(after)), Occasion("now", "Scaled")
-            kept, counts = steps.carried(kept, counts, shares, at, lambda _: [RuleNote("Weight")])
-            past = history.lengthened(past, shares, at, lambda _: [RuleNote("Weight")], 9)
+            kept, counts = steps.carried(
+                kept, counts, shares, at, lambda _: [PlacementRule("Weight")]
+            )
+            past = history.lengthened(past, shares, at, lambda _: [PlacementRule("Weight")], 9)
             sums = {each.cluster: sum(s.units for s in each.steps) for each in kept}
             assert sums == {c: after[c] for c in sums}
             assert len(sums) == min(len(after), most)
@@ -214,8 +216,14 @@ def test_the_steps_always_add_up(rounds: list[dict[str, int]], most: int) -> Non
 
 def test_steps_that_leave_are_taken_from_the_last_that_came() -> None:
     kept = [
-        ShareSteps(
-            "a", [ShareStep(3, "1"), ShareStep(4, "2"), ShareStep(-2, "3"), ShareStep(1, "4")]
+        PlacementReasons(
+            "a",
+            [
+                PlacementStep(3, "1"),
+                PlacementStep(4, "2"),
+                PlacementStep(-2, "3"),
+                PlacementStep(1, "4"),
+            ],
         )
     ]
     shares = ShareDifference({"a": 6}, {"a": 7})
@@ -251,7 +259,11 @@ def test_absurd_counts_of_moves_do_not_either() -> None:
 
 
 def test_steps_of_a_share_as_large_as_can_be_stay_as_they_are() -> None:
-    kept = [ShareSteps("a", [ShareStep(LARGEST), ShareStep(-LARGEST), ShareStep(LARGEST)])]
+    kept = [
+        PlacementReasons(
+            "a", [PlacementStep(LARGEST), PlacementStep(-LARGEST), PlacementStep(LARGEST)]
+        )
+    ]
     shares = ShareDifference({"a": LARGEST}, {"a": LARGEST}, ())
     ((share,), _) = steps.carried(kept, [], shares, Occasion("5", "Scaled"), lambda _: [])
     assert [step.units for step in share.steps] == [LARGEST, -LARGEST, LARGEST]
@@ -273,10 +285,10 @@ def test_two_bounds_of_a_cluster_with_a_long_name_fit_into_a_rule() -> None:
 def test_counts_of_more_rules_than_fit_still_add_up() -> None:
     after = {f"m{n:03}": 2 for n in range(300)}
     before = {name: units for name, units in after.items() if name < "m290"}
-    counts = [RuleCount(f"Foreign{n}", 10, 20) for n in range(steps.MOST_COUNTS)]
+    counts = [ReasonCount(f"Foreign{n}", 10, 20) for n in range(steps.MOST_COUNTS)]
     at = Occasion("now", "Scaled")
     told, listed = steps.carried(
-        [], counts, ShareDifference(before, after), at, lambda _: [RuleNote("Weight")]
+        [], counts, ShareDifference(before, after), at, lambda _: [PlacementRule("Weight")]
     )
     assert len(listed) <= steps.MOST_COUNTS
     assert sum(each.clusters for each in listed) == 300 - len(told)

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from controller.explain import history, steps
 from controller.explain.steps import Occasion, ShareDifference
-from controller.model.why import PlacementChange, RuleCount, RuleNote, ShareStep, ShareSteps
+from machinery.types.api import (
+    PlacementChange,
+    PlacementReasons,
+    PlacementRule,
+    PlacementStep,
+    ReasonCount,
+)
 from machinery.types.bounds import MOST_UNITS
 
 pytestmark = pytest.mark.proves("U1")
@@ -36,11 +42,11 @@ def written(reasons: Any, counts: Any, changes: Any) -> int:
 def test_hostile_names_do_not_lead_beyond_the_bound(
     word: str, theirs: str, name: str, clusters: int, foreign: int, most: int
 ) -> None:
-    rule = RuleNote(word, {"number": MOST_UNITS, "of": MOST_UNITS}, name)
+    rule = PlacementRule(word, {"number": MOST_UNITS, "of": MOST_UNITS}, name)
     names = [f"cluster-with-a-long-name-{n:03}" for n in range(clusters)]
-    step = ShareStep(1, "2026-01-01T00:00:00Z", word, name, [rule] * min(most, 3))
-    kept = [ShareSteps(each, [step] * 8) for each in names]
-    counts = [RuleCount(f"{theirs[:-2]}{n:02}", 12, 30) for n in range(foreign)]
+    step = PlacementStep(1, "2026-01-01T00:00:00Z", word, name, [rule] * min(most, 3))
+    kept = [PlacementReasons(each, [step] * 8) for each in names]
+    counts = [ReasonCount(f"{theirs[:-2]}{n:02}", 12, 30) for n in range(foreign)]
     past = [PlacementChange("2026-01-01T00:00:00Z", word, name, MOST_UNITS, MOST_UNITS)] * 20
     before, at = dict.fromkeys(names, 8), Occasion("2026-01-02T00:00:00Z", word, name)
     for units in (9, 3, MOST_UNITS):
@@ -55,7 +61,7 @@ def test_hostile_names_do_not_lead_beyond_the_bound(
 
 def test_as_many_counts_as_there_are_rules_fit() -> None:
     """What the planner itself can say is told whole."""
-    counts = [RuleCount(f"DomainQuota{n:02}", 60, 600) for n in range(steps.MOST_COUNTS)]
+    counts = [ReasonCount(f"DomainQuota{n:02}", 60, 600) for n in range(steps.MOST_COUNTS)]
     names = [f"m{n:04}" for n in range(60 * steps.MOST_COUNTS + steps.MOST_SHARES)]
     shares = ShareDifference(dict.fromkeys(names, 10), dict.fromkeys(names, 10), [])
     _, listed = steps.carried([], counts, shares, Occasion("now", "Scaled"), lambda _: [])

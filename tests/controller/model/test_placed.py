@@ -9,6 +9,7 @@ import pytest
 
 from controller import catalogue
 from controller.framework.runtime.feature import Feature, placed_kinds
+from controller.http.server import cluster_view
 from machinery.api.resources import WORKLOAD_POLICIES, WORKLOADS
 from machinery.errors import ConfigurationError, Unreachable
 from tests.controller.berths import BERTHS, Berths, berth
@@ -67,7 +68,7 @@ async def test_a_write_that_nobody_answers_holds_its_room_until_it_is_known() ->
         await stage.until(lambda: patches(stage, "north"))
         stage.workload("demo", replicas=1)
         await stage.until(lambda: stage.says("demo")[1] == "InsufficientCapacity")
-        told = controller.cluster("a")
+        told = cluster_view(controller.cache, "a")
         assert told is not None
         assert told["shares"] == {"shop/berths/north": 1}
         stage.hub.faults.clear()

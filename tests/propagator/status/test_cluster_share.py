@@ -509,7 +509,7 @@ def test_what_was_kept_is_told_until_its_kind_is_listed(asked: bool):
 def test_what_was_kept_on_a_cluster_that_was_renamed_is_told_by_its_new_name(listed: bool):
     claim = {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": "d"}
     session = SimpleNamespace()
-    renamed = MemberCluster(Meta(name="new"), spec=MemberClusterSpec(former_names=("old",)))
+    renamed = MemberCluster(Meta(name="new"), spec=MemberClusterSpec(former_names=["old"]))
     context = Context(
         registry=SimpleNamespace(get={"new": session}.get, names=lambda: ["new"]),
         clusters=SimpleNamespace(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controller.http.server import cluster_view
 from machinery.api.resources import RESERVATIONS, WORKLOADS
 from machinery.errors import Unreachable
 from tests.controller.features.reservation.reserving import inside, ready, reservation
@@ -195,12 +196,12 @@ async def test_room_of_one_that_ends_is_free_once(stage: Stage) -> None:
         await stage.until(lambda: phase(stage) == "Succeeded")
         stage.hub.remove(RESERVATIONS, "room")
         await stage.until(lambda: not within(stage))
-        assert controller.cluster("a")["remaining"]["cpu"] == "3"
+        assert cluster_view(controller.cache, "a")["remaining"]["cpu"] == "3"
         stage.hub.remove(WORKLOADS, "demo")
         await stage.calm(1)
-        assert controller.cluster("a")["remaining"]["cpu"] == "4"
+        assert cluster_view(controller.cache, "a")["remaining"]["cpu"] == "4"
         await reserved(stage)
-        assert controller.cluster("a")["remaining"]["cpu"] == "0"
+        assert cluster_view(controller.cache, "a")["remaining"]["cpu"] == "0"
 
 
 async def test_one_that_is_made_anew_knows_nothing_of_the_old_one(stage: Stage) -> None:
