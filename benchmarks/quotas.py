@@ -32,9 +32,8 @@ from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.eventhandlers import known
 from controller.features.reservation.ledger import ReservationLedger
-from controller.features.workloadquota.compiled import compile_quota
+from controller.features.workloadquota.compiled import WorkloadQuota, compile_quota
 from controller.features.workloadquota.feature import WorkloadQuotas
-from controller.features.workloadquota.objects import WorkloadQuota
 from controller.framework.events import Action
 from controller.model.objects import Workload
 from controller.queue.hints import Hints

@@ -20,8 +20,7 @@ from typing import Any
 import msgspec
 
 from controller import catalogue, config, fleet_metrics
-from controller.admission import Admission
-from controller.admission_review import Reviewer
+from controller.admission import Admission, Reviewer
 from controller.binding.decision_traces import DecisionTraces
 from controller.binding.statusupdater import StatusUpdater
 from controller.eventhandlers import SchedulerCache, known, read_anew
@@ -33,8 +32,7 @@ from controller.framework.runtime.controllers import Controllers
 from controller.framework.runtime.feature import Feature, Term, placed_kinds, told_of_placed
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import services
-from controller.http.guard import Guard
-from controller.http.server import Flags, install
+from controller.http.server import Flags, Guard, install
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import PlacedKind, PlacedObjects, SchedulableLister
 from controller.queue.refresher import MessageRefresher
@@ -42,8 +40,8 @@ from controller.queue.scheduling_queue import WORKERS, SchedulingQueue
 from controller.scheduler import Scheduler
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
 from machinery import logs, loopwatch, metrics, otlp, tracing
+from machinery.api.acting import Fenced
 from machinery.api.client import ApiClient
-from machinery.api.fenced import Fenced
 from machinery.api.resources import (
     MEMBER_CLUSTERS,
     WORKLOAD_KINDS,

@@ -11,11 +11,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from controller.binding import moving
-from controller.binding.leaving import leaving_of
+from controller.binding.moving import leaving_of
 from controller.cache.renames import current_names
-from controller.explain import steps
-from controller.explain.history import lengthened
-from controller.explain.steps import Occasion
+from controller.explain.history import MOST_SHARES, Occasion, ShareDifference, carried, lengthened
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import Explainer, method_of
@@ -232,11 +230,11 @@ def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, A
 def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
     before = kept(workload.status)
     at, names = _occasion(decision, workload), decision.snapshot.names
-    ranking = [names[row] for row in decision.ranking[: 2 * steps.MOST_SHARES].tolist()]
-    shares = steps.ShareDifference(workload.placements, decision.placements, ranking)
+    ranking = [names[row] for row in decision.ranking[: 2 * MOST_SHARES].tolist()]
+    shares = ShareDifference(workload.placements, decision.placements, ranking)
     rules = partial(_rules, decision.snapshot.row, decision.why)
     known, named = _named(before.reasons, shares, decision.snapshot)
-    reasons, counts = steps.carried(known, before.reason_counts, named, at, rules)
+    reasons, counts = carried(known, before.reason_counts, named, at, rules)
     changes = lengthened(before.history, shares, at, rules, decision.desired)
     fields: dict[str, Any] = {
         "reasons": msgspec.to_builtins(reasons),
@@ -248,8 +246,8 @@ def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
 
 
 def _named(
-    known: list[PlacementReasons], shares: steps.ShareDifference, snapshot: Snapshot
-) -> tuple[list[PlacementReasons], steps.ShareDifference]:
+    known: list[PlacementReasons], shares: ShareDifference, snapshot: Snapshot
+) -> tuple[list[PlacementReasons], ShareDifference]:
     """Return both with current cluster names, so renamed shares keep their steps."""
     if all(name in snapshot.row for name in shares.before):
         return known, shares

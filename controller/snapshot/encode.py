@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.model import maxallocatable, nodelabels
+from controller.model import nodelabels
 from controller.model.load import Load, entries, lying
 from controller.model.objects import MemberCluster
 from controller.model.podcharges import Charge, left_by
@@ -25,7 +26,7 @@ from controller.snapshot.quotas import NO_QUOTAS, Quotas
 from crds.names import ANNOTATION_COST
 from machinery.types import hostports, quantities
 from machinery.types.api import NodeGroup
-from machinery.types.bounds import MOST_NODES, MOST_UNITS, RESOURCES, between
+from machinery.types.bounds import MOST_AMOUNT, MOST_NODES, MOST_UNITS, RESOURCES, between
 from machinery.types.taints import Taint
 
 Cell = TypeVar("Cell", bound=np.generic)
@@ -65,12 +66,12 @@ class Row:
         reported = cluster.status.node_groups
         allocatable = _amounts(capacity.allocatable if capacity else {})
         requested = _amounts(capacity.requested if capacity else {})
-        groups: list[maxallocatable.Group] = [
+        groups: list[Group] = [
             (group, _amounts(group.free), hostports.used(group.free)) for group in reported
         ]
         if most := _amounts(cluster.spec.max_allocatable):
             allocatable = {r: min(n, most.get(r, n)) for r, n in allocatable.items()}
-            groups = [*maxallocatable.within(groups, maxallocatable.left(most, requested, counted))]
+            groups = [*within(groups, left(most, requested, counted))]
         labels, values = cluster.labels, cluster.node_labels
         return Row(
             cluster,
@@ -429,3 +430,36 @@ def resized_groups(last: NodeGroups, keep: Mask) -> NodeGroups:
     stay = keep[last.cluster]
     number = np.cumsum(keep) - 1
     return last.picked(stay, number[last.cluster[stay]])
+
+
+Amounts = Mapping[str, int]
+Group = tuple[NodeGroup, Amounts, frozenset[int]]
+"""Alike nodes, the free amounts of each, and the host ports in use."""
+
+
+def left(most: Amounts, requested: Amounts, counted: Mapping[Load, int]) -> dict[str, int]:
+    """Return what may still be free of each bounded resource."""
+    ours: dict[str, int] = {}
+    for load, replicas in counted.items():
+        for resource, amount in load.request:
+            ours[resource] = ours.get(resource, 0) + amount * replicas
+    taken = {r: max(requested.get(r, 0), ours.get(r, 0)) for r in most}
+    return {r: between(0, n - taken[r], MOST_AMOUNT) for r, n in most.items()}
+
+
+def within(groups: Iterable[Group], left: Amounts) -> Iterator[Group]:
+    """Yield the same nodes, offering together no more than `left`.
+
+    The first nodes keep their room, the next one a part, and the others none of a used-up resource.
+    """
+    budget = dict(left)
+    for group, free, ports in groups:
+        nodes = between(0, group.count, MOST_NODES)
+        while nodes:
+            each = {r: min(n, budget.get(r, n)) for r, n in free.items()}
+            alike = [budget[r] // n for r, n in each.items() if n and r in budget]
+            count = min([nodes, *alike])
+            for resource in budget.keys() & each.keys():
+                budget[resource] -= each[resource] * count
+            nodes -= count
+            yield msgspec.structs.replace(group, count=count), each, ports

@@ -1,7 +1,7 @@
-"""Requests as another user: a client's connections, with an impersonation header.
+"""Views of a client: as another user, and within a term of leadership.
 
 The server checks the right `impersonate` at each request, then applies the rights of the account
-alone.
+alone. No write begins after a term, and the server ends each with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import Resource
-from machinery.api.verbs import View
+from machinery.api.verbs import BeforeWrite, Verbs, View
 from machinery.errors import TransportError
 
 
@@ -37,3 +37,14 @@ class Acting(View):
 
     def watch(self, res: Resource, **how: Any) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return super().watch(res, acting_as=self.user, **how)
+
+
+class Fenced(View):
+    """The API of `client`'s server; `before_write` is as in `machinery.api.client.ApiClient`."""
+
+    def __init__(self, client: Verbs, before_write: BeforeWrite) -> None:
+        super().__init__(client)
+        self._before_write = before_write
+
+    async def request(self, method: str, path: str, **how: Any) -> bytes:
+        return await super().request(method, path, before_write=self._before_write, **how)

@@ -28,11 +28,17 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
-from propagator.groups.rule import WAIT_SILENTLY, GateAnswer, GateVerdict, group_of, verdict_on
+from propagator.groups.rule import (
+    WAIT_SILENTLY,
+    GateAnswer,
+    GateVerdict,
+    WorkloadGroup,
+    group_of,
+    verdict_on,
+)
 from propagator.groups.starting import Contacts, Starting
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
-from propagator.types.group import WorkloadGroup
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)

@@ -1,7 +1,8 @@
 """The meaning of a gang's gate for one of its Workloads: apply, wait, or remove. Pure.
 
 The group's status alone decides what reaches and leaves members, whatever wrote the placements.
-Until its quorum has run once, a gang starts on all of its clusters or on none.
+Until its quorum has run once, a gang starts on all of its clusters or on none. Any user with the
+right may have written the status: an unknown gate counts as none.
 """
 
 from __future__ import annotations
@@ -9,13 +10,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
+from crds.groups.gate import GateState, GateStatus, takes_back
 from crds.names import LABEL_GROUP
 from crds.workload import PropagatedReason
 from machinery.types.bounds import name_in_words
-from machinery.types.metadata import Key
-from propagator.types.group import WorkloadGroup
+from machinery.types.metadata import Key, Object
 from propagator.types.workload import Workload
+
+
+class WorkloadGroup(Object, frozen=True, dict=True):
+    status: GateStatus = GateStatus()
+
+    @property
+    def open(self) -> bool:
+        """Whether released placements may reach members."""
+        return self.status.gate == GateState.OPEN
+
+    @property
+    def closed(self) -> bool:
+        """Whether released replicas must leave the members."""
+        return self.status.gate == GateState.CLOSED
+
+    @property
+    def ran(self) -> bool:
+        """Whether the quorum has run once. Each Workload is then reconciled by itself."""
+        return self.status.quorum_time is not None
+
+    @cached_property
+    def released(self) -> dict[str, str]:
+        """Decisions by the Workloads' UIDs. Cached: there may be thousands."""
+        return self.status.released_decisions()
+
+    def retained(self, uid: str) -> dict[str, int]:
+        """Return the replicas of a Workload that ran before its release, by cluster."""
+        return self.status.retained.get(uid, {})
+
+    def takes_back(self, uid: str) -> bool:
+        return takes_back(self.released, uid)
 
 
 class GateAnswer(Enum):

@@ -7,6 +7,10 @@ invitation ends once the agent has used that token. The invitation also ends wit
 
 Each step may run twice: a token that was sealed for the same claim before is replaced, and both
 are the agent's. Without a member in mode Pull nothing here sends a request.
+
+An annotation of the MemberCluster names the namespace, and who may edit it could name that of
+another member, whose agent reads Secrets there. So the label of the namespace counts, which
+`stowage invite` sets, and nothing is read or written before it was asked for.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from crds.names import (
     API_VERSION,
     HUB_CONFIG,
     INVITE_ACCOUNT,
+    LABEL_MEMBER_NAMESPACE,
     MEMBER_REPORT,
 )
 from machinery import logs
@@ -35,12 +40,14 @@ from machinery.api.resources import (
     LEASES,
     MEMBER_CLUSTERS,
     MEMBER_REPORTS,
+    NAMESPACES,
     SECRETS,
     SERVICE_ACCOUNTS,
     Resource,
 )
+from machinery.api.verbs import Verbs
 from machinery.clock import Clock, stored_time
-from machinery.errors import AlreadyExists, NotFound
+from machinery.errors import AlreadyExists, Forbidden, NotFound
 from machinery.release import parsed, release
 from machinery.runtime.event_recorder import EventRecorder, ObjectRef
 from machinery.runtime.informer import Informer
@@ -48,10 +55,24 @@ from machinery.runtime.workqueue import WorkQueue, work
 from propagator.credentials import sealed_tokens
 from propagator.credentials.agent_credential import WEEK
 from propagator.credentials.tokens import request_token
-from propagator.hub.member_namespace import NAMESPACE_SECONDS, is_its_own
 from propagator.members.context import HubIdentity
 from propagator.shards.membership import ONE_SHARD, OneShard
 from propagator.types.cluster import MemberCluster
+
+NAMESPACE_SECONDS = 5.0
+"""Seconds until a member is looked at again whose namespace is not its own: it may become so."""
+
+
+async def is_its_own(hub: Verbs, cluster: MemberCluster) -> bool:
+    """Whether the namespace that it names is there, and is this member's. Raises TransportError."""
+    if not cluster.member_namespace:
+        return False
+    try:
+        found = await hub.get(NAMESPACES, cluster.member_namespace)
+    except (Forbidden, NotFound):
+        return False
+    return (found["metadata"].get("labels") or {}).get(LABEL_MEMBER_NAMESPACE) == cluster.name
+
 
 LOG = logs.get(__name__)
 FACTS_SECONDS = 300.0

@@ -35,8 +35,8 @@ from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types import conditions
 from machinery.types.metadata import Key
 from propagator.credentials.credentials import Credentials, credentials_of
+from propagator.hub.agent_accounts import NAMESPACE_SECONDS, is_its_own
 from propagator.hub.cluster_status import reported_health
-from propagator.hub.member_namespace import NAMESPACE_SECONDS, is_its_own
 from propagator.hub.named_objects import NoTenant
 from propagator.hub.own_kind import OwnKind
 from propagator.members.cluster_identity import noted

@@ -11,9 +11,8 @@ import msgspec
 from controller.binding.statuspatch import patch_of
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.features.workloadpolicy.compiled import compile_policy
+from controller.features.workloadpolicy.compiled import WorkloadPolicy, compile_policy
 from controller.features.workloadpolicy.counts import Tally
-from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.framework.profile import Profile
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo, workload_info

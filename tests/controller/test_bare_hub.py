@@ -9,8 +9,7 @@ from unittest.mock import AsyncMock
 import msgspec
 import pytest
 
-from controller.admission import Admission
-from controller.admission_review import Reviewer
+from controller.admission import Admission, Reviewer
 from controller.model.objects import Workload
 from crds.admission.validation import violations
 from crds.definition import UNOBSERVED

@@ -1,4 +1,4 @@
-"""TaintEviction and NodeRoom: evictions because of the cluster.
+"""TaintEviction and NodeRoom evict because of the cluster, Failover because of the application.
 
 TaintEviction evicts for a NoExecute taint or a loss, as Kubernetes' taint-eviction-controller does
 on nodes. Only causes in status.evacuation of the MemberCluster have an effect, so every reader
@@ -7,6 +7,9 @@ counts a toleration from the same moment.
 NodeRoom evicts a share that no node of its cluster could ever run. Its pods must have waited for a
 node for `PATIENCE_SECONDS`; then a whole Workload moves. The size of a node is taken as the most
 free on one, or the average allocatable if greater.
+
+Failover needs spec.movement.unhealthySeconds. The propagator counts for how long a share is
+unhealthy, of a revision that was ready there (`propagator.status.failover`).
 """
 
 from __future__ import annotations
@@ -267,3 +270,44 @@ def _note(cluster: str, lacking: Sequence[tuple[str, int]]) -> str:
         return f"no node of {cluster} has labels and taints that its pods match and tolerate"
     amounts = (f"{quantities.render(resource, needs)} {resource}" for resource, needs in lacking)
     return f"no node of {cluster} has {' and '.join(amounts)}"
+
+
+_LEFT = "Left"
+
+
+class Failover:
+    name = "Failover"
+    ignored_during_execution = True
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        return ()  # a limit ends by time
+
+    def filter(
+        self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
+        """Refuse the clusters that a whole Workload left. Divided keeps others to their limits."""
+        if not info.limits or not info.whole:
+            return NOTHING_REFUSED
+        left = [name for name, limit in info.limits.items() if not limit.replicas]
+        mask = np.zeros(len(snapshot), dtype=np.bool_)
+        mask[snapshot.rows(left)] = True
+        return FilterMask([(mask, "was left a short while ago, as it was unhealthy there", _LEFT)])
+
+    def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
+        return "the end of that time (status.limits of the Workload)"
+
+    def deschedule(
+        self, info: WorkloadInfo, _snapshot: Snapshot, _bound: PlacementIndex, now: datetime
+    ) -> Descheduling:
+        unhealthy = {c: over for c, over in info.moving.unhealthy.items() if info.present.get(c)}
+        leave = [cluster for cluster, over in unhealthy.items() if over]
+        if not leave or info.everywhere:
+            return _NONE
+        sick, all_ = len(unhealthy), sum(map(bool, info.present.values()))
+        if all_ > 1 and 2 * sick > all_:
+            note = f"it is unhealthy on {sick} of {all_} clusters, so a move would heal nothing"
+            reason = MovingReason.UNHEALTHY_EVERYWHERE.value
+            held = Eviction(ChangeCause.UNHEALTHY.value, reason=reason, note=note)
+            return Descheduling(dict.fromkeys(leave, held))
+        goes = Eviction(ChangeCause.UNHEALTHY.value, due=now)
+        return Descheduling(dict.fromkeys(leave, goes))

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from controller.features.publishing.objects import ClusterDecision, PlacementDecision, owner_of
 from controller.framework.objectwriter import ObjectWriter
 from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import changed, for_good, ready_conditions
@@ -37,8 +36,30 @@ from machinery.api.resources import (
 )
 from machinery.errors import Conflict, Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
+from machinery.types.api import ClusterDecisionSpec, ClusterDecisionStatus
 from machinery.types.bounds import clean
-from machinery.types.metadata import Key, Object
+from machinery.types.metadata import Key, Meta, Object
+
+
+class ClusterDecision(Object, frozen=True):
+    """One per Workload that asks for it, with its name."""
+
+    spec: ClusterDecisionSpec = ClusterDecisionSpec()
+    status: ClusterDecisionStatus = ClusterDecisionStatus()
+
+
+class PlacementDecision(Object, frozen=True):
+    """One slice. Malformed fields compare as changed."""
+
+    decisions: Any = msgspec.field(default_factory=list)
+    scheduler_name: Any = ""
+
+
+def owner_of(meta: Meta) -> tuple[Key, str] | None:
+    found = (o for o in meta.owner_references if o.controller and o.kind == WORKLOADS.kind)
+    owner = next((o for o in found if o.api_version == API_VERSION), None)
+    return None if owner is None else ((meta.namespace, owner.name), owner.uid)
+
 
 T = TypeVar("T", bound=Object)
 

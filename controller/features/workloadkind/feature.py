@@ -1,19 +1,66 @@
-"""WorkloadKind as a feature without a plugin.
+"""WorkloadKind as a feature: whether each can be used, and how many Workloads are of it.
 
-The table of kinds follows them in `controller.app`, before a Workload is read: this counts and
-tells.
+The table of kinds follows them in `controller.app`, before a Workload is read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
-from controller.features.workloadkind.controller import WorkloadKindController
 from controller.framework.runtime.feature import Feature, Term
+from controller.framework.statuswriter import (
+    MESSAGE_LIMIT,
+    VALID,
+    Result,
+    StatusWriter,
+    ready_conditions,
+)
 from controller.model.objects import Workload
+from crds.workloadkind import WorkloadKindCondition
 from machinery.api.resources import WORKLOAD_KINDS, WORKLOADS, group_of
 from machinery.kinds.profile import kind_name
-from machinery.kinds.workloadkinds import WorkloadKind
+from machinery.kinds.workloadkinds import WorkloadKind, reading_of
+from machinery.types import conditions
+
+REST_SECONDS = 1.0
+"""Seconds between two writes of one status: thousands of Workloads may come at once."""
+
+
+class WorkloadKindController(StatusWriter[WorkloadKind]):
+    """`count` returns the Workloads of a kind, by the name of its WorkloadKind."""
+
+    def __init__(self, term: Term, *, count: Callable[[str], int]) -> None:
+        super().__init__(term, WORKLOAD_KINDS, WorkloadKind)
+        self._count = count
+
+    def draft(self, stored: WorkloadKind) -> Result:
+        if rest := self.rest(stored.metadata.key, REST_SECONDS):
+            return Result(fields=None, requeue_after=rest)
+        reading, meta, before = reading_of(stored), stored.metadata, stored.status.conditions
+        now = self._clock.now()
+        valid = conditions.renewed(
+            conditions.among(before, WorkloadKindCondition.VALID),
+            type_=WorkloadKindCondition.VALID,
+            true=not reading.fault,
+            reason=reading.reason.value,
+            message=(reading.fault or VALID)[:MESSAGE_LIMIT],
+            now=now,
+            generation=meta.generation,
+        )
+        ready = ready_conditions(
+            stored,
+            true=not reading.fault,
+            reason=reading.reason.value,
+            message=reading.fault,
+            now=now,
+        )
+        fields = {
+            "observedGeneration": meta.generation,
+            "workloads": self._count(meta.name),
+            "conditions": [valid, *ready],
+        }
+        return Result(fields=fields)
 
 
 class WorkloadKinds(Feature):

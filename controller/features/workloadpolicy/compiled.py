@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from controller.features.spec import checked_spec
-from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.model.unit import WorkloadInfo
 from controller.planner.replicacycle import Method
 from controller.planner.webster import MAX_REPLICAS, Ints
 from crds.workloadpolicy import AllocationType
-from machinery.types.api import WorkloadPolicySpec
-from machinery.types.metadata import Key
+from machinery.types.api import WorkloadPolicySpec, WorkloadPolicyStatus
+from machinery.types.metadata import Key, Object
 from machinery.types.selectors import LabelSelector
+
+
+class WorkloadPolicy(Object, frozen=True):
+    spec: Any = msgspec.field(default_factory=dict)
+    status: WorkloadPolicyStatus = WorkloadPolicyStatus()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import msgspec
+
 from controller.features.spec import checked_spec
-from controller.features.workloadquota.objects import WorkloadQuota
 from controller.model.unit import WorkloadInfo
 from crds.names import API_VERSION, PLACEHOLDER_SCHEDULER, REQUESTS
 from crds.workloadquota import UNITS
 from machinery.types import hostports, quantities
-from machinery.types.api import WorkloadQuotaSpec
+from machinery.types.api import WorkloadQuotaSpec, WorkloadQuotaStatus
 from machinery.types.bounds import MOST_AMOUNT
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Object
+
+
+class WorkloadQuota(Object, frozen=True):
+    spec: Any = msgspec.field(default_factory=dict)
+    status: WorkloadQuotaStatus = WorkloadQuotaStatus()
+
 
 Amounts: TypeAlias = Mapping[str, int]
 _PODS = "pods"

@@ -9,7 +9,7 @@ Reserve and PreBind claim the decision in the oldest quota's status, for schedul
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,6 @@ from controller.cache.placements import PlacementIndex
 from controller.claims.feature import ClaimsQuota
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.split import fitting
-from controller.features.workloadquota.answers import book
 from controller.features.workloadquota.compiled import (
     Amounts,
     CompiledQuota,
@@ -30,9 +29,9 @@ from controller.features.workloadquota.compiled import (
     most_request,
     of_cluster,
     of_unit,
+    rendered,
     resource_of,
 )
-from controller.features.workloadquota.limits import ANY, Short, Spare, left, one_more, spare
 from controller.features.workloadquota.usage import Usage, Used
 from controller.framework.events import Action, EventHint, namespace_of, on
 from controller.framework.explains import Note, NoteKind, Shortage, Stop
@@ -40,7 +39,7 @@ from controller.framework.interface import CycleState, Unplaced
 from controller.framework.room import cap, limit, variants_of
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
-from controller.framework.runtime.services import Route
+from controller.framework.runtime.services import Book, Route
 from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
 from controller.framework.variants import PlacementLimit
 from controller.model.unit import WorkloadInfo
@@ -267,3 +266,101 @@ def _amount_of(short: Short) -> tuple[str, str]:
 def _more(name: str, quota: str) -> str:
     where = f"WorkloadQuota {quota}" if quota else "defaultQuota of the configuration"
     return f"more of hard.{name} in {where}"
+
+
+def book(index: Callable[[], PlacementIndex]) -> Book[CompiledQuota]:
+    def told(quota: CompiledQuota) -> dict[str, Any]:
+        reserved = index().ledger(ReservationLedger)
+        used = index().ledger(Usage).used(quota.key[0], reserved).amounts
+        return {
+            "namespace": quota.key[0],
+            "name": quota.key[1],
+            "hard": {name: rendered(name, n) for name, n in quota.hard.items()},
+            "used": {name: rendered(name, used.get(name, 0)) for name in quota.hard},
+            **({"fault": quota.fault} if quota.fault else {}),
+        }
+
+    return Book(
+        *("quotas", "workloadquota"),
+        objects=lambda: index().ledger(Usage).every(),
+        find=lambda key: index().ledger(Usage).quota(key),
+        summary=told,
+        detail=told,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The exhausted amount of a quota. `asks` is a replica's request for it.
+
+    `unknown`: a foreign claim of unknown size lets nothing in. `patched`: a replica requests more
+    on some cluster than its template.
+    """
+
+    quota: CompiledQuota
+    name: str
+    used: int
+    hard: int
+    asks: int
+    unknown: bool = False
+    patched: bool = False
+    along: bool = False
+    """`asks` includes the pods of the manifests."""
+
+    def words(self, replicas: int = 1) -> str:
+        """Return `WorkloadQuota team: requests.cpu 198 of 200 used, a replica asks for 4`."""
+        used, hard = (rendered(self.name, n) for n in (self.used, self.hard))
+        text = f"{self.quota.named}: {self.name} {used} of {hard} used"
+        if self.patched:
+            return (
+                f"{text}, and the patch of a WorkloadSpread asks for more of it than the template, "
+                "which is what counts: ask for the most in the template"
+            )
+        if self.name != RESERVATIONS:
+            who = "a replica asks for" if replicas == 1 else f"{replicas} replicas ask for"
+            who = "a replica, with the pods of its manifests, asks for" if self.along else who
+            text = f"{text}, {who} {rendered(self.name, self.asks * replicas)}"
+        if self.unknown:
+            text += ", and another scheduler has claimed some for a Workload that is not seen yet"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """None replicas mean any number. `short` is the tightest amount."""
+
+    replicas: int | None
+    short: Short | None = None
+
+
+ANY = Spare(None)
+
+
+def spare(quotas: Iterable[CompiledQuota], used: Used, each: Amounts) -> Spare:
+    """Return how many replicas of `each` the quotas let in on top of `used`."""
+    least, short = None, None
+    for quota in quotas:
+        for name, hard in sorted(quota.hard.items()):
+            asks, there = each.get(name, 0), used.amounts.get(name, 0)
+            if not asks:
+                continue
+            replicas = 0 if used.unknown else max(hard - there, 0) // asks
+            if least is None or replicas < least:
+                least, short = replicas, Short(quota, name, there, hard, asks, used.unknown)
+    return Spare(least, short)
+
+
+def one_more(quotas: Iterable[CompiledQuota], used: Used) -> Short | None:
+    """Return the amount that keeps one more Reservation out, or None."""
+    found = spare(quotas, used, {RESERVATIONS: 1})
+    return found.short if found.replicas == 0 else None
+
+
+def left(quotas: Iterable[CompiledQuota], used: Used) -> dict[str, int]:
+    """Return what is left of each amount, the least over the quotas."""
+    found: dict[str, int] = {}
+    for quota in quotas:
+        for name, hard in quota.hard.items():
+            more = -1 if used.unknown else hard - used.amounts.get(name, 0)
+            found[name] = min(found.get(name, more), more)
+    return found

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.binding.leaving import MOST_LEAVING, leaving_of
-from controller.explain.steps import Occasion
+from controller.binding.moving import MOST_LEAVING, leaving_of
+from controller.explain.history import Occasion
 from controller.model.objects import Workload
 from controller.model.unit import workload_info
 from controller.scheduling.moving import NO_MOVES, Moves

@@ -14,8 +14,8 @@ from controller.binding.statuspatch import patch_of
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.eventhandlers import known
-from controller.explain import history, steps
-from controller.explain.steps import Occasion, ShareDifference
+from controller.explain import history
+from controller.explain.history import Occasion, ShareDifference
 from controller.model.objects import MemberCluster, Workload
 from controller.model.why import of_status
 from controller.scheduling.cycle import decide
@@ -197,10 +197,10 @@ def test_the_steps_always_add_up(rounds: list[dict[str, int]], most: int) -> Non
     past: list[PlacementChange] = []
     before: dict[str, int] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "MOST_SHARES", most)
+        patch.setattr(history, "MOST_SHARES", most)
         for after in rounds:
             shares, at = ShareDifference(before, after, sorted(after)), Occasion("now", "Scaled")
-            kept, counts = steps.carried(
+            kept, counts = history.carried(
                 kept, counts, shares, at, lambda _: [PlacementRule("Weight")]
             )
             past = history.lengthened(past, shares, at, lambda _: [PlacementRule("Weight")], 9)
@@ -209,7 +209,7 @@ def test_the_steps_always_add_up(rounds: list[dict[str, int]], most: int) -> Non
             assert len(sums) == min(len(after), most)
             assert sum(c.clusters for c in counts) == len(after) - len(sums)
             assert sum(c.units for c in counts) == sum(after.values()) - sum(sums.values())
-            assert all(len(each.steps) <= steps.MOST_STEPS for each in kept)
+            assert all(len(each.steps) <= history.MOST_STEPS for each in kept)
             assert len(past) <= history.MOST_CHANGES
             before = after
 
@@ -227,7 +227,7 @@ def test_steps_that_leave_are_taken_from_the_last_that_came() -> None:
         )
     ]
     shares = ShareDifference({"a": 6}, {"a": 7})
-    ((share,), _) = steps.carried(kept, [], shares, Occasion("5", "Scaled"), lambda _: [])
+    ((share,), _) = history.carried(kept, [], shares, Occasion("5", "Scaled"), lambda _: [])
     assert [(s.units, s.time) for s in share.steps] == [(3, "1"), (2, "2"), (1, "4"), (1, "5")]
 
 
@@ -265,7 +265,7 @@ def test_steps_of_a_share_as_large_as_can_be_stay_as_they_are() -> None:
         )
     ]
     shares = ShareDifference({"a": LARGEST}, {"a": LARGEST}, ())
-    ((share,), _) = steps.carried(kept, [], shares, Occasion("5", "Scaled"), lambda _: [])
+    ((share,), _) = history.carried(kept, [], shares, Occasion("5", "Scaled"), lambda _: [])
     assert [step.units for step in share.steps] == [LARGEST, -LARGEST, LARGEST]
 
 
@@ -285,11 +285,11 @@ def test_two_bounds_of_a_cluster_with_a_long_name_fit_into_a_rule() -> None:
 def test_counts_of_more_rules_than_fit_still_add_up() -> None:
     after = {f"m{n:03}": 2 for n in range(300)}
     before = {name: units for name, units in after.items() if name < "m290"}
-    counts = [ReasonCount(f"Foreign{n}", 10, 20) for n in range(steps.MOST_COUNTS)]
+    counts = [ReasonCount(f"Foreign{n}", 10, 20) for n in range(history.MOST_COUNTS)]
     at = Occasion("now", "Scaled")
-    told, listed = steps.carried(
+    told, listed = history.carried(
         [], counts, ShareDifference(before, after), at, lambda _: [PlacementRule("Weight")]
     )
-    assert len(listed) <= steps.MOST_COUNTS
+    assert len(listed) <= history.MOST_COUNTS
     assert sum(each.clusters for each in listed) == 300 - len(told)
     assert sum(each.units for each in listed) == 2 * (300 - len(told))

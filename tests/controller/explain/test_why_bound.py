@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from controller.explain import history, steps
-from controller.explain.steps import Occasion, ShareDifference
+from controller.explain import history
+from controller.explain.history import Occasion, ShareDifference
 from machinery.types.api import (
     PlacementChange,
     PlacementReasons,
@@ -52,7 +52,7 @@ def test_hostile_names_do_not_lead_beyond_the_bound(
     for units in (9, 3, MOST_UNITS):
         after = dict.fromkeys(names, units)
         shares = ShareDifference(before, after, names)
-        kept, counts = steps.carried(kept, counts, shares, at, lambda _: [rule] * most)
+        kept, counts = history.carried(kept, counts, shares, at, lambda _: [rule] * most)
         past = history.lengthened(past, shares, at, lambda _: [rule] * most, units * clusters)
         assert written(kept, counts, past) <= MOST_BYTES
         assert sum(each.clusters for each in counts) == clusters - len(kept)
@@ -61,9 +61,9 @@ def test_hostile_names_do_not_lead_beyond_the_bound(
 
 def test_as_many_counts_as_there_are_rules_fit() -> None:
     """What the planner itself can say is told whole."""
-    counts = [ReasonCount(f"DomainQuota{n:02}", 60, 600) for n in range(steps.MOST_COUNTS)]
-    names = [f"m{n:04}" for n in range(60 * steps.MOST_COUNTS + steps.MOST_SHARES)]
+    counts = [ReasonCount(f"DomainQuota{n:02}", 60, 600) for n in range(history.MOST_COUNTS)]
+    names = [f"m{n:04}" for n in range(60 * history.MOST_COUNTS + history.MOST_SHARES)]
     shares = ShareDifference(dict.fromkeys(names, 10), dict.fromkeys(names, 10), [])
-    _, listed = steps.carried([], counts, shares, Occasion("now", "Scaled"), lambda _: [])
-    assert len(listed) == steps.MOST_COUNTS
-    assert steps.UNTOLD not in {each.rule for each in listed}
+    _, listed = history.carried([], counts, shares, Occasion("now", "Scaled"), lambda _: [])
+    assert len(listed) == history.MOST_COUNTS
+    assert history.UNTOLD not in {each.rule for each in listed}

@@ -18,8 +18,7 @@ from controller.app import Controller
 from controller.framework.runtime import services
 from controller.framework.runtime.arguments import Plain
 from controller.framework.runtime.services import Endpoint, Route, failure
-from controller.http.guard import DeniedRequest, Guard
-from controller.http.server import Flags, install
+from controller.http.server import DeniedRequest, Flags, Guard, install
 from machinery.http_messages import Request, Response
 from machinery.http_server import BODY_LIMIT, HttpServer
 from tests.controller.memory import Stage

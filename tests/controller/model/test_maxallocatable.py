@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from controller.eventhandlers import SchedulerCache as Cache
 from controller.model.load import Load
-from controller.model.maxallocatable import within
 from controller.model.objects import ClusterShare, MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.snapshot.amounts import amounts_of
 from controller.snapshot.builder import with_cluster
+from controller.snapshot.encode import within
 from machinery.types.api import NodeGroup
 from tests.controller.live import World, deciding
 from tests.controller.make import (

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
+from controller.features.workloadpolicy.compiled import WorkloadPolicy
 from controller.features.workloadpolicy.feature import WorkloadPolicies
-from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.model.objects import ClusterShare, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.hints import Hints

@@ -20,10 +20,9 @@ from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
 from controller.explain.record import record
-from controller.features.workloadpolicy.controller import status_of
+from controller.features.workloadpolicy.compiled import WorkloadPolicy
 from controller.features.workloadpolicy.counts import Tally
-from controller.features.workloadpolicy.feature import WorkloadPolicies
-from controller.features.workloadpolicy.objects import WorkloadPolicy
+from controller.features.workloadpolicy.feature import WorkloadPolicies, status_of
 from controller.framework.runtime import framework as runtime
 from controller.model.objects import MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort

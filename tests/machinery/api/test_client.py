@@ -18,9 +18,8 @@ from aiohttp import web
 
 from machinery.api import client as transport
 from machinery.api import connections
-from machinery.api.acting import Acting
+from machinery.api.acting import Acting, Fenced
 from machinery.api.client import ApiClient
-from machinery.api.fenced import Fenced
 from machinery.api.resources import NAMESPACES
 from machinery.config.kubeconfig import Connection
 from machinery.errors import (

@@ -26,13 +26,12 @@ from machinery.runtime.informer import STALE_SECONDS, Informer
 from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.groups.gates import CHECK_SECONDS, LONGEST_PAUSE, REVIEWED_PER_SECOND, SLICE, Gates
-from propagator.groups.rule import GateAnswer
+from propagator.groups.rule import GateAnswer, WorkloadGroup
 from propagator.groups.starting import PATIENCE_SECONDS
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.types.cluster import MemberCluster
-from propagator.types.group import WorkloadGroup
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock, settle
 from tests.propagator.contexts import Context

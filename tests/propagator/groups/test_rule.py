@@ -13,11 +13,10 @@ from crds.groups.gate import decision_of
 from crds.names import GROUP_ALIASES, GROUP_LABELS, LABEL_GROUP
 from crds.workload import PropagatedReason
 from machinery.types.bounds import quoted
-from propagator.groups.rule import APPLY, WAIT_SILENTLY, GateAnswer, verdict_on
+from propagator.groups.rule import APPLY, WAIT_SILENTLY, GateAnswer, WorkloadGroup, verdict_on
 from propagator.groups.starting import PATIENCE_SECONDS, Contacts, Starting
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
-from propagator.types.group import WorkloadGroup
 from propagator.types.workload import IN_EACH_GROUP_KEY, Workload, workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context

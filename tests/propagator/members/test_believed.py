@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from propagator.members.believed import DWELL_SECONDS, Believed
+from propagator.members.pulled import DWELL_SECONDS, Believed
 from propagator.types.cluster import MemberCluster
 
 Json = dict[str, Any]

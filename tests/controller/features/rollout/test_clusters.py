@@ -9,8 +9,8 @@ import pytest
 
 from controller.eventhandlers import known
 from controller.features.rollout.clusters import placed_view, view_of
+from controller.features.rollout.feature import StagedRollout
 from controller.features.rollout.machine import RolloutCluster, RolloutView
-from controller.features.rollout.plugin import StagedRollout
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import Workload

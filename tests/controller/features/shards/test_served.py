@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from controller.features.shards.controller import UNHELD, ShardController
+from controller.features.shards.feature import UNHELD, ShardController
 from controller.framework.runtime.feature import Term
 from controller.model.objects import MemberCluster
 from crds.names import SYSTEM_NAMESPACE

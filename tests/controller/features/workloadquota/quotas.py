@@ -8,8 +8,7 @@ import msgspec
 
 from controller.cache.placements import PlacementIndex
 from controller.features.reservation.ledger import ReservationLedger
-from controller.features.workloadquota.compiled import compile_quota
-from controller.features.workloadquota.objects import WorkloadQuota
+from controller.features.workloadquota.compiled import WorkloadQuota, compile_quota
 from controller.features.workloadquota.usage import Usage
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.features.workloadquota.left import LeftBehind
-from controller.features.workloadquota.objects import WorkloadQuota
-from controller.features.workloadquota.usage import Usage
+from controller.features.workloadquota.compiled import WorkloadQuota
+from controller.features.workloadquota.usage import LeftBehind, Usage
 from controller.model.unit import workload_info
 from crds.workloadquota import MOST_LEFT
 from machinery.api.resources import WORKLOAD_QUOTAS, WORKLOADS

@@ -16,9 +16,8 @@ from controller.cache.placements import PlacementIndex
 from controller.explain.record import record
 from controller.features.reservation.compiled import compile_reservation
 from controller.features.reservation.ledger import ReservationLedger
-from controller.features.workloadquota.answers import book
-from controller.features.workloadquota.compiled import compile_quota
-from controller.features.workloadquota.objects import WorkloadQuota
+from controller.features.workloadquota.compiled import WorkloadQuota, compile_quota
+from controller.features.workloadquota.plugin import book
 from controller.features.workloadquota.usage import Usage
 from controller.model.objects import reserved_shares
 from controller.model.unit import WorkloadInfo, workload_info
