@@ -11,25 +11,29 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from crds.fields.shares import BlockedReason, ShareHealth, ShareState
+from crds.fields.shares import BlockedReason, ShareState
 from crds.workload import PropagatedReason
-from machinery.clock import timestamp
 from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import (
     Judged,
     Readiness,
     Result,
-    available_in,
     counts_of,
-    crashed,
     done_of,
 )
 from propagator.members.health import Contact
-from propagator.members.objects import ManagedObject, Refused
-from propagator.members.pod_index import Availability, PodCounts
-from propagator.outcome import DesiredShare, Outcome
-from propagator.status.failover import Patience, of_seen, of_silent, over_in
-from propagator.status.refusals import NOTHING_TOLD, ToldRefusal
+from propagator.members.objects import ManagedObject
+from propagator.status.failover import of_seen, of_silent, over_in
+from propagator.status.observed_share import (
+    MARK,
+    ObservedShare,
+    available_of,
+    current_of,
+    facts_of,
+    judged_of,
+    readiness_of,
+    refused_of,
+)
 
 MESSAGE_LIMIT = 4096
 LEAVING = "kept until the other clusters are ready"
@@ -48,10 +52,9 @@ LASTING = frozenset(
 )
 """Reasons that make a share, and its Workload, Failed; the others may resolve by themselves."""
 
-_MARK = "capacityVersion"
 _FACTS = (
     "scheduled",
-    _MARK,
+    MARK,
     "current",
     "finished",
     "succeeded",
@@ -90,44 +93,6 @@ class Word(Enum):
     ON_ITS_WAY = "on its way"
     """The desired share has not been reconciled yet."""
     AWAY = "away"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedShare:
-    """One cluster's present observation of one Workload. Unknown values are None."""
-
-    name: str
-    desired: DesiredShare
-    leaving: bool
-    elsewhere: bool = True
-    """Whether the Workload is placed on any cluster."""
-    contact: Contact
-    trouble: str = ""
-    outcome: Outcome | None = None
-    """The outcome of this very desired share."""
-    main: ManagedObject | None = None
-    """The main object. None means that none exists, while the cluster serves."""
-    pods: PodCounts | None = None
-    former: int = 0
-    """Replicas of objects there that the Workload names no more, which run units of it."""
-    events: ToldRefusal = NOTHING_TOLD
-    """What the Events of the main object tell of a refusal to make its pods."""
-    kept_pods: int = 0
-    """Pods that an edit left with the template of before."""
-    ready_seconds: int = 0
-    """How long a replica must have been ready to replace another one."""
-    available: Availability | None = None
-    """The pods with that; None if it is 0 or they are not observed."""
-    last: Judged | None = None
-    """The last state of a deleted object that did some of its work."""
-    end: Mapping[str, Any] | None = None
-    """The stored end of the share, or the one to store."""
-    load_balancer: Mapping[str, Any] | None = None
-    """The Service's status.loadBalancer; empty without one."""
-    fields: Mapping[str, str] | None = None
-    """The values of spec.statusFields; None if they are not observed."""
-    patience: Patience | None = None
-    """Of spec.movement.unhealthySeconds; None without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +176,9 @@ def share_of(
     if not profile.ordered:
         facts["start"] = None
     if seen.contact is Contact.SERVING:
-        readiness = _counts(seen, profile, before)
-        facts = _facts(seen, word, readiness)
-        facts["available"] = _available(seen, profile, readiness, before)
+        readiness = readiness_of(seen, profile, before)
+        facts = facts_of(seen, readiness, known=word is Word.KNOWN)
+        facts["available"] = available_of(seen, profile, readiness, before)
         facts["start"] = seen.main.start if seen.main is not None else None
     elif not seen.ready_seconds:
         facts["available"] = None
@@ -233,7 +198,7 @@ def share_of(
     if seen.contact is Contact.SERVING:
         pods = seen.pods.current if seen.pods is not None else 0
         if seen.pods is not None:
-            entry["current"] = _current(seen.pods, entry)
+            entry["current"] = current_of(seen.pods, entry)
         if seen.leaving and seen.main is not None and not profile.scales and not profile.whole:
             # Its object may still start pods: it leaves with that.
             entry["current"] = max(entry["current"], pods, 1)
@@ -241,15 +206,6 @@ def share_of(
     lasting = readiness.lasting if readiness is not None else 0
     kept = _unless_only_mark_changed(told, before)
     return ReportedShare(seen, word, kept, lasting, _look_in(seen, kept))
-
-
-def _counts(seen: ObservedShare, profile: Profile, before: Mapping[str, Any]) -> Readiness:
-    readiness, pods = counts_of(_judged(seen), seen.desired.replicas), seen.pods
-    if pods is None or seen.main is None or (not pods.crashing and pods.crashing_in is None):
-        return readiness
-    # Another process has seen for how long they wait.
-    known = before.get("health") == ShareHealth.DEGRADED
-    return crashed(profile, readiness) if pods.crashing or known else readiness
 
 
 def _failover(
@@ -291,7 +247,7 @@ def _of_ended(
 ) -> ReportedShare:
     """Return an ended share: its numbers stay, whatever happens to object and cluster."""
     asked, well = seen.desired.replicas, end["result"] == Result.SUCCEEDED
-    judged, counts = _judged(seen), dict[str, Any]()
+    judged, counts = judged_of(seen), dict[str, Any]()
     if judged is None or judged.result is None:
         counts = {name: before[name] for name in _ENDED if name in before and "ended" in before}
         judged = Judged(result=Result(end["result"]))
@@ -310,7 +266,7 @@ def _of_ended(
         "available": readiness.ready if seen.ready_seconds else None,
         **counts,
         "scheduled": (pods.scheduled or 0) if pods is not None else 0,
-        _MARK: pods.capacity_version if pods is not None else before.get(_MARK),
+        MARK: pods.capacity_version if pods is not None else before.get(MARK),
         "current": pods.current if pods is not None else 0,
         "health": readiness.health.value if seen.main is not None else None,
         "observedGeneration": seen.desired.generation,
@@ -321,22 +277,18 @@ def _of_ended(
         "message": "" if well else str(end.get("message", ""))[:MESSAGE_LIMIT],
     }
     if pods is not None:
-        entry["current"] = _current(pods, entry)
+        entry["current"] = current_of(pods, entry)
     told = {key: value for key, value in entry.items() if value is not None}
     return ReportedShare(seen, Word.KNOWN, _unless_only_mark_changed(told, before))
-
-
-def _judged(seen: ObservedShare) -> Judged | None:
-    return seen.main.judged if seen.main is not None else None
 
 
 def _unless_only_mark_changed(
     entry: dict[str, Any], before: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return `before` if only the mark would change, which is not worth a write."""
-    if entry.get(_MARK) == before.get(_MARK):
+    if entry.get(MARK) == before.get(MARK):
         return entry
-    one, other = ({k: v for k, v in e.items() if k != _MARK} for e in (entry, before))
+    one, other = ({k: v for k, v in e.items() if k != MARK} for e in (entry, before))
     return before if one == other else entry
 
 
@@ -358,97 +310,6 @@ def _word(seen: ObservedShare, before: Mapping[str, Any], said: int) -> Word:
     written = before.get("observedGeneration") == seen.desired.generation
     there = connecting or seen.main is not None
     return Word.STANDS if written and there and state in _BEGUN else Word.ON_ITS_WAY
-
-
-def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, Any]:
-    """Return the facts of a serving cluster; None removes a fact."""
-    facts: dict[str, Any] = {"ready": readiness.ready, "updated": readiness.updated}
-    facts["outdated"] = readiness.outdated or None
-    facts["health"] = readiness.health.value if seen.main is not None else None
-    facts["holds"] = (seen.main is not None and seen.main.judged.holds) or None
-    facts["finished"] = readiness.finished
-    # Unset instead of 0: most kinds never end, and a status has thousands of shares.
-    facts["succeeded"] = readiness.succeeded or None
-    facts["failed"] = readiness.failed or None
-    if seen.main is not None or seen.last is not None:
-        facts["completed"] = _completed(seen)
-    if seen.pods is not None:
-        facts |= _waiting(seen, seen.pods)
-        if seen.pods.scheduled is not None:
-            facts["scheduled"] = seen.pods.scheduled
-            facts[_MARK] = seen.pods.capacity_version
-    if seen.load_balancer is not None:
-        facts["loadBalancer"] = dict(seen.load_balancer) or None
-    facts |= {} if seen.fields is None else {"fields": dict(seen.fields) or None}
-    outcome = seen.outcome
-    if outcome is not None:
-        blocked = outcome.blocked
-        facts["blocked"] = blocked and {"reason": blocked.reason.value, "message": blocked.message}
-    if word is Word.KNOWN and outcome and outcome.reason is None and seen.main is not None:
-        facts["observedGeneration"] = outcome.desired.generation
-    if not seen.desired.revision:
-        facts["revision"] = (outcome is not None and outcome.found) or None
-    elif outcome is not None and outcome.written and seen.main is not None:
-        facts["revision"] = outcome.desired.revision
-    return facts
-
-
-def _waiting(seen: ObservedShare, pods: PodCounts) -> dict[str, Any]:
-    """Return the facts of pods without a node, and of pods that the member does not make."""
-    facts: dict[str, Any] = {"unschedulable": pods.unschedulable}
-    if seen.events.unread:
-        return facts
-    since, refused = pods.oldest_unschedulable, _refused(seen)
-    if refused is not None:
-        since = min(filter(None, (since, refused.since)))
-    facts["refused"] = missing_pods(seen) if refused is not None else None
-    facts["unschedulableSince"] = timestamp(since) if since else None
-    return facts
-
-
-def missing_pods(seen: ObservedShare) -> int:
-    """Return the replicas that lack pods; 0 while that is unknown."""
-    if seen.pods is None or seen.main is None:
-        return 0
-    lacking = seen.desired.replicas - seen.pods.current + seen.pods.in_part
-    if lacking <= 0:  # as mostly
-        return 0
-    return max(lacking - counts_of(seen.main.judged, seen.desired.replicas).finished, 0)
-
-
-def _refused(seen: ObservedShare) -> Refused | None:
-    """Return why the member makes no pods, while some are missing."""
-    told = seen.main.refused if seen.main is not None else None
-    told = told or seen.events.refused
-    return told if told is not None and missing_pods(seen) else None
-
-
-def _completed(seen: ObservedShare) -> int | None:
-    """Also of a deleted object."""
-    judged = seen.main.judged if seen.main is not None else seen.last
-    return (done_of(judged, seen.desired.completions) or None) if judged is not None else None
-
-
-def _available(
-    seen: ObservedShare, profile: Profile, readiness: Readiness, before: Mapping[str, Any]
-) -> int | None:
-    """Return the replicas that have been ready for long enough; None if all count."""
-    if not seen.ready_seconds:
-        return None
-    told = int(before.get("available") or 0)
-    if seen.available is None:
-        return min(told, readiness.ready)
-    pods, all_pods = seen.available.pods, seen.pods.current if seen.pods is not None else 0
-    proven = available_in(profile, _judged(seen), readiness, pods=pods, seen=all_pods)
-    pods += seen.available.unproven
-    most = available_in(profile, _judged(seen), readiness, pods=pods, seen=all_pods)
-    return max(proven, min(told, most))
-
-
-def _current(pods: PodCounts, entry: Mapping[str, Any]) -> int:
-    """0 if the other counts add up to it: a status has thousands of entries."""
-    counted = entry["scheduled"] + entry["unschedulable"]
-    return 0 if pods.current <= counted else pods.current
 
 
 def _state(
@@ -483,7 +344,7 @@ def _trouble(seen: ObservedShare, main: ManagedObject, before: Mapping[str, Any]
     """Return why replicas are not ready, as far as the member says it."""
     if seen.events.unread:
         return str(before.get("message", ""))
-    if (refused := _refused(seen)) is not None:
+    if (refused := refused_of(seen)) is not None:
         return f"pods are refused: {refused.words}"
     trouble = seen.pods.trouble if seen.pods is not None else ""
     return f"pods are not ready: {trouble}" if trouble else main.judged.message

@@ -44,8 +44,9 @@ from propagator.members.views import Told
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.rule import NEVER, keep_of
 from propagator.status.aggregation import OthersShare
-from propagator.status.cluster_share import ObservedShare, missing_pods, share_of
+from propagator.status.cluster_share import share_of
 from propagator.status.failover import Patience
+from propagator.status.observed_share import ObservedShare, missing_pods
 from propagator.status.refusals import NOTHING_TOLD, ToldRefusal
 from propagator.status.told_by_agent import ToldShare, told_by_agent
 from propagator.types.cluster import MemberCluster

@@ -15,14 +15,8 @@ from propagator.members.health import Contact
 from propagator.members.pulled import PullSession
 from propagator.members.told_share import entry_of
 from propagator.outcome import DesiredShare, Outcome
-from propagator.status.cluster_share import (
-    LEAVING,
-    MESSAGE_LIMIT,
-    STAYING,
-    ObservedShare,
-    share_of,
-    without,
-)
+from propagator.status.cluster_share import LEAVING, MESSAGE_LIMIT, STAYING, share_of, without
+from propagator.status.observed_share import ObservedShare
 from propagator.types.workload import Workload
 
 _BEGUN = (ShareState.CREATING.value, ShareState.RUNNING.value)

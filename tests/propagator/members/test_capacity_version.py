@@ -23,7 +23,8 @@ from propagator.members.objects import managed
 from propagator.members.pod_index import PodCounts, PodIndex
 from propagator.members.pods import Main, PodClaim
 from propagator.outcome import DesiredShare
-from propagator.status.cluster_share import ObservedShare, share_of
+from propagator.status.cluster_share import share_of
+from propagator.status.observed_share import ObservedShare
 from propagator.types.cluster import MemberCluster
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub

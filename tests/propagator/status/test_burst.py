@@ -22,7 +22,7 @@ from propagator.members.objects import ManagedObject
 from propagator.outcome import DesiredShare, Outcome
 from propagator.shares import ShareTable
 from propagator.status.aggregation import status_of
-from propagator.status.cluster_share import ObservedShare, share_of
+from propagator.status.cluster_share import share_of
 from propagator.status.controller import (
     BURST_CHECK_SECONDS,
     BURST_OUTCOMES,
@@ -33,6 +33,7 @@ from propagator.status.controller import (
     BurstDetector,
     Reporter,
 )
+from propagator.status.observed_share import ObservedShare
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context

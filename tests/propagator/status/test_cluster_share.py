@@ -31,14 +31,9 @@ from propagator.members.pod_index import PodCounts
 from propagator.outcome import DesiredShare, Outcome
 from propagator.shares import ShareTable
 from propagator.status.aggregation import status_of
-from propagator.status.cluster_share import (
-    ObservedShare,
-    ReportedShare,
-    Word,
-    missing_pods,
-    share_of,
-)
+from propagator.status.cluster_share import ReportedShare, Word, share_of
 from propagator.status.observation import STRANGERS, Survey
+from propagator.status.observed_share import ObservedShare, missing_pods
 from propagator.status.refusals import ToldRefusal
 from propagator.types.cluster import MemberCluster, MemberClusterSpec
 from propagator.types.movement import Blocked

@@ -17,7 +17,8 @@ from propagator.members.objects import ManagedObject, managed
 from propagator.members.pod_index import PodCounts
 from propagator.outcome import DesiredShare
 from propagator.status.aggregation import status_of
-from propagator.status.cluster_share import ObservedShare, share_of
+from propagator.status.cluster_share import share_of
+from propagator.status.observed_share import ObservedShare
 from propagator.types.workload import Workload, workload_of
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -19,7 +19,8 @@ from propagator.members.objects import ManagedObject
 from propagator.members.pod_index import PodCounts
 from propagator.outcome import DesiredShare, Outcome
 from propagator.status.aggregation import status_of
-from propagator.status.cluster_share import ObservedShare, share_of
+from propagator.status.cluster_share import share_of
+from propagator.status.observed_share import ObservedShare
 from propagator.types.movement import Blocked
 from propagator.types.workload import Workload, workload_of
 
