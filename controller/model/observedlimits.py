@@ -1,15 +1,13 @@
 """Limits learnt from the replicas that clusters run, believed for a while and forgotten. Pure.
 
-A cluster may report replicas that found no node, or that it refuses, though its room said
-otherwise. The replicas that it did run are then its learnt limit, a bound for the planner like any
-other. A limit is believed until it expires, then doubted: a cluster that still cannot run more is
-believed for twice as long as before; one that can has its limit doubled each time, until there is
-none. A cluster whose limit was 0 is tried with a single replica.
+A cluster may report replicas that found no node, or that it refuses, against its reported room. The
+replicas that it did run become its learnt limit, a bound for the planner. After the limit expires
+it is doubted: a cluster that still cannot run more is believed for twice as long, one that can has
+its limit doubled until there is none. After a limit of 0 a single replica is tried.
 
-The loop of planning and learning ends. The planner gives no cluster more than its limit
-(`Problem.settled`), so each round but the last overcharges a cluster for the first time: after at
-most n + 1 rounds the shares stand still. From the second round on it grows from the replicas that
-run, so no replica goes back and forth.
+The loop of planning and learning ends: no cluster gets more than its limit (`Problem.settled`), so
+each round but the last overcharges a cluster for the first time, at most n + 1 rounds. From the
+second round on shares grow from the replicas that run, so no replica goes back and forth.
 """
 
 from __future__ import annotations

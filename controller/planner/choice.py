@@ -1,16 +1,16 @@
-"""Which clusters take part, where the number of domains is bounded: maxDomains and minDomains.
+"""Chooses the clusters where the number of domains is bounded: maxDomains and minDomains.
 
 The counts narrow the clusters in their order, such as regions, then the clusters in them. The best
-domains go first, by their best cluster's score or, where rules give weights, by weight. If they
-have too little room, or cannot keep to a later count, all counts are looked at together
+domains go first, by their best cluster's score, or by weight where rules give weights. If they have
+too little room, or cannot keep to a later count, all counts are solved together
 (`controller.planner.domains`).
 
-- Room is the number of replicas that a cluster can take within all other bounds; 0 where its
-  weight is 0. Of clusters that share a quota, or the cap of a subset, the roomiest are assumed to
-  take it. A cluster that can take no replica, and holds none, is not counted in its domain.
+- Room is what a cluster can take within all other bounds; 0 where its weight is 0. Of clusters that
+  share a quota or a cap, the roomiest are assumed to take it. A cluster without room and replicas
+  does not count in its domain.
 - A cluster that holds replicas keeps them and may take more, also beyond `most` domains.
-- Where there are fewer domains than `least`, or no choice keeps to all counts, nothing new is
-  placed. Where there are fewer replicas than `least`, each has a domain of its own.
+- With fewer domains than `least`, or if no choice keeps to all counts, nothing new is placed. With
+  fewer replicas than `least`, each has a domain of its own.
 - A cluster without a domain keeps its replicas and gets no more.
 """
 

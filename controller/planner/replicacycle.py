@@ -1,13 +1,13 @@
 """In which order domains take replicas: one scheduling cycle for each replica, in closed form.
 
-A listed domain below its number goes first: under Balance the one with the highest
-`100*(desired-count)//desired`, under Fill the one with the highest `100*count//desired`, equals in
-the order of the list. Beyond that only a Preferred policy goes on: to the listed domain with the
-lowest count/desired, and when none of them has room to the clusters outside all listed domains.
+A listed domain below its number goes first: under Balance that with the highest
+`100*(desired-count)//desired`, under Fill that with the highest `100*count//desired`, equals in the
+order of the list. Beyond that only a Preferred policy goes on: to the listed domain with the lowest
+count/desired, then to the clusters outside all listed domains.
 
-Under Balance the scores of a domain's next replicas only ever fall, so all domains' replicas merge
-by a threshold on the 101 scores; under Fill a chosen domain stays the best until it is full; beyond
-the numbers, count/desired is a divisor method (`controller.planner.webster`).
+Under Balance the scores of a domain only ever fall, so all domains' replicas merge by a threshold
+on the 101 scores. Under Fill a chosen domain stays the best until it is full. Beyond the numbers,
+count/desired is a divisor method (`controller.planner.webster`).
 """
 
 from __future__ import annotations

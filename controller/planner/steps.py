@@ -3,12 +3,12 @@
 Each step gives one replica after the other to the first cluster in line that no bound stops, in
 closed form.
 
-Shrinking keeps replicas by layers, in this order: lower bounds, replicas within all bounds,
-replicas without weight, replicas over the bounds of groups, replicas over the bounds of clusters.
-In the layer in which the total lies the domains give back in their order.
+Shrinking keeps replicas by layers: lower bounds, replicas within all bounds, replicas without
+weight, replicas over the bounds of groups, those over the bounds of clusters. In the layer of the
+total the domains give back in their order.
 
 Subsets take replicas one after the other, each within its cap and by the rules between its
-clusters; one that overflows is filled up before the next has a turn.
+clusters; one that overflows is filled up before the next.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
 """Replicas handed out one at a time to the cluster most below its weight, in closed form.
 
-The rule is Webster's: a cluster of weight `w` that holds `a` replicas has the priority `w/(2a+1)`,
-the highest takes the next replica, and equals go by an injected order.
+The rule is Webster's: a cluster of weight `w` with `a` replicas has the priority `w/(2a+1)`. The
+highest takes the next replica; the injected order breaks ties.
 
-`divide` reaches the result of that loop in two steps that are each exact:
+`divide` reaches the result of that loop in two exact steps:
 
 - A cap on a group lets through the first replicas of the group's own line, so a bound on each
   cluster replaces the cap, from the innermost nest outwards.
-- Within a block of clusters that draw on one number of replicas, the divisor is searched at which
-  they run out (`_around`): replicas clearly before it are taken at once, and only the few replicas
-  around it are sorted.
+- Within a block of clusters that draw on one number of replicas, `_around` searches the divisor at
+  which they run out. Replicas clearly before it are taken at once; only those around it are sorted.
 
-Replicas, weights and their products stay below 2**63: a priority turned over is (2a - 1) / w, with
-both below 2**32 and 2**31, and is compared as a number with 62 binary places, which tells any two
-of them apart.
+Replicas, weights and their products stay below 2**63. A reciprocal priority is (2a - 1) / w, below
+2**32 over 2**31; 62 binary places tell any two apart.
 """
 
 from __future__ import annotations

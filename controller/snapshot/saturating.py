@@ -1,13 +1,12 @@
 """Whole columns of amounts, added and multiplied without wrapping around.
 
-numpy's int64 wraps silently. Here a result beyond `CEILING` (C = 2**62 - 1) is `CEILING`, which
-exceeds every bound on input: comparisons stay right. Small values take the plain operation.
+numpy's int64 wraps silently. A result beyond `CEILING` (C = 2**62 - 1) is `CEILING` here, above
+every bound on input, so comparisons stay right.
 
 - `plus`: a + b <= 2C < 2**63, then cut.
-- `times`: a is cut to C // b first. If that cuts, a * b > C, and C is the result.
-- `sums`: v = high * 2**31 + low, both below 2**31. Sums of the parts in float64 are exact below
-  2**53, for up to 2**22 values a group. The low sum carries into the high one; from 2**31 on it is
-  cut.
+- `times`: a is cut to C // b first; if that cuts, the result is C.
+- `sums`: v = high * 2**31 + low. Sums of the parts in float64 are exact below 2**53, for up to
+  2**22 values a group. The low sum carries into the high one; from 2**31 on it is cut.
 """
 
 from __future__ import annotations

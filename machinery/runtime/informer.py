@@ -1,14 +1,14 @@
 """A local cache of one resource: list once, then watch, and never lose a deletion.
 
-- After a cut the watch resumes from the last resourceVersion, bookmarks included. The informer
-  lists again only after 410, an unreadable line or a restored etcd. A relist reports missing
-  objects as deletions, and replaced ones (same name, other uid) as a deletion and an addition.
+- After a cut the watch resumes from the last resourceVersion, bookmarks included. Only 410, an
+  unreadable line or a restored etcd cause a new list. It reports missing objects as deletions, and
+  replaced ones (same name, other uid) as a deletion and an addition.
 - The cache goes back in time only when the server does (`_restored`).
-- A back-off with jitter spaces attempts. Only a healthy period resets it.
-- A server that starts again, or changes a kind, ends all watches and refuses their versions. Where
-  others watch the same (`crowded`), a random moment passes before the list, which has small pages.
-- Lists come in pages, objects are decoded one by one, in slices (`machinery.pace`). A server that
-  exceeds its budget (`machinery.types.memory_budget`) counts as failing.
+- Attempts have a back-off with jitter, which only a healthy period resets.
+- A server that restarts, or changes a kind, ends all watches and refuses their versions. Where
+  others watch the same (`crowded`), a random pause precedes the list, which has small pages.
+- Objects are decoded one by one, in slices (`machinery.pace`). A server that exceeds its budget
+  (`machinery.types.memory_budget`) counts as failing.
 - An undecodable object keeps its last state: it is not a deletion.
 
 With `resourceVersion="0"` a server that lags may answer and bring deleted objects back.

@@ -1,13 +1,12 @@
 """The credential by which the agent of a member in mode Pull talks to its hub.
 
 It lies in the Secret `stowage-agent` on the member (`agent_secret`). `AgentCredential.obtain` makes
-a key, stores it, writes its public half into the claim of the MemberReport, and opens the token
-that the hub seals for it. `keep` renews the token. Each token is stored before it is used: a
-process that dies between the two finds the newer one. Of two agents with one Secret both use what
-is stored, as each store is made on the version that was read.
+a key, writes its public half into the claim of the MemberReport, and opens the token that the hub
+seals for it. `keep` renews the token. Key and tokens are stored before their use, on the version
+that was read, so a process that dies loses none, and two agents with one Secret use the same.
 
-No token is sent to a server that the hub's CA does not verify, and nothing but the claim is written
-to one that has not told the hub's UID.
+No token is sent to a server that the hub's CA does not verify. A server that has not told the hub's
+UID gets nothing but the claim.
 """
 
 from __future__ import annotations

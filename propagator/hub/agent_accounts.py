@@ -1,16 +1,15 @@
-"""The credentials of agents on the hub: the first token of each, and what it is told of the hub.
+"""The credentials of agents on the hub: the first token of each, and the facts of the hub.
 
-`stowage invite` makes the namespace of a member, its accounts and roles, and binds the propagator's
-rights there; the propagator itself could make neither, as who makes accounts and tokens anywhere is
-an administrator. Here the first token is sealed for the claim of the MemberReport, and the
-invitation ends once the agent has used that token. The invitation also ends with its time.
+`stowage invite` makes the namespace of a member with its accounts and roles; the propagator could
+not without the rights of an administrator. It seals the first token for the claim of the
+MemberReport. The invitation ends once the agent has used that token, or with its time.
 
-Each step may run twice: a token that was sealed for the same claim before is replaced, and both
-are the agent's. Without a member in mode Pull nothing here sends a request.
+Each step may run twice: a token that was sealed for the same claim before is replaced, and both are
+the agent's. Without a member in mode Pull no request is sent.
 
-An annotation of the MemberCluster names the namespace, and who may edit it could name that of
-another member, whose agent reads Secrets there. So the label of the namespace counts, which
-`stowage invite` sets, and nothing is read or written before it was asked for.
+An annotation of the MemberCluster names the namespace. Its author could name that of another
+member, whose agent reads Secrets there, so only a namespace with the label of `stowage invite`
+counts. It is asked for before anything is read or written.
 """
 
 from __future__ import annotations

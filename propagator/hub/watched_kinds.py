@@ -165,9 +165,8 @@ class Census:
 
     The usual kinds are listed at each connect and once more later, because a request of a dead
     process may arrive late. Every other kind is listed once per registration, noted on the
-    MemberCluster with the UID of the member's kube-system. Two search anew: a hub that was set
-    back, as its note is older than what was written to the member, and one that holds the sweep of
-    what was found, which no Workload refers to. An agent, which may not read the MemberCluster,
+    MemberCluster with the UID of the member's kube-system. A hub that was set back searches anew,
+    as does one that holds the sweep of what was found. An agent may not read the MemberCluster, and
     searches once for each connection (`noted`).
     """
 

@@ -1,19 +1,18 @@
 """This hub's Lease on a member: of a hub and its copy, only one serves the member.
 
-A restored copy often has the API server address of its original, but not its Lease history: the
-Lease on each member holds the term and last renewal of the hub's own Lease. A hub that finds a
-later moment there than it has seen is a copy, or an old leader. It does not serve the member until
-it has seen the Lease unchanged for `HELD_SECONDS`, by its own clock.
+The Lease on each member holds the term and last renewal of the hub's own Lease, because a restored
+copy often has the address of its original, but not its history. A hub that finds a later moment
+there than it has seen is a copy, or an old leader. It serves the member only after the Lease was
+unchanged for `HELD_SECONDS`, by its own clock.
 
-A process that takes the Lease of a later moment marks it, until what the member holds of forgotten
-Workloads, and what it holds that is younger than the hub, is judged: if it ends before, the next
-one learns from the mark that the hub was set back, and to which version.
+A process that takes the Lease of a later moment marks it, until it has judged what the member holds
+of forgotten Workloads, and what is younger than the hub. A successor learns from the mark that the
+hub was set back, and to which version. A member that changes its shard names a moment of another
+Lease of this hub, which is read then.
 
-A member that changes its shard names a moment of another Lease of this hub, which is read then.
-
-A Lease with another UID is another hub's: both serve the member, and the Lease stays with its
-holder. Only that of the hub from whose backup this one was restored is as a copy's. The Lease is
-read before each removal: a leader that was frozen with all its clocks so learns of its successor. A
+A Lease with another UID is another hub's: both serve the member, and the holder keeps the Lease. An
+exception is the hub from whose backup this one was restored: its Lease is as a copy's. The Lease is
+read before each removal, so a leader that was frozen with all its clocks learns of its successor. A
 member that forbids Leases is served without one.
 """
 

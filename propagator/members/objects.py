@@ -4,10 +4,10 @@ One struct serves every kind, because the kinds of `spec.manifests` are not know
 that no part reads are dropped: the spec is the largest part of thousands of objects.
 
 Our managedFields entry shrinks when, and only when, another manager takes a field. Defaults, added
-fields and normalized quantities do not change it. So the entry tells of changes also after a
-restart, and of kinds without a generation. Only a number over its paths is kept, and which paths
-have others below: the server merges some maps and lists, and owns others as a whole. An empty
-merged list has no entry: each process re-applies it once, to no effect.
+fields and normalized quantities do not change it, and it works after a restart and without a
+generation. Kept are a number over its paths, and which paths have others below: the server merges
+some maps and lists, and owns others as a whole. An empty merged list has no entry: each process
+re-applies it once, to no effect.
 """
 
 from __future__ import annotations

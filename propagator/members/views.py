@@ -1,12 +1,11 @@
-"""What a decision for one member sees of another: its session, what its teller tells, or nothing.
+"""What a decision for one member sees of another: its session, its teller's report, or nothing.
 
-The teller of a member is the shard that serves it, or the agent of a member in mode Pull, even
-where this process writes the orders of that agent.
+The teller of a member is the shard that serves it, or the agent of a member in mode Pull.
 
-A share that is told counts only from a teller that has looked: its Lease is held, it has compared
-everything in this term, and the member is Ready. While replicas leave, its entry has to name the
-present decision as well: else it may be of an earlier one with the same numbers. Unknown stands in
-for nothing, and may run all that leaves it.
+A reported share counts only if its teller's Lease is held, it has compared everything in this term,
+and the member is Ready. While replicas leave, the entry has to name the present decision too, as an
+earlier one may have had the same numbers. Unknown stands in for nothing, and may run all that
+leaves it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The brake on the sweep: many objects at once, or any after the hub was set back, wait.
 
 A hub that was restored from a backup knows no Workload that was made since, and `orphans` would
-sweep their objects. So before anything is removed, the brake counts all that would go from that
-member, and what went recently. More than a tenth of the member's Workloads, and more than ten, is
-held; so it is by the numbers of all members together. Objects with data are held whatever their
-number. An operator ends it by naming the very Workloads that may go (the annotation
-`stowage.dev/sweep`, which `stowage sweep` sets).
+sweep their objects. So the brake first counts all that would go from the member, and what went
+recently. More than a tenth of its Workloads, and more than ten, is held; the same rule counts over
+all members together. Objects with data are always held. An operator releases them by naming the
+Workloads that may go (the annotation `stowage.dev/sweep`, which `stowage sweep` sets).
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """The last guard of what runs: replicas that a share keeps though its decision wants fewer.
 
-A share is lowered only as far as replicas that are ready on other members stand in for those that
-go, as the members' own watches show it now: whoever wrote the placements, and however old they are.
-`spec.movement` says for how long these must have been ready (`minReadySeconds`) and how many may
-lack (`maxUnavailable`). No time-out lowers a share. A member that does not answer stands in for
-nothing, and neither does a replica that a rollout replaces. Disruption budgets bound each step
-(`disruptions`). The deletion of a Workload, a scale to 0 and a gate that closes do not come here:
-they remove at once.
-
-At most the target of every other share counts.
+A share is lowered only as far as ready replicas on other members stand in for those that go, as the
+members' watches show it now, whoever wrote the placements. `spec.movement` says for how long they
+must have been ready (`minReadySeconds`) and how many may lack (`maxUnavailable`). No time-out
+lowers a share. A member that does not answer stands in for nothing, nor does a replica that a
+rollout replaces. At most the target of every other share counts. Disruption budgets bound each step
+(`disruptions`). A deletion, a scale to 0 and a gate that closes remove at once, without this.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Sweeps objects on a member whose Workload is gone.
 
-The object that is left names an owner UID that the hub does not know. It goes when the member is
-listed for the first time, or when a watch shows it.
+Such an object names an owner UID that the hub does not know. The sweep runs when the member is
+first listed, and when a watch shows such an object.
 
-So only objects with this hub's own mark go, because a member may serve two hubs, or that of the hub
-that this one was restored from; only on a fresh view of the hub; only after the hub was asked for
-that very Workload; and many at once wait for approval (`brake`). While the hub deletes the kind
-Workload itself, such objects are let go instead.
+Only objects with the mark of this hub go, or of the hub that this one was restored from, because a
+member may serve two hubs; only on a fresh view of the hub; only after the hub was asked for that
+very Workload; many at once wait for approval (`brake`). While the hub deletes the kind Workload
+itself, such objects are let go instead.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Which gang goes first if several want the same room, so that none starves.
 
-Holds. A gang that misses only a little holds the room that it found (`judge` says WAIT). Two gangs
-may each hold what the other lacks. So
+A gang that misses only a little holds the room that it found (`judge` says WAIT). Two gangs may
+each hold what the other lacks, so:
 
-- no gang begins to hold room while an earlier one that holds may still find what it lacks there;
+- no gang begins to hold while an earlier holder may still find what it lacks there;
 - a gang without a quorum asks later holders back, the latest first, no more than it needs by
-  columns, and none if all of them together would not help it;
-- a gang that gave way holds nothing until the other one was decided again. If that found no quorum
-  even so, it does not ask the same holder again while that holds, or they would ask for ever.
+  columns, and none if all of them together would not help;
+- a gang that gave way holds nothing until the other one was decided again. If that found no quorum,
+  it does not ask the same holder again while that holds.
 
-Turns. docs/decisions/0004-turns-of-gangs.md has the rule, its bounds and its cost. Later gangs are
-those of lower priority, then shorter wait, then by name.
+docs/decisions/0004-turns-of-gangs.md has the rule of turns, its bounds and its cost. Later gangs
+are those of lower priority, then shorter wait, then by name.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Where a gang is tried, the most promising first: inside one domain, in few, or anywhere.
 
-Required keeps a gang inside one domain; Preferred tries one after the other, then the roomiest
-together, one more each time, then all clusters. Domains where the quorum can have no room by
-columns, an upper bound, are left out, but for two: a plugin may know of room that no column shows,
-and an attempt has to report what is missing.
+Required keeps a gang inside one domain. Preferred tries one after the other, then the roomiest
+together, one more each time, then all clusters. Domains without room for the quorum by columns are
+left out, except two: a plugin may know of other room, and an attempt has to report what is missing.
 
-A gang takes at most `MOST_PASSES` passes, but four ways to place it are always tried, and never
-more than `MOST_WAYS`. In each domain the members go in the order given; if that misses the quorum,
-the smaller ones go first.
+A gang takes at most `MOST_PASSES` passes, but at least four ways to place it are tried, at most
+`MOST_WAYS`. In each domain the members go in the order given; if that misses the quorum, the
+smaller ones go first.
 """
 
 from __future__ import annotations

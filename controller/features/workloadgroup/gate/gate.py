@@ -1,12 +1,12 @@
 """The gate of a WorkloadGroup: which Workloads may stand on members, at which decision. Pure.
 
 The propagator pushes only placements that the group's status releases; one compare-and-swap opens
-the gate for all, and one closes it (docs/decisions/0003-the-gate.md).
+or closes the gate for all (docs/decisions/0003-the-gate.md).
 
-The gate opens once replicas of at least minMember have a cluster, and closes when one of them fails
-before so many have run, or when so many find no node that too few are left. An open gate releases
-nothing more while fewer than minMember are left. Once so many have run, nothing closes it. It is
-removed when all have lost their placements, so that the next try starts over.
+The gate opens once replicas of at least minMember have a cluster. It closes when one fails before
+that many have run, or when so many find no node that fewer are left. An open gate releases nothing
+more while fewer than minMember are left. After the quorum has run, nothing closes it. It is removed
+when all have lost their placements, so that the next try starts over.
 
 A gate that closes takes back the placements that it has released, and nothing else.
 """
