@@ -121,7 +121,8 @@ class EventHandlers:
         if _standing_in(known) != _standing_in(before):
             patched |= self._reporter.keeping(known)
         if running(known) and not running(before):
-            return patched | (self._clusters_of(known) - set(known.placements))
+            there = self._clusters_of(known) | self._inventory.holders(known.uid)
+            return patched | (there - set(known.placements))
         return patched
 
     def _told_anew(self, before: Workload, known: Workload) -> bool:

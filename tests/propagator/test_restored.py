@@ -25,6 +25,7 @@ from propagator.members.hub_lease import HELD_SECONDS
 from stowage.setup import restore as restoring
 from stowage.setup.backup import Backup
 from tests.propagator.memory import SPACE, World, _true
+from tests.propagator.pulling import PullWorld
 from tests.propagator.stage import deployment
 from tests.propagator.test_one_shard import propagated, ready, runs, workload
 
@@ -120,6 +121,9 @@ async def once_free(world: World, holds: Callable[[], bool]) -> None:
     end = world.clock.monotonic() + HELD_SECONDS + 60
     while world.clock.monotonic() < end and not _true(holds):
         world.hub.bookmark()
+        for member in world.members.values():
+            for plural in list(member.watchers):
+                member.tell(plural, "BOOKMARK", {"metadata": {"resourceVersion": "0"}})
         await world.clock.advance(1.0)  # a term is renewed every two
     await world.until(holds)
 
@@ -261,3 +265,23 @@ async def test_a_former_object_that_is_younger_says_that_an_edit_decides(steady:
         edit(world, "web", targetDeployment=deployment("web", image="newest"))
         await world.until(lambda: image(world) == "newest")
     assert (SPACE, "web-2") not in world.members["m1"].objects["deployments"]
+
+
+@pytest.mark.proves("PK33")
+async def test_what_has_moved_to_a_pulled_member_leaves_it_once_the_place_of_before_runs(
+    steady: None,
+) -> None:
+    """No Assignment of it is left; the agent told of it while nothing could stand in for it."""
+    world = PullWorld("m1")
+    async with world.propagating(), world.agent():
+        await ready(world)
+        await placed(world, "web")
+        snapshot = pickle.dumps((world.hub._objects, world.hub._version))
+        world.place("web", paris=2)
+        await world.until(lambda: runs(world, "web", paris=2))
+        await world.calm(60)
+    set_back(world, snapshot)
+    async with world.propagating(), world.agent():
+        await once_free(world, lambda: runs(world, "web", m1=2))
+        assert world.deployments("paris")
+        await once_free(world, lambda: not world.deployments("paris"))
