@@ -1,8 +1,8 @@
 #!/bin/sh
 # k8s.io/component-helpers v0.36.3: node affinity as the scheduler of Kubernetes 1.36 reads it.
 # Guess: a preference that can't be read, as Gt with "1.5", counts for nothing; the others still give their weight.
-# Seen: an error for all of them, with which the scheduler gives the pod no node at all, soft as preferences are; the API
-# server, whose rule asks for one value that may be a label's, admits it. A required term that can't be read is passed over if another fits.
+# Seen: an error for all of them, with which the scheduler gives the pod no node at all, soft as preferences are; the API server
+# admits it, as it asks for one value that may be a label's. A required term that can't be read is passed over if another fits.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
