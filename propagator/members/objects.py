@@ -136,7 +136,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         profile, body, generation=found.metadata.generation, deleting=found.metadata.deleting
     )
     return ManagedObject(
-        metadata=_bare(found.metadata),
+        metadata=_own(found.metadata),
         kind=resource.kind,  # the items of a list come without theirs
         api_version=resource.api_version,
         judged=_shared(judged),
@@ -315,8 +315,18 @@ def version_number(version: str) -> int | None:
     return int(version) if short else None
 
 
-def _bare(meta: Meta) -> Meta:
-    return Meta(**{field: getattr(meta, field) for field in Meta.__struct_fields__})
+def _own(meta: _WireMeta) -> Meta:
+    """Return the kept metadata, without the marks that a controller copied from its own object.
+
+    Those of KServe, Knative and Tekton copy labels and annotations to what they make.
+    """
+    bare = Meta(**{field: getattr(meta, field) for field in Meta.__struct_fields__})
+    made = any(owner.controller for owner in meta.owner_references)
+    if not made or any(is_ours(entry) for entry in meta.managed_fields):
+        return bare
+    marks = (OWNER_PREFIX, ORPHAN_PREFIX)
+    own = {key: text for key, text in meta.annotations.items() if not key.startswith(marks)}
+    return msgspec.structs.replace(bare, annotations=own)
 
 
 _MASK = 2**64 - 1
