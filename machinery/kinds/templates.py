@@ -101,11 +101,18 @@ def _pods_of(sort: Pods, field: str, scope: Scope) -> Iterator[PodSet]:
         if sort.requests is not None:
             yield PodSet(field, name, count, _made(sort, inner))
             continue
-        for path in filter(None, (sort.template, sort.otherwise)):
-            found = read(path, inner)
-            if isinstance(found, Mapping):
-                yield PodSet(path.replace("item", where, 1) if where else path, name, count, found)
-                break
+        if (given := _given(sort, inner)) is not None:
+            path, found = given
+            yield PodSet(path.replace("item", where, 1) if where else path, name, count, found)
+
+
+def _given(sort: Pods, scope: Scope) -> tuple[str, Body] | None:
+    """Return the template and its path; None where the object has none."""
+    for path in filter(None, (sort.template, sort.otherwise)):
+        found = read(path, scope)
+        if isinstance(found, Mapping):
+            return path, found
+    return None
 
 
 def _count(sort: Pods, field: str, scope: Scope) -> int:
@@ -115,15 +122,21 @@ def _count(sort: Pods, field: str, scope: Scope) -> int:
 
 
 def pods_each(profile: Profile, body: Body) -> int:
-    """Return the pods of one replica of an object, or of a whole one; 1 if that is unknown."""
+    """Return the pods of one replica of an object, or of a whole one; 1 if that is unknown.
+
+    Pods without our label, such as those of a submitter that its controller brings, are not among
+    the pods that are seen, unless none of the kind has it.
+    """
     if profile.pod_path or not profile.pods:
         return 1
     scope = Scope(body)
+    seen = [sort for sort in profile.pods if sort.labels or sort.requests is None]
     try:
         counts = (
             _count(sort, "pods", inner)
-            for sort in profile.pods
+            for sort in seen or profile.pods
             for _, _, inner in _elements(sort, "pods", scope)
+            if sort.requests is not None or _given(sort, inner) is not None
         )
         return max(sum(counts), 1)
     except (EvaluationError, InvalidTemplate):

@@ -198,8 +198,26 @@ RAY_SERVICE: Final = Profile(
     ignore_fields=("spec.rayClusterConfig.workerGroupSpecs[*].replicas",),
 )
 
-_SLOTS = "int(spec.?flinkConfiguration[?'taskmanager.numberOfTaskSlots'].orValue('1'))"
+_SLOTS = (
+    "int(spec.?flinkConfiguration[?'taskmanager.numberOfTaskSlots']"
+    ".or(spec.?flinkConfiguration.?taskmanager.?numberOfTaskSlots).orValue('1'))"
+)
 _FLINK_PODS = "spec.?podTemplate.?spec.orValue({})"
+
+
+def _flink_asks(role: str) -> dict[str, str]:
+    """Return the requests of a role, which has `resources`, or `resource` of earlier releases."""
+    own = f"spec.?{role}"
+    cpu, memory = (
+        f"{own}.?resources.?requests.?{each}.or({own}.?resource.?{each})"
+        for each in ("cpu", "memory")
+    )
+    return {
+        "cpu": f"{cpu}.orValue(null)",
+        "memory": f"{memory}.hasValue() ? dyn(javaMemory({memory}.value())) : null",
+    }
+
+
 FLINK_DEPLOYMENT: Final = Profile(
     group="flink.apache.org",
     kind="FlinkDeployment",
@@ -208,10 +226,7 @@ FLINK_DEPLOYMENT: Final = Profile(
         Pods(
             name="jobManager",
             count="spec.jobManager.?replicas.orValue(1)",
-            requests={
-                "cpu": "spec.jobManager.resource.cpu",
-                "memory": "javaMemory(spec.jobManager.resource.memory)",
-            },
+            requests=_flink_asks("jobManager"),
             placing=_FLINK_PODS,
             labels="spec.podTemplate.metadata.labels",
         ),
@@ -219,10 +234,7 @@ FLINK_DEPLOYMENT: Final = Profile(
             name="taskManager",
             count="spec.taskManager.?replicas.orValue("
             f"(spec.?job.?parallelism.orValue(1) + {_SLOTS} - 1) / {_SLOTS})",
-            requests={
-                "cpu": "spec.taskManager.resource.cpu",
-                "memory": "javaMemory(spec.taskManager.resource.memory)",
-            },
+            requests=_flink_asks("taskManager"),
             placing=_FLINK_PODS,
             labels="spec.podTemplate.metadata.labels",
         ),
@@ -237,6 +249,7 @@ FLINK_DEPLOYMENT: Final = Profile(
         succeeded="status.jobStatus.state == 'FINISHED'",
         failed="status.jobStatus.state in ['FAILED', 'CANCELED']",
     ),
+    suspended="spec.?job.?state.orValue('running') == 'suspended'",
 )
 
 _FACTOR = "double(spec.?memoryOverheadFactor.orValue(spec.type in ['Python', 'R'] ? '0.4' : '0.1'))"
@@ -326,6 +339,11 @@ KNATIVE_SERVICE: Final = Profile(
             count="math.greatest(1, int(spec.template.?metadata.?annotations"
             "[?'autoscaling.knative.dev/min-scale'].orValue('1')))",
         ),
+    ),
+    # Its webhook writes who created and who edited it there, and refuses another name.
+    strip=(
+        'metadata.annotations["serving.knative.dev/creator"]',
+        'metadata.annotations["serving.knative.dev/lastModifier"]',
     ),
 )
 
@@ -434,44 +452,86 @@ TRAIN_JOB: Final = Profile(
     immutable=("spec.trainer",),
 )
 
+
+def _strimzi_pods(name: str, where: str, template: str, labels: str = "") -> Pods:
+    return Pods(
+        name=name,
+        count=f"{where}.?replicas.orValue(0)",
+        requests={
+            each: f"{where}.?resources.?requests.?{each}.orValue(null)"
+            for each in ("cpu", "memory")
+        },
+        placing=template,
+        labels=labels,
+    )
+
+
+_BROKERS = "spec.kafka.template.pod"
 KAFKA: Final = Profile(
     group="kafka.strimzi.io",
     kind="Kafka",
-    versions=("v1beta2",),
-    pods=(
-        Pods(
-            name="kafka",
-            count="spec.kafka.?replicas.orValue(0)",
-            requests={
-                "cpu": "spec.kafka.resources.requests.cpu",
-                "memory": "spec.kafka.resources.requests.memory",
-            },
-            placing="spec.kafka.template.pod",
-            labels="spec.kafka.template.pod.metadata.labels",
-        ),
-    ),
+    versions=("v1", "v1beta2"),
+    # From v1 on its KafkaNodePools say how many there are.
+    pods=(_strimzi_pods("kafka", "spec.kafka", _BROKERS, f"{_BROKERS}.metadata.labels"),),
+    data=Data(always=True),
+)
+
+KAFKA_NODE_POOL: Final = Profile(
+    group="kafka.strimzi.io",
+    kind="KafkaNodePool",
+    versions=("v1", "v1beta2"),
+    # A template of its own takes the place of that of its Kafka, so no label is written there.
+    pods=(_strimzi_pods("node", "spec", "spec.template.pod"),),
+    ready=Ready(when=("status.?replicas.orValue(0) >= spec.replicas",)),
     data=Data(always=True),
 )
 
 
-def _of_model(resource: str) -> str:
-    model = f"spec.predictor.model.?resources.?requests[?'{resource}'].orValue(null)"
-    own = f"spec.predictor.containers[0].?resources.?requests[?'{resource}'].orValue(null)"
-    return f"has(spec.predictor.model) ? {model} : has(spec.predictor.containers) ? {own} : null"
+_FORMATS = ("sklearn", "xgboost", "tensorflow", "pytorch", "triton", "onnx", "huggingface")
 
 
+def _of_container(where: str, *fields: str) -> dict[str, str]:
+    """Return what the first of these fields asks for, or what the first container does."""
+    own = f"{where}.?containers[?0]"
+    for field in reversed(fields):
+        own = f"{where}.?{field}.or({own})"
+    return {
+        each: f"{own}.?resources.?requests[?'{each}'].or({own}.?resources.?limits[?'{each}'])"
+        ".orValue(null)"
+        for each in ("cpu", "memory", "nvidia.com/gpu")
+    }
+
+
+def _inference_pods(role: str, requests: dict[str, str], labels: str = "") -> Pods:
+    own = f"spec.?{role}"
+    return Pods(
+        name=role,
+        count=f"{own}.hasValue() ? math.greatest(1, {own}.?minReplicas.orValue(1)) : 0",
+        requests=requests,
+        placing=f"spec.{role}",
+        labels=labels,
+    )
+
+
+_WORKERS = "spec.predictor.?workerSpec"
 INFERENCE_SERVICE: Final = Profile(
     group="serving.kserve.io",
     kind="InferenceService",
     versions=("v1beta1",),
     pods=(
-        Pods(
-            name="predictor",
-            count="math.greatest(1, spec.predictor.?minReplicas.orValue(1))",
-            requests={each: _of_model(each) for each in ("cpu", "memory", "nvidia.com/gpu")},
-            placing="spec.predictor",
-            labels="spec.predictor.labels",
+        _inference_pods(
+            "predictor",
+            _of_container("spec.predictor", "model", *_FORMATS),
+            "spec.predictor.labels",
         ),
+        Pods(
+            name="worker",
+            count=f"{_WORKERS}.hasValue() ? {_WORKERS}.?pipelineParallelSize.orValue(2) - 1 : 0",
+            requests=_of_container(_WORKERS),
+            placing="spec.predictor.workerSpec",
+        ),
+        _inference_pods("transformer", _of_container("spec.?transformer")),
+        _inference_pods("explainer", _of_container("spec.?explainer")),
     ),
 )
 
@@ -490,6 +550,8 @@ WORKFLOW: Final = Profile(
     group="argoproj.io",
     kind="Workflow",
     versions=("v1alpha1",),
+    # Its steps come one after the other, so that no room is counted.
+    pods=(Pods(name="step", count="0", requests={}, labels="spec.podMetadata.labels"),),
     ready=Ready(observed_generation=_UNTOLD, when=("status.phase == 'Running'",)),
     ended=End(
         succeeded="status.phase == 'Succeeded'",
@@ -501,6 +563,27 @@ WORKFLOW: Final = Profile(
     warns=(Warned("spec.templates", "steps that have not begun run the edited templates"),),
     ignore_fields=("spec.suspend",),
 )
+
+
+def _tekton_run(kind: str, *immutable: str) -> Profile:
+    """A run, whose labels its controller copies to its pods."""
+    return Profile(
+        group="tekton.dev",
+        kind=kind,
+        versions=("v1", "v1beta1"),
+        pods=(Pods(name="step", count="0", requests={}, labels="metadata.labels"),),
+        ready=Ready(observed_generation=_UNTOLD, when=("conditions.Succeeded == 'Unknown'",)),
+        ended=End(
+            succeeded="conditions.Succeeded == 'True'",
+            failed="conditions.Succeeded == 'False'",
+        ),
+        suspended=f"spec.?status.orValue('') == '{kind}Pending'",
+        immutable=immutable,
+    )
+
+
+PIPELINE_RUN: Final = _tekton_run("PipelineRun", "spec.pipelineSpec", "spec.taskRunTemplate")
+TASK_RUN: Final = _tekton_run("TaskRun", "spec.taskSpec", "spec.podTemplate")
 
 CERTIFICATE: Final = Profile(
     group="cert-manager.io",
@@ -525,5 +608,6 @@ WELL_KNOWN: Final = (
     *(ROLLOUT, CLONE_SET, KRUISE_STATEFUL_SET, LEADER_WORKER_SET, JOB_SET),
     *(RAY_CLUSTER, RAY_JOB, RAY_SERVICE, FLINK_DEPLOYMENT, SPARK_APPLICATION, VOLCANO_JOB),
     *(PYTORCH_JOB, TF_JOB, MPI_JOB, TRAIN_JOB, KNATIVE_SERVICE, INFERENCE_SERVICE),
-    *(POSTGRES_CLUSTER, KAFKA, HELM_RELEASE, WORKFLOW, CERTIFICATE, SCALED_OBJECT),
+    *(POSTGRES_CLUSTER, KAFKA, KAFKA_NODE_POOL, HELM_RELEASE, WORKFLOW, PIPELINE_RUN, TASK_RUN),
+    *(CERTIFICATE, SCALED_OBJECT),
 )

@@ -68,6 +68,132 @@ def test_the_pods_of_a_replica_and_their_sum(body: Any, pods: Any, total: Any) -
     assert {name.rpartition("/")[2]: n for name, n in request.items()} == total
 
 
+def made(api_version: str, kind: str, spec: Any, **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+ASKS = {"requests": {"cpu": "1", "memory": "2Gi"}}
+KSERVE, FLINK_V1, STRIMZI = (
+    "serving.kserve.io/v1beta1",
+    "flink.apache.org/v1beta1",
+    "kafka.strimzi.io",
+)
+
+
+@pytest.mark.proves("KD12")
+@pytest.mark.parametrize(
+    ("body", "pods", "total"),
+    [
+        (
+            made(KSERVE, "InferenceService", {"predictor": {"model": {"resources": ASKS}}}),
+            {"predictor": 1},
+            {"cpu": 1000, "memory": 2 * GI, "pods": 1},
+        ),
+        (
+            made(
+                KSERVE,
+                "InferenceService",
+                {
+                    "predictor": {
+                        "minReplicas": 2,
+                        "sklearn": {"resources": {"limits": {"cpu": 2}}},
+                    },
+                    "transformer": {"containers": [{"resources": ASKS}]},
+                },
+            ),
+            {"predictor": 2, "transformer": 1},
+            {"cpu": 5000, "memory": 2 * GI, "pods": 3},
+        ),
+        (
+            made(
+                KSERVE,
+                "InferenceService",
+                {
+                    "predictor": {
+                        "model": {"resources": {"requests": {"nvidia.com/gpu": "8"}}},
+                        "workerSpec": {
+                            "pipelineParallelSize": 3,
+                            "containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}],
+                        },
+                    }
+                },
+            ),
+            {"predictor": 1, "worker": 2},
+            {"gpu": 24, "pods": 3},
+        ),
+        (
+            made(
+                FLINK_V1,
+                "FlinkDeployment",
+                {
+                    "flinkConfiguration": {"taskmanager": {"numberOfTaskSlots": 2}},
+                    "jobManager": {"resources": {"requests": {"cpu": "1", "memory": "2048m"}}},
+                    "taskManager": {"resources": {"requests": {"cpu": "1", "memory": "2048m"}}},
+                    "job": {"parallelism": 3},
+                },
+            ),
+            {"jobManager": 1, "taskManager": 2},
+            {"cpu": 3000, "memory": 6 * GI, "pods": 3},
+        ),
+        (
+            made(f"{STRIMZI}/v1beta2", "Kafka", {"kafka": {"replicas": 3, "resources": ASKS}}),
+            {"kafka": 3},
+            {"cpu": 3000, "memory": 6 * GI, "pods": 3},
+        ),
+        (
+            made(f"{STRIMZI}/v1", "KafkaNodePool", {"replicas": 3, "resources": ASKS}),
+            {"node": 3},
+            {"cpu": 3000, "memory": 6 * GI, "pods": 3},
+        ),
+    ],
+    ids=["model", "with a transformer", "on several nodes", "resources", "brokers", "pool"],
+)
+def test_the_room_of_forms_that_their_own_examples_have(body: Any, pods: Any, total: Any) -> None:
+    parts = [each for each in parts_of(profile(body), body) if each.count]
+    assert {each.name: each.count for each in parts} == pods
+    request, _ = together(parts)
+    assert {name.rpartition("/")[2]: n for name, n in request.items()} == total
+
+
+@pytest.mark.proves("KD12")
+@pytest.mark.parametrize(
+    "body",
+    [
+        made(f"{STRIMZI}/v1", "Kafka", {"kafka": {"version": "4.3.1"}}),
+        made("argoproj.io/v1alpha1", "Workflow", {"entrypoint": "main"}),
+        made("tekton.dev/v1", "PipelineRun", {"pipelineRef": {"name": "build"}}),
+    ],
+    ids=lambda each: each["kind"],
+)
+def test_pods_of_unknown_number_take_no_room(body: Any) -> None:
+    assert not [each for each in parts_of(profile(body), body) if each.count]
+
+
+@pytest.mark.proves("KD33", "KD32")
+@pytest.mark.parametrize("kind", ["PipelineRun", "TaskRun"])
+def test_a_run_of_tekton_ends_by_its_one_condition(kind: str) -> None:
+    body = made("tekton.dev/v1", kind, {})
+    for said, result, ready in (
+        ("Unknown", None, 1),
+        ("True", Result.SUCCEEDED, 1),
+        ("False", Result.FAILED, 0),
+    ):
+        found, counts = judged(body, conditions=conditions(Succeeded=said))
+        assert (found.result, counts.ready) == (result, ready)
+    assert judged(body)[1].ready == 0
+    pending = made("tekton.dev/v1", kind, {"status": f"{kind}Pending"})
+    assert judged(pending)[0].health is ShareHealth.SUSPENDED
+    assert profile(body).once
+
+
+def test_a_suspended_flink_job_and_a_pool_that_lacks_nodes_are_not_ready() -> None:
+    body = made(FLINK_V1, "FlinkDeployment", {"job": {"state": "suspended"}})
+    assert judged(body, lifecycleState="SUSPENDED")[0].health is ShareHealth.SUSPENDED
+    pool = made(f"{STRIMZI}/v1", "KafkaNodePool", {"replicas": 3})
+    for nodes, ready in ((2, 0), (3, 1)):
+        assert judged(pool, observedGeneration=1, replicas=nodes)[1].ready == ready
+
+
 @pytest.mark.proves("KD36")
 def test_a_rollout_observes_its_generation_as_text() -> None:
     body = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "spec": {"replicas": 2}}

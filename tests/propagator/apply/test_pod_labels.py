@@ -10,6 +10,7 @@ import pytest
 from crds.names import DEFAULT_SCHEDULER, LABEL_TEMPLATE
 from crds.names import LABEL_WORKLOAD_UID as LABEL
 from machinery.api.resources import Resource
+from machinery.kinds.paths import value_at
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import at_place, label_places
 from propagator.apply.render import PatchMisfit, Piece, beside, render
@@ -70,6 +71,37 @@ KINDS = {
     "SparkApplication": (SPARK, 2, 4),
     "Cluster": (POSTGRES, 1, 3),
 }
+
+
+@pytest.mark.proves("KD43")
+@pytest.mark.parametrize(
+    ("template", "place"),
+    [
+        ({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow"}, "spec.podMetadata.labels"),
+        ({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun"}, "metadata.labels"),
+        (
+            {"apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka"},
+            "spec.kafka.template.pod.metadata.labels",
+        ),
+    ],
+    ids=["Workflow", "PipelineRun", "Kafka"],
+)
+def test_pods_of_no_known_number_have_the_label_too(template: Any, place: str) -> None:
+    piece = rendered({**template, "metadata": {"name": "x"}, "spec": {}})
+    assert value_at(piece.body, place)[LABEL] == "u1"
+    assert there(piece, dict(piece.body)).pods_each == 1
+
+
+@pytest.mark.proves("KD43")
+def test_pods_without_the_label_are_not_awaited_among_those_that_have_it() -> None:
+    """Its controller brings the pod that submits a RayJob without a template of it."""
+    head = {"rayClusterSpec": {"headGroupSpec": {"template": pods()}}}
+    job = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "j"}, "spec": head}
+    piece = rendered(job)
+    assert there(piece, dict(piece.body)).pods_each == 1
+    own = {**job, "spec": {**head, "submitterPodTemplate": pods()}}
+    piece = rendered(own)
+    assert there(piece, dict(piece.body)).pods_each == 2
 
 
 @pytest.mark.proves("KD43")
