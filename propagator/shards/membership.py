@@ -353,12 +353,19 @@ class Membership(OneShard):
         self._answered = True
 
     async def _look(self, shards: Iterable[int]) -> None:
-        await self._leases.read(lease_name(each) for each in shards if each != self.shard)
+        await self._leases.read(self._others(shards))
+        self._found_rivals()
+
+    def _others(self, shards: Iterable[int]) -> list[str]:
+        return [lease_name(each) for each in shards if each != self.shard]
+
+    def _found_rivals(self) -> None:
         self._read, self._rivals = True, {each.shard: each for each in self._found()}
 
     async def _look_again(self, claim: Claim) -> float:
         """Look at all that were there; of a number that is not announced yet, each may come."""
-        await self._look({*self._rivals, *range(claim.shards)})
+        await self._leases.look(self._others({*self._rivals, *range(claim.shards)}))
+        self._found_rivals()
         others = self._rivals.values()
         waits = any(each.held and each.announced != claim.shards for each in others)
         return WAIT_SECONDS if waits else LOOK_SECONDS
