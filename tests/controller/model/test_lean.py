@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import gc
+import tracemalloc
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
+import pytest
 
 from benchmarks.memory import running
 from controller.eventhandlers import known
+from controller.model import placed
 from controller.model.objects import Workload, WorkloadStatus
 from machinery.types.lean import LONGEST_SHARED, lean
 
@@ -43,3 +49,41 @@ def test_the_compiled_form_is_of_what_is_kept() -> None:
     assert workload.fault == ""
     assert workload.info.request["pods"] == 1
     assert workload.info.key is workload.info.key, "made once"
+
+
+def _workload(number: int) -> bytes:
+    body = running(number)
+    steps = [{"rule": "Room", "clusters": 3, "message": f"room of load-{number}"}]
+    change = {"time": "2026-01-01T00:00:00Z", "cause": "Created", "moves": []}
+    body["status"] |= {"reasons": steps, "history": [change], "decision": {"id": f"d-{number}"}}
+    return msgspec.json.encode(body)
+
+
+def _bytes(made: Callable[[bytes], Workload]) -> float:
+    """What one more Workload takes."""
+    answers = [_workload(number) for number in range(300)]
+    kept = [made(answer) for answer in answers[:50]]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        kept += [made(answer) for answer in answers[50:]]
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] / 250
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.proves("SC26")
+def test_what_is_answered_to_a_decision_takes_no_more_than_what_is_listed() -> None:
+    def listed(answer: bytes) -> Workload:
+        return known(placed._decoder.decode(answer))
+
+    def answered(answer: bytes) -> Workload:
+        stored = SimpleNamespace(get=lambda _: listed(answer))
+        lister = placed.SchedulableLister(cast("Any", stored))
+        version = msgspec.json.decode(answer)["metadata"]["resourceVersion"]
+        patch = {"metadata": {"resourceVersion": version}}
+        after = answer.replace(f'"{version}"'.encode(), b'"999999"')
+        return lister._answered(("", ""), after, patch)
+
+    assert _bytes(answered) <= 1.1 * _bytes(listed) <= 1.1 * 6 * 1024
