@@ -1,4 +1,4 @@
-"""Our Leases on a hub whose queues a tenant fills."""
+"""Our Leases and agents on a hub whose queues a tenant, or one of the agents, fills."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ import re
 import ssl
 import urllib.request
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from crds.names import PROPAGATOR_LEASE, SYSTEM_NAMESPACE
+from crds.names import (
+    API_VERSION,
+    LABEL_MEMBER_NAMESPACE,
+    MEMBER_REPORT,
+    PROPAGATOR_LEASE,
+    SYSTEM_NAMESPACE,
+)
 from machinery.api.client import ApiClient
-from machinery.api.resources import CONFIG_MAPS, LEASES
+from machinery.api.resources import CONFIG_MAPS, LEASES, MEMBER_REPORTS
 from machinery.clock import SystemClock, microtime
 from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import TooManyRequests, TransportError
@@ -125,3 +131,90 @@ async def test_our_leases_renew_while_a_tenant_floods_the_hub(
     assert queued, f"the tenant fills its queue: {faults[-1:]}"
     assert not refused
     assert sorted(taken)[-2] < RENEWED_SECONDS
+
+
+REPORTS, AT_ONCE = 1000, 100
+"""Patches that one agent sends, and how many of them at a time."""
+
+
+@pytest.mark.long
+@pytest.mark.proves("PL18")
+async def test_an_agent_that_floods_waits_behind_itself(
+    make_cluster: Callable[..., Cluster], stowage: Stowage, tmp_path: Path
+) -> None:
+    """Counted, and by no clock: how many of its patches are answered while another's one waits."""
+    hub = make_cluster("floodedbyagent", server_flags=FEW)
+    stowage.succeed("install", "--wait=false", f"--kubeconfig={hub.kubeconfig}")
+    accounts.rights_in_force(hub)
+    flooder, other = (_agent(hub, name, tmp_path) for name in ("flooder", "other"))
+    answered, waited, refused = 0, list[int](), 0
+
+    async with (
+        ApiClient(parse_kubeconfig(flooder.read_bytes()), limit=AT_ONCE) as floods,
+        ApiClient(parse_kubeconfig(other.read_bytes())) as tells,
+        ApiClient(parse_kubeconfig((await _ours(hub, tmp_path)).read_bytes())) as holder,
+    ):
+        left = iter(range(REPORTS))
+
+        async def flood() -> None:
+            nonlocal answered
+            for number in left:
+                with suppress(TransportError):  # its own queue is full, or takes too long
+                    await _report(floods, "flooder", number)
+                answered += 1
+
+        lease = {"apiVersion": LEASES.api_version, "kind": "Lease"}
+        lease |= {"metadata": {"name": PROPAGATOR_LEASE}}
+        where = {"namespace": SYSTEM_NAMESPACE}
+        await holder.apply(LEASES, lease, name=PROPAGATOR_LEASE, force=True, **where)
+        running = [asyncio.create_task(flood()) for _ in range(AT_ONCE)]
+        number = 0
+        while answered < REPORTS - AT_ONCE:
+            before, number = answered, number + 1
+            try:
+                await _report(tells, "other", number)
+                renewed = {"spec": {"holderIdentity": f"us-{number}"}}
+                await holder.merge_patch(LEASES, PROPAGATOR_LEASE, renewed, **where)
+            except TooManyRequests:
+                refused += 1
+            waited.append(answered - before)
+        await asyncio.gather(*running)
+    schema = json.loads(hub.kubectl("get", "flowschema", "stowage-agents", "-o", "json"))
+    path = MEMBER_REPORTS.path("stowage-member-other", MEMBER_REPORT)
+    token = hub.kubectl("create", "token", "agent", "-n", "stowage-member-other").strip()
+    assert _flow_schema(hub.server, path, token, hub.ca) == schema["metadata"]["uid"]
+    assert not refused
+    assert len(waited) >= 5
+    assert sorted(waited)[len(waited) // 2] < AT_ONCE / 2, waited
+
+
+def _agent(hub: Cluster, name: str, folder: Path) -> Path:
+    """The kubeconfig of the agent of a member, with its right to report."""
+    namespace = f"stowage-member-{name}"
+    labels = {LABEL_MEMBER_NAMESPACE: name}
+    meta = {"name": namespace, "labels": labels}
+    report = {"apiVersion": API_VERSION, "kind": "MemberReport"}
+    report |= {"metadata": {"name": MEMBER_REPORT, "namespace": namespace}}
+    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+    for body in (made, report):
+        hub.kubectl("apply", "-f", "-", input=json.dumps(body))
+    named = ("-n", namespace, "agent")
+    hub.kubectl("create", "serviceaccount", *named)
+    what = "--resource=memberreports.stowage.dev,memberreports.stowage.dev/status"
+    hub.kubectl("create", "role", *named, "--verb=get,patch", what)
+    account = f"--serviceaccount={namespace}:agent"
+    hub.kubectl("create", "rolebinding", *named, "--role=agent", account)
+    token = hub.kubectl("create", "token", "agent", "-n", namespace).strip()
+    return accounts.written(hub, name, token, folder)
+
+
+async def _ours(hub: Cluster, folder: Path) -> Path:
+    return await accounts.kubeconfig(hub, "propagator", folder)
+
+
+async def _report(client: ApiClient, member: str, number: int) -> None:
+    patch = {"status": {"release": f"0.1.{number}"}}
+    namespace = f"stowage-member-{member}"
+    await client.merge_patch(
+        MEMBER_REPORTS, MEMBER_REPORT, patch, namespace=namespace, subresource="status"
+    )
