@@ -224,7 +224,8 @@ class AssumedPlacements:
         if info.booked:
             flying = dict.fromkeys(placements, 0)
         before = self._all.get(info.key)
-        after = AssumedPlacement(info, dict(placements), flying, counted.finished, counted.late)
+        own = info.own(placements)
+        after = AssumedPlacement(info, own, flying, counted.finished, counted.late)
         self._all[info.key] = after
         self._fly(info.key, before, after)
 

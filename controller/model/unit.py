@@ -307,6 +307,10 @@ class WorkloadInfo:
         had = self.present
         return {c: n - had.get(c, 0) for c, n in placements.items() if n > had.get(c, 0)}
 
+    def own(self, placements: Mapping[str, int]) -> Mapping[str, int]:
+        """Return these placements as they may be kept: the stored ones are kept here already."""
+        return placements if placements is self.present else dict(placements)
+
     def most(self, placements: Mapping[str, int]) -> dict[str, int]:
         """Return the more replicas of `present` and of these placements, by cluster."""
         before = self.present
@@ -401,7 +405,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         overridden=changes,
         alongside=alongside(spec.manifests, changes.raw if changes else b""),
         left=_outliving(spec, template, changes.raw if changes else b""),
-        most_request=most_of(changes) if changes is not None else {},
+        most_request=most_of(changes) if changes is not None else _NOTHING,
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
         first_ordinal=first_ordinal(profile, body),

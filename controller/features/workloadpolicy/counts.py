@@ -72,9 +72,10 @@ class Tally:
         self._tell()
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        shares = dict(placements)
-        for cluster, leaving in info.moving.leaving.items() if placements else ():
-            shares[cluster] = shares.get(cluster, 0) + leaving.replicas
+        shares = info.own(placements)
+        if placements and info.moving.leaving:
+            leaving = {name: each.replicas for name, each in info.moving.leaving.items()}
+            shares = {c: shares.get(c, 0) + leaving.get(c, 0) for c in {**shares, **leaving}}
         counted = _PolicyCount(info.unit_labels, shares)
         before = self._counted.get(info.namespace, {}).get(info.key)
         if before == counted:

@@ -12,9 +12,12 @@ import msgspec
 import pytest
 
 from benchmarks.memory import running
+from controller.cache.assumed import AssumedPlacements
+from controller.cache.placements import PlacementIndex
 from controller.eventhandlers import known
 from controller.model import placed
 from controller.model.objects import Workload, WorkloadStatus
+from controller.snapshot.builder import SnapshotBuilder
 from machinery.types.lean import LONGEST_SHARED, lean
 
 
@@ -87,3 +90,16 @@ def test_what_is_answered_to_a_decision_takes_no_more_than_what_is_listed() -> N
         return lister._answered(("", ""), after, patch)
 
     assert _bytes(answered) <= 1.1 * _bytes(listed) <= 1.1 * 6 * 1024
+
+
+def test_the_stored_shares_are_kept_once() -> None:
+    workload = known(decoded(1))
+    assumed = AssumedPlacements(PlacementIndex(), SnapshotBuilder())
+    assumed.take(workload)
+    (held,) = assumed.values()
+    assert held.placements is workload.placements
+    given = dict(workload.placements)
+    assumed.assume(workload.info, given)
+    (held,) = assumed.values()
+    assert held.placements == given
+    assert held.placements is not given, "who decided may change it"
