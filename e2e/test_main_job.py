@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from e2e.harness import Playground, deployment, pod_template, wait, workload
+from machinery.api.resources import Resource
+from tests.definitions import definition
 
 
 @pytest.mark.proves("C3", "C5", "C26", "C31", "C35", "D2")
@@ -161,29 +163,7 @@ def test_every_kind_runs_on_every_cluster(
 @pytest.mark.proves("D4")
 def test_a_custom_kind_runs_by_its_replica_path(playground: Playground, namespace: str) -> None:
     group = f"{namespace}.example.com"
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"rollouts.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": "rollouts", "singular": "rollout", "kind": "Rollout"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "x-kubernetes-preserve-unknown-fields": True,
-                        }
-                    },
-                }
-            ],
-        },
-    }
+    crd = definition(Resource(group, "v1", "rollouts", "Rollout"), status=False)
     rollout = {
         "apiVersion": f"{group}/v1",
         "kind": "Rollout",

@@ -177,33 +177,6 @@ def test_a_relabelled_cluster_rolls_its_pods_and_moves_nothing(
 
 
 @pytest.mark.long
-@pytest.mark.proves("O11")
-def test_one_override_says_another_thing_on_each_cluster(
-    regions: Playground, namespace: str
-) -> None:
-    said = {
-        "name": "where",
-        "clusterSelector": {},
-        "patch": main(env=[{"name": "CLUSTER", "value": "$(stowage.cluster)"}]),
-    }
-    regions.hub.apply(everywhere(namespace, said))
-    regions.until_running(namespace, "web")
-    env = {m: container(regions, m, namespace)["env"] for m in MEMBERS}
-    assert env == {m: [{"name": "CLUSTER", "value": m}] for m in MEMBERS}
-    region = main(args=[f"$(stowage.label:{REGION})"])
-    edit(regions, namespace, overrides=[{**said, "patch": region}])
-    found = regions.until_condition(namespace, "web", "Propagated", reason="InvalidOverride")
-    assert "override where, cluster member-3: " in found["message"]
-    assert REGION in found["message"]
-    wait(
-        "the others",
-        lambda: (
-            args(regions, namespace) == {"member-1": ["us"], "member-2": ["eu"], "member-3": None}
-        ),
-    )
-
-
-@pytest.mark.long
 @pytest.mark.proves("O12", "O3")
 def test_order_and_images_are_those_of_plan_diff(regions: Playground, namespace: str) -> None:
     images = [{"from": "registry.k8s.io", "to": "mirror.example/k8s"}]
@@ -314,24 +287,6 @@ def _rolled(member: Kubectl, space: str) -> set[str]:
         and each["status"].get("observedGeneration") == each["metadata"]["generation"]
         and each["status"].get("updatedReplicas") == each["status"].get("readyReplicas") == 2
     }
-
-
-@pytest.mark.long
-@pytest.mark.proves("O14")
-def test_an_object_beside_the_template_is_overridden(regions: Playground, namespace: str) -> None:
-    settings = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "settings"},
-        "data": {"a": "1"},
-    }
-    said = override(target={"kind": "ConfigMap", "name": "settings"}, patch={"data": {"a": "eu"}})
-    regions.hub.apply(everywhere(namespace, said, manifests=[settings]))
-    regions.until_running(namespace, "web")
-    found = {
-        m: regions.members[m].get("configmaps", "settings", namespace)["data"] for m in MEMBERS
-    }
-    assert found == {"member-1": {"a": "1"}, "member-2": {"a": "eu"}, "member-3": {"a": "1"}}
 
 
 @pytest.mark.proves("O15")

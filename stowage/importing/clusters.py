@@ -8,7 +8,7 @@ them in one requirement. Where the input has the clusters themselves, `Fleet` sa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from crds.names import API_VERSION, LABEL_CLUSTER, LABEL_PROVIDER
@@ -186,10 +186,6 @@ def facts(body: Json) -> dict[str, str]:
     if provider := body["spec"].get("provider"):
         labels[LABEL_PROVIDER] = provider
     return labels
-
-
-def without_names(clusters: Clusters) -> Clusters:
-    return replace(clusters, names=None)
 
 
 def named_in(terms: Iterable[Clusters]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from controller.model.objects import Template, Workload, WorkloadSpec, WorkloadS
 from controller.model.placed import PlacedKind
 from machinery.api.resources import Resource
 from machinery.types.metadata import Object
+from tests.definitions import definition
 
 BERTHS = Resource("harbour.example", "v1", "berths", "Berth")
 KEPT = (
@@ -32,38 +33,13 @@ _STATUS = {
     "decision": _SOME,
     "quay": {"type": "string"},
 }
-CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "berths.harbour.example"},
-    "spec": {
-        "group": BERTHS.group,
-        "names": {
-            "kind": "Berth",
-            "plural": "berths",
-            "singular": "berth",
-            "listKind": "BerthList",
-        },
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": _SOME,
-                            "status": {"type": "object", "properties": _STATUS},
-                        },
-                    }
-                },
-            }
-        ],
+CRD = definition(
+    BERTHS,
+    schema={
+        "type": "object",
+        "properties": {"spec": _SOME, "status": {"type": "object", "properties": _STATUS}},
     },
-}
+)
 
 
 class BerthSpec(msgspec.Struct, rename="camel", frozen=True):

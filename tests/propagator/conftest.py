@@ -94,6 +94,11 @@ class Rig:
     ) -> None:
         await self.hub.create(SECRETS, secret(name, data, labels=labels))
 
+    async def connect(self, name: str, member: Cluster) -> None:
+        """Register a member by its administrator's kubeconfig, and wait until it is Connected."""
+        await self.register(name, {"kubeconfig": member.admin_kubeconfig})
+        await self.becomes(name, "Connected")
+
     async def change(self, name: str, data: Mapping[str, str | bytes]) -> None:
         patch = {"data": {"kubeconfig": None, **secret(name, data)["data"]}}
         await self.hub.merge_patch(SECRETS, name, patch, namespace=SYSTEM_NAMESPACE)

@@ -236,6 +236,21 @@ class Stage:
     async def delete(self, name: str) -> None:
         await self.hub.delete(WORKLOADS, name, namespace=self.namespace)
 
+    async def end(self, name: str) -> None:
+        """Delete a Workload, and wait until the hub has it no more."""
+        await self.delete(name)
+        await self.gone(name)
+
+    @asynccontextmanager
+    async def away(self, member: str) -> AsyncIterator[None]:
+        """Stop a member's servers, and wait until that is noticed; they go on in the end."""
+        self.clusters[member].freeze()
+        try:
+            await until(lambda: not self.serves(member))
+            yield
+        finally:
+            self.clusters[member].thaw()
+
     async def unregister(self, member: str) -> dict[str, Any]:
         """Give a member up, as `stowage unjoin` does; the Secret that registers it again."""
         secret = await self.hub.get(SECRETS, member, namespace="stowage-system")
@@ -272,20 +287,25 @@ class Stage:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         await self.members[member].create(NAMESPACES, body)
 
+    def serves(self, member: str) -> bool:
+        """Whether it has a session that is ready."""
+        term = self.process.term
+        session = term.registry.get(member) if term else None
+        return session is not None and session.ready
+
     async def ready(self) -> None:
         """Wait until all members are."""
-
-        def there() -> bool:
-            term = self.process.term
-            sessions = [term.registry.get(name) for name in self.members] if term else [None]
-            return all(session is not None and session.ready for session in sessions)
-
-        await until(there)
+        await until(lambda: all(map(self.serves, self.members)))
 
     async def restart(self) -> None:
         """End the process, as politely as a cancellation is, and begin another one."""
         await self.stop()
         self.start()
+
+    async def restarted(self) -> None:
+        """Begin another process, and wait until all members are ready."""
+        await self.restart()
+        await self.ready()
 
     def start(self) -> None:
         settings = PropagatorSettings(

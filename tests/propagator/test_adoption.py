@@ -96,8 +96,7 @@ async def test_what_is_equal_but_for_defaults_is_taken_over_as_it_is(stage: Stag
     await stage.propagated("demo")
     await settled(stage)
     writes = await counted(stage.members["m1"])
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     assert not (await counted(stage.members["m1"]) - writes)["APPLY", "deployments"]
     for kind, was in before.items():
@@ -216,8 +215,7 @@ async def test_a_process_that_ends_at_the_takeover_is_made_up_for(
         found = await owned(stage, "web", "demo")
         assert found["metadata"]["uid"] == before["metadata"]["uid"]
         assert found["spec"] == before["spec"]
-        await stage.delete("demo")
-        await stage.gone("demo")
+        await stage.end("demo")
         assert await stage.on("m1") is None, "it was the Workload's own"
 
 
@@ -299,8 +297,7 @@ async def test_pods_run_on_and_count_through_takeover_end_and_takeover(
                 await until(lambda name=name: told(name), seconds=120)
                 await stage.fares(name, "m1", "Running")
                 if name == "first":
-                    await stage.delete("first")
-                    await stage.gone("first")
+                    await stage.end("first")
                 assert await pods_of(stage) == pods
             assert (
                 len(

@@ -48,8 +48,7 @@ async def test_a_new_object_has_the_value_and_what_stands_keeps_its_own(
     assert await source(stage, "m2") == "s3://b/7"
     before = await changes(stage.members["m1"]) + await changes(stage.members["m2"])
     await carried(stage, "s3://b/9")
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     assert await changes(stage.members["m1"]) + await changes(stage.members["m2"]) == before
     assert await source(stage, "m1") is None, "without a value the override is left out"

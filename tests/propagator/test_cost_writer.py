@@ -165,8 +165,7 @@ async def test_each_subset_has_its_patch(hub: Cluster, m1: Cluster, m2: Cluster)
         assert not (await counted(stage.members["m1"]) - writes)["APPLY", "deployments"]
 
         both = [await counted(stage.members[each]) for each in ("m1", "m2")]
-        await stage.restart()
-        await stage.ready()
+        await stage.restarted()
         await settled(stage)
         for member, before in zip(("m1", "m2"), both, strict=True):
             wrote = await counted(stage.members[member]) - before
@@ -232,8 +231,7 @@ async def test_the_pods_of_the_lowest_cost_go_first(hub: Cluster, running: Clust
         await costs_settled(stage)
         assert await patched_pods(stage, "m") == patches, "none of these costs had to change"
 
-        await stage.restart()
-        await stage.ready()
+        await stage.restarted()
         await costs_settled(stage)
         assert await patched_pods(stage, "m") == patches, "a new process writes nothing"
 

@@ -62,11 +62,9 @@ async def test_no_member_gets_a_write_and_its_end_waits_for_none(stage: Stage) -
     ]
     assert status["observedGeneration"] == 1
     await stage.place("web", m2=3)
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
-    await stage.delete("web")
-    await stage.gone("web")
+    await stage.end("web")
     after = {name: await changes(client) for name, client in stage.members.items()}
     assert {name: after[name] - before[name] for name in after} == {
         name: Counter() for name in after
@@ -95,13 +93,11 @@ async def test_what_stands_is_let_go_of_and_nothing_takes_it_away_any_more(
     await stage.place("web", m2=1)
     await settled(stage)
     written = await changes(stage.members["m1"])
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     await unmarked(stage, "m1")
     assert await stage.on("m2") is None
-    await stage.delete("web")
-    await stage.gone("web")
+    await stage.end("web")
     await unmarked(stage, "m1")
     assert await changes(stage.members["m1"]) == written
 

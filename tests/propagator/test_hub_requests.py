@@ -90,5 +90,4 @@ async def test_of_a_workload_that_is_placed_nowhere_nothing_is_written(stage: St
     before = await stage.workload("demo")
     await settled(stage)
     assert await stage.workload("demo") == before
-    await stage.delete("demo")
-    await stage.gone("demo")
+    await stage.end("demo")

@@ -168,8 +168,7 @@ async def undeletable(stage: Stage) -> None:
 async def unwatched(stage: Stage) -> None:
     """The account may list autoscalers, and not watch them."""
     await stage.push("unwatched", manifests=[autoscaler("v2", name="unwatched")])
-    await stage.delete("unwatched")
-    await stage.gone("unwatched")
+    await stage.end("unwatched")
     assert await stage.on("m1", "unwatched", kind=AUTOSCALERS) is None
 
 

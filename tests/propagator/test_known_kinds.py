@@ -13,6 +13,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import CRDS, EVENTS, PODS, Resource
 from machinery.errors import Forbidden, Invalid
 from machinery.kinds.paths import value_at
+from tests.definitions import definition
 
 from .stage import MakeStage, Stage, settled
 from .waits import until
@@ -33,33 +34,12 @@ ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 WHEN = "2026-01-01T00:00:00Z"
 
 
-def crd(of: Resource) -> dict[str, Any]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": of.version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": schema},
-    }
-    names = {"plural": of.plural, "singular": of.kind.lower(), "kind": of.kind}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{of.plural}.{of.group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {"group": of.group, "scope": "Namespaced", "names": names, "versions": [version]},
-    }
-
-
 @asynccontextmanager
 async def serving(*members: ApiClient, kinds: list[Resource]) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for member in members:
             for each in kinds:
-                made = crd(each)
+                made = definition(each)
                 await member.create(CRDS, made)
                 stack.push_async_callback(member.delete, CRDS, made["metadata"]["name"])
         yield
@@ -163,8 +143,7 @@ async def test_what_has_ended_is_made_no_more_and_its_ttl_comes_with_its_end(sta
             assert found["metadata"]["uid"] == made["metadata"]["uid"]
             await m1.delete(of, name, namespace=stage.namespace)
         await settled(stage)
-        await stage.restart()
-        await stage.ready()
+        await stage.restarted()
         await settled(stage)
         for of, spec, _, _, state in ENDS:
             name = of.kind.lower()
@@ -289,8 +268,7 @@ async def test_a_take_over_says_what_its_kind_does_not_survive(stage: Stage):
         found = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
         assert found["metadata"]["uid"] == before["metadata"]["uid"]
         assert found["spec"] == before["spec"]
-        await stage.restart()
-        await stage.ready()
+        await stage.restarted()
         await settled(stage, told=True)
         listed = await stage.hub.list(EVENTS, namespace=stage.namespace)
         assert sum(e["reason"] == "Adopted" for e in listed["items"]) == 1

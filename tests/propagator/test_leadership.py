@@ -254,8 +254,7 @@ async def test_what_another_leader_wrote_in_between_is_taken_as_it_is(
             stage.start()  # the other one
             await stage.place("one", m1=4, m2=0)
             await stage.becomes("m1", "one", 4, "replicas")
-            await stage.delete("two")
-            await stage.gone("two")
+            await stage.end("two")
             await calm(stage)
             assert first.term is None
             await stage.stop()

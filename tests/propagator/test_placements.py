@@ -19,6 +19,7 @@ from propagator.outcome import DesiredShare, outcome_of
 from propagator.removal.rule import keep_of
 from propagator.status.cluster_share import UNPLACED
 from stowage.playground.controlplanes import Cluster
+from tests.definitions import definition
 from tests.letting_go import let_go
 from tests.relay import Relay
 
@@ -253,8 +254,7 @@ async def test_another_hubs_objects_are_neither_taken_nor_removed(stage: Stage):
     await stage.run("demo", {"m1": 1})
     message = await stage.refused("demo", "AlreadyExists")
     assert "another-hub" in message
-    await stage.delete("demo")
-    await stage.gone("demo")
+    await stage.end("demo")
     await settled(stage)
     for name in ("web", "lonely"):
         assert (await stage.on("m1", name))["spec"]["replicas"] == 5
@@ -329,8 +329,7 @@ async def test_secrets_travel_and_are_shared(stage: Stage):
         return base64.b64decode(copy["data"]["password"]) == b"two"
 
     await until(rotated)
-    await stage.delete("first")
-    await stage.gone("first")
+    await stage.end("first")
     copy = await stage.on("m1", "creds", kind=SECRETS)
     owners = [a for a in copy["metadata"]["annotations"] if a.startswith("owner.stowage.dev/")]
     assert len(owners) == 1
@@ -501,13 +500,7 @@ async def _registered_anew(stage: Stage, member: str, name: str) -> None:
     secret = await stage.unregister(member)
     secret["metadata"]["name"] = name
     await stage.hub.create(SECRETS, secret)
-    await until(lambda: _serves(stage, name))
-
-
-def _serves(stage: Stage, member: str) -> bool:
-    term = stage.process.term
-    session = term.registry.get(member) if term else None
-    return session is not None and session.ready
+    await until(lambda: stage.serves(name))
 
 
 CLAIM = {
@@ -627,9 +620,7 @@ async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
 ):
     async with stage_on(sessions=QUICK) as stage:
         await stage.bring("demo", {"m1": 1, "m2": 1})
-        m1.freeze()
-        try:
-            await until(lambda: not stage.process.term.registry.get("m1").ready)
+        async with stage.away("m1"):
             await stage.delete("demo")
             assert "m1" in await stage.refused("demo", "ClusterUnreachable")
             await stage.goes("m2")
@@ -643,8 +634,6 @@ async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
             await stage.hub.create(MEMBER_CLUSTERS, {**kind, "metadata": mark, "spec": {}})
             await stage.gone("demo")
             await stage.hub.delete(MEMBER_CLUSTERS, "m1")
-        finally:
-            m1.thaw()
         assert await stage.on("m1")
         for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
             secret["metadata"].pop(key, None)
@@ -708,29 +697,8 @@ async def test_a_finalizer_that_somebody_took_away_leaves_nothing_either(stage: 
     await stage.goes("m1")
 
 
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "rollouts.placements.dev"},
-    "spec": {
-        "group": "placements.dev",
-        "scope": "Namespaced",
-        "names": {"plural": "rollouts", "singular": "rollout", "kind": "Rollout"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+ROLLOUTS = Resource("placements.dev", "v1", "rollouts", "Rollout")
+CRD = definition(ROLLOUTS, status=False)
 
 
 @pytest.mark.long
@@ -757,10 +725,8 @@ async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage
     await member.delete(definitions, CRD["metadata"]["name"])
     await stage.restart()
     await stage.refused("other", "Rejected")
-    await stage.delete("plain")
-    await stage.gone("plain")
-    await stage.delete("other")
-    await stage.gone("other")
+    await stage.end("plain")
+    await stage.end("other")
 
 
 @pytest.mark.long

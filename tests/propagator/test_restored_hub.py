@@ -102,8 +102,7 @@ async def test_a_hub_that_is_restored_sets_nothing_on_real_members_back(
         told = await stage.refused(name, "HubRestored", "image (pause here, newer there)")
         assert "spec.replicas (2 here, 3 there)" in told
     await held(stage, "HubRestored")
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await held(stage, "HubRestored")
     assert {name: kept(await stage.on("m1", name)) for name in names} == was
     await restoring.accept(stage.hub, ["web"], stage.namespace, say=lambda _: None)

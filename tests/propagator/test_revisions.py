@@ -238,8 +238,7 @@ async def test_a_held_member_keeps_its_revision_through_drift_and_restarts(stage
     await told(stage, "m1", second)
     await settled(stage)
     before = await changes(stage.members["m2"])
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     assert await changes(stage.members["m2"]) == before
     # A third revision without that manifest: it stays where the first one runs.
@@ -328,5 +327,4 @@ async def test_a_rollout_that_comes_alone_finds_the_spec_beside_a_cluster_scoped
         await stage.bring("web", {"m1": 1}, targetDeployment=deployment(), manifests=[about])
         await stage.patch("web", {"spec": {"rollout": ROLLOUT}})
         await told(stage, "m1", await revision(stage))
-        await stage.delete("web")
-        await stage.gone("web")
+        await stage.end("web")

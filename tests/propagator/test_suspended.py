@@ -55,8 +55,7 @@ async def test_nothing_is_written_on_a_suspended_cluster_until_that_ends(stage: 
         return bool((await stage.share("web", "m2"))["ready"] == 1)
 
     await until(goes_on)
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     assert await stage.on("m2", "old", kind=CONFIGMAPS) is None
     made = (await changes(m2)) - before
@@ -69,6 +68,5 @@ async def test_nothing_is_written_on_a_suspended_cluster_until_that_ends(stage: 
     await stage.goes("m2", "cut", kind=CONFIGMAPS)
     await stage.patch("web", {"spec": M2})
     await stage.fares("web", "m2", "Suspended")
-    await stage.delete("web")
-    await stage.gone("web")
+    await stage.end("web")
     assert await stage.on("m2") is None, "the deletion ends the suspension"

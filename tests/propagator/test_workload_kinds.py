@@ -7,35 +7,13 @@ from typing import Any
 import pytest
 
 from machinery.api.resources import CRDS, WORKLOAD_KINDS, Resource
+from tests.definitions import definition
 
 from .stage import Stage
 from .waits import until
 
 KNOBS = Resource("knobs.dev", "v1", "knobs", "Knob")
-CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "knobs.knobs.dev"},
-    "spec": {
-        "group": "knobs.dev",
-        "scope": "Namespaced",
-        "names": {"plural": "knobs", "singular": "knob", "kind": "Knob"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+CRD = definition(KNOBS)
 KIND: dict[str, Any] = {
     "apiVersion": "stowage.dev/v1alpha1",
     "kind": "WorkloadKind",

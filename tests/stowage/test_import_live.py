@@ -12,9 +12,11 @@ import pytest
 import yaml
 from click.testing import Result
 
+from machinery.api.resources import Resource
 from machinery.errors import ConfigurationError
 from stowage.importing.reading import CLUSTER_SCOPED
 from stowage.playground.controlplanes import Cluster
+from tests.definitions import definition
 from tests.stowage.importing import Files, deployment, run
 from tests.stowage.plain_hub import serving
 from tests.stowage.test_import_karmada import beside, member, names, override, plain, policy, select
@@ -165,22 +167,10 @@ def test_files_or_a_hub(tmp_path: Path) -> None:
 # --- a real API server ----------------------------------------------------------------------------
 
 
-def definition(group: str, version: str, kind: str, scope: str) -> dict[str, Any]:
+def defined(group: str, version: str, kind: str, scope: str) -> dict[str, Any]:
     plural = re.sub("y$", "ie", kind.lower()) + "s"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    served = {
-        "name": version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-    }
-    names_ = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {"group": group, "scope": scope, "names": names_, "versions": [served]},
-    }
+    of = Resource(group, version, plural, kind, namespaced=scope == "Namespaced")
+    return definition(of, status=False)
 
 
 KINDS = (
@@ -211,7 +201,7 @@ def test_a_user_who_may_get_and_list_alone_imports_a_real_hub(
     peer = make_cluster("peer")
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     account = beside("ServiceAccount", "reader")
-    first = [definition(group, "v1alpha1", kind, scope) for group, kind, scope in KINDS]
+    first = [defined(group, "v1alpha1", kind, scope) for group, kind, scope in KINDS]
     peer.kubectl(
         "apply", "-f", "-", input=yaml.safe_dump_all([space, account, *first]) + "---" + READER
     )

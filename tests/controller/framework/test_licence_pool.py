@@ -15,7 +15,7 @@ from controller.config import default_profile
 from controller.explain.record import record
 from controller.planner.webster import MAX_REPLICAS
 from controller.scheduling.cycle import decide
-from machinery.api.resources import CRDS, WORKLOADS
+from machinery.api.resources import WORKLOADS
 from stowage.setup import install as installer
 from tests import inforce
 from tests.controller.licencepool.feature import (
@@ -30,32 +30,10 @@ from tests.controller.licencepool.feature import (
 )
 from tests.controller.live import World, condition, deciding, placements
 from tests.controller.make import NOW, cluster, info, snapshot
+from tests.definitions import definition
 from tests.patience import until
 
-CRD = {
-    "apiVersion": CRDS.api_version,
-    "kind": CRDS.kind,
-    "metadata": {"name": f"{POOLS.plural}.{POOLS.group}"},
-    "spec": {
-        "group": POOLS.group,
-        "scope": "Namespaced",
-        "names": {"plural": POOLS.plural, "singular": "licencepool", "kind": POOLS.kind},
-        "versions": [
-            {
-                "name": POOLS.version,
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+CRD = definition(POOLS)
 POOL = {POOL_LABEL: "cad"}
 
 

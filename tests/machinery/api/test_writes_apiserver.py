@@ -16,6 +16,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS, Resource
 from machinery.errors import NotFound, ServerError, TooLarge
 from stowage.playground.controlplanes import Cluster
+from tests.definitions import definition
 from tests.machinery.certificates import Authority, server_context
 
 WEBHOOKS = Resource(
@@ -118,28 +119,10 @@ async def test_what_is_too_large_to_be_stored_is_told_from_a_fault_of_the_store(
     client: ApiClient, mebibytes: float
 ) -> None:
     """A CRD is a kind without a limit of its own that every server has."""
-    body = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "larges.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Cluster",
-            "names": {"kind": "Large", "plural": "larges"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": False,
-                    "storage": True,
-                    "schema": {
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "description": "x" * int(mebibytes * 2**20),
-                        }
-                    },
-                }
-            ],
-        },
-    }
+    schema = {"type": "object", "description": "x" * int(mebibytes * 2**20)}
+    body = definition(
+        Resource("example.com", "v1", "larges", "Large", namespaced=False), schema=schema
+    )
+    body["spec"]["versions"][0]["served"] = False
     with pytest.raises(TooLarge):
         await client.apply(DEFINITIONS, body, name="larges.example.com")

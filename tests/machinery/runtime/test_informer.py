@@ -45,6 +45,12 @@ class Thing(Object, frozen=True):
     spec: Spec = Spec()
 
 
+async def synced(informer: Informer[Any]) -> None:
+    """Wait until it has listed, and has told of it."""
+    await informer.wait_synced()
+    await settle()
+
+
 def thing(name: str, version: int, *, uid: str = "", size: int = 0, **labels: str) -> Thing:
     meta = Meta(
         name=name,
@@ -265,8 +271,7 @@ async def test_a_list_is_a_consistent_read_with_the_selection(server, clock, sto
         metadata_only=True,
     )
     running = asyncio.create_task(informer.run())
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     selection = {
         "namespace": "ns",
         "label_selector": "a=b",
@@ -284,8 +289,7 @@ async def test_an_object_that_is_as_large_as_before_needs_no_further_room(server
     server.put("a", size=1)
     informer = informer_of(server, clock, story)
     running = asyncio.create_task(informer.run())
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     server.put("a", size=2)  # an event has another length than an item of a list
     await settle()
     book.most = book.total
@@ -302,8 +306,7 @@ async def test_an_object_that_is_as_large_as_before_needs_no_further_room(server
 
 async def test_resumes_after_a_cut_without_listing(server, informer, clock, story):
     server.put("a")
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     server.say(Unreachable("reset"))
     await settle()
     server.put("b")
@@ -315,8 +318,7 @@ async def test_resumes_after_a_cut_without_listing(server, informer, clock, stor
 
 
 async def test_bookmarks_move_the_moment_of_resumption(server, informer, clock):
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     server.bookmark()
     server.say(None)
     await clock.advance(1)
@@ -328,8 +330,7 @@ async def test_forgotten_moment_lists_again_and_tells_what_went_away(
 ):
     for name in "abcd":
         server.put(name)
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     story.take()
     server.say(Unreachable("reset"))
     await settle()
@@ -346,8 +347,7 @@ async def test_forgotten_moment_lists_again_and_tells_what_went_away(
 
 
 async def test_expiry_as_an_event_lists_again(server, informer, clock):
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
     server.say({"type": "ERROR", "object": status})
     await clock.advance(1)
@@ -355,8 +355,7 @@ async def test_expiry_as_an_event_lists_again(server, informer, clock):
 
 
 async def test_another_error_event_does_not_list_again(server, informer, clock):
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     status = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "oh"}
     server.say({"type": "ERROR", "object": status})
     await settle()
@@ -369,8 +368,7 @@ async def test_another_error_event_does_not_list_again(server, informer, clock):
 
 async def test_same_name_other_uid_is_a_deletion_and_an_addition(server, informer, story):
     server.put("a")
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     story.take()
     server.put("a", uid="another", size=3)
     await settle()
@@ -379,8 +377,7 @@ async def test_same_name_other_uid_is_a_deletion_and_an_addition(server, informe
 
 async def test_a_relist_is_told_in_the_order_deletion_then_addition(server, informer, clock, story):
     server.put("a")
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     server.say(Unreachable("reset"))
     await settle()
     server.remove("a")
@@ -408,8 +405,7 @@ async def test_a_list_half_way_forgotten_is_asked_for_in_one_piece(server, infor
 async def test_a_list_that_fails_half_way_deletes_nothing(server, informer, clock, story):
     for name in "abcd":
         server.put(name)
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     story.take()
     server.page = 2
     server.between_pages = [Unreachable("reset")]
@@ -451,8 +447,7 @@ async def test_a_change_during_a_paged_list_is_not_undone(server, informer, stor
 async def test_etcd_restored_from_an_older_day(server, informer, clock, story, cut):
     for name in "abc":
         server.put(name, size=9)
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     story.take()
     if cut:
         server.say(Gone(code=410, reason="Expired", message="other history"))
@@ -478,8 +473,7 @@ async def test_etcd_restored_from_an_older_day(server, informer, clock, story, c
 async def test_a_server_that_comes_back_restored_is_listed(server, informer, clock, story, fault):
     """It takes a watch from the moment that was seen, and shows nothing until that comes."""
     server.put("a", size=9)
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     story.take()
     server.say(fault)
     server.version = 50
@@ -497,8 +491,7 @@ async def test_a_restored_server_that_has_come_past_what_was_seen_is_listed(
 ):
     """Its own version tells this reader nothing: a watch from there would never show "d"."""
     server.put("a", size=9)
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     story.take()
     server.say(Unreachable("reset"))
     server.version = 50
@@ -523,8 +516,7 @@ async def test_a_watch_that_lives_ends_with_its_next_line_when_the_history_has_e
     server, informer, clock, story
 ):
     server.put("a", size=9)
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     server.objects.pop("a")
     server.history.end(0)
     server.bookmark()
@@ -566,8 +558,7 @@ async def test_a_watch_that_ends_in_time_without_a_word_may_have_begun_before_a_
 ):
     """A server accepts a moment that has not come, and sends neither change nor fault until then."""
     server.put("a")
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     server.objects.clear()
     server.events.clear()
     server.version = 50
@@ -580,8 +571,7 @@ async def test_a_watch_that_ends_in_time_without_a_word_may_have_begun_before_a_
 
 async def test_write_through_is_told_once_and_never_goes_back(server, informer, story):
     server.put("a", size=1)
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     story.take()
     old = informer.get(("ns", "a"))
     informer.upsert(thing("a", 150, size=5))
@@ -612,8 +602,7 @@ async def test_the_echo_of_a_write_is_not_read_again(server, clock, story):
     server.put("a", size=1)
     informer = informer_of(server, clock, story, transform=noted)
     running = asyncio.create_task(informer.run())
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     answers = [thing("a", 150, size=5), thing("a", 160, size=6)]
     for answer in answers:
         informer.upsert(answer)
@@ -633,8 +622,7 @@ async def test_the_echo_of_a_write_is_not_read_again(server, clock, story):
 
 async def test_write_through_does_not_bring_the_dead_back(server, informer, story):
     answer = server.put("a")
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     answer = msgspec.convert(answer, Thing)
     server.remove("a")
     await settle()
@@ -646,8 +634,7 @@ async def test_write_through_does_not_bring_the_dead_back(server, informer, stor
 
 async def test_a_late_deletion_does_not_hit_its_successor(server, informer, story):
     server.put("a")
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     informer.upsert(thing("a", 200, uid="another"))
     story.take()
     server.remove("a")
@@ -698,8 +685,7 @@ async def test_a_relist_drops_what_transform_no_longer_wants(server, clock, stor
         server, clock, story, transform=lambda o: o if o.metadata.name in wanted else None
     )
     running = asyncio.create_task(informer.run())
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     wanted.remove("b")
     server.say(Gone(code=410, reason="Expired", message="old"))
     await clock.advance(1)
@@ -712,8 +698,7 @@ async def test_an_object_that_cannot_be_read_stays_as_it_was(
 ):
     server.put("a", size=1)
     server.put("b", size=1)
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     story.take()
     server.put("a", size="a word")
     await settle()
@@ -790,8 +775,7 @@ async def test_a_line_that_cannot_be_read_ends_the_watch_and_a_list_follows(
     server, informer, clock, story, line
 ):
     server.put("a", size=1)
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     story.take()
     server.objects["b"] = server.objects.pop("a")  # what the line would have told, had it been one
     server.objects["b"]["metadata"]["name"] = "b"
@@ -854,8 +838,7 @@ async def test_retry_after_is_obeyed(server, informer, clock):
 
 
 async def test_a_watch_that_dies_every_second_is_no_hot_loop(server, informer, clock, story):
-    await informer.wait_synced()
-    await settle()
+    await synced(informer)
     for second in range(300):
         server.put("a", size=second)
         server.say(None)
@@ -893,8 +876,7 @@ async def test_run_again_goes_on_where_it_stood(server, clock, story):
     informer = informer_of(server, clock, story)
     for _ in range(2):
         running = asyncio.create_task(informer.run())
-        await informer.wait_synced()
-        await settle()
+        await synced(informer)
         running.cancel()
         await settle()
         server.put("b")

@@ -15,6 +15,7 @@ from machinery.api.resources import CRDS, MEMBER_CLUSTERS, NAMESPACES, NODES, WO
 from machinery.errors import Invalid, NotFound
 from propagator.access import carried_objects
 from stowage.playground.controlplanes import Cluster
+from tests.definitions import definition
 from tests.propagator.stage import CONFIGMAPS, MakeStage, Stage, configmap
 from tests.propagator.waits import until
 
@@ -33,24 +34,7 @@ CLUSTER_ADMIN = {
     "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "shop"}],
 }
 WIDGETS = Resource("gate.dev", "v1", "widgets", "Widget", namespaced=False)
-WIDGET_DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.gate.dev"},
-    "spec": {
-        "group": "gate.dev",
-        "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
-        "scope": "Cluster",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object"}},
-            }
-        ],
-    },
-}
+WIDGET_DEFINITION = definition(WIDGETS, status=False, schema={"type": "object"})
 
 
 async def allow(stage: Stage, *kinds: str) -> None:
@@ -82,8 +66,7 @@ async def test_a_guarded_kind_needs_the_members_consent(stage: Stage):
     await allow(stage, kind)
     await stage.propagated("demo")
     assert await lies(stage, BINDINGS, "gift")
-    await stage.delete("demo")
-    await stage.gone("demo")
+    await stage.end("demo")
     assert await lies(stage, BINDINGS, "gift") is None
 
 
@@ -105,8 +88,7 @@ async def test_nothing_of_a_whole_cluster_is_taken_over_or_deleted(
     await allow(stage, f"{group}/{resource.kind}")
     await stage.run("demo", {"m1": 1}, manifests=[body], adoption="IfUnowned")
     assert "is never taken over" in await stage.refused("demo", "AlreadyExists")
-    await stage.delete("demo")
-    await stage.gone("demo")
+    await stage.end("demo")
     after = await lies(stage, resource, name)
     assert after is not None
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
@@ -121,8 +103,7 @@ async def test_what_the_member_takes_no_longer_is_let_go_instead_of_deleted(stag
     await allow(stage, f"{RBAC}/ClusterRole")
     await stage.bring("demo", {"m1": 1}, manifests=[role])
     await allow(stage)
-    await stage.delete("demo")
-    await stage.gone("demo")
+    await stage.end("demo")
     found = await lies(stage, ROLES, "let-go")
     assert found is not None
     assert "stowage" not in json.dumps(found["metadata"].get("labels", {}))
@@ -159,8 +140,7 @@ async def test_a_custom_kind_without_namespace_needs_the_right_as_well(
             await grant(stage, "gate.dev/Widget")
             await stage.propagated("demo")
             assert await lies(stage, WIDGETS, "w")
-            await stage.delete("demo")
-            await stage.gone("demo")
+            await stage.end("demo")
             assert await lies(stage, WIDGETS, "w") is None
         finally:
             await member.delete(CRDS, "widgets.gate.dev")
@@ -263,8 +243,7 @@ async def test_a_stored_kind_that_is_none_is_told_and_can_be_deleted(stage: Stag
     assert message.startswith("spec.manifests[0]: apiVersion '../../x?watch=1/v1'")
     finalizers = {"metadata": {"finalizers": ["stowage.dev/propagation"]}}
     await stage.patch("old", finalizers)
-    await stage.delete("old")
-    await stage.gone("old")
+    await stage.end("old")
 
 
 @pytest.mark.long
@@ -276,8 +255,7 @@ async def test_a_workload_that_nests_without_end_stops_nobody(stage: Stage, hub:
     text = json.dumps(body).replace('"DEEP"', DEEP)
     await asyncio.to_thread(hub.kubectl, "create", "--raw", path, "-f", "-", input=text)
     await stage.bring("after", {"m1": 1})
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await stage.patch("after", {"spec": {"manifests": [configmap("conf")]}})
     await stage.appears("m1", "conf", kind=CONFIGMAPS)
     gone = ("-n", stage.namespace, "delete", "workload", "deep", "--wait=false")

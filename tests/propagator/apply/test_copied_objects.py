@@ -72,8 +72,7 @@ async def test_what_was_copied_is_applied_once_and_what_a_member_adds_stands(
     stood = await _versions(stage)
     assert await pulls("regcred", "dockercfg")
     assert [a == b for a, b in zip(before, stood, strict=True)] == [True, True, False, True]
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     assert await _versions(stage) == stood, "nobody fights"
     assert not (await stage.status("web")).get("drift")
     edited = {**ACCOUNT, "imagePullSecrets": [{"name": "other"}]}

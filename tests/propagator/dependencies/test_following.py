@@ -343,8 +343,7 @@ async def test_what_the_hub_loses_stays_on_the_members_until_it_is_back(stage: S
     await stage.propagated("demo")
     await settled(stage)
     assert await stage.on("m1", "settings", kind=CONFIG_MAPS) == old
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     assert await stage.on("m1", "settings", kind=CONFIG_MAPS) == old
     await says(stage, "demo", **{"ConfigMap/settings": "Missing"})
@@ -404,8 +403,7 @@ async def test_two_workloads_share_an_object(stage: Stage):
         await follow(stage, name, pods(name, **asking("db")))
         await stage.place(name, m1=1)
         await stage.propagated(name)
-    await stage.delete("first")
-    await stage.gone("first")
+    await stage.end("first")
     found = await stage.on("m1", "db", kind=SECRETS)
     owners = [a for a in found["metadata"]["annotations"] if a.startswith("owner.stowage.dev/")]
     assert owners == [f"owner.stowage.dev/{await uid_of(stage, 'second')}"]

@@ -56,8 +56,7 @@ async def test_no_value_of_a_secret_is_seen_anywhere(
         await stage.place("odd", m1=1)
         await stage.refused("odd", "Rejected")
         refused = await stage.workload("odd")
-        await stage.delete("odd")
-        await stage.gone("odd")
+        await stage.end("odd")
         other = {"data": {"password": encoded("red")}}
         await stage.members["m1"].merge_patch(SECRETS, "db", other, namespace=stage.namespace)
         await data_on(stage, "m1", "db", {"password": CODED}, SECRETS)

@@ -11,6 +11,7 @@ import pytest
 from machinery.api.resources import EVENTS, SECRETS, Resource
 from machinery.errors import NotFound
 from propagator.drift import records
+from tests.definitions import definition
 from tests.propagator.stage import (
     CONFIGMAPS,
     DEPLOYMENTS,
@@ -100,14 +101,12 @@ async def test_a_change_is_repaired_and_told_for_ten_minutes(
         {"path": IMAGE, "hub": "nginx:1", "member": "nginx:2", "manager": "kubectl-set"}
     ]
     assert await stage.condition("web", "Drifted") == {}
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await stage.patch("web", {"spec": {"targetDeployment": {"spec": {"paused": False}}}})
     await stage.propagated("web")
     assert await drift(stage) == [told], "another process tells of it as well"
     monkeypatch.setattr(records, "REPAIRED_SECONDS", 1.0)
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await stage.patch("web", {"spec": {"targetDeployment": {"spec": {"paused": True}}}})
     await until(lambda: _nothing(stage))
 
@@ -129,8 +128,7 @@ async def test_a_reported_change_stays_until_that_very_field_is_edited(stage: St
     assert (await stage.condition("web", "Propagated"))["status"] == "True"
 
     # Another field goes on being applied, also by a process that did not see the change.
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await stage.patch("web", {"spec": {"targetDeployment": template(args=["a"])}})
 
     async def args() -> bool:
@@ -408,27 +406,11 @@ async def test_a_field_that_the_members_version_does_not_keep_is_told(stage: Sta
     await until(lambda: _nothing(stage))
 
 
+GAUGES = Resource("mending.dev", "v1", "gauges", "Gauge")
+
+
 def gauges(*versions: str) -> dict[str, Any]:
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "gauges.mending.dev"},
-        "spec": {
-            "group": "mending.dev",
-            "scope": "Namespaced",
-            "names": {"plural": "gauges", "singular": "gauge", "kind": "Gauge"},
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": version == "v1",
-                    "schema": {"openAPIV3Schema": anything},
-                }
-                for version in versions
-            ],
-        },
-    }
+    return definition(GAUGES, versions=versions, status=False)
 
 
 @pytest.mark.proves("RB5")
@@ -439,7 +421,7 @@ async def test_an_apply_that_fails_for_a_version_that_is_gone_is_mended_and_told
     member = stage.members["m1"]
     definitions = await member.resource("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     await member.create(definitions, gauges("v1", "v1alpha1"))
-    new = Resource("mending.dev", "v1", "gauges", "Gauge")
+    new = GAUGES
     old = replace(new, version="v1alpha1")
 
     async def served(resource: Resource) -> bool:

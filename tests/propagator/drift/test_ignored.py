@@ -10,6 +10,7 @@ import pytest
 from machinery.api.client import ApiClient
 from machinery.api.resources import Resource
 from machinery.errors import Invalid, NotFound
+from tests.definitions import definition
 from tests.propagator.stage import (
     DEPLOYMENTS,
     Stage,
@@ -22,25 +23,7 @@ from tests.propagator.waits import until
 
 RAY = Resource("ray.example.com", "v1", "rayclusters", "RayCluster")
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "rayclusters.ray.example.com"},
-    "spec": {
-        "group": RAY.group,
-        "scope": "Namespaced",
-        "names": {"plural": RAY.plural, "singular": "raycluster", "kind": RAY.kind},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": ANYTHING},
-            }
-        ],
-    },
-}
+DEFINITION = definition(RAY)
 SCALER = "horizontal-autoscaler"
 
 
@@ -122,8 +105,7 @@ async def test_what_others_on_a_member_wrote_stays_and_its_status_is_told(stage:
     await until(told, what=lambda: None)
     await settled(stage)
     before = await changes(m1)
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     assert (await changes(m1)) - before == {}, "nothing is fought over"
 
@@ -170,8 +152,7 @@ async def test_what_others_on_a_member_wrote_stays_and_its_status_is_told(stage:
 
     await until(mended)
     await stands("c", 4, 7, 0)
-    await stage.delete("ray")
-    await stage.gone("ray")
+    await stage.end("ray")
     definitions = await m1.resource("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     await m1.delete(definitions, "rayclusters.ray.example.com")
 

@@ -17,6 +17,7 @@ from crds.names import LABEL_GROUP
 from machinery.api.resources import CRDS, WORKLOAD_GROUPS, WORKLOAD_KINDS, WORKLOADS, Resource
 from machinery.errors import AlreadyExists
 from propagator.groups import gates
+from tests.definitions import definition
 from tests.propagator.stage import (
     CONFIGMAPS,
     DEPLOYMENTS,
@@ -162,19 +163,6 @@ async def test_what_is_held_is_told_once_and_costs_the_members_nothing(stage: St
         assert await changes(client) == before[name]
 
 
-@pytest.mark.proves("G18", "G24")
-async def test_without_its_group_a_workload_waits_and_goes_on_once_there_is_one(
-    stage: Stage,
-):
-    await gang(stage, group=False)
-    await held(stage, words="not found")
-    assert not +(await standing(stage))
-    await found(stage)
-    await held(stage)
-    await gate(stage, *NAMES)
-    await stand(stage, m1=2, m2=1)
-
-
 @pytest.mark.proves("G24")
 async def test_a_gate_that_closes_takes_all_of_it_away_though_placements_stand(
     stage: Stage,
@@ -303,8 +291,7 @@ async def test_a_group_that_is_deleted_while_it_runs_leaves_everything(stage: St
 async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage: Stage):
     await gang(stage)
     await held(stage)
-    await stage.delete("driver")
-    await stage.gone("driver")
+    await stage.end("driver")
     await gate(stage, "worker", quorumTime=QUORUM)
     await stand(stage, m1=1, m2=1)
     await gate(stage, state=None)
@@ -312,20 +299,7 @@ async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage: Stag
     await stage.patch("worker", {"spec": {"replicas": 0}})
     await stage.patch("worker", {"status": {"placements": []}}, subresource="status")
     await stand(stage)
-    await stage.delete("worker")
-    await stage.gone("worker")
-
-
-@pytest.mark.proves("G2", "G10")
-async def test_who_leaves_a_group_or_was_never_in_one_is_pushed(stage: Stage):
-    await gang(stage)
-    await gate(stage, state="Closed")
-    await stage.push("alone")
-    await held(stage)
-    await stage.patch("driver", {"metadata": {"labels": {LABEL_GROUP: None}}})
-    await stage.propagated("driver")
-    assert await stage.on("m1", "driver")
-    assert await stage.on("m1", "worker") is None
+    await stage.end("worker")
 
 
 @pytest.mark.proves("G24")
@@ -350,8 +324,7 @@ async def test_a_restart_changes_nothing_of_a_gang_whatever_its_gate_says(stage:
         await settled(stage)
         before = await versions(stage)
         there = await standing(stage)
-        await stage.restart()
-        await stage.ready()
+        await stage.restarted()
         await settled(stage)
         assert await versions(stage) == before, turn
         assert await standing(stage) == there
@@ -371,36 +344,12 @@ async def test_on_a_hub_without_the_kind_only_who_names_a_group_waits(
         await gang(stage, group=False)
         await stage.push("alone")
         await held(stage, words="the hub serves no WorkloadGroups")
-        await stage.delete("driver")
-        await stage.gone("driver")
+        await stage.end("driver")
 
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 RUNS = Resource("gangs.dev", "v1", "runs", "Run")
-RUN_DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "runs.gangs.dev"},
-    "spec": {
-        "group": "gangs.dev",
-        "names": {"kind": "Run", "plural": "runs", "singular": "run"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+RUN_DEFINITION = definition(RUNS)
 
 
 def job(name: str) -> dict[str, Any]:

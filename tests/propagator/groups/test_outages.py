@@ -17,10 +17,9 @@ from propagator.groups import starting
 from propagator.groups.rule import APPLY
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.conftest import QUICK
-from tests.propagator.groups.test_gangs import NAMES, QUORUM, gang, gate, held, stand, standing
+from tests.propagator.groups.test_gangs import NAMES, gang, gate, held, stand, standing
 from tests.propagator.stage import MakeStage, settled
 from tests.propagator.test_kills import outside
-from tests.propagator.waits import until
 
 pytestmark = [pytest.mark.long, pytest.mark.proves("G24")]
 
@@ -33,15 +32,11 @@ async def test_a_gate_that_is_closed_for_a_moment_takes_all_of_it_away(
         await gang(stage)
         await gate(stage, *NAMES)
         await stand(stage, m1=2, m2=1)
-        m2.freeze()
-        try:
-            await until(lambda: not stage.process.term.registry.get("m2").ready)
+        async with stage.away("m2"):
             await gate(stage, state="Closed")
             await gate(stage, state=None)
             await stage.goes("m1", "driver")
             await stage.goes("m1", "worker")
-        finally:
-            m2.thaw()
         await stand(stage)
         await held(stage, words="waits for its quorum")
         await gate(stage, *NAMES)
@@ -51,9 +46,7 @@ async def test_a_gate_that_is_closed_for_a_moment_takes_all_of_it_away(
 async def test_nothing_starts_while_one_of_its_clusters_is_away(stage_on: MakeStage, m2: Cluster):
     """The cluster that is away is told of on each of its Workloads, and soon."""
     async with stage_on(sessions=QUICK) as stage:
-        m2.freeze()
-        try:
-            await until(lambda: not stage.process.term.registry.get("m2").ready)
+        async with stage.away("m2"):
             await gang(stage)
             await gate(stage, *NAMES)
             for name in NAMES:
@@ -63,24 +56,7 @@ async def test_nothing_starts_while_one_of_its_clusters_is_away(stage_on: MakeSt
             assert await stage.on("m1", "driver") is None
             assert await stage.on("m1", "worker") is None
             assert (await stage.share("worker", "m2"))["state"] == "Unreachable"
-        finally:
-            m2.thaw()
         await stand(stage, m1=2, m2=1)
-
-
-async def test_a_gang_that_has_run_goes_on_without_a_cluster(stage_on: MakeStage, m2: Cluster):
-    async with stage_on(sessions=QUICK) as stage:
-        await gang(stage)
-        await gate(stage, *NAMES, quorumTime=QUORUM)
-        await stand(stage, m1=2, m2=1)
-        m2.freeze()
-        try:
-            await until(lambda: not stage.process.term.registry.get("m2").ready)
-            await stage.place("driver", m1=4)
-            await gate(stage, *NAMES, quorumTime=QUORUM)
-            await stage.becomes("m1", "driver", 4, "replicas")
-        finally:
-            m2.thaw()
 
 
 async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
@@ -91,16 +67,12 @@ async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
         await gang(stage)
         await gate(stage, *NAMES)
         await stand(stage, m1=2, m2=1)
-        m2.freeze()
-        try:
-            await until(lambda: not stage.process.term.registry.get("m2").ready)
+        async with stage.away("m2"):
             await stage.refused("worker", "ClusterUnreachable", within=10)
             await gate(stage, state="Closed")
             await stage.goes("m1", "driver")
             await stage.goes("m1", "worker")
             await stage.restart()
-        finally:
-            m2.thaw()
         await stand(stage)
 
 
@@ -112,9 +84,7 @@ async def test_what_a_failed_try_left_on_a_member_goes_though_the_next_one_does_
         await gang(stage)
         await gate(stage, *NAMES)
         await stand(stage, m1=2, m2=1)
-        m2.freeze()
-        try:
-            await until(lambda: not stage.process.term.registry.get("m2").ready)
+        async with stage.away("m2"):
             await gate(stage, state="Closed")
             await stage.goes("m1", "driver")
             await stage.goes("m1", "worker")
@@ -122,27 +92,8 @@ async def test_what_a_failed_try_left_on_a_member_goes_though_the_next_one_does_
             await stage.place("worker", m1=3)
             await gate(stage, *NAMES)
             await stage.becomes("m1", "worker", 3, "replicas")
-        finally:
-            m2.thaw()
         await stand(stage, m1=2)
         await stage.fares("worker", "m1", "Creating")
-
-
-async def test_one_that_stands_still_unnoticed_keeps_the_others_from_starting(
-    stage_on: MakeStage, m2: Cluster
-):
-    """It was asked a while ago, and would be a while later."""
-    async with stage_on(sessions=replace(QUICK, probe_period=60.0)) as stage:
-        await gang(stage)
-        await held(stage)
-        m2.freeze()
-        try:
-            await gate(stage, *NAMES)
-            await stage.refused("worker", "ClusterUnreachable", within=20)
-            assert not +(await standing(stage, only="m1"))
-        finally:
-            m2.thaw()
-        await stand(stage, m1=2, m2=1)
 
 
 async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(

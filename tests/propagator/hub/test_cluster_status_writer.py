@@ -44,8 +44,7 @@ async def test_a_lost_race_loses_neither_readiness_nor_what_the_controller_wrote
     rig_on: Callable[..., Any], hub: Cluster, m1: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig_on() as rig, ApiClient(hub.connection()) as controller:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         merge_patch, asked = rig.hub.merge_patch, 0
 
         async def raced(res: Any, name: str, patch: Any, **how: Any) -> Any:
@@ -87,8 +86,7 @@ async def test_kubectl_shows_a_cordon_and_a_drain_as_it_does_of_nodes(
     rig_on: Callable[..., Any], hub: Cluster, m1: Cluster
 ) -> None:
     async with rig_on() as rig, ApiClient(hub.connection()) as admin:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
 
         async def shown(state: str) -> None:
             async def told() -> bool:

@@ -105,8 +105,7 @@ async def test_the_watches_of_a_deleted_workload_end(stage: Stage):
     await stage.push("other")
     before = watched(stage)
     await stage.bring("demo", {"m1": 1}, manifests=[BUDGET])
-    await stage.delete("demo")
-    await stage.gone("demo")
+    await stage.end("demo")
     hub = stage.process.term.workloads._workloads.informer
     await until(lambda: hub.get((stage.namespace, "demo")) is None)
     await sweep(stage)

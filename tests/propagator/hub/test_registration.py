@@ -152,8 +152,7 @@ async def test_a_megabyte_of_yaml_is_not_read_on_the_loop(
     assert 600_000 < len(text) < 700_000
     async with rig_on() as rig:
         await rig.register("large", {"kubeconfig": text})
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         assert await rig.becomes("large", "InvalidKubeconfig", within=60)
     assert readers
     assert threading.get_ident() not in readers
@@ -223,8 +222,7 @@ async def test_a_session_that_ends_by_a_fault_of_ours_is_not_ready_meanwhile(
 ):
     monkeypatch.setattr(registry, "_RESTART_PAUSE", 1.0)
     async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         session = rig.registry.get("m1")
         assert session is not None
         assert session.link is not None
@@ -336,8 +334,7 @@ async def test_a_stopped_server_is_noticed_in_time_and_heals_by_itself(
 @pytest.mark.proves("D1")
 async def test_a_removed_secret_ends_the_session_and_touches_nothing(rig_on: Rigs, m1: Cluster):
     async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         client = rig.registry.get("m1").client
         await rig.hub.delete(SECRETS, "m1", namespace=SYSTEM_NAMESPACE)
         message = await rig.becomes("m1", "SecretNotFound")
@@ -346,8 +343,7 @@ async def test_a_removed_secret_ends_the_session_and_touches_nothing(rig_on: Rig
         asked = client.requests
         await rig.handled()
         assert client.requests == asked
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
 
 
 REVIEWS = Resource(
@@ -400,8 +396,7 @@ async def test_a_deleted_membercluster_stays_deleted_until_its_secret_changes(
         return False
 
     async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         await rig.marked("m1")
         await let_go(rig.hub, "m1")
         await until(lambda: rig.registry.get("m1") is None)
@@ -423,8 +418,7 @@ async def test_a_secret_made_again_registers_though_the_end_of_its_membercluster
     rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
 ):
     async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         unheard: list[Any] = []
         with monkeypatch.context() as late:
             late.setattr(rig.clusters, "_follow", unheard.append)
@@ -467,8 +461,7 @@ async def test_a_membercluster_deleted_while_nobody_looked_is_not_resurrected(
     rig_on: Rigs, hub: Cluster, m1: Cluster
 ):
     async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         await rig.marked("m1")
     async with rig_on() as rig:
         await rig.becomes("m1", "Connected")
@@ -509,8 +502,7 @@ async def test_a_membercluster_written_by_hand_may_name_any_secret(
 @pytest.mark.proves("C10", "C12")
 async def test_users_labels_stay_and_ours_come_back(rig_on: Rigs, hub: Cluster, m1: Cluster):
     async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         labels = {"metadata": {"labels": {"tier": "gold", LABEL_PROVIDER: None}}}
         await rig.hub.merge_patch(MEMBER_CLUSTERS, "m1", labels)
 
@@ -527,8 +519,7 @@ async def test_labels_say_what_the_spec_pins_and_nothing_else_that_a_member_repo
     rig_on: Rigs, hub: Cluster, m1: Cluster
 ):
     async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         keys = {LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION}
         assert (await rig.cluster("m1"))["metadata"]["labels"].keys() == keys
         pinned = {"spec": {"provider": "aws", "version": "v1.2.3+x"}}
@@ -556,8 +547,7 @@ async def test_a_quiet_cluster_costs_no_writes(
 
     monkeypatch.setattr(HealthProbe, "record", even)
     async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         session, asked = rig.registry.get("m1"), []
         await rig.marked("m1")
         await until(lambda: measured(rig, "m1"))
@@ -578,8 +568,7 @@ async def test_status_survives_a_hub_that_goes_and_comes_back(
     rig_on: Rigs, hub: Cluster, m1: Cluster
 ):
     async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")
+        await rig.connect("m1", m1)
         session = rig.registry.get("m1")
         hub.kill()
         asked = session.client.requests

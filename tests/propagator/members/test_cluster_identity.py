@@ -46,8 +46,7 @@ async def older(rig: Rig, name: str) -> None:
 @pytest.mark.proves("N3b")
 async def test_a_member_is_served_through_one_registration(rig_on: Rigs, m1: Cluster):
     async with rig_on() as rig:
-        await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("old", "Connected")
+        await rig.connect("old", m1)
         assert (await rig.cluster("old"))["status"]["clusterID"] == await uid_of(m1)
         await rig.register("young", {"kubeconfig": m1.admin_kubeconfig})
         told = await rig.becomes("young", "AlreadyRegistered")
@@ -71,8 +70,7 @@ async def test_a_former_name_that_another_cluster_has_is_taken_back(
 ):
     """Not by the one that still has it while it is renamed, which is older."""
     async with rig_on() as rig:
-        await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("old", "Connected")
+        await rig.connect("old", m1)
         await older(rig, "old")
         made = {
             "apiVersion": MEMBER_CLUSTERS.api_version,
@@ -84,8 +82,7 @@ async def test_a_former_name_that_another_cluster_has_is_taken_back(
         await rig.becomes("new", "SecretNotFound")
         assert (await rig.cluster("new"))["spec"]["formerNames"] == ["old", "older"]
         await older(rig, "new")
-        await rig.register("older", {"kubeconfig": m2.admin_kubeconfig})
-        await rig.becomes("older", "Connected")
+        await rig.connect("older", m2)
 
         async def taken() -> bool:
             return bool((await rig.cluster("new"))["spec"]["formerNames"] == ["old"])
@@ -99,8 +96,7 @@ async def test_another_cluster_is_left_alone_until_a_person_confirms(
     rig_on: Rigs, m1: Cluster, m2: Cluster
 ):
     async with rig_on() as rig:
-        await rig.register("one", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("one", "Connected")
+        await rig.connect("one", m1)
         first, second = await uid_of(m1), await uid_of(m2)
         await rig.change("one", {"kubeconfig": m2.admin_kubeconfig})
         told = await rig.becomes("one", "ClusterChanged")
@@ -144,8 +140,7 @@ async def test_the_second_of_two_secrets_of_one_member_gets_no_writes(
     async with ApiClient(m1.connection()) as member, rig_on() as rig, in_cluster_set(member, "c1"):
         rig.sync = written
         monkeypatch.setattr(ApiClient, "request", counted)
-        await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("old", "Connected")
+        await rig.connect("old", m1)
         noted = {"clusterID": "c1", "clusterSet": "prod", "clusterUID": await uid_of(m1)}
         assert noted.items() <= (await rig.cluster("old"))["status"].items()
         await older(rig, "old")
@@ -176,8 +171,7 @@ async def test_the_one_that_is_served_lets_go_before_an_older_one_that_was_resto
     async with rig_on() as rig:
         await rig.hub.create(MEMBER_CLUSTERS, {**made, "metadata": {"name": "old"}, "spec": {}})
         await older(rig, "old")
-        await rig.register("young", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("young", "Connected")
+        await rig.connect("young", m1)
         await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("old", "AlreadyRegistered")
         note = {"status": {"clusterID": await uid_of(m1)}}

@@ -375,8 +375,7 @@ async def test_a_copy_of_the_hub_removes_nothing_and_says_why(
             assert (await client.get(WORKLOADS, "demo", **where))["metadata"]["finalizers"]
             ready = (await stage.hub.get(MEMBER_CLUSTERS, "held"))["status"]["conditions"][0]
             assert ready["reason"] == "Connected"
-            await stage.delete("demo")
-            await stage.gone("demo")
+            await stage.end("demo")
             assert await stage.on("held", "web") is None, "the original goes on"
 
 

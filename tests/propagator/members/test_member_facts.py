@@ -14,7 +14,7 @@ from controller.model.objects import MemberCluster as OfController
 from crds.membercluster import MOST_QUOTAS, MOST_SERVED, MemberClusterStatus
 from machinery.api.client import Seen
 from machinery.api.kinds import AGGREGATED, served_kinds
-from machinery.api.resources import CRDS, MEMBER_CLUSTERS
+from machinery.api.resources import CRDS, MEMBER_CLUSTERS, Resource
 from machinery.api.verbs import ServerHistory
 from machinery.errors import Forbidden, TransportError, Unreachable
 from machinery.types.memory_budget import BudgetShare
@@ -26,6 +26,7 @@ from propagator.members.health import CONNECTED, HealthProbe
 from propagator.members.quotas import QUOTAS, Quota, QuotasOfMember, WireQuota, slim_quota
 from propagator.members.served_kinds import KindsOfMember
 from propagator.types.cluster import MemberCluster, lean
+from tests.definitions import definition
 from tests.fakeclock import FakeClock
 from tests.propagator.stage import MakeStage
 from tests.propagator.waits import until
@@ -251,29 +252,7 @@ class Tenanted(set[str]):
         return None
 
 
-ROLLOUTS = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "rollouts.argoproj.io"},
-    "spec": {
-        "group": "argoproj.io",
-        "scope": "Namespaced",
-        "names": {"plural": "rollouts", "kind": "Rollout"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+ROLLOUTS = definition(Resource("argoproj.io", "v1alpha1", "rollouts", "Rollout"), status=False)
 
 
 @pytest.mark.long

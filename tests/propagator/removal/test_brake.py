@@ -143,8 +143,7 @@ async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage: Stage):
     told = await held(stage, 1, "HubWentBack")
     assert "set back" in told
     assert _link(stage)._lease._settled, "the next process has nothing to judge once more"
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     assert await lying(stage) == {1}
     await stage.members["m1"].delete(CONFIGMAPS, "gone-1", namespace=stage.namespace)
@@ -173,8 +172,7 @@ async def test_a_claim_is_never_swept_without_a_person(stage: Stage, hub: Cluste
     await until(swept)
     told = await held(stage, 1, "HoldsData")
     assert "1 objects with PersistentVolumeClaims" in told
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await leave(stage, 2)
     await until(swept)
     await held(stage, 1, "HoldsData")

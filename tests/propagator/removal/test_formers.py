@@ -49,8 +49,7 @@ async def test_what_runs_stays_under_its_old_name_until_the_new_one_is_ready(
         return "m1: Deployment web stays until Deployment web-v2 is ready" in message
 
     await until(told)
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     assert await asked(stage, "web") == 3
     await ready(stage, "web-v2", 2)

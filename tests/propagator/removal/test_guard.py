@@ -312,8 +312,7 @@ async def test_a_share_that_shrinks_waits_for_each_replica_elsewhere(stage: Stag
         return "2 replicas beyond 2 stay until others are ready: 2 of 6" in share["message"]
 
     await until(told)
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     assert await replicas(stage, "m1") == 4
     propagated = await stage.condition("demo", "Propagated")
@@ -397,6 +396,5 @@ async def test_a_scale_to_nothing_and_a_deletion_wait_for_nobody(stage: Stage) -
     await stage.patch("demo", {"spec": {"replicas": 2}})
     await stage.place("demo", m1=2)
     await stage.make_ready("m1")
-    await stage.delete("demo")
-    await stage.gone("demo")
+    await stage.end("demo")
     assert await stage.on("m1") is None

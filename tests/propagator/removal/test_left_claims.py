@@ -92,8 +92,7 @@ async def test_what_a_share_leaves_is_named_until_it_is_gone(
         await stage.goes("m1", "db", kind=SETS)
         left = [("m1", "data-db-0"), ("m1", "data-db-1")]
         assert await kept() == left, "it stood there before the object went"
-        await stage.restart()
-        await stage.ready()
+        await stage.restarted()
         patch = {"metadata": {"finalizers": None}}
         how = {"namespace": stage.namespace}
         await stage.members["m1"].merge_patch(CLAIMS, "data-db-0", patch, **how)

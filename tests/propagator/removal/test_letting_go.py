@@ -325,9 +325,7 @@ async def test_an_abandoned_member_holds_nothing_and_keeps_what_it_runs(
     plan = Uninstall(namespace=HOME, abandon=("m1",))
     async with staged(hub, {"m1": member}, sessions=QUICK) as stage:
         before = await runs(stage, "web")
-        member.freeze()
-        try:
-            await until(lambda: not stage.process.term.registry.get("m1").ready)
+        async with stage.away("m1"):
 
             async def told() -> bool:
                 found = await stage.hub.get(MEMBER_CLUSTERS, "m1")
@@ -338,8 +336,6 @@ async def test_an_abandoned_member_holds_nothing_and_keeps_what_it_runs(
             await uninstall.uninstall(stage.hub, plan, which, say=lambda _: None)
             assert not kinds_of(hub)
             await stage.stop()
-        finally:
-            member.thaw()
         assert await look(stage) == before
         assert await marks(stage)
         await asyncio.to_thread(put, hub)

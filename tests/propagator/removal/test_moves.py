@@ -364,8 +364,7 @@ async def test_a_budget_of_somebody_else_keeps_all_of_it(moving: Any, how: str) 
         await until(told, seconds=LONG)
         assert blocked == {"reason": "DisruptionBudget", "message": sentence}
         await stage.refused("demo", "Propagating", "2 replicas beyond 0 stay", sentence)
-        await stage.restart()
-        await stage.ready()
+        await stage.restarted()
         await settled(stage)
         assert await asked(stage, "west") == 2, "a restart forgets no budget"
         if how == "the budget goes":

@@ -87,16 +87,14 @@ async def test_what_a_deleted_workload_leaves_runs_on_and_is_taken_over_again(st
     await stage.bring("first", {"m1": 1, "m2": 1}, **how)
     before = {name: await stage.on(name) for name in ("m1", "m2")}
     assert LABEL_WORKLOAD_UID in before["m1"]["spec"]["template"]["metadata"]["labels"]
-    await stage.delete("first")
-    await stage.gone("first")
+    await stage.end("first")
     for member, was in before.items():
         left = await unmarked(stage, member)
         assert left["spec"] == was["spec"]
         assert left["metadata"]["uid"] == was["metadata"]["uid"]
         await unmarked(stage, member, kind=SERVICES)
         await unmarked(stage, member, "conf", kind=CONFIGMAPS)
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await settled(stage)
     await unmarked(stage, "m1")
     await stage.bring("second", {"m1": 1}, **how)
@@ -196,8 +194,7 @@ async def test_a_late_parting_takes_no_mark_off_the_next_owner(
     monkeypatch.setattr(Verbs, "merge_patch", kept)
     async with stage_on() as stage:
         await stage.bring("first", {"m1": 1}, adoption="IfNoDiff", **ORPHAN)
-        await stage.delete("first")
-        await stage.gone("first")
+        await stage.end("first")
         await stage.bring("second", {"m1": 1}, adoption="IfNoDiff", **ORPHAN)
         before = await stage.on("m1")
         (name, patch) = sent[-1]
@@ -221,9 +218,7 @@ async def test_what_is_gone_holds_nothing_and_who_is_away_holds_the_end(
             )
             await stage.place(name, m1=1, m2=1)
             await stage.propagated(name)
-        m1.freeze()
-        try:
-            await until(lambda: not stage.process.term.registry.get("m1").ready)
+        async with stage.away("m1"):
             await stage.members["m2"].delete(DEPLOYMENTS, "demo", namespace=stage.namespace)
             await stage.delete("demo")
             assert "m1" in await stage.refused("demo", "ClusterUnreachable")
@@ -232,16 +227,13 @@ async def test_what_is_gone_holds_nothing_and_who_is_away_holds_the_end(
                 return not marks(await stage.on("m2", "demo-conf", kind=CONFIGMAPS))
 
             await until(parted)
-        finally:
-            m1.thaw()
         await stage.gone("demo")
         await unmarked(stage, "m1", "demo")
         await unmarked(stage, "m1", "demo-conf", kind=CONFIGMAPS)
 
         # One whose MemberCluster is deleted holds it no more, and finds it so when it is back.
         secret = await stage.unregister("m1")
-        await stage.delete("other")
-        await stage.gone("other")
+        await stage.end("other")
         assert marks(await stage.on("m1", "other"))
         await stage.restart()
         await stage.hub.create(SECRETS, secret)
@@ -269,8 +261,7 @@ async def test_an_object_that_goes_at_the_parting_holds_nothing(
     monkeypatch.setattr(Verbs, "merge_patch", a_moment_later)
     async with stage_on() as stage:
         await stage.bring("demo", {"m1": 1}, **ORPHAN)
-        await stage.delete("demo")
-        await stage.gone("demo")
+        await stage.end("demo")
         assert gone == ["web"]
         assert await stage.on("m1") is None
 
@@ -300,16 +291,12 @@ async def test_what_a_lost_member_has_of_a_share_that_left_it_goes(
     """Else it would run twice, and nobody would know."""
     async with stage_on(sessions=QUICK) as stage:
         await stage.bring("demo", {"m1": 1}, **ORPHAN)
-        m1.freeze()
-        try:
-            await until(lambda: not stage.process.term.registry.get("m1").ready)
+        async with stage.away("m1"):
             await stage.place("demo", m2=1)
             await stage.make_ready("m2")
             await stage.fares("demo", "m2", "Running")
             await stage.delete("demo")
             assert "m1" in await stage.refused("demo", "ClusterUnreachable")
-        finally:
-            m1.thaw()
         await stage.gone("demo")
         assert await stage.on("m1") is None
         await unmarked(stage, "m2")
@@ -347,8 +334,7 @@ async def test_a_shared_secret_stays_for_the_pods_that_were_left(stage: Stage, l
     await settled(stage)
     assert await stage.on("m1", "creds", kind=SECRETS) == before, "nobody fights over marks"
     for number, name in enumerate(("first", "third", "second")):
-        await stage.delete(name)
-        await stage.gone(name)
+        await stage.end(name)
         assert len(await owners()) == 2 - number
         if number == 0:  # the others go on writing it
             turned = {"data": {"password": base64.b64encode(b"two").decode()}}
@@ -377,8 +363,7 @@ async def test_what_runs_stays_where_the_kind_itself_is_deleted(
         await stage.bring(
             "web", {"m1": 1}, targetDeployment=deployment(), replicas=1, manifests=manifests
         )
-        await stage.delete("web")
-        await stage.gone("web")
+        await stage.end("web")
         await settled(stage)
         await unmarked(stage, "m1")
         await unmarked(stage, "m1", "settings", kind=CONFIGMAPS)

@@ -178,8 +178,7 @@ async def test_what_was_left_of_a_kind_that_nobody_uses_is_found_by_the_next_pro
     await stage.push("demo")
     await stage.stop()
     await stage.patch("demo", {"metadata": {"finalizers": []}})
-    await stage.delete("demo")
-    await stage.gone("demo")
+    await stage.end("demo")
     assert await stage.on("m1", "demo")
     stage.start()
     await stage.goes("m1", "demo")
@@ -242,8 +241,7 @@ async def test_a_member_that_comes_back_is_swept(stage: Stage):
     before = await stage.on("m1", "demo")
     secret = await stage.unregister("m1")
     for name in ("demo", "other"):
-        await stage.delete(name)
-        await stage.gone(name)
+        await stage.end(name)
     await stage.restart()  # whatever was seen of them is forgotten
     assert await count(stage, DEPLOYMENTS) == {"demo", "other"}
     await stage.run("demo", {"m1": 2}, targetDeployment=deployment("demo"))
@@ -285,8 +283,7 @@ async def test_only_what_this_hub_wrote_for_a_workload_that_is_gone_is_swept(sta
         return found is None or not gone.keys() & found["metadata"]["annotations"].keys()
 
     await until(parted)
-    await stage.restart()
-    await stage.ready()
+    await stage.restarted()
     await put(stage, "last", {**gone, ANNOTATION_HUB: hub})
     await stage.goes("m1", "last", kind=CONFIGMAPS)
     assert {"conf", "unmarked", "of-another-hub"} <= await count(stage, CONFIGMAPS)

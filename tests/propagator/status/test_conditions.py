@@ -86,8 +86,7 @@ async def test_neither_a_restart_nor_a_new_token_says_anything(stage: Stage, m1:
         watched(stage.hub, WORKLOADS) as workloads,
         watched(stage.hub, EVENTS) as events,
     ):
-        await stage.restart()
-        await stage.ready()
+        await stage.restarted()
         await settled(stage)
         before = stage.process.term.registry.get("m1").link
         kubeconfig = {"endpoint": m1.server, "clusterCA": m1.ca, "token": token}

@@ -281,8 +281,7 @@ async def test_a_pod_that_crashes_on_a_member_is_told(
         await says("False", waiting={"reason": "CrashLoopBackOff"})
         told = await share(health="Degraded")
         assert told["failover"]["since"]
-        await stage.restart()
-        await stage.ready()
+        await stage.restarted()
         await settled(stage)
         assert (await share(health="Degraded"))["failover"] == told["failover"]
         await says("True", running={})

@@ -376,8 +376,7 @@ async def test_every_moment_that_a_reader_could_see(stage_on: MakeStage) -> None
         await stage.make_ready("m1")
         await decide(stage, ScheduledReason.SCHEDULED)
         await says(kstatus.CURRENT, 2)
-        await stage.delete("demo")
-        await stage.gone("demo")
+        await stage.end("demo")
         mine = [each for each in states if each["metadata"]["namespace"] == stage.namespace]
     assert all(map(kstatus.exclusive, mine))
     assert mine[0]["status"] == {"observedGeneration": -1}

@@ -346,8 +346,7 @@ async def test_a_real_server_is_asked_for_the_events_of_that_one_object(
         assert (entry["refused"], entry["unschedulableSince"]) == (2, now)
         assert entry["message"] == f"pods are refused: {WORDS}"
         assert "refused" not in await stage.share("other", "m1")
-        await stage.restart()
-        await stage.ready()
+        await stage.restarted()
         assert await _told(stage, "db") == entry
 
 
