@@ -456,13 +456,21 @@ async def test_a_taken_port_is_an_os_error_and_the_server_can_start_elsewhere() 
             assert response.status == 200
 
 
-async def test_a_request_under_way_is_answered_before_the_stop() -> None:
-    slow = Slow()
-    server = HttpServer()
+@asynccontextmanager
+async def under_way() -> AsyncIterator[
+    tuple[HttpServer, Slow, asyncio.Task[aiohttp.ClientResponse], aiohttp.ClientSession]
+]:
+    """A server, the handler that has been asked, the request, and its client."""
+    slow, server = Slow(), HttpServer()
     server.route("GET", "/slow", slow)
     async with asking(server) as session:
         asked = asyncio.create_task(session.get("/slow"))
         await slow.asked.wait()
+        yield server, slow, asked, session
+
+
+async def test_a_request_under_way_is_answered_before_the_stop() -> None:
+    async with under_way() as (server, slow, asked, session):
         stopping = asyncio.create_task(server.stop())
         await settle()
         assert not stopping.done()
@@ -478,12 +486,7 @@ async def test_a_request_that_never_ends_holds_the_stop_for_its_few_seconds_only
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_server, "STOP_SECONDS", 0.1)
-    slow = Slow()
-    server = HttpServer()
-    server.route("GET", "/slow", slow)
-    async with asking(server) as session:
-        asked = asyncio.create_task(session.get("/slow"))
-        await slow.asked.wait()
+    async with under_way() as (server, slow, asked, _):
         await asyncio.wait_for(server.stop(), 60)
         with pytest.raises(aiohttp.ClientError):
             await asked
@@ -491,12 +494,7 @@ async def test_a_request_that_never_ends_holds_the_stop_for_its_few_seconds_only
 
 
 async def test_a_second_stop_meanwhile_returns_when_the_server_has_stopped() -> None:
-    slow = Slow()
-    server = HttpServer()
-    server.route("GET", "/slow", slow)
-    async with asking(server) as session:
-        asked = asyncio.create_task(session.get("/slow"))
-        await slow.asked.wait()
+    async with under_way() as (server, slow, asked, _):
         stops = [asyncio.create_task(server.stop()) for _ in range(3)]
         await settle()
         assert not any(stop.done() for stop in stops)
@@ -507,12 +505,7 @@ async def test_a_second_stop_meanwhile_returns_when_the_server_has_stopped() -> 
 
 
 async def test_a_stop_that_is_cancelled_leaves_the_rest_to_the_next() -> None:
-    slow = Slow()
-    server = HttpServer()
-    server.route("GET", "/slow", slow)
-    async with asking(server) as session:
-        asked = asyncio.create_task(session.get("/slow"))
-        await slow.asked.wait()
+    async with under_way() as (server, slow, asked, _):
         first = asyncio.create_task(server.stop())
         await settle()
         first.cancel()

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from crds.names import ANNOTATION_DELETION, CONFIRMED
 from machinery.api.resources import WORKLOADS
@@ -19,9 +19,9 @@ from propagator.removal import deletions
 from propagator.removal.brake import AT_ONCE_SECONDS, FEW
 from propagator.removal.deletions import DeletionBrake
 from propagator.types.workload import Workload, workload_of
-from stowage.cli import cli
 from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
+from tests.propagator.removal.test_brake import command
 from tests.propagator.stage import DEPLOYMENTS, MakeStage, settled
 from tests.propagator.waits import until
 
@@ -170,13 +170,6 @@ def test_what_is_young_or_runs_nothing_goes_in_any_number(
 ) -> None:
     fleet.put(*(workload(n, **parts) for n in range(50)))
     assert not fleet.held(*range(50))
-
-
-async def command(hub: Cluster, folder: Path, *args: str) -> Result:
-    file = folder / "hub.kubeconfig"
-    file.write_text(hub.admin_kubeconfig)
-    asked = ["sweep", *args, "--kubeconfig", str(file)]
-    return await asyncio.to_thread(CliRunner().invoke, cli, asked)
 
 
 @pytest.mark.long
