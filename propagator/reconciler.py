@@ -25,7 +25,7 @@ from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.members.views import Live, Told
-from propagator.pull.leftovers import Leftovers
+from propagator.pull.assignments import Leftovers
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.guard import Guard
 from propagator.removal.left_claims import LeftClaims

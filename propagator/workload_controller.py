@@ -33,8 +33,7 @@ from propagator.hub.workload_kinds import HubKinds
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
-from propagator.pull.assignments import AssignmentWriter
-from propagator.pull.leftovers import Leftovers
+from propagator.pull.assignments import AssignmentWriter, Leftovers
 from propagator.reconciler import WorkloadReconciler
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.brake import SweepBrake

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from controller.framework.runtime.arguments import Factory, Plain
+from controller.model.unit import WorkloadInfo
 from controller.plugins.clustercriteria import ClusterCost, ClusterLatency, ClusterReliability
 from controller.plugins.clusteroverrides import ClusterOverrides
 from controller.plugins.clusterresources import ClusterResources
-from controller.plugins.clusterselection import ClusterAffinityPlugin, ClusterSelector, NamedCluster
+from controller.plugins.clusterselection import (
+    ClusterAffinityPlugin,
+    ClusterSelector,
+    NamedCluster,
+    WorkloadAffinityPlugin,
+)
 from controller.plugins.clusterstate import (
     AllowedKinds,
     ClusterReady,
@@ -17,12 +24,19 @@ from controller.plugins.clusterstate import (
     TaintToleration,
     TargetNamespace,
 )
-from controller.plugins.divided import Divided
+from controller.plugins.distribution import Divided, Duplicated, Single
 from controller.plugins.memberfacts import MemberQuota, ServedKinds
-from controller.plugins.prioritysort import PrioritySort
 from controller.plugins.spreadconstraints import SpreadConstraints
-from controller.plugins.whole import Duplicated, Single
-from controller.plugins.workloadaffinity import WorkloadAffinityPlugin
+
+
+class PrioritySort:
+    """Sorts by priority descending, creation time ascending (RFC 3339 in UTC), name."""
+
+    name = "PrioritySort"
+
+    def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
+        return (-info.priority, info.created, info.key)
+
 
 BUILTIN: Mapping[str, Factory] = {
     ClusterResources.name: ClusterResources,

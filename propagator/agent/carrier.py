@@ -31,9 +31,8 @@ from machinery.types.api import AssignmentStatus
 from machinery.types.merge_patch import merging
 from machinery.types.metadata import Key
 from propagator.access.namespaces import Namespaces
-from propagator.agent.assigned import Assigned
+from propagator.agent.assigned import Assigned, status_of, unreadable
 from propagator.agent.context import AssignedWorkloads
-from propagator.agent.reports import status_of, unreadable
 from propagator.agent.told_kinds import ToldKinds
 from propagator.apply.applier import Overtaken
 from propagator.apply.apply_records import ApplyRecords, UnconfirmedWrites
@@ -50,7 +49,7 @@ from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.objects import ManagedObject, version_number
 from propagator.members.pods import main_of
 from propagator.members.session import MemberSession
-from propagator.members.told_share import told_in
+from propagator.members.views import told_in
 from propagator.orders import Share, ShareReport
 from propagator.outcome import Outcome, outcome_of
 from propagator.pull.bundle import CONTENTS, Unreadable

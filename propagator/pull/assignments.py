@@ -5,6 +5,10 @@ An Assignment is written when it says something else than what is ordered, and n
 the Assignment that names them, and go after it names others. An Assignment goes when the agent has
 told that nothing is left; one that is missing removes nothing, so it is made again to remove
 something.
+
+`Leftovers` orders the removal of what gone Workloads left on such a member, by the rule of
+`orphans`: on a fresh view of the hub, after the hub was asked for that very Workload, and many at
+once wait for approval (`removal.brake`).
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from crds.admission.carried import kind_name
 from crds.assignment import AssignmentOrder, AssignmentState
 from crds.names import ANNOTATION_MEMBER, API_VERSION, GROUP
 from crds.workload import OnDelete, PropagatedReason
+from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import ASSIGNMENTS, SECRETS, group_of
 from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
@@ -33,6 +38,7 @@ from machinery.types.metadata import Key
 from propagator.apply.render import ANNOTATION_CARRIED
 from propagator.errors import HubFault, Refused
 from propagator.hub.cluster_status import too_old
+from propagator.hub.workloads import HubWorkloads
 from propagator.members.pulled import PullSession
 from propagator.orders import Share, ShareReport
 from propagator.outcome import DesiredShare, Outcome
@@ -45,6 +51,7 @@ from propagator.pull.bundle import (
     packed,
     unpacked,
 )
+from propagator.removal.brake import SweepBrake
 from propagator.types.assignment import Assignment
 from propagator.types.workload import ObjectId, Workload, workload_of
 
@@ -345,3 +352,44 @@ def _rules(session: PullSession, share: Share, kinds: Iterable[tuple[str, str]])
         "revision": workload.revision_of(member) or None,
     }
     return {key: value for key, value in rules.items() if value is not None}
+
+
+LOG = logs.get(__name__)
+
+
+class Leftovers:
+    def __init__(
+        self, *, workloads: HubWorkloads, brake: SweepBrake, assignments: AssignmentWriter
+    ) -> None:
+        self._workloads = workloads
+        self._brake = brake
+        self._assignments = assignments
+
+    async def order(self, session: PullSession, key: Key) -> None:
+        """Order the removal of what gone Workloads of that key left, and forget what is gone.
+
+        The view of the hub must be fresh. Raises TransportError.
+        """
+        for uid in sorted(u for u in session.uids_of(key) if not self._workloads.known(u)):
+            if (found := session.assignment(uid)) is not None:
+                if await self._is_over(found, key):
+                    await self._assignments.forget(session, uid)
+                continue
+            if not await self._brake.allows(session, uid):
+                continue  # which queues the key when it may go
+            if await self._workloads.vanished(uid, key):
+                told = "%s: ordering the removal of what Workload %s (uid %s) left"
+                LOG.info(told, session.name, "/".join(key), uid)
+                orphan = True if await self._workloads.kind_ends(uid) else None
+                await self._assignments.end(session, uid, key, orphan=orphan)
+                self._brake.swept(session)
+
+    async def _is_over(self, found: Assignment, key: Key) -> bool:
+        """Whether the Assignment of a Workload that is not known goes; that removes nothing.
+
+        The agent has told that nothing is left. Or a finalizer was removed by hand: what stands is
+        told without the Assignment, and judged by that.
+        """
+        if found.spec.order == AssignmentOrder.REMOVE:
+            return found.carried_out and found.status.state == AssignmentState.REMOVED
+        return await self._workloads.vanished(found.uid, key)

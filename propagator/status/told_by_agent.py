@@ -13,7 +13,7 @@ from crds.fields.shares import BlockedReason, ShareState
 from crds.workload import PropagatedReason
 from propagator.members.health import Contact
 from propagator.members.pulled import PullSession
-from propagator.members.told_share import entry_of
+from propagator.members.views import entry_of
 from propagator.outcome import DesiredShare, Outcome
 from propagator.status.cluster_share import LEAVING, MESSAGE_LIMIT, STAYING, share_of, without
 from propagator.status.observed_share import ObservedShare

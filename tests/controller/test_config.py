@@ -17,7 +17,7 @@ from controller.framework.runtime.handle import DryRunHandle, Handle
 from controller.framework.runtime.registry import Registry
 from controller.model.movement import BrakeConfiguration, MovementConfiguration
 from controller.model.unit import WorkloadInfo
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from machinery.errors import ConfigurationError
 
 from .make import cluster, decided, info

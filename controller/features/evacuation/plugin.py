@@ -211,7 +211,7 @@ def _dwelling(snapshot: Snapshot) -> Mask:
 
 
 PATIENCE_SECONDS = 60
-"""As in `controller.plugins.divided`: autoscaling takes time."""
+"""As in `controller.plugins.distribution`: autoscaling takes time."""
 
 
 class NodeRoom:

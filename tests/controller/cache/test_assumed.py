@@ -18,7 +18,7 @@ from controller.eventhandlers import SchedulerCache, known
 from controller.model.load import Load
 from controller.model.objects import ClusterShare, Workload
 from controller.model.place import Place
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from controller.queue.events import freed
 from controller.scheduling.cycle import decide
 from controller.snapshot.builder import Snapshot

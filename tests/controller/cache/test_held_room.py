@@ -15,7 +15,7 @@ from controller.cache.ledger import PlacementsByWorkload, RoomHolder
 from controller.eventhandlers import SchedulerCache
 from controller.http.server import cluster_view
 from controller.model.unit import WorkloadInfo
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from controller.snapshot import inflight
 from controller.snapshot.amounts import amounts_of
 from controller.snapshot.builder import Snapshot, SnapshotBuilder, narrowed, with_cluster

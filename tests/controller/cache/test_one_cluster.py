@@ -14,7 +14,7 @@ import pytest
 from benchmarks.fleets import clusters
 from controller.eventhandlers import SchedulerCache
 from controller.model.objects import MemberCluster
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from controller.queue.scheduling_queue import SchedulingQueue
 from machinery.clock import stopwatch
 from tests.fakeclock import FakeClock

@@ -12,7 +12,7 @@ import pytest
 from controller.config import default_profile
 from controller.framework.events import MEMBER_CLUSTER, Action, on
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from machinery.api.resources import MEMBER_CLUSTERS
 from tests.controller.memory import Stage
 

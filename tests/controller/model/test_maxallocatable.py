@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from controller.eventhandlers import SchedulerCache as Cache
 from controller.model.load import Load
 from controller.model.objects import ClusterShare, MemberCluster, Workload
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from controller.snapshot.amounts import amounts_of
 from controller.snapshot.builder import with_cluster
 from controller.snapshot.encode import within

@@ -23,7 +23,7 @@ from controller.eventhandlers import SchedulerCache, known
 from controller.features.workloadpolicy.compiled import WorkloadPolicy
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.model.objects import ClusterShare, Workload
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from controller.queue.hints import Hints
 from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, SchedulingQueue
 from controller.scheduler import awaited

@@ -25,7 +25,7 @@ from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.feature import WorkloadPolicies, status_of
 from controller.framework.runtime import framework as runtime
 from controller.model.objects import MemberCluster, Workload
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from controller.scheduling.cycle import decide
 from controller.snapshot.snapshot import Snapshot
 from tests.controller.make import NOW, ROOMY, ZONE, snapshot

@@ -11,7 +11,7 @@ import pytest
 
 from controller.eventhandlers import LOOK_STEP, SchedulerCache, known
 from controller.model.objects import ClusterShare, Workload
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from controller.queue.scheduling_queue import STEP, SchedulingQueue
 from controller.snapshot.builder import SnapshotBuilder
 from tests.controller.cache.test_unseen_room import versioned

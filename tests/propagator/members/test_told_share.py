@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from propagator.members.told_share import told_in
+from propagator.members.views import told_in
 from propagator.types.assignment import Assignment
 
 Json = dict[str, Any]

@@ -17,7 +17,7 @@ from controller.model.load import Loads, added
 from controller.model.objects import Workload
 from controller.model.placed import placed_key
 from controller.model.unit import WorkloadInfo
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from controller.snapshot.amounts import ResourceAmounts, amounts_of
 from machinery.types.metadata import OwnerReference
 from machinery.types.workload_api import ReservedShare

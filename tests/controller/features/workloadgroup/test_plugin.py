@@ -20,7 +20,7 @@ from controller.framework.interface import CycleState
 from controller.framework.runtime.handle import DryRunHandle
 from controller.framework.status import SUCCESS, Code
 from controller.framework.waiting import PermitAnswer
-from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.defaults import PrioritySort
 from controller.scheduling.sets import Others
 from crds.groups.gate import decision_of
 from crds.names import GROUP_ALIASES, LABEL_GROUP
