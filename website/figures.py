@@ -1,7 +1,9 @@
 """Print how large the parts of Stowage are: `python -m website.figures [FOLDER]`, of any checkout.
 
 Lines and files of each package, words of its docstrings, structs that are declared more than once,
-protocols with one implementer, and what the propagator keeps in mutable containers. The way of a
+protocols, and what the propagator keeps in mutable containers. A struct that is written by hand in
+place of a generated one counts once, as the tests hold its fields to those of the model. A private
+one is no declaration of the API: it reads a part of some JSON. The way of a
 Workload is what runs while one simple Workload is decided: modules, and classes of which a method
 is called. It is measured in this checkout alone, by the scenario `single` of `tests/truth`.
 """
@@ -34,9 +36,13 @@ def main() -> None:
         print(f"{package:<12}{lines:>8} lines{len(trees):>6} files{words:>8} words in docstrings")
     product = [tree for package in PACKAGES[:5] for _, tree in _trees(root, package)]
     structs = Counter(node.name for node in _classes(product) if _bases(node) & STRUCTS)
-    print(f"structs declared in more than one place: {sum(n > 1 for n in structs.values())}")
-    protocols = {node.name for node in _classes(product) if "Protocol" in _bases(node)}
-    print(f"protocols: {len(protocols)}")
+    once = _written(root)
+    twins = [n for n, many in structs.items() if many > 1 and n not in once and n[0] != "_"]
+    print(f"structs declared in more than one place: {len(twins)}")
+    ours, plugins = (
+        _protocols(root, *names) for names in (PACKAGES[:5], ("controller/framework",))
+    )
+    print(f"protocols: {len(ours)}, of the plugins' interface: {len(plugins)}")
     propagator = [tree for _, tree in _trees(root, "propagator")]
     print(f"mutable containers in the propagator: {sum(map(_containers, propagator))}")
     print(f"methods that end their entries: {sum(map(_endings, propagator))}")
@@ -54,6 +60,20 @@ def _trees(root: Path, package: str) -> Iterator[tuple[str, ast.Module]]:
         text = path.read_text()
         if not text.startswith("# Generated"):
             yield text, ast.parse(text)
+
+
+def _written(root: Path) -> set[str]:
+    """Return the structs with methods, by the table of the generator."""
+    source = root / "crds" / "structs.py"
+    for node in ast.parse(source.read_text()).body if source.exists() else ():
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "WRITTEN":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def _protocols(root: Path, *packages: str) -> set[str]:
+    trees = [tree for package in packages for _, tree in _trees(root, package)]
+    return {node.name for node in _classes(trees) if "Protocol" in _bases(node)}
 
 
 def _words(tree: ast.Module) -> int:

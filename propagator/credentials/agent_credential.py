@@ -56,8 +56,8 @@ from propagator.credentials.agent_secret import (
     SERVERS,
     TOKEN,
     UID,
+    AgentData,
     AgentSecret,
-    Stored,
     check_servers,
     decoded,
 )
@@ -230,7 +230,7 @@ class AgentCredential:
         )
         return renewed
 
-    async def _claim(self, stored: Stored) -> Stored:
+    async def _claim(self, stored: AgentData) -> AgentData:
         """Claim the member with the invitation, and store the token that is sealed for the key.
 
         The key is good for this claim alone: who has read it gets nothing of the next invitation.
@@ -291,7 +291,7 @@ class AgentCredential:
                 )
             await self._clock.sleep(_POLL_SECONDS)
 
-    async def _reach(self, stored: Stored) -> HubAccess:
+    async def _reach(self, stored: AgentData) -> HubAccess:
         """Return the access by the first server that is the hub and takes the token."""
         fault: StowageError = ConfigurationError(f"{self._secret} names no servers")
         for connection in self._connections(stored):
@@ -304,7 +304,7 @@ class AgentCredential:
             return self._access
         raise fault
 
-    async def _ask(self, connection: Connection, stored: Stored) -> HubFacts:
+    async def _ask(self, connection: Connection, stored: AgentData) -> HubFacts:
         """Return what the server tells of itself. Raises WrongHub if it is another hub."""
         async with self._client(connection) as hub:
             found = await hub.get(CONFIG_MAPS, HUB_CONFIG, namespace=stored[NAMESPACE])
@@ -316,7 +316,7 @@ class AgentCredential:
             raise WrongHub(_wrong(connection.server, stored[UID], facts.uid))
         return facts
 
-    def _connections(self, stored: Stored, token: str = "") -> list[Connection]:
+    def _connections(self, stored: AgentData, token: str = "") -> list[Connection]:
         source = HeldToken(token) if token else self._held
         return [
             Connection(

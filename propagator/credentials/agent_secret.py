@@ -25,7 +25,7 @@ own."""
 ADVICE = "apply what `stowage invite` prints on the hub"
 
 
-class Stored(msgspec.Struct, frozen=True):
+class AgentData(msgspec.Struct, frozen=True):
     """The Secret, decoded; a key that it lacks is empty."""
 
     version: str
@@ -49,24 +49,24 @@ class AgentSecret:
     def __str__(self) -> str:
         return f"Secret {self._home}/{AGENT}"
 
-    async def read(self) -> Stored:
+    async def read(self) -> AgentData:
         """Raises ConfigurationError for a Secret that is missing or malformed, TransportError."""
         try:
             found = await self._member.get(SECRETS, AGENT, namespace=self._home)
         except NotFound as e:
             raise ConfigurationError(f"the member has no {self}: {ADVICE}") from e
-        stored = Stored(found["metadata"]["resourceVersion"], decoded(found))
+        stored = AgentData(found["metadata"]["resourceVersion"], decoded(found))
         check_servers(stored.servers, str(self))
         if lacking := [key for key in (UID, SERVERS, NAMESPACE) if not stored[key]]:
             raise ConfigurationError(f"{self} lacks {', '.join(lacking)}: {ADVICE}")
         return stored
 
-    async def store(self, stored: Stored, changes: Mapping[str, str]) -> Stored:
+    async def store(self, stored: AgentData, changes: Mapping[str, str]) -> AgentData:
         """Store on the version that was read. Raises Conflict if it was changed since."""
         data = {key: base64.b64encode(value.encode()).decode() for key, value in changes.items()}
         patch = {"metadata": {"resourceVersion": stored.version}, "data": data}
         found = await self._member.merge_patch(SECRETS, AGENT, patch, namespace=self._home)
-        return Stored(found["metadata"]["resourceVersion"], decoded(found))
+        return AgentData(found["metadata"]["resourceVersion"], decoded(found))
 
 
 def check_servers(servers: Sequence[str], where: str) -> None:

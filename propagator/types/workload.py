@@ -158,7 +158,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Only its presence matters: the status names each cluster's revision."""
 
 
-class Rollout(msgspec.Struct, frozen=True, gc=False):
+class PresentRollout(msgspec.Struct, frozen=True, gc=False):
     revision: str = ""
 
 
@@ -203,7 +203,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     service_external_ip: str | None = msgspec.field(default=None, name="serviceExternalIP")
     conditions: list[StoredCondition] = []
     review: ReviewVerdict = ReviewVerdict(0)
-    rollout: Rollout = Rollout()
+    rollout: PresentRollout = PresentRollout()
     revisions: msgspec.Raw = msgspec.Raw()
     """Decoded by `Workload.revision_of`: most Workloads have none."""
     footprint: Footprint = Footprint()
