@@ -43,9 +43,20 @@ def show(hub: Connection, namespace: str, about: Reference, form: str) -> None:
     status = found.get("status") or {}
     history, staged = of_status(status).history, words.rollout(status)
     head = {"namespace": namespace, "name": about.name, "kind": about.resource.kind}
-    data = {**head, "history": msgspec.to_builtins(history)}
-    told = text(titled(about.key(namespace)), history, datetime.now(UTC))
-    output.show(data, form, text="\n\n".join(filter(None, (told, staged))))
+    data = {**head, "history": told(history)}
+    lines = text(titled(about.key(namespace)), history, datetime.now(UTC))
+    output.show(data, form, text="\n\n".join(filter(None, (lines, staged))))
+
+
+def told(history: Sequence[PlacementChange]) -> list[dict[str, Any]]:
+    """Return JSON values; a change's `more` has its numbers of 0, too."""
+    return [
+        {
+            **msgspec.to_builtins(each),
+            **({"more": msgspec.structs.asdict(each.more)} if each.more else {}),
+        }
+        for each in history
+    ]
 
 
 def text(name: str, history: Sequence[PlacementChange], now: datetime) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from controller.model.objects import MemberCluster
 from controller.model.why import of_status
 from crds.names import LABEL_CLUSTER
@@ -247,7 +245,7 @@ class Views:
         """Return what `stowage history -o json` prints. Raises ConfigurationError."""
         about = Reference(WORKLOADS, name)
         found = history.stored(self._snapshot, namespace, about)
-        told = msgspec.to_builtins(of_status(found.get("status") or {}).history)
+        told = history.told(of_status(found.get("status") or {}).history)
         return {"namespace": namespace, "name": name, "kind": about.resource.kind, "history": told}
 
     def groups(self, query: Query) -> Data:

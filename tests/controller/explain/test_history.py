@@ -26,7 +26,9 @@ from machinery.types.api import (
     PlacementRule,
     PlacementStep,
     ReasonCount,
+    UntoldMoves,
 )
+from stowage.report import history as report
 from tests.controller.make import NOW, cluster, snapshot, workload
 
 pytestmark = pytest.mark.proves("U1")
@@ -293,3 +295,9 @@ def test_counts_of_more_rules_than_fit_still_add_up() -> None:
     assert len(listed) <= history.MOST_COUNTS
     assert sum(each.clusters for each in listed) == 300 - len(told)
     assert sum(each.units for each in listed) == 2 * (300 - len(told))
+
+
+def test_a_command_tells_numbers_of_nothing_too() -> None:
+    change = PlacementChange("Scaled", more=UntoldMoves(2, went=3))
+    [told] = report.told([change])
+    assert told == {"cause": "Scaled", "more": {"clusters": 2, "came": 0, "went": 3}}
