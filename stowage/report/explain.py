@@ -19,7 +19,6 @@ import msgspec
 
 from controller.model.why import Why, of_status
 from controller.planner.reasons import title_in_words
-from crds.fields.why import ChangeCause
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, StowageError
@@ -241,7 +240,7 @@ def _leaving(shares: Sequence[Mapping[str, Any]], now: datetime, *, everything: 
     for each in shares if everything else shares[:SHOWN]:
         why = words.departure(each["cluster"], each.get("cause", ""), each.get("name", ""))
         since = words.moment(each.get("since", ""), now)
-        lost = ", until it answers" if each.get("cause") == ChangeCause.CLUSTER_LOST else ""
+        lost = ", until it answers" if each.get("cause") == "ClusterLost" else ""
         replicas = count(each["replicas"], "replica")
         lines.append(f"  {each['cluster']}: {replicas}, {why} at {since}{lost}")
     if len(shares) > len(lines) - 1:

@@ -136,7 +136,11 @@ def _said(value: Any) -> Any:
     if isinstance(value, dict):
         said = {key: _said(each) for key, each in value.items()}
         empty = ("", None, [], {}, False)
-        kept = {k: v for k, v in said.items() if v not in empty or k == "observedGeneration"}
+        other = said.keys() & {
+            "observedGeneration",
+            "requests",
+        }  # whose default is not the empty one
+        kept = {k: v for k, v in said.items() if v not in empty or (k in other and v is not None)}
         return {k: v for k, v in kept.items() if k not in ("known", "names")}
     return [_said(each) for each in value] if isinstance(value, list | tuple) else value
 

@@ -192,6 +192,7 @@ async def test_what_a_member_has_of_a_workload_that_names_it_no_more_is_read_and
         assert world.deployments("m1")
 
 
+@pytest.mark.perf
 @pytest.mark.proves("SC25")
 def test_a_workload_without_a_share_here_takes_400_bytes() -> None:
     """With what the brake on deletions knows of it. Counted, at two sizes."""

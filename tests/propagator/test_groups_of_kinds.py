@@ -93,7 +93,7 @@ class _Watch:
 
 
 def follower(*there: Any) -> Follower:
-    workloads = SimpleNamespace(known=lambda _: True, by_uid=lambda _: None)
+    workloads = SimpleNamespace(by_uid=workload)
     recorder = SimpleNamespace(event=lambda *_, **__: None)
     return Follower(
         cast("Any", SimpleNamespace(recorder=recorder)),

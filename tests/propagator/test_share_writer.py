@@ -40,7 +40,7 @@ def test_a_share_of_no_units_is_another_wish_than_no_share() -> None:
     assert DesiredShare.of(none, "m1") == DesiredShare.of(placed(m1=0), "m1")
 
 
-DEAF = SimpleNamespace(add_handler=lambda _: None)
+DEAF = SimpleNamespace(add_handler=lambda _: None, on_aside=lambda _: None)
 
 
 async def _not_restored(*_: Any) -> Restored:

@@ -72,6 +72,22 @@ def test_the_leases_of_both_processes_go_with_the_leaders() -> None:
     assert (what["resources"], what["namespaces"]) == (["leases"], ["elsewhere"])
 
 
+@pytest.mark.proves("PL18")
+def test_an_agent_has_a_queue_of_its_own_and_no_seat_of_others() -> None:
+    (schema,) = [
+        each["spec"]
+        for each in install.manifests(namespace="elsewhere", image="stowage:9")
+        if each["kind"] == "FlowSchema" and each["metadata"]["name"] == "stowage-agents"
+    ]
+    assert schema["priorityLevelConfiguration"] == {"name": "workload-low"}
+    assert schema["distinguisherMethod"] == {"type": "ByUser"}
+    assert schema["matchingPrecedence"] < 9000, "the server's own for all accounts"
+    (rule,) = schema["rules"]
+    assert rule["subjects"] == [{"kind": "Group", "group": {"name": "system:serviceaccounts"}}]
+    (what,) = rule["resourceRules"]
+    assert (what["apiGroups"], what["resources"], what["verbs"]) == (["stowage.dev"], ["*"], ["*"])
+
+
 @pytest.mark.long
 @pytest.mark.proves("SC30")
 async def test_our_leases_renew_while_a_tenant_floods_the_hub(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
-from typing import Any
+from typing import Any, cast
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,24 +13,22 @@ from machinery import metrics
 from machinery.http_server import HttpServer
 
 
-class Standby:
-    """An instance that nobody needs to ask: metrics are for every one."""
-
-    leading = False
-
-    def unready(self) -> str:
-        return "not yet"
-
-    def cluster(self, name: str) -> dict[str, Any] | None:
-        raise AssertionError(name)
-
-    async def diagnosis(self, key: tuple[str, str]) -> dict[str, Any] | None:
-        raise AssertionError(key)
+async def nobody(_key: tuple[str, str]) -> dict[str, Any] | None:
+    raise AssertionError("it is not asked")
 
 
 async def test_metrics_come_under_the_content_type_of_their_format() -> None:
     server = HttpServer()
-    install(server, insight=Standby(), flags=Flags(), guard=None)
+    # A standby, which nobody needs to ask: metrics are for every one.
+    install(
+        server,
+        cache=cast("Any", None),
+        leading=lambda: False,
+        unready=lambda: "not yet",
+        diagnosis=nobody,
+        flags=Flags(),
+        guard=None,
+    )
     port = await server.start("127.0.0.1", 0)
 
     def scrape() -> tuple[str, str]:

@@ -58,7 +58,11 @@ def _workload(number: int) -> bytes:
     body = running(number)
     steps = [{"rule": "Room", "clusters": 3, "message": f"room of load-{number}"}]
     change = {"time": "2026-01-01T00:00:00Z", "cause": "Created", "moves": []}
-    body["status"] |= {"reasons": steps, "history": [change], "decision": {"id": f"d-{number}"}}
+    body["status"] |= {
+        "reasons": steps,
+        "history": [change],
+        "decision": {"id": f"d-{number}", "hash": ""},
+    }
     return msgspec.json.encode(body)
 
 
@@ -76,6 +80,7 @@ def _bytes(made: Callable[[bytes], Workload]) -> float:
         tracemalloc.stop()
 
 
+@pytest.mark.perf
 @pytest.mark.proves("SC26")
 def test_what_is_answered_to_a_decision_takes_no_more_than_what_is_listed() -> None:
     def listed(answer: bytes) -> Workload:

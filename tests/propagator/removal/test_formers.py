@@ -91,7 +91,9 @@ async def test_what_runs_at_most_once_is_gone_before_it_is_made_under_another_na
 
 def _found(resource: Resource, namespace: str, name: str) -> Found:
     meta = Meta(namespace=namespace, name=name)
-    return resource, ManagedObject(metadata=meta, kind=resource.kind)
+    return resource, ManagedObject(
+        metadata=meta, kind=resource.kind, api_version=resource.api_version
+    )
 
 
 @pytest.mark.proves("A5", "S1")
