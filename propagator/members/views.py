@@ -243,12 +243,15 @@ class ShareViews:
     def divided(self, workload: Workload) -> bool:
         """Whether others tell a part of it: of a cluster that it is on, was reported on or sent to.
 
+        What stands on a cluster without having been sent there, as to a hub that was set back, is
+        a part of it too.
+
         The sum of what is seen here is not its status then.
         """
         if not (self._membership.several or self.pulls):
             return False
         names = workload.clusters | workload.sent.names(self.names)
-        return any(self.told(name) for name in names)
+        return any(self.told(name) for name in names | self._registry.holders(workload.uid))
 
     def _told(self, workload: Workload, member: str) -> ShareView:
         entry = self._entries(workload).get(member)

@@ -130,7 +130,7 @@ class ReportedShare:
             entry["asked"] = asked
         if decision is not None:
             entry["decision"] = decision
-        return _unless_only_mark_changed(entry, before)
+        return unless_only_mark_changed(entry, before)
 
     def _asked(self, before: Mapping[str, Any]) -> int | None:
         """Return the replicas that the objects there ask for; None where that is `replicas`."""
@@ -204,7 +204,7 @@ def share_of(
             entry["current"] = max(entry["current"], pods, 1)
     told = {key: value for key, value in entry.items() if value is not None}
     lasting = readiness.lasting if readiness is not None else 0
-    kept = _unless_only_mark_changed(told, before)
+    kept = unless_only_mark_changed(told, before)
     return ReportedShare(seen, word, kept, lasting, _look_in(seen, kept))
 
 
@@ -279,10 +279,10 @@ def _of_ended(
     if pods is not None:
         entry["current"] = current_of(pods, entry)
     told = {key: value for key, value in entry.items() if value is not None}
-    return ReportedShare(seen, Word.KNOWN, _unless_only_mark_changed(told, before))
+    return ReportedShare(seen, Word.KNOWN, unless_only_mark_changed(told, before))
 
 
-def _unless_only_mark_changed(
+def unless_only_mark_changed(
     entry: dict[str, Any], before: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return `before` if only the mark would change, which is not worth a write."""

@@ -15,7 +15,14 @@ from propagator.members.health import Contact
 from propagator.members.pulled import PullSession
 from propagator.members.views import entry_of
 from propagator.outcome import DesiredShare, Outcome
-from propagator.status.cluster_share import LEAVING, MESSAGE_LIMIT, STAYING, share_of, without
+from propagator.status.cluster_share import (
+    LEAVING,
+    MESSAGE_LIMIT,
+    STAYING,
+    share_of,
+    unless_only_mark_changed,
+    without,
+)
 from propagator.status.observed_share import ObservedShare
 from propagator.types.workload import Workload
 
@@ -65,7 +72,7 @@ def told_by_agent(
         entry.pop("asked")
     if workload.leaves:
         entry["decision"] = workload.decided_by
-    return ToldShare(entry, entry)
+    return ToldShare(unless_only_mark_changed(entry, before), entry)
 
 
 _NOTHING = {
@@ -87,6 +94,7 @@ def _of_silent(
         desired=desired,
         leaving=session.name not in workload.placements,
         contact=session.contact,
+        end=workload.ends.get(session.name),
         trouble=session.message if session.contact is Contact.AWAY else "",
         ready_seconds=workload.spec.movement.ready_seconds,
     )

@@ -110,6 +110,10 @@ def bare(found: dict[str, Any]) -> dict[str, Any]:
     return {"spec": found["spec"], "uid": found["metadata"]["uid"]}
 
 
+def shares(world: World) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in world.status("web")["clusters"]}
+
+
 def set_back(world: World, snapshot: bytes, bump: int = 0) -> None:
     world.hub._objects, version = pickle.loads(snapshot)
     world.hub._version = version + bump
@@ -282,6 +286,16 @@ async def test_what_has_moved_to_a_pulled_member_leaves_it_once_the_place_of_bef
         await world.calm(60)
     set_back(world, snapshot)
     async with world.propagating(), world.agent():
-        await once_free(world, lambda: runs(world, "web", m1=2))
-        assert world.deployments("paris")
-        await once_free(world, lambda: not world.deployments("paris"))
+        await once_free(world, lambda: "paris" in shares(world))
+        left = shares(world)["paris"]
+        assert (left["state"], left["ready"]) == ("Leaving", 2)
+        least: list[int] = []
+
+        def has_left() -> bool:
+            found = [*world.deployments("m1"), *world.deployments("paris")]
+            least.append(sum(each["status"]["readyReplicas"] for each in found))
+            return not world.deployments("paris")
+
+        await once_free(world, has_left)
+        assert min(least) == 2
+        await world.until(lambda: runs(world, "web", m1=2))

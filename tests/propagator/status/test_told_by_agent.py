@@ -1,0 +1,61 @@
+"""What stands of a share of a member in mode Pull when its agent or our process starts anew."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from propagator.members.health import Contact
+from propagator.status.told_by_agent import told_by_agent
+from propagator.types.assignment import Assignment
+from propagator.types.workload import Workload, workload_of
+
+Json = dict[str, Any]
+COUNTS = {"asked": 2, "ready": 2, "scheduled": 2, "updated": 2}
+
+
+def session(contact: Contact, *, version: int) -> Any:
+    """One whose capacity the MemberCluster of that version has."""
+    of = {"namespace": "shop", "name": "web", "uid": "u", "generation": 1}
+    spec = {"workload": of, "order": "Apply", "targetNamespace": "shop", "digest": "d"}
+    status = {"digest": "d", "state": "Running", "counts": COUNTS, "reported": "3"}
+    body = {"metadata": {"name": "u"}, "spec": {**spec, "decided": "5"}, "status": status}
+    found = msgspec.convert(body, Assignment)
+    return SimpleNamespace(
+        name="paris",
+        contact=contact,
+        message="",
+        assignment=lambda _: found,
+        counted_by=lambda _: version,
+    )
+
+
+def workload(*clusters: Json) -> Workload:
+    status = {"placements": [{"cluster": "paris", "replicas": 2}], "clusters": clusters}
+    template = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "bill"}, "spec": {}}
+    meta = {"name": "web", "namespace": "shop", "uid": "u", "generation": 1}
+    return workload_of({"metadata": meta, "spec": {"template": template}, "status": status})
+
+
+@pytest.mark.proves("PL31")
+def test_an_entry_is_not_written_anew_for_another_version_of_the_capacity() -> None:
+    first = told_by_agent(session(Contact.SERVING, version=5), workload(), None, {}, 1)
+    assert first is not None
+    assert first.stored["capacityVersion"] == 5
+    then = told_by_agent(session(Contact.SERVING, version=9), workload(), None, first.stored, 1)
+    assert then is not None
+    assert then.stored == first.stored
+    assert then.told["capacityVersion"] == 9
+
+
+@pytest.mark.proves("PL31", "SC27")
+@pytest.mark.parametrize("contact", [Contact.CONNECTING, Contact.AWAY])
+def test_a_share_that_has_ended_stays_so_while_its_agent_tells_nothing(contact: Contact) -> None:
+    ended = {"result": "Succeeded", "object": "Job shop/bill", "message": "", "time": ""}
+    stored = {"name": "paris", "replicas": 2, "state": "Complete", "message": "", "ended": ended}
+    found = told_by_agent(session(contact, version=5), workload(stored), None, stored, 1)
+    assert found is not None
+    assert found.told["state"] == "Complete"
