@@ -282,9 +282,7 @@ def _of_ended(
     return ReportedShare(seen, Word.KNOWN, unless_only_mark_changed(told, before))
 
 
-def unless_only_mark_changed(
-    entry: dict[str, Any], before: Mapping[str, Any]
-) -> Mapping[str, Any]:
+def unless_only_mark_changed(entry: dict[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `before` if only the mark would change, which is not worth a write."""
     if entry.get(MARK) == before.get(MARK):
         return entry
