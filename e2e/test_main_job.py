@@ -179,7 +179,7 @@ def test_a_custom_kind_runs_by_its_replica_path(playground: Playground, namespac
             targetCluster={"name": "member-1"},
         )
     )
-    refusal = playground.until_condition(namespace, "it", "Propagated", reason="Rejected")
+    refusal = playground.until_condition(namespace, "it", "Scheduled", reason="FailedToSchedule")
     assert "Rollout" in refusal["message"]
     playground.members["member-1"].apply(crd)
     try:
