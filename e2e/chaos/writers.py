@@ -17,8 +17,8 @@ from typing import Any
 
 _AGENT = re.compile(r"stowage-(?:propagator|agent)/\S+ (?P<name>\S+)/(?P<pid>\d+)(?P<more>.*)")
 _TERM = re.compile(r"shard/\d+ term/\d+")
-_NO_WRITES = ("coordination.k8s.io", "authentication.k8s.io", "authorization.k8s.io")
-"""Leases say who may write; tokens and reviews write nothing."""
+_NO_WRITES = ("coordination.k8s.io", "authorization.k8s.io")
+"""Leases say who may write; reviews write nothing, and neither does the request of a token."""
 _HAND_OVER_SECONDS = 5.0
 """Less than two hand-overs take where nobody ends in order: a Lease has to run out for each."""
 _LATE_SECONDS = 60.0
@@ -89,7 +89,8 @@ def _write(member: str, event: dict[str, Any]) -> Write | None:
     agent, path = _AGENT.match(event.get("userAgent", "")), event["requestURI"]
     if agent is None or event["responseStatus"]["code"] >= 300 or "dryRun" in path:
         return None
-    if event.get("objectRef", {}).get("apiGroup") in _NO_WRITES:
+    of = event.get("objectRef", {})
+    if of.get("apiGroup") in _NO_WRITES or of.get("subresource") == "token":
         return None
     term = _TERM.search(agent["more"])
     return Write(

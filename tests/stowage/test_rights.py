@@ -48,6 +48,7 @@ RARE = {
     ("controller", "apps", "controllerrevisions", "get"): "before a rollback",
     ("controller", "apps", "controllerrevisions", "delete"): "at the end of a rollout",
     ("propagator", "coordination.k8s.io", "leases", "create"): "for a shard that had no Lease",
+    ("propagator", "coordination.k8s.io", "leases", "list"): "of more than eight shards",
     ("controller", "stowage.dev", "workloadpolicies", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadquotas", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
