@@ -94,7 +94,7 @@ def state(hub: Cluster, *, versions: bool = False) -> dict[tuple[str, str], Any]
         "crd,clusterroles,clusterrolebindings,priorityclasses,validatingadmissionpolicies,"
         "validatingadmissionpolicybindings,mutatingadmissionpolicies,"
         "mutatingadmissionpolicybindings,leases,deployments,poddisruptionbudgets,networkpolicies,"
-        "roles,rolebindings,serviceaccounts"
+        "roles,rolebindings,serviceaccounts,flowschemas"
     )
     items = json.loads(hub.kubectl("get", kinds, "-A", "-o", "json"))["items"]
     return {
