@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -287,8 +286,8 @@ class Faults:
 
             await insist(back)
             self._say("the hub was set back")
-            if (log := self._stage.log_of_writes) is not None:
-                log.changes += [time.time()] * 2  # to the number and the terms of then
+            for _ in range(2):  # to the number and the terms of then
+                self._stage.log_of_writes.shared_out()
             for member in MEMBERS:
                 if member in self._stage.pushed:
                     await self._registrations.anew(member)

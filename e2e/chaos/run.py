@@ -135,9 +135,8 @@ async def _run(
         await asyncio.gather(*looking, return_exceptions=True)
     wrong = [f"the test itself looked no more: {fault}" for fault in ended]
     wrong += [*watchman.findings, *touched, *stage.ended(), *_logged(stage)]
-    written = stage.log_of_writes.read() if stage.log_of_writes is not None else []
-    if stage.log_of_writes is not None:
-        wrong += interleaved(written, stage.log_of_writes.changes)
+    written = stage.log_of_writes.read()
+    wrong += interleaved(written, stage.log_of_writes.changes)
     if wrong:
         raise Found(f"{len(wrong)} findings: " + "; ".join(wrong[:5]))
     return Made(

@@ -88,7 +88,7 @@ class ChaosStage:
         letters |= {"agent": "ab"} if pulled else {}
         self.instances = tuple(f"{role}-{each}" for role in letters for each in letters[role])
         self.pushed = tuple(each for each in MEMBERS if each != pulled)
-        self.log_of_writes: WriteLog | None = None
+        self.log_of_writes = WriteLog(directory)
         self.hub_etcd = HubEtcd(planes)
         kubectl = binaries.path("kubectl")
         self._readers = {
@@ -141,7 +141,7 @@ class ChaosStage:
 
         Where members log their writes, without those of Leases.
         """
-        if self.log_of_writes is not None:
+        if self.log_of_writes.kept:
             pids = {each.pid() for each in self.processes.values()}
             return sum(each.pid in pids for each in self.log_of_writes.read())
         return sum([await self._member_writes(name) for name in self.processes])
@@ -197,13 +197,11 @@ class ChaosStage:
         }
         where: dict[str, Any] = {"name": name, "namespace": SYSTEM_NAMESPACE}
         await self.hub.apply(CONFIG_MAPS, body, **where, field_manager="chaos")
-        if self.log_of_writes is not None:
-            self.log_of_writes.shared_out()
+        self.log_of_writes.shared_out()
         return True
 
     def log_writes(self) -> None:
         """Have members log each write from now on; their API servers start anew."""
-        self.log_of_writes = WriteLog(self.directory)
         for member in MEMBERS:
             cluster = self.cluster(member)
             flags = self.log_of_writes.flags(member)
@@ -471,10 +469,11 @@ async def at_work(
     finally:
         for process in stage.processes.values():
             process.end(signal.SIGTERM)  # the next run need not wait for the leases
+        if stage.shards > 1:
+            with suppress(TransportError):
+                await stage.share_out(1)
         for member in MEMBERS:  # the next run must not find a stale Ready
             with suppress(TransportError):
-                if stage.shards > 1:
-                    await stage.share_out(1)
                 await stage._deregister(member)
                 await stage._deregister(second_name(member))
         for road in stage.roads.values():

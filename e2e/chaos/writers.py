@@ -46,12 +46,19 @@ class Write:
 
 
 class WriteLog:
-    """The audit logs of the members, in that folder. `changes` is when the shards were changed."""
+    """The audit logs of the members, in that folder; none before their `flags` were asked for.
+
+    `changes` is when the shards were changed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._logs: dict[str, Path] = {}
         self.changes: list[float] = []
+
+    @property
+    def kept(self) -> bool:
+        return bool(self._logs)
 
     def flags(self, member: str) -> tuple[str, ...]:
         """Return the flags by which that member's API server logs each write."""
