@@ -67,7 +67,9 @@ class Process:
             )
         _collect()
         _CHILDREN[child.pid] = child
-        self.pidfile.write_text(f"{child.pid} {_born(child.pid)}")
+        draft = self.pidfile.with_suffix(".draft")  # whoever reads it meanwhile reads all or none
+        draft.write_text(f"{child.pid} {_born(child.pid)}")
+        draft.rename(self.pidfile)
 
     def pid(self) -> int:
         """Return the pid while it runs; else 0. A stopped process runs, a zombie does not."""
