@@ -32,7 +32,7 @@ FILES = (
 """The generated manifests, in the order in which they are applied."""
 
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C, where PyYAML has it: ten times as fast, and both processes read at their start."""
 
 
@@ -53,4 +53,4 @@ def definition_of(kind: str) -> Mapping[str, Any]:
 
 def _documents(name: str) -> list[dict[str, Any]]:
     text = resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
-    return list(yaml.load_all(text, Loader=_LOADER))
+    return list(yaml.load_all(text, Loader=LOADER))

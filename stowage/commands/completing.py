@@ -109,11 +109,12 @@ def _contexts(kubeconfig: str | None) -> list[str]:
 
     import yaml
 
+    from crds import LOADER
+
     listed = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found: list[str] = []
     for file in filter(None, listed.split(os.pathsep)):
-        body = yaml.load(Path(file).expanduser().read_bytes(), Loader=loader)  # noqa: S506 - safe
+        body = yaml.load(Path(file).expanduser().read_bytes(), Loader=LOADER)  # noqa: S506 - safe
         found += [str(each["name"]) for each in body.get("contexts") or ()]
     return found
 

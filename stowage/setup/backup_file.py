@@ -16,6 +16,7 @@ from typing import IO, Any
 import msgspec
 import yaml
 
+from crds import LOADER
 from crds.names import RESTORED
 from machinery.errors import ConfigurationError
 from machinery.types.bounds import clean
@@ -24,7 +25,6 @@ Manifest = dict[str, Any]
 
 _HEAD = b'{"apiVersion":"v1","kind":"List","metadata":{},"items":[\n'
 _TAIL = b"\n]}\n"
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NO_BACKUP = "it is no backup: `stowage backup -o FILE` makes one"
 
 
@@ -161,7 +161,7 @@ def _whole(path: Path) -> Iterator[Manifest]:
         try:
             found = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            found = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
+            found = yaml.load(text, Loader=LOADER)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, UnicodeDecodeError) as e:
         raise ConfigurationError(f"{path}: {_NO_BACKUP} ({clean(str(e))})") from e
     items = found.get("items") if isinstance(found, dict) else None

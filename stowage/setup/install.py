@@ -43,7 +43,6 @@ _POLICY_WORK = {
 """The kinds of our policies, and the process that does their work on a hub without the kind."""
 DEFAULTS = "stowage-controller-defaults"
 """The binding that a hub needs where it serves no MutatingAdmissionPolicy."""
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PARTS = (
     "rbac.yaml",
     "priority.yaml",
@@ -197,7 +196,7 @@ def load(part: str, **values: str) -> list[dict[str, Any]]:
     text = (folder() / part).read_text()
     for name, value in values.items():
         text = text.replace(f"${{{name}}}", value)
-    return [each for each in yaml.load_all(text, Loader=_LOADER) if each]
+    return [each for each in yaml.load_all(text, Loader=crds.LOADER) if each]
 
 
 def folder() -> Path:

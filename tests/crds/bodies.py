@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from crds import LOADER
 from crds.admission import validation
 
 from .asking import Asking, refusal
+
+HERE = Path(__file__).parent
 
 SPECS: dict[str, dict[str, Any]] = {
     "Workload": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}},
@@ -53,6 +59,18 @@ LARGE: dict[str, Any] = {
     "DIGITS-65": "1" * 65,
 }
 """What the files of objects name, as it would fill them."""
+
+
+def read(file: str) -> Any:
+    """What a file of this folder has."""
+    return yaml.load((HERE / file).read_text(), Loader=LOADER)
+
+
+def examples(*kinds: str) -> list[dict[str, Any]]:
+    """The objects of these kinds in `examples/`."""
+    files = sorted((HERE.parents[1] / "examples").glob("*.yaml"))
+    found = [o for file in files for o in yaml.load_all(file.read_text(), Loader=LOADER)]
+    return [each for each in found if each["kind"] in kinds]
 
 
 def body(kind: str, *, namespace: str = "default", **spec: Any) -> dict[str, Any]:

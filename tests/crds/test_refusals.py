@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from crds.admission import validation
 
-from .bodies import body, dry
+from .bodies import body, dry, examples, read
 
-HERE = Path(__file__).parent
 FILES = {
     "Workload": "refused.yaml",
     "WorkloadSpread": "spreads_refused.yaml",
@@ -24,8 +21,8 @@ FILES = {
     "WorkloadQuota": "quotas_refused.yaml",
 }
 Cases = list[dict[str, Any]]
-REFUSED = {kind: yaml.safe_load((HERE / file).read_text()) for kind, file in FILES.items()}
-TAKEN = yaml.safe_load((HERE / "taken.yaml").read_text())
+REFUSED = {kind: read(file) for kind, file in FILES.items()}
+TAKEN = read("taken.yaml")
 
 
 def tables(cases: Mapping[str, Cases]) -> list[Any]:
@@ -38,14 +35,6 @@ def tables(cases: Mapping[str, Cases]) -> list[Any]:
 
 def _proven(cases: Cases) -> list[str]:
     return sorted({each for case in cases for each in case.get("proves", ["G1"])})
-
-
-EXAMPLES = [
-    document
-    for path in sorted((HERE.parent.parent / "examples").glob("*.yaml"))
-    for document in yaml.safe_load_all(path.read_text())
-    if document["kind"] in FILES
-]
 
 
 @pytest.mark.parametrize(("kind", "cases"), tables(REFUSED))
@@ -76,7 +65,7 @@ def test_the_examples_are_taken(asking: Any) -> None:
     made = {
         f"{each['kind']} {each['metadata']['name']}": each
         | {"metadata": {**each["metadata"], "name": "demo", "namespace": "default"}}
-        for each in EXAMPLES
+        for each in examples(*FILES)
     }
     assert not refused_of(asking, made)
 

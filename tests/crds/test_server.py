@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from json import JSONDecodeError
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import ValidationError
 
 from crds.definition import definition
@@ -18,8 +16,9 @@ from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
 from tests.patience import hold_on
 
 from .asking import refusal
+from .bodies import read
 
-FULL = yaml.safe_load((Path(__file__).parent / "full.yaml").read_text())
+FULL = read("full.yaml")
 
 
 def test_the_policies_and_kinds_are_taken_without_a_warning(asking):

@@ -30,7 +30,6 @@ from tests.propagator.apply.memberfacts import member_facts
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "data" / "releases"
 SHARE = 3
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def fields() -> list[str]:
@@ -59,7 +58,7 @@ def examples() -> list[dict[str, Any]]:
     """The Workloads of the examples as a hub stores them."""
     made = []
     for file in sorted((ROOT / "examples").glob("*.yaml")):
-        for each in yaml.load_all(file.read_text(), Loader=_LOADER):
+        for each in yaml.load_all(file.read_text(), Loader=crds.LOADER):
             if each and each["kind"] == "Workload":
                 body = merged(each, normalised(each))
                 body["metadata"].setdefault("uid", f"uid-{len(made)}")
@@ -85,7 +84,7 @@ def last() -> Path:
 
 
 def stored(folder: Path) -> list[dict[str, Any]]:
-    return list(yaml.load_all((folder / "workloads.yaml").read_text(), Loader=_LOADER))
+    return list(yaml.load_all((folder / "workloads.yaml").read_text(), Loader=crds.LOADER))
 
 
 def main() -> None:

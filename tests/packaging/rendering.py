@@ -9,13 +9,13 @@ from typing import Any
 
 import yaml
 
+from crds import LOADER
 from stowage.packaging import forms
 from stowage.toolchain import binaries
 
 Objects = dict[tuple[str, str, str], dict[str, Any]]
 DEPLOY = forms.ROOT / "deploy"
 CHART = DEPLOY / "charts" / "stowage"
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NEWEST = "--kube-version=1.36.0"
 HOME = "stowage-system"
 

@@ -21,13 +21,17 @@ from .rendering import DEPLOY, read
 FOLDER = Path(crds.__file__).parent
 NEW = DEPLOY / "install" / "install.yaml"
 OLDER = DEPLOY / "install" / "install-1.30.yaml"
-KINDS = [name for kind, _, name in read(NEW.read_text()) if kind == CRDS.kind]
 WORKLOAD = {
     "apiVersion": "stowage.dev/v1alpha1",
     "kind": "Workload",
     "metadata": {"name": "web", "namespace": "default"},
     "spec": {"template": {"apiVersion": "batch/v1", "kind": "Job", "spec": {}}},
 }
+
+
+def kinds() -> list[str]:
+    """The names of the kinds of Stowage."""
+    return [name for kind, _, name in read(NEW.read_text()) if kind == CRDS.kind]
 
 
 def applied_twice(hub: Cluster, file: Path, *how: str) -> None:
@@ -74,7 +78,7 @@ def test_the_kinds_and_their_objects_outlive_all_else_that_was_applied(
     file = tmp_path / "rest.yaml"
     file.write_text(yaml.safe_dump_all(rest))
     installed.kubectl("delete", "--wait=false", "-f", str(file))
-    for name in KINDS:
+    for name in kinds():
         found = json.loads(installed.kubectl("get", "crd", name, "-o", "json"))["metadata"]
         assert "deletionTimestamp" not in found
         assert found["annotations"].items() >= KEPT.items()

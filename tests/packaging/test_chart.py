@@ -19,11 +19,10 @@ from stowage.packaging import forms
 from stowage.setup import install, tenants
 
 from .rendering import CHART, DEPLOY, HOME, NEWEST, Helm, Objects, listed, read
-from .test_forms import ANOTHER, LEAVES
+from .test_forms import ANOTHER, leaves
 
 pytestmark = [pytest.mark.long, pytest.mark.long_group("helm")]
 SECRET = "--set=ui.session.existingSecret=session"
-BOOLEANS = sorted(name for name, each in LEAVES.items() if each.schema.get("type") == "boolean")
 
 
 def without_namespace(objects: Objects) -> Objects:
@@ -92,7 +91,11 @@ def test_what_the_options_of_the_command_add_the_values_add(helm: Helm) -> None:
 
 @pytest.mark.proves("PK4")
 def test_it_lints_with_the_defaults_and_each_boolean_flipped(helm: Helm) -> None:
-    flips = [f"--set={name}={str(not LEAVES[name].default).lower()}" for name in BOOLEANS]
+    flips = [
+        f"--set={name}={str(not each.default).lower()}"
+        for name, each in sorted(leaves().items())
+        if each.schema.get("type") == "boolean"
+    ]
     policies = [
         f"--set=admission.{kind}={to}"
         for kind in ("validating", "mutating")

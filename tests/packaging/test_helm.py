@@ -22,7 +22,7 @@ from tests.stowage.test_wrap import CHART as OBJECTS
 from tests.stowage.test_wrap import HOOK, unmarked
 
 from .rendering import CHART, DEPLOY, HOME, Helm
-from .test_apply import KINDS
+from .test_apply import kinds
 
 pytestmark = [pytest.mark.long, pytest.mark.long_group("helm")]
 OURS = (
@@ -68,7 +68,7 @@ def test_an_installation_becomes_a_release(
     helms("uninstall", "stowage")
     assert names() == set()
     hub.kubectl("get", "namespace", HOME)
-    for name in KINDS:
+    for name in kinds():
         kept = json.loads(hub.kubectl("get", "crd", name, "-o", "json"))["metadata"]
         assert kept["annotations"].items() >= KEPT.items()
 

@@ -28,7 +28,7 @@ from tests import lock
 from tests.patience import hold_on
 
 from .rendering import DEPLOY, Helm
-from .test_apply import KINDS, NEW
+from .test_apply import NEW, kinds
 
 ROOT = forms.ROOT
 CLIENT = f"client   {metadata.version('stowage')}\n"
@@ -187,7 +187,7 @@ def test_the_wheel_runs_alone(environment: Path, tmp_path: Path) -> None:
     assert "site-packages/stowage/deploy" in inside
     assert run(stowage, "version", "--client") == CLIENT
     printed = run(stowage, "install", "--dry-run", "--kubeconfig=/none")
-    assert printed.count("kind: CustomResourceDefinition") == len(KINDS)
+    assert printed.count("kind: CustomResourceDefinition") == len(kinds())
     examples = ROOT / "examples"
     planned = run(stowage, "plan", "-f", examples / "12-divided-by-weight.yaml", "--fleet", examples / "fleet/three-zones.yaml")  # fmt: skip
     assert "demo/weighted" in planned

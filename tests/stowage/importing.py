@@ -12,6 +12,7 @@ import msgspec
 import yaml
 from click.testing import CliRunner, Result
 
+from crds import LOADER
 from crds.admission.validation import object_violations
 from crds.names import LABEL_CLUSTER
 from machinery.overrides.override import ClusterOverride, matching, overridden
@@ -24,7 +25,6 @@ from stowage.importing import command
 KRUISE = "apps.kruise.io/v1alpha1"
 POD_GROUPS = "scheduling.x-k8s.io"
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 POD_GROUP_LABEL = f"{POD_GROUPS}/pod-group"
 
 
@@ -40,7 +40,7 @@ def written(*objects: Any) -> str:
 
 def loaded(text: str) -> list[Any]:
     """The documents of a text."""
-    return list(yaml.load_all(text, Loader=_LOADER))
+    return list(yaml.load_all(text, Loader=LOADER))
 
 
 class Files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,9 +31,13 @@ from tests.stowage import accounts
 
 pytestmark = pytest.mark.long
 
-KINDS = sorted(inforce.crd_names(crds.manifests()))
 FOLDER = Path(crds.__file__).parent
 HOME = "stowage-system"
+
+
+@functools.cache
+def kinds() -> list[str]:
+    return sorted(inforce.crd_names(crds.manifests()))
 
 
 def _policy(name: str) -> tuple[str, str]:
@@ -70,13 +75,13 @@ def put(cluster: Cluster) -> None:
     cluster.kubectl("create", "namespace", HOME, check=False)
     items = json.dumps(_listed(crds.manifests()))
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=items)
-    cluster.kubectl("wait", "--for=condition=Established", *(f"crd/{name}" for name in KINDS))
-    inforce.until_judging(cluster, {*KINDS})
+    cluster.kubectl("wait", "--for=condition=Established", *(f"crd/{name}" for name in kinds()))
+    inforce.until_judging(cluster, {*kinds()})
     hold_on(lambda: guarded(cluster))
 
 
 def guarded(cluster: Cluster) -> bool:
-    return WORDS in cluster.kubectl("delete", "crd", KINDS[0], "--dry-run=server", check=False)
+    return WORDS in cluster.kubectl("delete", "crd", kinds()[0], "--dry-run=server", check=False)
 
 
 def unguard(cluster: Cluster) -> None:
@@ -109,14 +114,14 @@ def test_no_command_that_takes_an_installation_back_takes_the_kinds(
 
     for what in (("crd", "workloads.stowage.dev"), ("-f", str(FOLDER))):
         assert f"workloads.stowage.dev: {WORDS}" in deleted(*what)
-        assert kinds_of(hub) == KINDS
+        assert kinds_of(hub) == kinds()
     put(hub)  # the guard is in the folder too, and goes last
     every = hub.kubectl("delete", "--raw", f"{CRDS.path(None)}?dryRun=All", check=False)
     assert WORDS in every, "also a collection, whose request names none"
-    hub.kubectl("annotate", "crd", KINDS[0], "stowage.dev/uninstall=true")
-    hub.kubectl("delete", "crd", KINDS[0])
+    hub.kubectl("annotate", "crd", kinds()[0], "stowage.dev/uninstall=true")
+    hub.kubectl("delete", "crd", kinds()[0])
     assert f"workloads.stowage.dev: {WORDS}" in deleted("-f", str(whole))
-    assert kinds_of(hub) == KINDS[1:]
+    assert kinds_of(hub) == kinds()[1:]
 
 
 async def take(cluster: Cluster, *what: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from crds import LOADER
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import CLUSTER_PROFILES, CRDS, MEMBER_CLUSTERS
@@ -24,7 +25,9 @@ from tests.patience import until
 
 ROOT = Path(__file__).resolve().parents[4]
 EXAMPLE = ROOT / "examples" / "clusterprofiles"
-DEFINITION = yaml.safe_load((ROOT / "tests" / "data" / "crds" / "clusterprofiles.yaml").read_text())
+DEFINITION = yaml.load(
+    (ROOT / "tests" / "data" / "crds" / "clusterprofiles.yaml").read_text(), Loader=LOADER
+)
 ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-controller"
 
 
