@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from controller.explain import hooks
 from controller.explain.pending import obstacles, shortage_of
 from controller.explain.remedies import remedies
+from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
+from controller.framework.calling.guard import PluginError, ask
+from controller.framework.explains import Explainer, PassView, either, method_of
 from controller.framework.profile import PLUGIN_TIMEOUT
-from controller.scheduling.decision import FITS, Decision
+from controller.scheduling.decision import FITS, Decision, HookChange
 from machinery.clock import timestamp
 from machinery.kinds.ordinals import in_words, with_new_ranges
+
+MOST_TEXTS = 20
+"""Sentences about one hook."""
 
 
 def record(decision: Decision) -> dict[str, Any]:
@@ -43,13 +49,50 @@ def _record(decision: Decision) -> dict[str, Any]:
         ],
         **({"completions": parts} if (parts := completions(decision)) else {}),
         **({"ordinals": found} if (found := ordinals(decision)) else {}),
-        "hooks": hooks.told(decision),
+        "hooks": hooks(decision),
         "order": decision.assignment_order(),
         "clusters": [_cluster(decision, row) for row in _rows(decision)],
         "pendingReasons": [note.to_dict() for note in obstacles(decision, shortage)],
         "binding": [bound.to_dict() for bound in decision.binding()],
         "remedies": [note.to_dict() for note in remedies(decision, shortage)],
     }
+
+
+def hooks(decision: Decision) -> list[dict[str, str]]:
+    """Return the changes of hooks: plugin, phase and text."""
+    return [
+        {"plugin": change.plugin, "phase": change.phase, "text": text}
+        for change in decision.changes
+        for text in _texts(change, decision.plugins.get(change.plugin))
+    ]
+
+
+def _texts(change: HookChange, hook: Any) -> Sequence[str]:
+    said: Sequence[str] = ()
+    if changes := method_of(hook, Explainer.changes):
+        try:
+            said = ask(hook, "Changes", answers.texts, changes, change.before, change.after)
+        except PluginError as e:
+            said = (str(e),)
+    found = list(said) or [*_changed(change.before, change.after)]
+    rest = len(found) - MOST_TEXTS
+    return found if rest <= 0 else [*found[:MOST_TEXTS], f"changed {rest} things more"]
+
+
+def _changed(before: PassView, after: PassView) -> Iterator[str]:
+    if after.workload is not before.workload:
+        yield "changed the Workload"
+    if after.snapshot is not before.snapshot:
+        old, new = (
+            dict(zip(view.snapshot.names, view.snapshot.clusters, strict=True))
+            for view in (before, after)
+        )
+        names = sorted(name for name in {**old, **new} if old.get(name) is not new.get(name))
+        yield f"changed {either(names, 'and') if names else 'the room of clusters'}"
+    if before.feasible is not None and after.feasible is not None:
+        gone = after.snapshot.names_of(before.feasible & ~after.feasible)
+        if gone:
+            yield f"took {either(gone, 'and')} out of the list"
 
 
 def completions(decision: Decision) -> dict[str, int]:

@@ -97,7 +97,7 @@ class Shortage:
         return mask
 
     def names(self, rows: Mask) -> list[str]:
-        return sorted(self.snapshot.names[row] for row in np.flatnonzero(rows).tolist())
+        return self.snapshot.names_of(rows)
 
     def space(self, rows: Mask) -> str:
         """Return `, with room for 4`; empty if room is not counted or there is none."""

@@ -210,6 +210,9 @@ class Snapshot:
         found = (self.row.get(name) for name in names)
         return np.array([row for row in found if row is not None], dtype=np.int64)
 
+    def names_of(self, mask: Mask) -> list[str]:
+        return sorted(self.names[row] for row in np.flatnonzero(mask).tolist())
+
     def by_row(self, numbers: Mapping[str, int], default: int = 0) -> Ints:
         """Return the number of each cluster, shape (n,); `default` for those without one."""
         column = np.full(len(self), default, dtype=np.int64)

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from controller import catalogue, config
 from controller.binding.moving import holds_data
-from controller.explain import hooks
 from controller.explain.pending import shortage_of
-from controller.explain.record import completions, ordinals, record
+from controller.explain.record import completions, hooks, ordinals, record
 from controller.framework.explains import either
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
@@ -191,7 +190,7 @@ class Plan:
             yield _line(each.along)
         if each.rollout:
             yield from each.rollout.lines()
-        yield from (*each.notes, *each.unfit, *each.later, *words.hooks(hooks.told(decision)))
+        yield from (*each.notes, *each.unfit, *each.later, *words.hooks(hooks(decision)))
         if not decision.scheduled:
             yield f"{decision.reason.value}: {self._why(decision)}"
         if decision.moving.data:

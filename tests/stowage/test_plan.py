@@ -724,12 +724,12 @@ def test_what_hooks_changed_is_told(tmp_path: Path) -> None:
         "--config",
         config,
     )
-    told = "hook Anywhere took clusterSelector away"
+    told = "hook Anywhere changed the Workload"
     assert told in run("plan", *hooked).stdout
     assert told in run("explain", "wl/by-labels", "-n", "demo", *hooked).stdout
     (planned,) = json.loads(run("plan", *hooked, "-o", "json").stdout)["workloads"]
     assert planned["hooks"] == [
-        {"plugin": "Anywhere", "phase": "PreFilter", "text": "took clusterSelector away"}
+        {"plugin": "Anywhere", "phase": "PreFilter", "text": "changed the Workload"}
     ]
     assert planned["pending"] == 0
     (bare,) = json.loads(run("plan", *about, "-o", "json").stdout)["workloads"]

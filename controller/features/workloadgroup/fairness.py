@@ -429,7 +429,7 @@ def _order(hold: GangHold) -> tuple[Any, ...]:
 
 
 def _names(mask: Mask, snapshot: Snapshot) -> frozenset[str]:
-    return frozenset(snapshot.names[row] for row in np.flatnonzero(mask).tolist())
+    return frozenset(snapshot.names_of(mask))
 
 
 def _lacking(tried: Iterable[Trial], snapshot: Snapshot) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """The time limit of plugin calls.
 
 A timer ticks while plugins run. A call that sees more than `_TICKS` ticks is ended by an exception
-inside it.
+inside it, at each tick again. A plugin that catches BaseException and goes on is not ended.
 
 Python handles signals in the main thread, between bytecodes. Calls on other threads, inside C
 functions, or with another SIGALRM handler cannot be ended; `guard` reports them as late.
@@ -10,10 +10,7 @@ functions, or with another SIGALRM handler cannot be ended; `guard` reports them
 from __future__ import annotations
 
 import signal
-import sys
 import threading
-from types import FrameType
-from typing import Any
 
 _TICKS = 10
 """Ticks within the limit of a call. One more ends it."""
@@ -22,24 +19,11 @@ _TICKS = 10
 class PluginCall:
     """`outer` is the call that this one is nested in."""
 
-    __slots__ = ("outer", "ticks", "traced")
+    __slots__ = ("outer", "ticks")
 
     def __init__(self, outer: PluginCall | None) -> None:
         self.outer = outer
         self.ticks = 0
-        self.traced: tuple[Any] | None = None
-        """The trace function that `_insist` replaced, in a tuple."""
-
-    @property
-    def under_way(self) -> bool:
-        call = HERE.call
-        while call is not None and call is not self:
-            call = call.outer
-        return call is self
-
-    def over(self) -> None:
-        if self.traced is not None:
-            sys.settrace(*self.traced)
 
 
 class Overdue(BaseException):
@@ -95,7 +79,7 @@ def _arm(seconds: float) -> bool:
     return True
 
 
-def _tick(_signal: int, frame: FrameType | None) -> None:
+def _tick(_signal: int, _frame: object) -> None:
     call, overdue = HERE.call, None
     while call is not None:
         call.ticks += 1
@@ -104,30 +88,4 @@ def _tick(_signal: int, frame: FrameType | None) -> None:
         call = call.outer
     if overdue is None:
         return
-    fault = Overdue(overdue)
-    if overdue.ticks > _TICKS + 1:
-        _insist(overdue, frame)
-    raise fault
-
-
-def _insist(call: PluginCall, frame: FrameType | None) -> None:
-    """Raise Overdue again in a call that caught the first one.
-
-    It is raised at the next line, in the `except` or `finally`: outside of the `try`.
-    """
-
-    def ending(_frame: FrameType, event: str, _arg: object) -> Any:
-        if event == "line" and call.under_way:
-            raise Overdue(call)
-        return ending
-
-    if call.traced is None:
-        call.traced = (sys.gettrace(),)
-    while frame is not None and frame.f_globals.get("__name__") not in _OURS:
-        frame.f_trace = ending
-        frame = frame.f_back
-    sys.settrace(ending)
-
-
-_OURS = frozenset({__name__, f"{__package__}.guard"})
-"""The modules that call plugins. Frames above theirs belong to the plugin."""
+    raise Overdue(overdue)

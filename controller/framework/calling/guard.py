@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from controller.framework.calling.answers import Unusable
-from controller.framework.calling.deadline import HERE, Overdue, PluginCall, limited
-from controller.framework.interface import CycleState, Plugin, PreBind
+from controller.framework.calling.deadline import HERE, Overdue, PluginCall
+from controller.framework.interface import Plugin
 from controller.framework.status import Code, Status
-from controller.model.unit import WorkloadInfo
 from crds.workload import ScheduledReason
 from machinery import logs, metrics
 from machinery.clock import stopwatch
@@ -94,8 +92,6 @@ def ask(
         raise failed(plugin, point, words(e)) from e
     finally:
         HERE.call = outer
-        if call.traced is not None:
-            call.over()
         if WITHIN.get() is not None:  # here, because most calls are not traced
             called(point, plugin.name, began)
     if HERE.seconds and stopwatch() - began > HERE.seconds:
@@ -151,73 +147,3 @@ def _late(plugin: Plugin, point: str, seconds: float) -> None:
     """Count and log a late answer. It is used, because the call could not be ended."""
     ERRORS.labels(plugin.name, point).inc()
     LOG.warning("plugin %s took %.1f s at %s", plugin.name, seconds, point)
-
-
-_GOES_ON = object()
-
-
-class _Stretch(NamedTuple):
-    waits: Any = None
-    answer: Any = None
-    fault: Exception | None = None
-
-
-class in_stretches(Awaitable[Status]):  # noqa: N801 - it reads as what it does
-    """Awaits the answer of a PreBind plugin with the time limit on each stretch between waits.
-
-    A stretch blocks the event loop, and raises PluginError if it is too long.
-    """
-
-    def __init__(
-        self,
-        plugin: PreBind,
-        seconds: float,
-        state: CycleState,
-        info: WorkloadInfo,
-        placements: Mapping[str, int],
-    ) -> None:
-        self._plugin = plugin
-        self._seconds = seconds
-        self._begin = partial(plugin.pre_bind, state, info, placements)
-        self._steps: Any = None
-        self._last = _Stretch(answer=_GOES_ON)
-
-    def begin(self) -> bool:
-        """Run to the first wait. Return False if there is none."""
-        self._last = self._run(self._first)
-        return self._last.answer is _GOES_ON
-
-    def __await__(self) -> Generator[Any, Any, Status]:
-        if self._steps is None:
-            self.begin()
-        while True:
-            if self._last.fault is not None:
-                raise self._last.fault
-            if self._last.answer is not _GOES_ON:
-                answer: Status = self._last.answer
-                return answer
-            try:
-                yield self._last.waits
-            except BaseException as e:  # noqa: BLE001 - it is the plugin's to hear of a cancellation
-                go = partial(self._steps.throw, e)
-            else:
-                go = partial(next, self._steps)
-            self._last = self._run(partial(_stretch, go))
-
-    def _first(self) -> _Stretch:
-        self._steps = self._begin().__await__()
-        return _stretch(partial(next, self._steps))
-
-    def _run(self, stretch: Callable[[], _Stretch]) -> _Stretch:
-        with limited(self._seconds):
-            done: _Stretch = ask(self._plugin, "PreBind", lambda each: each, stretch)
-            return done
-
-
-def _stretch(go: Callable[[], Any]) -> _Stretch:
-    try:
-        return _Stretch(waits=go(), answer=_GOES_ON)
-    except StopIteration as e:
-        return _Stretch(answer=e.value)
-    except Exception as e:  # noqa: BLE001 - the one that awaits it gets it
-        return _Stretch(fault=e)

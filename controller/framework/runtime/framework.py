@@ -22,7 +22,6 @@ from controller.framework.calling.guard import (
     ask,
     ask_aside,
     failed,
-    in_stretches,
     words,
 )
 from controller.framework.events import Hint
@@ -33,7 +32,9 @@ from controller.framework.status import SUCCESS, Code, Status
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.snapshot import Snapshot
 from machinery import logs
+from machinery.clock import stopwatch
 from machinery.errors import StowageError
+from machinery.tracing import called
 
 LOG = logs.get(__name__)
 PRE_BIND_SECONDS = 60.0
@@ -196,23 +197,22 @@ def permit(
 async def pre_bind(
     profile: Profile, state: CycleState, info: WorkloadInfo, placements: Mapping[str, int]
 ) -> Status:
-    """Call the PreBind plugins in turn.
-
-    Each may wait `PRE_BIND_SECONDS`; the profile's limit applies to each stretch between waits.
-    """
+    """Call the PreBind plugins in turn, each for `PRE_BIND_SECONDS` at most."""
     for plugin in profile.pre_bind:
+        limit, began = asyncio.timeout(PRE_BIND_SECONDS), stopwatch()
         try:
-            status = answers.a_status(
-                await _timed(in_stretches(plugin, profile.plugin_timeout, state, info, placements))
-            )
-        except PluginError as e:
-            return e.status
+            async with limit:
+                status = answers.a_status(await plugin.pre_bind(state, info, placements))
         except StowageError:
             raise
         except answers.Unusable as e:
             return failed(plugin, "PreBind", str(e)).status
         except Exception as e:  # noqa: BLE001 - whatever a plugin raises becomes its status
-            return failed(plugin, "PreBind", words(e)).status
+            late = f"no answer within {PRE_BIND_SECONDS:.0f} s"
+            text = late if limit.expired() else words(e)
+            return failed(plugin, "PreBind", text).status
+        finally:
+            called("PreBind", plugin.name, began)
         if not status.ok:
             return named(plugin, status)
     return SUCCESS
@@ -231,19 +231,6 @@ def post_bind(
                 ask(plugin, "PostBind", answers.anything, tell, state, info, placements)
             except PluginError:
                 LOG.exception("not told of a write", extra={"object": "/".join(info.key)})
-
-
-async def _timed(answer: in_stretches) -> Status:
-    if not answer.begin():
-        return await answer  # without a timer: most plugins do not wait
-    within = asyncio.timeout(PRE_BIND_SECONDS)
-    try:
-        async with within:
-            return await answer
-    except TimeoutError as e:
-        if within.expired():
-            raise TimeoutError(f"no answer within {PRE_BIND_SECONDS:.0f} s") from e
-        raise
 
 
 def named(plugin: Plugin, status: Status) -> Status:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.explain.hooks import told
+from controller.explain.record import hooks
 from controller.explain.remedies import remedies
 from machinery.api.resources import WORKLOADS
 from tests.controller.features.reservation.reserving import inside
@@ -46,7 +46,7 @@ async def test_hooks_say_what_they_took_away_and_gave_back(stage: Stage, tmp_pat
         await stage.calm(0.5)
         found = await decision(controller)
         assert found.placements == {"a": 2}
-        assert [(each["phase"], each["text"]) for each in told(found)] == [
+        assert [(each["phase"], each["text"]) for each in hooks(found)] == [
             (
                 "PreFilter",
                 "took workloadAntiAffinity away: all 2 new replicas fit inside reservation room",
