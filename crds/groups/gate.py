@@ -23,13 +23,6 @@ class GateState(StrEnum):
     """Released placements leave all members; placements that ran before stay."""
 
 
-class Released(msgspec.Struct, frozen=True, gc=False):
-    """An entry of status.released, which an earlier release wrote for status.decisions."""
-
-    uid: str = ""
-    decision: str = ""
-
-
 class GateStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a WorkloadGroup's status that are its gate."""
 
@@ -37,18 +30,7 @@ class GateStatus(msgspec.Struct, frozen=True, rename="camel"):
     decisions: dict[str, str] = {}
     retained: dict[str, dict[str, int]] = {}
     reached: dict[str, str] = {}
-    released: list[Released] = []
     quorum_time: str | None = None
-
-    def released_decisions(self) -> dict[str, str]:
-        """Return the released decisions by the Workloads' UIDs; of two for one, the last."""
-        return self.decisions or {each.uid: each.decision for each in self.released}
-
-
-def takes_back(released: Mapping[str, str], uid: str) -> bool:
-    """Return whether a Workload leaves while the gate is closed: one that was released."""
-    # An earlier release kept no list while the gate was closed, and took back all.
-    return not released or uid in released
 
 
 def within(placements: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:

@@ -17,7 +17,6 @@ from pydantic import Field
 from crds.base import (
     Condition,
     Count,
-    DnsName,
     Int64,
     Kind,
     LabelKey,
@@ -27,7 +26,6 @@ from crds.base import (
     Rule,
     Timestamp,
     amounts,
-    atomic,
     listmap,
 )
 from crds.groups.gate import GateState
@@ -174,17 +172,6 @@ class WorkloadGroupSpec(Model):
     """Keeps them in one zone, one region or one cluster."""
 
 
-class Released(Model):
-    """A Workload whose placements may stand on members, as an earlier release wrote it."""
-
-    name: DnsName
-    """The Workload."""
-    uid: Annotated[str, Field(max_length=128)]
-    """Its UID: a Workload that was deleted and made again is another one."""
-    decision: Annotated[str, Field(max_length=64)]
-    """Which placements: a digest of them."""
-
-
 class WorkloadGroupStatus(Model):
     """How far the gang has come, and what of it may go to members."""
 
@@ -230,11 +217,6 @@ class WorkloadGroupStatus(Model):
     controller empties it with a new gate or new decisions.
 
     Writer: propagator.
-    """
-    released: list[Released] = atomic(MOST_WORKLOADS)
-    """`decisions` as an earlier release wrote it: read, and replaced by the next write.
-
-    Writer: controller.
     """
     failures: Count | None = None
     """How often in a row it was taken away from members before it ran. Writer: controller."""

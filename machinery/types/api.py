@@ -399,12 +399,6 @@ class WorkloadGroupSpec(Part, frozen=True):
     topology: Topology | None = None
 
 
-class Released(Part, frozen=True, gc=False):
-    name: str
-    uid: str
-    decision: str
-
-
 class WorkloadGroupStatus(Part, frozen=True):
     observed_generation: int | None = None
     phase: str = ""
@@ -421,7 +415,6 @@ class WorkloadGroupStatus(Part, frozen=True):
     decisions: dict[str, str] = {}
     retained: dict[str, dict[str, int]] = {}
     reached: dict[str, str] = {}
-    released: list[Released] = []
     failures: int | None = None
     retry_time: str = ""
     last_failure_time: str = ""

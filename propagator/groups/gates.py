@@ -220,7 +220,7 @@ class Gates:
     def _closed_to(self, workload: Workload) -> bool:
         # Workloads that arrive during the first list do not join: they were members already.
         group = self._group_of(workload)
-        takes = group is not None and group.takes_back(workload.uid)
+        takes = group is not None and workload.uid in group.released
         return group is not None and takes and (group.closed or not self._workloads.synced)
 
     def _member_changed(self, name: str, key: Key | None) -> None:
@@ -382,7 +382,7 @@ class ClosedGates:
 
     def close(self, group: WorkloadGroup, members: Iterable[Workload]) -> None:
         key = group.metadata.key
-        concerned = (e for e in members if group_of(e) == key and group.takes_back(e.uid))
+        concerned = (e for e in members if group_of(e) == key and e.uid in group.released)
         self._groups[key] = {each.uid: set(group.retained(each.uid)) for each in concerned}
 
     def open(self, group: Key) -> None:

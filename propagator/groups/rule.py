@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 
-from crds.groups.gate import GateState, GateStatus, takes_back
+from crds.groups.gate import GateState, GateStatus
 from crds.names import LABEL_GROUP
 from crds.workload import PropagatedReason
 from machinery.types.bounds import name_in_words
@@ -38,17 +37,14 @@ class WorkloadGroup(Object, frozen=True, dict=True):
         """Whether the quorum has run once. Each Workload is then reconciled by itself."""
         return self.status.quorum_time is not None
 
-    @cached_property
+    @property
     def released(self) -> dict[str, str]:
-        """Decisions by the Workloads' UIDs. Cached: there may be thousands."""
-        return self.status.released_decisions()
+        """Decisions by the Workloads' UIDs."""
+        return self.status.decisions
 
     def retained(self, uid: str) -> dict[str, int]:
         """Return the replicas of a Workload that ran before its release, by cluster."""
         return self.status.retained.get(uid, {})
-
-    def takes_back(self, uid: str) -> bool:
-        return takes_back(self.released, uid)
 
 
 class GateAnswer(Enum):
@@ -92,7 +88,7 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
     retained = group.retained(workload.uid)
     if retained and not group.open and _no_more_than(retained, workload):
         return APPLY
-    if group.closed and not group.takes_back(workload.uid):
+    if group.closed and workload.uid not in group.released:
         return _wait(f"{label} has not released this Workload, and takes nothing of it back")
     if group.closed:
         what = "what it had released" if retained else "all of its replicas"

@@ -80,7 +80,7 @@ STATUS = {
     "scheduleStartTime": "2026-01-02T03:04:05Z",
     "quorumTime": "2026-01-02T03:05:05Z",
     "gate": "Open",
-    "released": [{"name": "workers", "uid": "f8a3", "decision": "acde049cabb8b1e6"}],
+    "decisions": {"f8a3": "acde049cabb8b1e6"},
     "failures": 1,
     "retryTime": "2026-01-02T03:04:15Z",
     "lastFailureTime": "2026-01-02T03:04:05Z",
@@ -121,13 +121,10 @@ def test_a_status_of_another_form_is_refused(tenant):
 
 @pytest.mark.proves("G1", "G20")
 def test_a_group_of_most_workloads_can_be_stored_with_all_of_them_released(tenant):
-    """As long names as most are given, and sums that no Workload alone could have."""
+    """With sums that no Workload alone could have."""
     tenant.create(of(tenant))
-    released = [
-        {"name": f"{'w' * 95}-{n:04}", "uid": f"{n:036}", "decision": f"{n:016}"}
-        for n in range(4096)
-    ]
-    status = {**UNOBSERVED, "gate": "Open", "released": released, "desired": 2**40}
+    released = {f"{n:036}": f"{n:016}" for n in range(4096)}
+    status = {**UNOBSERVED, "gate": "Open", "decisions": released, "desired": 2**40}
     assert write_status(tenant, status) == ""
     assert tenant.get("demo", "WorkloadGroup")["status"] == status
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from controller.features.spec import checked_spec
 from controller.features.workloadgroup.objects import GroupStatus, WorkloadGroup
-from crds.groups.gate import takes_back
 from crds.groups.workloadgroup import TopologyMode
 from machinery.types import quantities
 from machinery.types.api import WorkloadGroupSpec
@@ -72,9 +71,6 @@ class CompiledGroup:
         rests = self.retry is not None and now < self.retry <= now + _LONGEST_REST
         return self.retry if rests else None
 
-    def takes_back(self, uid: str) -> bool:
-        return takes_back(self.released, uid)
-
     def too_few(self, replicas: int) -> str:
         return (
             f"{self} has {replicas} replicas in all its Workloads, minMember is {self.min_member}"
@@ -122,7 +118,7 @@ def _told(status: GroupStatus) -> dict[str, Any]:
     return {
         "phase": status.phase,
         "gate": status.gate or "",
-        "released": status.released_decisions(),
+        "released": status.decisions,
         "retained": status.retained,
         "ran": bool(status.quorum_time),
         "failures": status.failures,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from crds.groups.gate import GateStatus
-from crds.groups.workloadgroup import MOST_WORKLOADS
 from machinery.types.metadata import Object
 
 
@@ -44,10 +43,7 @@ def read_status(stored: Any) -> GroupStatus:
 
 def _sound(status: GroupStatus) -> GroupStatus:
     known = [each for each in status.conditions if _is_condition(each)]
-    if len(status.released) <= MOST_WORKLOADS and len(known) == len(status.conditions):
-        return status
-    released = status.released[:MOST_WORKLOADS]
-    return msgspec.structs.replace(status, released=released, conditions=known)
+    return msgspec.structs.replace(status, conditions=known)
 
 
 def _is_condition(stored: dict[str, Any]) -> bool:

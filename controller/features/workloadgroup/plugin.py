@@ -656,7 +656,7 @@ def _withdrawn(group: CompiledGroup, members: Mapping[Key, Member]) -> Withdrawn
 
 def _gives_back(group: CompiledGroup, info: WorkloadInfo) -> bool:
     if group.gate == GateState.CLOSED:  # a quorum that has run stays, whichever writer closed it
-        return not group.ran and (group.takes_back(info.uid) or not info.runs)
+        return not group.ran and (info.uid in group.released or not info.runs)
     if group.gate == GateState.OPEN:
         return info.uid not in group.released and not info.runs
     return info.uid in group.retained or not info.runs

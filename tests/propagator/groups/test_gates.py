@@ -182,7 +182,7 @@ class Hub:
 
 
 def entry(name: str, **placed: int) -> dict[str, str]:
-    return {"uid": f"u-{name}", "decision": decision_of(placed)}
+    return {f"u-{name}": decision_of(placed)}
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
     await end([running])
 
 
-BOTH = [entry("a", m1=1), entry("b", m2=1)]
+BOTH = entry("a", m1=1) | entry("b", m2=1)
 NO_WORKLOAD: list[Key] = []
 
 
@@ -218,24 +218,24 @@ async def gang(hub: Hub, **status: Any) -> None:
 @pytest.mark.proves("G24")
 async def test_an_open_gate_wakes_those_that_it_names(hub: Hub):
     await gang(hub)
-    hub.group(gate="Open", released=BOTH[:1], quorumTime=QUORUM)
+    hub.group(gate="Open", decisions=entry("a", m1=1), quorumTime=QUORUM)
     assert await hub.wakes() == ["a", "b"], "what is told of b is another thing now"
     assert hub.ask("a", "b", "alone") == [GateAnswer.APPLY, GateAnswer.WAIT, GateAnswer.APPLY]
-    hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
+    hub.group(gate="Open", decisions=BOTH, quorumTime=QUORUM)
     assert await hub.wakes() == ["b"]
-    hub.group(gate="Open", released=BOTH, quorumTime=QUORUM, running=7)
+    hub.group(gate="Open", decisions=BOTH, quorumTime=QUORUM, running=7)
     assert await hub.wakes() == NO_WORKLOAD
-    hub.group("other", gate="Closed")
+    hub.group("other", gate="Closed", decisions=BOTH)
     assert await hub.wakes() == NO_WORKLOAD
 
 
 @pytest.mark.proves("G24")
 async def test_an_answer_that_stood_for_a_moment_only_is_corrected(hub: Hub):
     """Closed, open, closed before anybody is looked at again: who was pushed meanwhile must go."""
-    await gang(hub, gate="Closed")
-    hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
+    await gang(hub, gate="Closed", decisions=BOTH)
+    hub.group(gate="Open", decisions=BOTH, quorumTime=QUORUM)
     assert hub.ask("a") == [GateAnswer.APPLY]
-    hub.group(gate="Closed")
+    hub.group(gate="Closed", decisions=BOTH)
     assert hub.ask("a") == [GateAnswer.REMOVE], "on another cluster"
     assert await hub.wakes() == ["a"]
     assert hub.ask("a", "b") == [GateAnswer.REMOVE, GateAnswer.REMOVE]
@@ -244,9 +244,9 @@ async def test_an_answer_that_stood_for_a_moment_only_is_corrected(hub: Hub):
 @pytest.mark.proves("G24")
 async def test_what_had_to_go_goes_though_the_gate_is_away_again(hub: Hub):
     """Closed and taken away in one moment: the word to leave must not be lost on any member."""
-    await gang(hub, gate="Open", released=BOTH, quorumTime=QUORUM)
+    await gang(hub, gate="Open", decisions=BOTH, quorumTime=QUORUM)
     a = hub.seen("a")
-    hub.group(gate="Closed")
+    hub.group(gate="Closed", decisions=BOTH)
     hub.group()
     assert hub.ask("a") == [GateAnswer.WAIT]
     assert hub.gates.removal_pending(a, "m1")
@@ -254,10 +254,10 @@ async def test_what_had_to_go_goes_though_the_gate_is_away_again(hub: Hub):
     hub.gates.removed(a, "m1")
     assert not hub.gates.removal_pending(a, "m1")
     assert hub.gates.removal_pending(a, "m2"), "each member by itself"
-    hub.group(gate="Open", released=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     hub.group()
     assert not hub.gates.removal_pending(a, "m2"), "who closes an open gate anew says so"
-    hub.group(gate="Closed")
+    hub.group(gate="Closed", decisions=BOTH)
     hub.group()
     assert hub.gates.removal_pending(a, "m1"), "what came since has to go as well"
     hub.listed(FORBIDDEN)
@@ -275,13 +275,13 @@ async def test_what_had_to_go_goes_though_the_gate_is_away_again(hub: Hub):
 @pytest.mark.parametrize("before", ["", "other", "two"])
 async def test_who_joins_a_group_that_was_closed_before_keeps_what_runs(hub: Hub, before: str):
     """Of no group, of one whose quorum has run, or of two and so a member of none."""
-    await gang(hub, gate="Open", released=BOTH)
+    await gang(hub, gate="Open", decisions=BOTH)
     if before == "other":
-        hub.group("other", gate="Open", released=[entry("alone", m1=1)], quorumTime=QUORUM)
+        hub.group("other", gate="Open", decisions=entry("alone", m1=1), quorumTime=QUORUM)
         hub.place("alone", "other", m1=1)
     elif before == "two":
         hub.place("alone", "batch", also="other", m1=1)
-    hub.group(gate="Closed")
+    hub.group(gate="Closed", decisions=BOTH)
     await hub.wakes()
     hub.group()
     await hub.wakes()
@@ -290,14 +290,14 @@ async def test_who_joins_a_group_that_was_closed_before_keeps_what_runs(hub: Hub
     assert not hub.gates.removal_pending(hub.seen("alone"), "m1")
     assert hub.gates.removal_pending(hub.seen("a"), "m1"), "who was a member then has to leave"
     hub.gates.removed(hub.seen("alone"), "m2")
-    hub.group(gate="Closed")
+    hub.group(gate="Closed", decisions=BOTH | entry("alone", m1=1))
     hub.group()
     assert hub.gates.removal_pending(hub.seen("alone"), "m2"), "now it is one as well"
 
 
 @pytest.mark.proves("G24")
 async def test_who_joins_a_closed_group_has_to_leave_and_who_parts_from_it_has_not(hub: Hub):
-    await gang(hub, gate="Closed")
+    await gang(hub, gate="Closed", decisions=BOTH | entry("alone", m1=1))
     hub.place("alone", "batch", m1=1)
     hub.gates.removed(hub.seen("a"), "m1")
     hub.place("a", None, m1=1)  # pushed by itself
@@ -343,9 +343,9 @@ async def test_a_process_that_starts_while_a_group_is_closed_knows_who_has_to_le
     hub.listed()
     hub.workloads.informer._synced.clear()
     hub.place("a", m1=1)
-    hub.group(gate="Closed")
+    hub.group(gate="Closed", decisions=BOTH | entry("c", m1=1))
     hub.place("b", m2=1)
-    hub.group()
+    hub.group(decisions=BOTH | entry("c", m1=1))
     hub.place("c", m1=1)
     hub.workloads.informer._synced.set()
     hub.place("later", m1=1)
@@ -357,10 +357,10 @@ async def test_a_process_that_starts_while_a_group_is_closed_knows_who_has_to_le
 async def test_a_gang_starts_from_its_open_gate_until_its_quorum_has_run(hub: Hub):
     await gang(hub)
     assert not hub.gates.starting(hub.seen("a"))
-    hub.group(gate="Open", released=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     assert hub.gates.starting(hub.seen("a"))
     assert not hub.gates.starting(hub.seen("alone"))
-    hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
+    hub.group(gate="Open", decisions=BOTH, quorumTime=QUORUM)
     assert not hub.gates.starting(hub.seen("a"))
 
 
@@ -368,7 +368,7 @@ async def test_a_gang_starts_from_its_open_gate_until_its_quorum_has_run(hub: Hu
 async def test_a_start_waits_for_all_clusters_and_is_woken_by_them(hub: Hub):
     await gang(hub)
     hub.registry.becomes("m2", Contact.AWAY)
-    hub.group(gate="Open", released=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     assert await hub.wakes() == ["a", "b"]
     assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     assert "m2: gone fishing" in hub.told("a")
@@ -378,10 +378,10 @@ async def test_a_start_waits_for_all_clusters_and_is_woken_by_them(hub: Hub):
     assert await hub.wakes() == ["a", "b"]
     assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
     hub.place("b", m3=1)
-    hub.group(gate="Open", released=[BOTH[0], entry("b", m3=1)])
+    hub.group(gate="Open", decisions=BOTH | entry("b", m3=1))
     await hub.wakes()
     assert "m3: gone fishing" in hub.told("a")
-    hub.group(gate="Open", released=[BOTH[0], entry("b", m3=1)], quorumTime=QUORUM)
+    hub.group(gate="Open", decisions=BOTH | entry("b", m3=1), quorumTime=QUORUM)
     assert await hub.wakes() == ["a", "b"]
     assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
 
@@ -392,7 +392,7 @@ async def test_a_start_waits_until_each_cluster_has_answered_a_question_of_its_o
     await hub.clock.advance(100)
     await gang(hub)
     hub.registry.deaf = {"m1": 99.9, "m2": 99.0, "m3": 0.0}
-    hub.group(gate="Open", released=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     await hub.wakes()
     assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     assert hub.told("a") == "", "it passes by itself"
@@ -413,7 +413,7 @@ async def test_one_that_does_not_answer_the_start_is_told_once_it_is_lost(hub: H
     await hub.clock.advance(100)
     await gang(hub)
     hub.registry.deaf = {"m2": 0.0}
-    hub.group(gate="Open", released=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     await hub.wakes()
     assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     hub.registry.becomes("m2", Contact.AWAY)
@@ -428,7 +428,7 @@ async def test_of_a_gang_on_very_many_clusters_one_that_changes_costs_a_look_at_
     hub.registry.contacts = dict.fromkeys(clusters, Contact.CONNECTING)
     placed = dict.fromkeys(clusters, 1)
     hub.listed()
-    hub.group(gate="Open", released=[entry("a", **placed)])
+    hub.group(gate="Open", decisions=entry("a", **placed))
     hub.place("a", **placed)
     hub.ask("a")
     await hub.wakes()
@@ -449,7 +449,7 @@ async def test_of_a_gang_on_very_many_clusters_one_that_changes_costs_a_look_at_
 async def test_nothing_is_pushed_before_it_is_known_who_is_placed_where(hub: Hub):
     await gang(hub)
     hub.registry.becomes("m2", Contact.CONNECTING)
-    hub.group(gate="Open", released=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     await hub.wakes()
     assert hub.told("a") == "", "it passes by itself"
@@ -465,7 +465,7 @@ async def test_nothing_is_pushed_before_all_that_is_released_is_seen(hub: Hub):
     hub.listed()
     hub.place("a", m1=1)
     hub.place("b")
-    hub.group(gate="Open", released=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     hub.ask("a")
     await hub.wakes()
     assert (hub.ask("a"), hub.told("a")) == ([GateAnswer.WAIT], "")
@@ -488,15 +488,15 @@ async def test_for_how_long_a_cluster_connects_counts_anew_each_time(hub: Hub):
     """A gang that is long gone has waited for it once."""
     await gang(hub)
     hub.registry.becomes("m2", Contact.CONNECTING)
-    hub.group(gate="Open", released=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     await hub.wakes()
-    hub.group(gate="Closed")
+    hub.group(gate="Closed", decisions=BOTH)
     await hub.wakes()
     hub.registry.becomes("m2", Contact.SERVING)
     await hub.clock.advance(600)
     hub.listed()
     hub.registry.becomes("m2", Contact.CONNECTING)
-    hub.group(gate="Open", released=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     await hub.wakes()
     assert hub.ask("a") == [GateAnswer.WAIT]
     assert hub.told("a") == ""
@@ -505,7 +505,7 @@ async def test_for_how_long_a_cluster_connects_counts_anew_each_time(hub: Hub):
 @pytest.mark.proves("G24")
 async def test_a_stale_view_of_the_last_try_does_not_start_the_next_one(hub: Hub):
     """The watch of groups is dead, that of Workloads lives, and both tries are placed alike."""
-    await gang(hub, gate="Open", released=BOTH)
+    await gang(hub, gate="Open", decisions=BOTH)
     assert hub.ask("a") == [GateAnswer.APPLY]
     hub.group(told=False)
     hub.place("a")
@@ -517,7 +517,7 @@ async def test_a_stale_view_of_the_last_try_does_not_start_the_next_one(hub: Hub
     await hub.clock.advance(60)
     assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
     assert len(hub.server.asked) < 20
-    hub.group(told=False, gate="Open", released=BOTH)
+    hub.group(told=False, gate="Open", decisions=BOTH)
     await hub.clock.advance(LONGEST_PAUSE)
     assert await hub.wakes() == ["a", "b"]
     assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
@@ -525,19 +525,19 @@ async def test_a_stale_view_of_the_last_try_does_not_start_the_next_one(hub: Hub
 
 @pytest.mark.proves("G24")
 async def test_a_start_asks_the_hub_once_and_anew_after_a_cluster_was_away(hub: Hub):
-    await gang(hub, gate="Open", released=BOTH)
-    hub.group(gate="Open", released=BOTH, running=1)
+    await gang(hub, gate="Open", decisions=BOTH)
+    hub.group(gate="Open", decisions=BOTH, running=1)
     await hub.wakes()
     await hub.clock.advance(60)
     assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
     assert len(hub.server.asked) == 1
     hub.registry.becomes("m2", Contact.AWAY)
     await hub.wakes()
-    hub.group(told=False, gate="Closed")
+    hub.group(told=False, gate="Closed", decisions=BOTH)
     hub.registry.becomes("m2", Contact.SERVING)
     await hub.wakes()
     assert hub.ask("a", "b") == [GateAnswer.WAIT, GateAnswer.WAIT]
-    hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
+    hub.group(gate="Open", decisions=BOTH, quorumTime=QUORUM)
     await hub.wakes()
     assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.APPLY]
 
@@ -546,10 +546,10 @@ async def test_a_start_asks_the_hub_once_and_anew_after_a_cluster_was_away(hub: 
 async def test_an_answer_of_the_hub_counts_for_the_start_that_asked(hub: Hub):
     """The gate closes and opens again, for others, while the hub takes its time."""
     hub.server.answers.clear()
-    await gang(hub, gate="Open", released=BOTH)
+    await gang(hub, gate="Open", decisions=BOTH)
     assert len(hub.server.asked) == 1
-    hub.group(gate="Closed")
-    hub.group(gate="Open", released=BOTH)
+    hub.group(gate="Closed", decisions=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     await hub.wakes()
     hub.group(told=False)
     hub.server.answers.set()
@@ -561,7 +561,7 @@ async def test_an_answer_of_the_hub_counts_for_the_start_that_asked(hub: Hub):
 @pytest.mark.proves("G24")
 async def test_a_hub_that_does_not_answer_is_waited_for_and_not_stormed(hub: Hub):
     hub.server.fault = Unreachable("no answer")
-    await gang(hub, gate="Open", released=BOTH)
+    await gang(hub, gate="Open", decisions=BOTH)
     for _ in range(10):
         await hub.clock.advance(60)
         hub.listed()
@@ -584,11 +584,11 @@ async def test_of_many_gangs_that_start_at_once_a_few_are_asked_about_at_a_time(
     hub.listed()
     names = [f"w{number}" for number in range(100)]
     for name in names:
-        hub.group(f"of-{name}", gate="Open", released=[entry(name, m1=1)])
+        hub.group(f"of-{name}", gate="Open", decisions=entry(name, m1=1))
         hub.place(name, f"of-{name}", m1=1)
     await hub.wakes()
     assert 1 < len(hub.server.asked) <= 4
-    hub.group(f"of-{names[-1]}", gate="Closed")
+    hub.group(f"of-{names[-1]}", gate="Closed", decisions=entry(names[-1], m1=1))
     await hub.wakes()
     assert hub.ask(names[-1]) == [GateAnswer.REMOVE], "which waits for none of them"
     hub.server.answers.set()
@@ -599,8 +599,8 @@ async def test_of_many_gangs_that_start_at_once_a_few_are_asked_about_at_a_time(
 
 @pytest.mark.proves("G18", "G24")
 async def test_who_changes_groups_is_judged_by_the_new_one(hub: Hub):
-    await gang(hub, gate="Closed")
-    hub.group("other", gate="Open", released=[entry("a", m1=1)], quorumTime=QUORUM)
+    await gang(hub, gate="Closed", decisions=BOTH)
+    hub.group("other", gate="Open", decisions=entry("a", m1=1), quorumTime=QUORUM)
     hub.place("a", "other", m1=1)
     assert hub.ask("a", "b") == [GateAnswer.APPLY, GateAnswer.REMOVE]
     hub.place("a", None, m1=1)
@@ -608,7 +608,7 @@ async def test_who_changes_groups_is_judged_by_the_new_one(hub: Hub):
     hub.place("a", "gone", m1=1)
     assert hub.ask("a") == [GateAnswer.WAIT]
     await hub.wakes()
-    hub.group("gone", gate="Closed")
+    hub.group("gone", gate="Closed", decisions=BOTH)
     assert await hub.wakes() == ["a"]
 
 
@@ -636,7 +636,7 @@ async def test_of_groups_that_cannot_be_read_nothing_is_concluded(
 @pytest.mark.proves("G24", "R11")
 async def test_a_gate_that_was_not_heard_of_for_long_holds_in_silence(hub: Hub):
     """Closed or open: another one may have been written since."""
-    await gang(hub, gate="Closed")
+    await gang(hub, gate="Closed", decisions=BOTH)
     assert hub.ask("a") == [GateAnswer.REMOVE]
     await hub.clock.advance(600)
     assert await hub.wakes() == ["a", "b"]
@@ -651,7 +651,7 @@ async def test_a_gate_that_was_not_heard_of_for_long_holds_in_silence(hub: Hub):
 @pytest.mark.proves("G24", "R11")
 async def test_who_asked_in_the_moment_of_silence_is_asked_again(hub: Hub):
     """Nobody looked while it lasted."""
-    await gang(hub, gate="Closed")
+    await gang(hub, gate="Closed", decisions=BOTH)
     await hub.clock.advance(STALE_SECONDS + CHECK_SECONDS / 2 - hub.clock.monotonic())
     assert hub.ask("a") == [GateAnswer.WAIT]
     hub.listed()
@@ -667,8 +667,8 @@ async def test_a_group_of_thousands_is_woken_in_steps_and_only_where_it_changed(
     for name in names:
         hub.place(name, m1=1)
     hub.ask(*names)
-    counts = [0]
-    hub.group(gate="Open", released=[entry(name, m1=1) for name in names], quorumTime=QUORUM)
+    counts, there = [0], {f"u-{name}": decision_of({"m1": 1}) for name in names}
+    hub.group(gate="Open", decisions=there, quorumTime=QUORUM)
     for _ in range(MOST_WORKLOADS):
         await asyncio.sleep(0)
         counts.append(len(hub.woken))
@@ -676,7 +676,8 @@ async def test_a_group_of_thousands_is_woken_in_steps_and_only_where_it_changed(
     assert max(after - before for before, after in pairwise(counts)) <= 2 * SLICE
     hub.woken.clear()
     hub.ask(*names)
-    hub.group(gate="Open", released=[entry(name, m1=1) for name in names[1:]], quorumTime=QUORUM)
+    del there[f"u-{names[0]}"]
+    hub.group(gate="Open", decisions=there, quorumTime=QUORUM)
     await hub.clock.advance(MOST_WORKLOADS / REVIEWED_PER_SECOND)
     for _ in range(MOST_WORKLOADS):
         await asyncio.sleep(0)
@@ -686,8 +687,8 @@ async def test_a_group_of_thousands_is_woken_in_steps_and_only_where_it_changed(
 @pytest.mark.parametrize("first", ["the Workloads", "the group", "the label"])
 async def test_nothing_is_kept_of_what_went(hub: Hub, first: str):
     """In whatever order; and a worker may have asked with what it had in its hands."""
-    await gang(hub, gate="Closed")
-    hub.group(gate="Open", released=BOTH)
+    await gang(hub, gate="Closed", decisions=BOTH)
+    hub.group(gate="Open", decisions=BOTH)
     await hub.wakes()
     hub.ask("a", "b")
     if first == "the group":
@@ -715,7 +716,7 @@ async def remove_group(hub: Hub) -> None:
 
 
 async def test_of_one_that_left_its_group_no_answer_is_kept(hub: Hub):
-    await gang(hub, gate="Open", released=BOTH)
+    await gang(hub, gate="Open", decisions=BOTH)
     a = hub.seen("a")
     hub.place("a", None, m1=1)
     hub.gates.verdict(a)  # by a worker that has not heard of it yet

@@ -49,8 +49,8 @@ def group(**status: Any) -> WorkloadGroup:
     return msgspec.convert({"metadata": metadata, "status": status}, WorkloadGroup)
 
 
-def released(decision: str = DECISION, uid: str = "u1") -> list[dict[str, str]]:
-    return [{"name": "w", "uid": uid, "decision": decision}]
+def released(decision: str = DECISION, uid: str = "u1") -> dict[str, str]:
+    return {uid: decision}
 
 
 @pytest.mark.proves("G10", "G18", "G24")
@@ -59,17 +59,17 @@ def released(decision: str = DECISION, uid: str = "u1") -> list[dict[str, str]]:
     [
         (None, GateAnswer.WAIT, "not found"),
         (group(), GateAnswer.WAIT, "waits for its quorum"),
-        (group(gate="Ajar", released=released()), GateAnswer.WAIT, "waits for its quorum"),
-        (group(quorumTime=QUORUM, released=released()), GateAnswer.WAIT, "waits for its quorum"),
+        (group(gate="Ajar", decisions=released()), GateAnswer.WAIT, "waits for its quorum"),
+        (group(quorumTime=QUORUM, decisions=released()), GateAnswer.WAIT, "waits for its quorum"),
         (group(gate="Open"), GateAnswer.WAIT, "not released this Workload"),
-        (group(gate="Open", released=released(uid="u0")), GateAnswer.WAIT, "not released this"),
-        (group(gate="Open", released=released("0" * 16)), GateAnswer.WAIT, "other placements"),
-        (group(gate="Open", released=released()), GateAnswer.APPLY, ""),
-        (group(gate="Open", quorumTime=QUORUM, released=released()), GateAnswer.APPLY, ""),
+        (group(gate="Open", decisions=released(uid="u0")), GateAnswer.WAIT, "not released this"),
+        (group(gate="Open", decisions=released("0" * 16)), GateAnswer.WAIT, "other placements"),
+        (group(gate="Open", decisions=released()), GateAnswer.APPLY, ""),
+        (group(gate="Open", quorumTime=QUORUM, decisions=released()), GateAnswer.APPLY, ""),
         (group(gate="Open", quorumTime=QUORUM), GateAnswer.WAIT, "not released this Workload"),
-        (group(gate="Closed"), GateAnswer.REMOVE, "took all of its replicas back"),
+        (group(gate="Closed"), GateAnswer.WAIT, "has not released this Workload, and takes"),
         (
-            group(gate="Closed", released=released()),
+            group(gate="Closed", decisions=released()),
             GateAnswer.REMOVE,
             "took all of its replicas back",
         ),
@@ -131,7 +131,7 @@ def test_a_closed_gate_takes_nothing_back_of_one_that_it_has_not_released() -> N
     "placed", [{"m1": 2}, {"m1": 2, "m2": 2}, {"m1": 2, "m2": 1, "m3": 0}, {"m1": 1, "m2": 2}]
 )
 def test_other_placements_of_whoever_are_held(placed: dict[str, int]) -> None:
-    stored = group(gate="Open", released=released())
+    stored = group(gate="Open", decisions=released())
     assert verdict_on(gang_member({LABEL_GROUP: "batch"}, placed=placed), stored).answer is (
         GateAnswer.WAIT
     )

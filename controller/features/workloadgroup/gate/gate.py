@@ -330,7 +330,7 @@ def _closed(group: CompiledGroup, members: Sequence[Standing], now: datetime) ->
 
 def _has_to_leave(group: CompiledGroup, member: Standing) -> bool:
     beyond = _beyond(group, member)
-    if not group.takes_back(member.uid):
+    if member.uid not in group.released:
         # One of ours that never ran anywhere gives up its place.
         return member.ours and bool(member.shares.keys() - member.ended) and not member.stands
     kept = group.retained.get(member.uid, {})
@@ -338,7 +338,7 @@ def _has_to_leave(group: CompiledGroup, member: Standing) -> bool:
 
 
 def _beyond(group: CompiledGroup, member: Standing) -> list[str]:
-    if not group.takes_back(member.uid):
+    if member.uid not in group.released:
         return []
     kept = group.retained.get(member.uid, {})
     return [

@@ -134,7 +134,6 @@ def look(
         "gate": gate.state.value if gate.state else None,
         "decisions": gate.released,
         "retained": gate.retained,
-        "released": None,
         "failures": _failures(group, gate),
         "retryTime": timestamp(retry) if retry else None,
         "conditions": _conditions(stored, said, phase, now),
@@ -148,7 +147,7 @@ def look(
 def _reached(stored: WorkloadGroup, gate: Gate) -> dict[str, Any]:
     """What the propagator's shards told of a release says nothing of another one."""
     before = stored.status
-    same = before.gate == gate.state and before.released_decisions() == gate.released
+    same = before.gate == gate.state and before.decisions == gate.released
     return {"reached": {}} if before.reached and (gate.ran or not same) else {}
 
 
@@ -160,7 +159,7 @@ def changes(fields: Mapping[str, Any], stored: WorkloadGroup) -> dict[str, Any]:
     """Return the merge patch that adds the fields; of large maps only the changed entries."""
     said = msgspec.to_builtins(stored.status)
     names = changed(fields, stored.status) if stored.status.phase else fields
-    return {**{each: _delta(said.get(each), fields[each]) for each in names}, "released": None}
+    return {each: _delta(said.get(each), fields[each]) for each in names}
 
 
 def _delta(before: Any, after: Any) -> Any:

@@ -26,11 +26,8 @@ def stage(tmp_path: Path) -> Gangs:
 
 def status(gate: str | None = "Open", ran: Any = RAN, **members: dict[str, int]) -> dict[str, Any]:
     """That of a group whose quorum has run, with these members released."""
-    released = [
-        {"name": name, "uid": f"uid-{name}", "decision": decision_of(there)}
-        for name, there in members.items()
-    ]
-    return {"phase": "Running", "gate": gate or "", "quorumTime": ran, "released": released}
+    released = {f"uid-{name}": decision_of(there) for name, there in members.items()}
+    return {"phase": "Running", "gate": gate or "", "quorumTime": ran, "decisions": released}
 
 
 def yard(said: dict[str, Any], *cpu: str, least: int = 4, **spec: Any) -> Yard:

@@ -390,7 +390,6 @@ def test_who_closes_what_has_run_is_put_right(gang: Gang):
         {"decisions": {}},
         {"decisions": {"y": "z"}},
         {"decisions": {"uid-driver": "0" * 16}, "retained": {"uid-driver": {"m9": 4}}},
-        {"released": [{"name": "x", "uid": "y", "decision": "z"}], "decisions": {}},
         {"scheduled": 99, "running": -7, "phase": "Finished"},
         {"gate": "Ajar"},
         {"conditions": []},
@@ -882,25 +881,6 @@ def test_a_workload_of_another_scheduler_holds_it_closed_by_what_it_has_elsewher
     assert "gate" not in gang.status, "m1 and m2 keep what ran there"
 
 
-@pytest.mark.proves("N8", "N9")
-def test_a_group_of_the_release_before_is_read_and_written_anew(gang: Gang):
-    opened(gang)
-    there = [
-        {"name": uid.removeprefix("uid-"), "uid": uid, "decision": decision}
-        for uid, decision in gang.status.pop("decisions").items()
-    ]
-    gang.status["released"] = there
-    assert gang.group.released == {each["uid"]: each["decision"] for each in there}
-    gang.look()
-    assert "released" not in gang.status
-    assert set(gang.open) == {"driver", "worker"}
-    assert gang.status["gate"] == "Open"
-    assert "retained" not in gang.status, "nobody knows what ran before"
-    gang.status |= {"gate": "Closed"}
-    del gang.status["decisions"]
-    assert gang.group.takes_back("uid-driver"), "it took back all"
-
-
 # --- how large it may be ----------------------------------------------------------------------------
 
 
@@ -912,7 +892,7 @@ def test_a_change_of_one_workload_writes_its_decision_alone():
     whole = len(json.dumps(gang.patches[-1]))
     gang.members["w7"].placements = {"m2": 1}
     gang.look()
-    assert gang.patches[-1] == {"decisions": {"uid-w7": decision_of({"m2": 1})}, "released": None}
+    assert gang.patches[-1] == {"decisions": {"uid-w7": decision_of({"m2": 1})}}
     assert len(json.dumps(gang.patches[-1])) < whole / 100
     del gang.members["w7"]
     gang.look()

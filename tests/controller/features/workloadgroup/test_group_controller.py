@@ -451,7 +451,6 @@ async def test_a_write_of_a_leader_that_leads_no_more_opens_nothing(stage: Gangs
     turns = [gate for gate, before in zip(gates, ["", *gates], strict=False) if gate != before]
     assert turns == ["Open", "Closed", ""]
     assert arrived == [""], "it came to the hub, and was too late"
-    assert not stage.status().get("released")
 
 
 @pytest.mark.proves("G20")

@@ -79,8 +79,8 @@ def reads(size: int, **how: Any) -> int:
 @pytest.mark.parametrize("present", [0, 20])
 def test_a_refusal_reads_no_more_of_the_members_where_there_are_more(present: int) -> None:
     """Among them those with a place that were released: nothing is to be taken back of them."""
-    released = [{"name": f"w{n}", "uid": f"uid-w{n}", "decision": "0"} for n in range(present)]
-    how = {"least": 10**6, "present": present, "status": {"gate": "Open", "released": released}}
+    released = {f"uid-w{n}": "0" for n in range(present)}
+    how = {"least": 10**6, "present": present, "status": {"gate": "Open", "decisions": released}}
     few, many = reads(100, **how), reads(1000, **how)
     assert many <= few <= present + 10
     assert reads(MOST_WORKLOADS + 1, **(how | {"least": 1 + present})) <= few

@@ -864,8 +864,8 @@ def test_no_gang_is_placed_where_nobody_would_open_its_gate() -> None:
 
 @pytest.mark.proves("G24")
 def test_a_closed_gate_takes_the_placements_of_ours_back() -> None:
-    made = yard("99")
-    made.group(group(status={"gate": "Closed"}))
+    made, told = yard("99"), {"uid-a": decision_of({"a": 2})}
+    made.group(group(status={"gate": "Closed", "decisions": told}))
     made.store(member("a", 2, present={"a": 2}, shown=[{"name": "a", "replicas": 2, "ready": 2}]))
     made.store(member("b", 2, present={"a": 2}))
     made.store(member("c", 2, schedulerName="theirs", present={"a": 2}))
@@ -882,7 +882,8 @@ def test_a_closed_gate_takes_back_what_a_denied_gang_has_as_well() -> None:
     made.store(member("a", 2, present={"a": 2}, shown=[{"name": "a", "replicas": 2, "ready": 2}]))
     made.store(member("b", 3))
     assert sum(each.assigned for each in made.decide("b").values()) == 2  # what runs stays
-    made.group(group(status={"gate": "Closed"}))
+    told = {"uid-a": decision_of({"a": 2})}
+    made.group(group(status={"gate": "Closed", "decisions": told}))
     assert made.decide("a")["a"].placements == {}
 
 
@@ -913,8 +914,8 @@ def test_half_a_gang_that_was_written_and_never_released_is_taken_back() -> None
 
 def test_what_was_released_or_runs_is_never_taken_back() -> None:
     made = yard("1")
-    told = [{"name": "a", "uid": "uid-a", "decision": decision_of({"z": 1})}]
-    made.group(group(status={"gate": "Open", "released": told}))
+    told = {"uid-a": decision_of({"z": 1})}
+    made.group(group(status={"gate": "Open", "decisions": told}))
     made.world.cluster_changed(None, room("z", "0"))
     made.store(member("a", 1, present={"z": 1}))
     made.store(member("b", 1, present={"z": 1}, shown=[{"name": "z", "replicas": 1, "current": 1}]))
