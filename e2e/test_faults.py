@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.harness import Failed, deployment, pod_template, wait, workload
+from e2e.harness import deployment, pod_template, wait, workload
 from e2e.stage import MEMBERS, Stage
 from machinery.api.client import ApiClient
 from machinery.api.resources import WORKLOADS
 from machinery.config.kubeconfig import parse_kubeconfig
-from tests.relay import cutting
 
 pytestmark = pytest.mark.long
 
@@ -164,50 +161,6 @@ def test_the_hub_goes_away_and_comes_back(running: Stage, space: str) -> None:
         assert process.poll() is None, f"{name} ended"
 
 
-def test_another_namespace_needs_the_right_to_use_it(running: Stage, space: str) -> None:
-    wanted = json.dumps(workload("guest", space, targetNamespace="elsewhere"))
-    running.hub(
-        "create", "clusterrole", f"author-{space}", "--verb=create,get,patch",
-        "--resource=workloads.stowage.dev",
-    )  # fmt: skip
-    running.hub(
-        "create", "clusterrolebinding", f"author-{space}", f"--clusterrole=author-{space}",
-        "--user=ana",
-    )  # fmt: skip
-
-    def refused() -> bool:
-        """For the namespace, once the API server has heard that she may write Workloads at all."""
-        with pytest.raises(Failed) as refusal:
-            running.hub("--as=ana", "apply", "-f", "-", stdin=wanted)
-        return "targetNamespace" in str(refusal.value)
-
-    wait("the target to be refused", refused)
-    use = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": f"use-{space}"},
-        "rules": [
-            {
-                "apiGroups": ["stowage.dev"],
-                "resources": ["targetnamespaces"],
-                "resourceNames": ["elsewhere"],
-                "verbs": ["use"],
-            }
-        ],
-    }
-    running.hub.apply(use)
-    running.hub(
-        "create", "clusterrolebinding", f"use-{space}", f"--clusterrole=use-{space}", "--user=ana"
-    )
-    wait(
-        "the right to take effect",
-        lambda: running.hub("--as=ana", "apply", "-f", "-", stdin=wanted),
-    )
-    status = running.until_running(space, "guest")
-    member = status["placements"][0]["cluster"]
-    assert running.seen(member, "elsewhere", "guest")
-
-
 def test_a_large_workload(running: Stage, space: str) -> None:
     big = {
         "apiVersion": "v1",
@@ -267,33 +220,3 @@ async def _create(running: Stage, space: str, crowd: list[dict[str, Any]]) -> No
     connection = parse_kubeconfig(running.hub.kubeconfig.read_bytes())
     async with ApiClient(connection, name="crowd", timeout=60) as hub:
         await asyncio.gather(*(hub.create(WORKLOADS, each, namespace=space) for each in crowd))
-
-
-def test_watches_that_are_cut_every_second(running: Stage, space: str, tmp_path: Path) -> None:
-    """The hub is reached through a relay that ends every connection once a second."""
-    text = running.hub.kubeconfig.read_text()
-    port = int(re.search(r"https://127\.0\.0\.1:(\d+)", text)[1])  # type: ignore[index] # it is there
-    for role in ("controller", "propagator"):
-        running.processes[role].kill(signal.SIGTERM)  # they give their leases back
-    try:
-        with cutting(port, every=1) as cut:
-            through = tmp_path / "relay.kubeconfig"
-            through.write_text(text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{cut}"))
-            for role in ("controller", "propagator"):
-                running.process(role, kubeconfig=through)
-            for number in range(3):
-                running.hub.apply(workload(f"cut-{number}", space))
-            for number in range(3):
-                running.until_running(space, f"cut-{number}", timeout=90)
-            began = time.monotonic()
-            before = {role: _requests(running, role) for role in ("controller", "propagator")}
-            time.sleep(4)
-            for role in ("controller", "propagator"):
-                asked = _requests(running, role) - before[role]
-                assert asked < 20 * (time.monotonic() - began), f"{role} made {asked:.0f} requests"
-            for role in ("controller", "propagator"):
-                running.processes[role].kill(signal.SIGTERM)
-    finally:
-        for role in ("controller", "propagator"):
-            running.processes[role].kill()
-            running.process(role)

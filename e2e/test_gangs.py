@@ -7,11 +7,9 @@ processes are the test's own, so that it may end them and freeze members: `e2e.s
 from __future__ import annotations
 
 import signal
-from typing import Any
 
 import pytest
 
-from crds.names import LABEL_GROUP
 from e2e.gangs import Yard
 from e2e.harness import steady, wait
 from e2e.stage import MEMBERS
@@ -89,49 +87,6 @@ def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard
         yard.stage.signal("member-2", "thaw")
     yard.until_running("worker", 4)
     yard.until(phase="Running", running=4)
-
-
-@pytest.mark.proves("N8")
-def test_a_gate_that_closes_leaves_what_ran_before_it(yard: Yard) -> None:
-    """Three units run; their group wants six, and the two of a new sibling are refused."""
-    yard.room(3, 0, 0)
-    second = yard.stage.members["member-2"]
-    second("create", "namespace", yard.space)
-    second.apply(_no_deployments(yard.space))
-    wait("the quota to be counted", lambda: second.get("quota", "none", yard.space)["status"])
-    before = yard.member("old", 3)
-    del before["metadata"]["labels"][LABEL_GROUP]
-    yard.hub.apply(before)
-    assert yard.until_running("old", 3) == {"member-1": 3}
-    wait("its pods to be told", lambda: yard.stage.status(yard.space, "old").get("ready") == 3)
-    uids = yard.uids("old")
-
-    yard.room(4, 2, 0)
-    yard.group(6)
-    yard.workers("old", 4)  # a fourth one with the group
-    yard.workers("new", 2)
-    yard.until_reason("PropagationFailed")
-    wait("the new ones to be taken back", lambda: yard.placed("new") == {})
-    wait("the fourth one to be taken back", lambda: yard.placed("old") == {"member-1": 3})
-    wait("it to have left", lambda: yard.units("old") == {"member-1": 3})
-    steady(yard.stage, "what ran stays", lambda: yard.pods("old")["member-1"] == 3)
-    assert yard.uids("old") == uids
-
-    second("-n", yard.space, "delete", "quota", "none")
-    yard.until_running("old", 4)
-    yard.until_running("new", 2)
-    assert yard.uids("old").items() >= uids.items()
-    yard.until(phase="Running", running=6)
-
-
-def _no_deployments(space: str) -> dict[str, Any]:
-    """Return a quota by which a member refuses every Deployment."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "none", "namespace": space},
-        "spec": {"hard": {"count/deployments.apps": "0"}},
-    }
 
 
 @pytest.mark.proves("G3", "G24")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from e2e.harness import Playground, deployment, pod_template, wait, workload
-from machinery.api.resources import Resource
-from tests.definitions import definition
 
 
 @pytest.mark.proves("C3", "C5", "C26", "C31", "C35", "D2")
@@ -157,51 +155,3 @@ def test_every_kind_runs_on_every_cluster(
     if kind == "StatefulSet":
         ranges = [set(range(first, first + 2)) for first in firsts]
         assert len(set.union(*ranges)) == 2 * len(playground.members)
-
-
-@pytest.mark.long
-@pytest.mark.proves("D4")
-def test_a_custom_kind_runs_by_its_replica_path(playground: Playground, namespace: str) -> None:
-    group = f"{namespace}.example.com"
-    crd = definition(Resource(group, "v1", "rollouts", "Rollout"), status=False)
-    rollout = {
-        "apiVersion": f"{group}/v1",
-        "kind": "Rollout",
-        "metadata": {"name": "it"},
-        "spec": {"size": {"workers": 3}, "colour": "blue"},
-    }
-    playground.hub.apply(
-        workload(
-            "it",
-            namespace,
-            template=rollout,
-            replicasPath="spec.size.workers",
-            targetCluster={"name": "member-1"},
-        )
-    )
-    refusal = playground.until_condition(namespace, "it", "Scheduled", reason="FailedToSchedule")
-    assert "Rollout" in refusal["message"]
-    playground.members["member-1"].apply(crd)
-    try:
-        wait(
-            "the custom object, once its kind exists",
-            lambda: playground.seen(
-                "member-1", namespace, "it", version=f"{group}/v1", kind="Rollout"
-            ),
-        )
-        playground.hub("-n", namespace, "scale", "wl/it", "--replicas=5")
-        wait(
-            "the custom object to be scaled",
-            lambda: (
-                (
-                    playground.seen(
-                        "member-1", namespace, "it", version=f"{group}/v1", kind="Rollout"
-                    )
-                    or {}
-                )["spec"]
-                == {"size": {"workers": 5}, "colour": "blue"}
-            ),
-        )
-    finally:
-        playground.hub("-n", namespace, "delete", "wl", "it")
-        playground.members["member-1"]("delete", "crd", f"rollouts.{group}")

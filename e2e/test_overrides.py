@@ -11,13 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
 import yaml
 
-from e2e.harness import PACE, Kubectl, Playground, deployment, steady, wait, workload
+from e2e.harness import PACE, Kubectl, Playground, deployment, wait, workload
 from e2e.stage import MEMBERS, Stage
 
 REGION = "overrides.example.com/region"
@@ -82,10 +81,6 @@ def until_args(at: Playground, space: str, **wanted: Any) -> None:
     wait(f"arguments {said}", lambda: args(at, space) == said)
 
 
-def edited_on(at: Playground, member: str, space: str) -> bool:
-    return "edited" in there(at, member, space)["metadata"]["labels"]
-
-
 def generations(at: Playground, space: str) -> dict[str, int]:
     found = {member: at.seen(member, space, "web") for member in MEMBERS}
     return {member: each["metadata"]["generation"] for member, each in found.items() if each}
@@ -117,45 +112,6 @@ def test_an_override_changes_its_field_on_its_clusters_and_goes_without_a_trace(
     edit(regions, namespace, overrides=[])
     until_args(regions, namespace)
     assert there(regions, "member-2", namespace)["spec"] == other
-
-
-@pytest.mark.long
-@pytest.mark.proves("O4", "O9")
-def test_a_patch_that_does_not_fit_leaves_its_cluster_as_it_is_and_the_others_go_on(
-    regions: Playground, namespace: str
-) -> None:
-    fits = override(patch=main(args=["old"]))
-    regions.hub.apply(everywhere(namespace, fits))
-    regions.until_running(namespace, "web")
-    until_args(regions, namespace, member_2=["old"])
-    before = generations(regions, namespace)
-    path = "/spec/template/spec/containers/3/image"
-    wrong = override(jsonPatch=[{"op": "replace", "path": path, "value": "x"}])
-    edited = deployment("web")
-    edited["metadata"]["labels"] = {"edited": "yes"}
-    edit(regions, namespace, overrides=[wrong], targetDeployment=edited)
-    said = regions.until_condition(namespace, "web", "Propagated", reason="InvalidOverride")
-    assert said["status"] == "False"
-    assert said["message"] == f"override eu, cluster member-2: {path}: no such item"
-    for member in ("member-1", "member-3"):
-        wait(f"the edit on {member}", partial(edited_on, regions, member, namespace))
-    steady(
-        regions,
-        "member-2 keeps its old form and its old overrides",
-        lambda: (
-            container(regions, "member-2", namespace)["args"] == ["old"]
-            and generations(regions, namespace)["member-2"] == before["member-2"]
-        ),
-    )
-    events = [
-        each
-        for each in regions.hub.items("events", namespace)
-        if each["reason"] == "InvalidOverride"
-    ]
-    assert [each["type"] for each in events] == ["Warning"]
-    assert regions.placements(namespace, "web") == dict.fromkeys(MEMBERS, 1), "nothing is unplaced"
-    edit(regions, namespace, overrides=[fits])
-    regions.until_condition(namespace, "web", "Propagated", reason="Propagated")
 
 
 @pytest.mark.long

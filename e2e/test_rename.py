@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -178,31 +177,3 @@ def test_nothing_on_the_member_is_touched_and_back_again(renamable: Stage, space
     after = _there(stage, space)
     kept = {each: seen for each, seen in before.items() if "wide" not in each}
     assert {each: after[each] for each in kept} == kept
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("role", ["controller", "propagator"])
-def test_a_process_that_is_killed_meanwhile_touches_nothing(
-    renamable: Stage, space: str, role: str
-) -> None:
-    """The process is away while registrations are exchanged, and reads the new one at its start."""
-    stage = renamable
-    placed = _begin(stage, space)
-    before = _there(stage, space)
-    stage.processes[role].kill()
-    faults: list[BaseException] = []
-
-    def rename() -> None:
-        try:
-            _rename(stage, OLD, NEW, "--force")
-        except Failed as fault:
-            faults.append(fault)
-
-    renaming = threading.Thread(target=rename)
-    renaming.start()
-    wait("the old one to go", lambda: not stage.hub.exists("mc", OLD))
-    stage.process(role)
-    renaming.join(240)
-    assert not faults
-    _settled(stage, space, NEW, placed)
-    assert _there(stage, space) == before

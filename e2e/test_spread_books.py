@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from e2e.harness import deployment, pod_template, wait, workload
+from e2e.harness import deployment, wait, workload
 from e2e.stage import Stage
 from e2e.test_spread import POOL, POOLS, spread, subset, until_placed
 
@@ -206,50 +206,6 @@ def until_ended(stage: Stage, member: str, space: str) -> None:
             how = ("--subresource=status", "--type=merge", "-p", ended)
             stage.members[member]("-n", space, "patch", "pod", name, *how)
     wait("them to end", lambda: not left(), timeout=2 * ENDS_SECONDS)
-
-
-@pytest.mark.proves("W26")
-def test_units_of_a_job_that_ended_are_active_no_more(running: Stage, space: str) -> None:
-    template = pod_template("once", restartPolicy="Never", schedulingGates=[{"name": HOLD}])
-    template["spec"]["containers"][0]["args"] = ["-v"]  # with which it ends at once
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "once"},
-        "spec": {"parallelism": 5, "template": template},
-    }
-    running.hub.apply(spread("once", space, *pools(3)), workload("once", space, template=job))
-    wait("the Job to be split", lambda: running.placements(space, "once") == BOTH)
-    for member, units in BOTH.items():
-        wait(f"pods on {member}", lambda m=member, u=units: len(pods(running, m, space)) == u)
-    until_told(running, space, (3, 0), 2)
-
-    def let_go(member: str, units: int) -> None:
-        waiting = [p for p in pods(running, member, space) if p["spec"].get("schedulingGates")]
-        patch(running, member, waiting[:units], {"spec": {"schedulingGates": None}})
-
-    let_go("member-1", 2)
-    until_told(running, space, (1, 2), 2)
-    let_go("member-1", 1)
-    let_go("member-2", 2)
-    until_told(running, space, (0, 3), 0)
-    assert running.placements(space, "once") == BOTH
-
-
-@pytest.mark.proves("W26")
-def test_units_of_a_cluster_that_is_gone_leave_the_books(running: Stage, space: str) -> None:
-    running.hub.apply(spread("web", space, *pools(3)), workload("web", space, replicas=5))
-    until_placed(running, space, "web", member_1=3, member_2=2)
-    until_told(running, space, (3, 0), 2)
-    secret = running.registration("member-1")
-    try:
-        running.unregister("member-1")
-        wait("all to move", lambda: running.placements(space, "web") == {"member-2": 5})
-        until_told(running, space, (0, 3), 5)
-    finally:
-        running.register(secret)
-    wait("the rest to be swept", lambda: running.seen("member-1", space, "web") is None)
-    until_told(running, space, (0, 3), 5)
 
 
 MOST = 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -21,7 +20,7 @@ from tests.letting_go import let_go
 from tests.patience import until
 
 from .berths import BERTHS, CRD, Berths, berth
-from .live import World, condition, configured, deciding, placements
+from .live import World, condition, deciding, placements
 
 
 class Harbour:
@@ -176,23 +175,6 @@ async def test_a_restart_writes_nothing_and_a_lost_cluster_is_replaced(harbour: 
         await let_go(world.client, "one", GIVEN_UP)
         for number in range(3):
             await harbour.until(f"b{number}", lambda s: s["quay"] == "two")
-
-
-@pytest.mark.long
-async def test_each_profile_places_its_own(harbour: Harbour, tmp_path: Path) -> None:
-    world = harbour.world
-    await world.cluster("cheap", cpu="4", annotations={"stowage.dev/cost": "1"})
-    await world.cluster("roomy", cpu="64", annotations={"stowage.dev/cost": "9"})
-    by_cost = {"score": {"enabled": [{"name": "ClusterCost", "weight": 10}]}}
-    file = configured(tmp_path, {}, by_cost, names=("stowage", "thrifty"))
-    async with working(world, config_file=file):
-        await harbour.make("plain")
-        await harbour.make("frugal", scheduler="thrifty")
-        await harbour.make("foreign", scheduler="somebody-else")
-        assert await harbour.placed("plain") == {"roomy": 1}
-        assert await harbour.placed("frugal") == {"cheap": 1}
-        await harbour.calm()
-        assert "status" not in await harbour.get("foreign")
 
 
 async def test_one_that_its_feature_cannot_read_harms_itself_alone(harbour: Harbour) -> None:

@@ -25,14 +25,11 @@ from .stage import (
     counted,
     deployment,
     settled,
-    staged,
-    swept,
 )
 from .waits import until
 
 NO_DIFF = "IfNoDiff"
 JOBS = Resource("batch", "v1", "jobs", "Job")
-REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 
 
 def image(name: str) -> dict[str, Any]:
@@ -263,54 +260,6 @@ async def pods_of(stage: Stage) -> set[str]:
     listed = await stage.members["m1"].list(PODS, namespace=stage.namespace)
     metas = [each["metadata"] for each in listed["items"]]
     return {meta["uid"] for meta in metas if "deletionTimestamp" not in meta}
-
-
-@pytest.mark.long
-@pytest.mark.proves("X6", "X8")
-async def test_pods_run_on_and_count_through_takeover_end_and_takeover(
-    hub: Cluster, running: Cluster
-):
-    with swept(hub):
-        async with staged(hub, {"m1": running}) as stage:
-            await stage.space_on("m1")
-            await made(stage, DEPLOYMENTS, image("nginx:1"))
-
-            async def told(name: str) -> bool:
-                share = await stage.share(name, "m1")
-                said = (share.get("state"), share.get("ready"), share.get("scheduled"))
-                return said == ("Running", 2, 2)
-
-            async def there() -> bool:
-                return len(await pods_of(stage)) == 2
-
-            await until(there, seconds=120)
-            pods = await pods_of(stage)
-            for name in ("first", "second"):
-                await stage.create(
-                    name,
-                    adoption=NO_DIFF,
-                    onDelete="Orphan",
-                    targetDeployment=image("nginx:1"),
-                    movement={"minReadySeconds": 1},
-                )
-                await stage.place(name, m1=2)
-                await until(lambda name=name: told(name), seconds=120)
-                await stage.fares(name, "m1", "Running")
-                if name == "first":
-                    await stage.end("first")
-                assert await pods_of(stage) == pods
-            assert (
-                len(
-                    (await stage.members["m1"].list(REPLICA_SETS, namespace=stage.namespace))[
-                        "items"
-                    ]
-                )
-                == 1
-            )
-            # One more is counted, without a restart of the others.
-            await stage.place("second", m1=3)
-            await until(lambda: counts(stage, "second", 3), seconds=120)
-            assert pods < await pods_of(stage)
 
 
 async def counts(stage: Stage, name: str, units: int) -> bool:

@@ -180,42 +180,6 @@ async def test_each_subset_has_its_patch(hub: Cluster, m1: Cluster, m2: Cluster)
         await until(plain)
 
 
-@pytest.mark.proves("W11")
-async def test_a_patch_that_does_not_fit_stops_its_clusters_alone(
-    hub: Cluster, m1: Cluster, m2: Cluster
-) -> None:
-    good = {"metadata": {"labels": {"arch": "x86"}}}
-    async with stage_with(hub, m1=m1, m2=m2) as stage:
-        await stage.create("demo")
-        bad = {"spec": {"containers": [{"name": "main", "ports": {"containerPort": 80}}]}}
-        shares = {"m1": 1, "m2": 1}
-        await say(
-            stage, "demo", shares, override("good", good, m1={}), override("zone-b", bad, m2={})
-        )
-        message = await stage.refused("demo", "Rejected")
-        assert "m2: the patch of subset zone-b does not fit, nothing is changed there" in message
-        assert "spec.containers[0].ports: must be a list, not a mapping" in message
-        await stage.appears("m1")
-        assert await stage.on("m2") is None
-
-        refused = {"spec": {"containers": [{"name": "main", "imagePullPolicy": "Sometimes"}]}}
-        await say(
-            stage, "demo", shares, override("good", good, m1={}), override("zone-b", refused, m2={})
-        )
-
-        async def told() -> bool:
-            message = (await stage.condition("demo", "Propagated")).get("message", "")
-            return "with the patch of subset zone-b" in message and "imagePullPolicy" in message
-
-        await until(told)
-        await say(
-            stage, "demo", shares, override("good", good, m1={}), override("zone-b", good, m2={})
-        )
-        await stage.propagated("demo")
-        found = await stage.appears("m2")
-        assert found["spec"]["template"]["metadata"]["labels"]["arch"] == "x86"
-
-
 @pytest.mark.proves("W13", "W14")
 async def test_the_pods_of_the_lowest_cost_go_first(hub: Cluster, running: Cluster) -> None:
     async with stage_with(hub, m=running) as stage:
@@ -257,32 +221,6 @@ async def test_costs_that_went_while_nobody_looked_are_taken_away(
         await say(stage, "demo", {"m": 2})
         stage.start()
         await cost(stage, "m", {None: 2})  # type: ignore[dict-item] # none
-
-
-@pytest.mark.proves("W34")
-async def test_a_rollout_keeps_the_numbers_and_every_new_pod_gets_its_cost(
-    hub: Cluster, running: Cluster, m1: Cluster
-) -> None:
-    patch = {"metadata": {"labels": {"arch": "x86"}}}
-    async with stage_with(hub, m=running, m1=m1) as stage:
-        await stage.create("demo")
-        overrides = [override("a", patch, m={200: 3, -100: 1}), override("b", m1={100: 2})]
-        await say(stage, "demo", {"m": 4, "m1": 2}, *overrides)
-        before = await cost(stage, "m", {200: 3, -100: 1})
-        template = deployment()
-        template["spec"]["template"]["spec"]["containers"][0]["image"] = "pause:new"
-        await stage.patch("demo", {"spec": {"targetDeployment": template}})
-
-        async def rolled() -> bool:
-            there = await pods_of(stage, "m")
-            images = {each["spec"]["containers"][0]["image"] for each in there}
-            return images == {"pause:new"} and len(there) == 4
-
-        await until(rolled, seconds=180)
-        assert not await cost(stage, "m", {200: 3, -100: 1}) & before
-        assert (await stage.becomes("m1", "web", 2, "replicas"))["spec"]["replicas"] == 2
-        for each in await pods_of(stage, "m"):
-            assert each["metadata"]["labels"]["arch"] == "x86"
 
 
 @pytest.mark.proves("W1")

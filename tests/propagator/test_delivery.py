@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from crds.names import FINALIZER, LABEL_WORKLOAD_UID, OWNER_PREFIX
-from machinery.api.resources import PODS, SERVICE_ACCOUNTS
 from machinery.types.metadata import Meta, OwnerReference
 from propagator.hub.workloads import touches
 from propagator.members.pod_index import PodCounts
@@ -118,40 +117,6 @@ async def test_delivered_again_it_takes_over_only_what_its_adoption_lets_it(
     found = await stage.on("m1")
     assert found is not None
     assert any(each.startswith(OWNER_PREFIX) for each in marks(found))
-
-
-@pytest.mark.long
-async def test_pods_that_another_tool_brings_are_counted_as_its_units(stage: Stage) -> None:
-    await stage.run("web", {"m1": 2}, **NONE)
-    await ready_as(stage, "web", "True", "Decided")
-    await stage.space_on("m1")
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    await stage.members["m1"].create(SERVICE_ACCOUNTS, account, namespace=stage.namespace)
-    owner = {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "name": "web-5d7f",
-        "uid": "8e0f2a0e-0000-4000-8000-000000000000",
-        "controller": True,
-    }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "web-5d7f-1",
-            "namespace": stage.namespace,
-            "labels": {"app": "web", "pod-template-hash": "5d7f"},
-            "ownerReferences": [owner],
-        },
-        "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "pause"}]},
-    }
-    await stage.members["m1"].create(PODS, pod)
-
-    async def counted() -> bool:
-        share = await stage.share("web", "m1")
-        return share.get("scheduled") == 1 and bool(share.get("capacityVersion"))
-
-    await until(counted)
 
 
 # --- pure -----------------------------------------------------------------------------------------

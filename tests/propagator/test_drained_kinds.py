@@ -15,13 +15,13 @@ from click.testing import CliRunner, Result
 
 from controller.app import Controller, ControllerSettings
 from machinery.api.client import ApiClient
-from machinery.api.resources import NODES, WORKLOADS, Resource
+from machinery.api.resources import WORKLOADS, Resource
 from machinery.tasks import end
 from stowage.cli import cli
 from stowage.playground.controlplanes import Cluster
 
 from .stage import KINDS, MakeStage, Stage, settled
-from .test_known_kinds import DATABASES, main, serving
+from .test_known_kinds import main, serving
 from .waits import until
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
@@ -118,55 +118,3 @@ async def test_a_kind_that_says_nothing_keeps_its_copy(stage_on: MakeStage, hub:
         await stays_until_another_runs(
             stage, hub, WIDGETS, "w", silent={"phase": "Running"}, runs=ready
         )
-
-
-@asynccontextmanager
-async def with_nodes(stage: Stage) -> AsyncIterator[None]:
-    """A node on each member."""
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}
-    room = {"cpu": "16", "memory": "64Gi", "pods": "110"}
-    ready = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
-    for member in stage.members.values():
-        await member.create(NODES, body)
-        await member.merge_patch(NODES, "one", {"status": ready}, subresource="status")
-        await member.merge_patch(NODES, "one", {"spec": {"taints": None}})
-    try:
-        yield
-    finally:
-        for member in stage.members.values():
-            await member.delete(NODES, "one")
-
-
-@pytest.mark.long
-@pytest.mark.proves("KD37")
-async def test_a_database_without_instances_stands_in_for_none(
-    stage_on: MakeStage, hub: Cluster
-) -> None:
-    async with (
-        stage_on() as stage,
-        scheduled(hub),
-        serving(*stage.members.values(), kinds=[DATABASES]),
-        with_nodes(stage),
-    ):
-        moves = {"data": "Leave", "maxSurge": 1}
-        await placed(stage, "db", main(DATABASES, "db", instances=3), movement=moves)
-        ready = {"conditions": [{"type": "Ready", "status": "True"}], "instances": 3}
-        silent, runs = {**ready, "readyInstances": 0}, {**ready, "readyInstances": 3}
-        await stays_until_another_runs(stage, hub, DATABASES, "db", silent=silent, runs=runs)
-
-
-@pytest.mark.long
-@pytest.mark.proves("KD41")
-async def test_a_daemon_set_that_no_node_takes_stands_in_for_none(
-    stage_on: MakeStage, hub: Cluster
-) -> None:
-    async with stage_on() as stage, scheduled(hub):
-        members = await placed(stage, "agent", AGENT)
-        assert sorted(members) == ["m1", "m2"]
-        runs = dict.fromkeys(
-            ("desiredNumberScheduled", "currentNumberScheduled", "numberReady"), 2
-        ) | {"updatedNumberScheduled": 2, "numberMisscheduled": 0}
-        silent = dict.fromkeys(runs, 0)
-        await says(stage, "m2", SETS, "agent", **silent)
-        await stage.fares("agent", "m2", "Running")
-        await stays_until_another_runs(stage, hub, SETS, "agent", silent=silent, runs=runs)

@@ -106,32 +106,6 @@ async def acts(process: Propagator) -> None:
     await until(lambda: process.term is not None and not process.term.stale())
 
 
-@pytest.mark.proves("N6", "C27")
-async def test_secrets_travel_in_the_next_term_as_well(stage_on: MakeStage, hub: Cluster):
-    def creds(value: str) -> dict[str, Any]:
-        meta = {"name": "creds", "namespace": stage.namespace}
-        return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": {"k": value}}
-
-    async def arrived(value: str) -> bool:
-        copy = await stage.on("m1", "creds", kind=SECRETS)
-        return copy is not None and copy["data"] == {"k": value}
-
-    async with stage_on(terms=SHORT_TERMS) as stage:
-        await stage.hub.create(SECRETS, creds("b25l"))
-        await stage.bring(
-            "one", {"m1": 1}, targetDeployment=deployment("one"), resources=[{"name": "creds"}]
-        )
-        hub.freeze()
-        try:
-            await until(lambda: stage.process.term is None)
-        finally:
-            hub.thaw()
-        await acts(stage.process)
-        await stage.hub.apply(SECRETS, creds("dHdv"), name="creds", force=True)
-        await until(lambda: arrived("dHdv"))
-        assert (await stage.condition("one", "Propagated"))["status"] == "True"
-
-
 @pytest.mark.proves("N6", "N11")
 async def test_a_lease_that_went_back_has_everything_of_the_hub_listed_anew(
     stage_on: MakeStage, hub: Cluster

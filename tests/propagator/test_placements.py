@@ -31,7 +31,6 @@ from .stage import (
     SERVICES,
     MakeStage,
     Stage,
-    changes,
     configmap,
     deployment,
     settled,
@@ -167,22 +166,6 @@ async def test_drift_is_repaired_and_edits_arrive(stage: Stage):
         return pods["containers"][0]["image"] == "newer"
 
     await until(newer)
-
-
-@pytest.mark.long
-async def test_what_is_as_it_should_be_is_not_written_again(stage: Stage):
-    await stage.bring(
-        "demo", {"m1": 1}, targetService=SERVICE, manifests=[configmap("conf", k="v")]
-    )
-    await settled(stage)
-    session, key = stage.process.term.registry.get("m1"), (stage.namespace, "demo")
-    before = await changes(stage.members["m1"])
-    for turn in range(5):
-        await stage.patch("demo", {"metadata": {"labels": {"touched": f"{turn}"}}})
-        session.wake(key)
-        await until(lambda: not session.queue and not session.queue._in_work)
-    await settled(stage)
-    assert await changes(stage.members["m1"]) == before
 
 
 @pytest.mark.proves("C29")
@@ -346,18 +329,6 @@ async def test_a_target_namespace_is_made_and_stays(stage: Stage):
     await stage.delete("demo")
     await stage.goes("m1", namespace=target)
     assert await stage.members["m1"].get(NAMESPACES, target)
-
-
-@pytest.mark.long
-async def test_a_namespace_that_the_cluster_does_not_take(stage: Stage):
-    rule = {"spec": {"namespaces": {"allow": ["team-*"]}}}
-    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", rule)
-    await until(lambda: not stage.process.term.registry.get("m1").allows(stage.namespace))
-    await stage.run("demo", {"m1": 1})
-    assert stage.namespace in await stage.refused("demo", "NamespaceNotAllowed")
-    assert await stage.on("m1") is None
-    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", {"spec": {"namespaces": {"allow": ["*"]}}})
-    await stage.propagated("demo")
 
 
 @pytest.mark.long

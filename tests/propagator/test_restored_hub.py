@@ -11,17 +11,16 @@ from typing import Any
 
 import pytest
 
-from crds.names import ANNOTATION_HUB, ANNOTATION_SWEEP, RESTORED, SYSTEM_NAMESPACE
+from crds.names import ANNOTATION_SWEEP, RESTORED, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS, LEASES, MEMBER_CLUSTERS
 from machinery.errors import NotFound
-from propagator.members import hub_lease
 from propagator.members.hub_lease import HUB_LEASE
 from stowage.playground.controlplanes import Cluster
 from stowage.setup import restore as restoring
 from stowage.setup.backup import Backup
 from stowage.setup.backup_file import private
-from tests.propagator.stage import DEPLOYMENTS, Stage, deployment, staged, swept
+from tests.propagator.stage import Stage, deployment
 from tests.propagator.waits import until
 
 Json = Mapping[str, Any]
@@ -127,54 +126,6 @@ def m1(make_cluster: Callable[..., Cluster]) -> Cluster:
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     cluster.kubectl("apply", "-f", "-", input=json.dumps(space))
     return cluster
-
-
-@pytest.mark.long
-@pytest.mark.proves("PK30")
-async def test_another_cluster_waits_for_the_former_hub_and_then_takes_over(
-    hub: Cluster, m1: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """The member's objects and Lease are given to another hub, which goes on renewing."""
-    monkeypatch.setattr(hub_lease, "HELD_SECONDS", 8)
-    monkeypatch.setattr(hub_lease, "RENEW_SECONDS", 1.0)
-    with swept(hub):
-        await _waits_and_takes_over(hub, m1, tmp_path)
-
-
-async def _waits_and_takes_over(hub: Cluster, m1: Cluster, tmp_path: Path) -> None:
-    async with staged(hub, {"m1": m1}) as stage:
-        await running(stage, "web")
-        file = await saved(stage, tmp_path)
-        await stage.stop()
-        member, where = stage.members["m1"], {"namespace": stage.namespace}
-        notes = {"metadata": {"annotations": {ANNOTATION_HUB: "the-former"}}}
-        await member.merge_patch(DEPLOYMENTS, "web", notes, **where)
-        was = kept(await stage.on("m1", "web"))
-        await forgotten(stage, "web")
-        lines = file.read_text().splitlines(keepends=True)
-        uid = restoring.content(file).origin.hub
-        file.write_text("".join([*lines[:-2], lines[-2].replace(uid, "the-former"), lines[-1]]))
-        await restored(stage, file)
-        renewing = asyncio.create_task(renewed(member))
-        stage.start()
-
-        async def waits() -> bool:
-            status = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]
-            ready = [each for each in status["conditions"] if each["type"] == "Ready"]
-            return [each["reason"] for each in ready] == ["HeldByAnotherHub"]
-
-        await until(waits, seconds=60)
-        lying = await stage.on("m1", "web")
-        assert lying is not None
-        assert lying["metadata"]["annotations"][ANNOTATION_HUB] == "the-former"
-        renewing.cancel()
-        await stage.ready()
-        await stage.propagated("web")
-        assert kept(await stage.on("m1", "web")) == was
-        after = await stage.on("m1", "web")
-        assert after is not None
-        assert after["metadata"]["annotations"][ANNOTATION_HUB] == uid
-        await over(stage)
 
 
 async def renewed(member: ApiClient) -> None:

@@ -162,18 +162,6 @@ async def test_a_member_gets_the_revision_that_is_said_and_its_replicas_at_once(
 
 
 @pytest.mark.long
-@pytest.mark.proves("T11")
-async def test_nothing_is_written_until_the_controller_says_what_is_rolled_out(
-    stage: Stage,
-):
-    await stage.run("web", {"m1": 1}, targetDeployment=deployment(image="nginx:1"), rollout=ROLLOUT)
-    await stage.refused("web", "Propagating", "which revision it gets")
-    assert await stage.on("m1") is None
-    await say(stage, await revision(stage))
-    await runs(stage, "m1", "nginx:1")
-
-
-@pytest.mark.long
 @pytest.mark.proves("T23")
 @pytest.mark.parametrize("by", ["who deletes it", "who edits it"])
 async def test_a_member_is_left_alone_when_its_revision_is_lost(stage: Stage, by: str):
@@ -192,40 +180,6 @@ async def test_a_member_is_left_alone_when_its_revision_is_lost(stage: Stage, by
     await say(stage, second)
     await runs(stage, "m2", "nginx:2")
     await stage.propagated("web")
-
-
-@pytest.mark.long
-@pytest.mark.proves("T20")
-async def test_a_share_that_leaves_is_turned_back_too(stage: Stage):
-    first = await pushed(stage)
-    second = await edit(stage, "nginx:2")
-    await say(stage, second)
-    await told(stage, "m1", second)
-    await told(stage, "m2", second)
-    leaves = [{"cluster": "m2", "replicas": 1, "cause": "Drained", "since": "2026-01-01T00:00:00Z"}]
-    moved = {"placements": [{"cluster": "m1", "replicas": 2}], "leaving": leaves}
-    await stage.patch("web", {"status": moved}, subresource="status")
-    await stage.fares("web", "m2", "Leaving")
-    await say(stage, second, **{f"r{first}": ["m1", "m2"]})
-    await runs(stage, "m1", "nginx:1")
-    found = await runs(stage, "m2", "nginx:1")
-    assert found["spec"]["replicas"] == 1
-    await told(stage, "m2", first)
-    assert (await stage.share("web", "m2"))["state"] == "Leaving"
-
-
-@pytest.mark.long
-@pytest.mark.proves("T24")
-async def test_without_a_rollout_all_members_get_the_spec(stage: Stage):
-    first = await pushed(stage)
-    second = await edit(stage, "nginx:2")
-    await say(stage, second, **{f"r{first}": ["m1", "m2"]})
-    await told(stage, "m2", first)
-    await stage.patch("web", {"spec": {"rollout": None}})
-    await runs(stage, "m1", "nginx:2")
-    await runs(stage, "m2", "nginx:2")
-    await settled(stage)
-    assert "revision" not in await stage.share("web", "m2")
 
 
 @pytest.mark.long

@@ -143,35 +143,6 @@ def test_up_creates_the_hub_first_and_each_cluster_once(engine, api, here):
     assert order.index("Members ready") > order.index("Clusters ready")
 
 
-@pytest.mark.usefixtures("api")
-def test_a_container_without_an_address_is_a_fault(engine, here):
-    engine.fail({"docker inspect": (0, "")})
-    with pytest.raises(StowageError, match="member-1-control-plane has no address in the network"):
-        _up(here)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("api")
-def test_one_that_fails_is_named_and_alone_made_again(engine, here):
-    (failing,) = _named(here, "member-1")
-    text = "Creating cluster ...\nERROR: failed to create cluster: no room\n"
-    engine.fail({f"create cluster --name {failing}": (1, text)})
-    with pytest.raises(StowageError) as caught:
-        _up(here)
-    assert str(caught.value) == (
-        f"`{_kind('create', 'cluster', '--name', failing, f'--image={NODE_IMAGE}')} --wait=180s "
-        f"--kubeconfig={here}/member-1.kubeconfig` ended with exit code 1: "
-        f"ERROR: failed to create cluster: no room (all its words: {here}/logs/kind-member-1.log)"
-    )
-    assert (here / "logs" / "kind-member-1.log").read_text().startswith("Creating cluster ...\n")
-    assert engine.clusters == sorted(_named(here, "hub", "member-2"))
-    engine.fail({})
-    engine.forget()
-    _up(here)
-    assert [call[4] for call in engine.calls("kind", "create")] == [failing]
-    assert engine.calls("kind", "delete") == []
-
-
 def _interrupted(engine, here, how):
     """An `up` that was ended while kind was creating the hub."""
     (engine.folder / "slow").touch()
@@ -222,25 +193,6 @@ def test_down_deletes_what_was_made_here_and_nothing_else(engine, here, tmp_path
     ]
     assert engine.calls("docker") == []
     assert not here.exists()
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("api")
-def test_down_without_the_engine_can_be_said_again(engine, here):
-    _up(here)
-    engine.fail({"kind delete": (1, f"ERROR: failed to delete cluster: {NO_ENGINE}")})
-    with pytest.raises(StowageError, match=r"ended with exit code 1: ERROR.*daemon running\?$"):
-        _down(here)
-    engine.fail({})
-    _down(here)
-    assert engine.clusters == []
-    assert not here.exists()
-
-
-def test_a_command_that_says_nothing(engine, here):
-    engine.fail({"kind get clusters": (3, "")})
-    with pytest.raises(StowageError, match=r"get clusters` ended with exit code 3: no output$"):
-        _up(here)
 
 
 def test_an_image_that_the_engine_does_not_have_is_told_before_anything_is_made(engine, here):
@@ -296,28 +248,6 @@ def test_auto_falls_back_to_local_control_planes(engine, api, here, monkeypatch,
     assert len(api.objects("Secret")) == 2
 
 
-@pytest.mark.usefixtures("api")
-def test_auto_falls_back_where_kind_cannot_be_built(engine, here, monkeypatch):
-    def ensure(names=binaries.LOCAL, *, progress=None):
-        if "kind" in names:
-            raise build.BuildFailed("go build failed:\nno such host")
-
-    _local_instead(monkeypatch, engine)
-    monkeypatch.setattr(build, "ensure", ensure)
-    said = _up(here, provider="auto", run=False, image=None)
-    reason = "kind could not be built (go build failed: / no such host)"
-    told = f"Not using kind: {reason}. Using control planes built from Go modules."
-    assert said.lines[0] == told
-
-
-def test_an_engine_that_hangs_is_none(engine, monkeypatch):
-    monkeypatch.setattr(kind, "_ENGINE_SECONDS", 0.001)
-    assert kind.unusable(4, NODE_IMAGE, _Said()) == (
-        f"no Docker engine answers ({VERSION} did not end within 0.001 s)"
-    )
-    assert engine.calls("kind") == []
-
-
 @pytest.mark.long
 @pytest.mark.usefixtures("api")
 def test_auto_is_kind_where_the_image_can_be_fetched(engine, here):
@@ -326,17 +256,6 @@ def test_auto_is_kind_where_the_image_can_be_fetched(engine, here):
     assert (f"Fetching {NODE_IMAGE}", 0, 0) in said.steps
     assert _state(here)["provider"] == "kind"
     assert engine.calls("docker", "pull") == [["docker", "pull", "--quiet", NODE_IMAGE]]
-
-
-@pytest.mark.long
-def test_a_playground_that_stands_is_not_given_up_for_another(engine, api, here):
-    """With the engine gone, `auto` must not build a second playground beside the first."""
-    _up(here)
-    engine.fail({"docker": (1, NO_ENGINE), "kind": (1, f"ERROR: {NO_ENGINE}")})
-    with pytest.raises(StowageError, match="get clusters` ended with exit code 1: ERROR: Cannot"):
-        _up(here, provider="auto", image=None)
-    assert _state(here)["provider"] == "kind"
-    assert len(api.objects("Deployment")) == 2
 
 
 def test_an_image_needs_processes_and_kind(engine, here, stowage):
@@ -364,18 +283,6 @@ def test_the_image_of_the_end_to_end_tests(engine, tmp_path):
     recipe = (harness.ROOT / "Dockerfile").read_text()
     assert "ARG BASE=" in recipe
     assert "FROM ${BASE}" in recipe
-
-
-def test_an_image_that_cannot_be_built(engine, tmp_path, monkeypatch):
-    engine.fail({"docker build": (1, "ERROR: failed to solve\npip said no")})
-    command = f"`docker build --quiet --tag stowage:e2e {tmp_path}`"
-    with pytest.raises(harness.Failed) as caught:
-        harness.image_of(tmp_path)
-    told = f"{command} ended with exit code 1: ERROR: failed to solve / pip said no"
-    assert str(caught.value) == told
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(harness.Failed, match="No such file or directory: 'docker'"):
-        harness.image_of(tmp_path)
 
 
 @pytest.mark.long

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
@@ -272,36 +270,3 @@ async def test_explain_shows_a_token_where_one_is_asked_for(world: World, tmp_pa
     said = f"note: http://127.0.0.1:{controller.port} gets the credential without TLS\n"
     assert (with_it.stderr, with_it.exit_code) == (said, 0)
     assert with_it.stdout == without.stdout
-
-
-@pytest.mark.long
-@pytest.mark.proves("E30")
-async def test_explain_without_a_controller_says_the_same(world: World) -> None:
-    await world.workload("demo", replicas=2)
-    with silent_port() as port:
-        url = ("--controller", f"http://127.0.0.1:{port}", "-n", "shop")
-        early = await run(world, "explain", "wl/demo", *url)
-        assert "Not decided yet: this is what would be decided now." in early.stdout
-        async with deciding(world) as controller:
-            await world.placed("demo")
-            here = ("--controller", f"http://127.0.0.1:{controller.port}", "-n", "shop")
-            asked = await told(world, "explain", "wl/demo", *here)
-            computed = await told(world, "explain", "wl/demo", *url)
-        (note,) = computed.pop("notes")
-        assert note.startswith(f"no answer of a controller at http://127.0.0.1:{port}")
-        assert {**asked, "time": ""} == {**computed, "time": ""}
-        result = await run(world, "explain", "wl/demo", *url)
-        assert result.stderr.startswith(
-            f"note: no answer of a controller at http://127.0.0.1:{port}"
-        )
-        assert result.stderr.rstrip().endswith("computed from the objects on the hub")
-        gone = await run(world, "explain", "wl/nobody", *url)
-        assert str(gone.exception).startswith("there is no Workload shop/nobody; ")
-
-
-@contextmanager
-def silent_port() -> Iterator[int]:
-    """A port that nobody listens on."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]

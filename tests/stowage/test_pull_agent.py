@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from crds.names import POD_DELETION_COST
 from stowage.playground.cluster import Cluster
 from stowage.playground.processes import Process
 from tests.patience import hold_on
@@ -221,39 +220,3 @@ def test_a_kind_is_written_and_judged_there_by_what_the_hub_says_of_it(knobs: Fl
     hold_on(lambda: size() == 2 and fleet.share("demo")["ready"] == 2)
     fleet.hub.kubectl("-n", SPACE, "delete", "wl", "demo", "--timeout=120s")
     assert not fleet.read(fleet.member, "knob", "demo")
-
-
-@pytest.mark.long
-@pytest.mark.proves("PL2", "W13", "W14")
-def test_pods_there_get_their_deletion_costs(fleet: Fleet) -> None:
-    fleet.create("web", targetDeployment=deployment("registry.k8s.io/pause:3.10"))
-
-    def say(replicas: int, **costs: int) -> None:
-        told = [{"cost": int(cost[1:]), "replicas": n} for cost, n in costs.items()]
-        clusters = [{"name": NAME, "deletionCosts": told}] if told else []
-        overrides = [{"name": "normal", "clusters": clusters}] if told else None
-        placed = [{"cluster": NAME, "replicas": replicas}]
-        status = {"placements": placed, "overrides": overrides}
-        fleet.patch("web", {"status": status}, "--subresource=status")
-
-    def costs() -> dict[str, str | None]:
-        listed = fleet.member.kubectl("-n", SPACE, "get", "pods", "-l", "app=web", "-o", "json")
-        metas = [each["metadata"] for each in json.loads(listed)["items"]]
-        return {
-            meta["name"]: meta.get("annotations", {}).get(POD_DELETION_COST)
-            for meta in metas
-            if "deletionTimestamp" not in meta
-        }
-
-    say(5, c200=3, c100=2)
-    hold_on(lambda: fleet.ready("web") == 5)
-    hold_on(lambda: sorted(costs().values(), key=str) == ["100"] * 2 + ["200"] * 3)
-    dear = {name for name, cost in costs().items() if cost == "200"}
-    say(3, c200=3)
-    hold_on(lambda: costs() == dict.fromkeys(dear, "200"), what=costs)
-    hold_on(lambda: fleet.ready("web") == 3)
-    say(3, c200=1, c100=2)  # the costs alone
-    hold_on(lambda: sorted(costs().values(), key=str) == ["100"] * 2 + ["200"])
-    say(3)
-    hold_on(lambda: costs() == dict.fromkeys(dear))
-    fleet.hub.kubectl("-n", SPACE, "delete", "wl", "web", "--timeout=120s")

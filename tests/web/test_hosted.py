@@ -446,20 +446,6 @@ class Stream:
         self._connection.close()
 
 
-@pytest.mark.proves("V13")
-@pytest.mark.long
-def test_changes_of_others_are_not_told(filled: Hub, page: Page, tenant: str) -> None:
-    stream = Stream(Reader(page, tenant))
-    with ThreadPoolExecutor(1) as threads:
-        threads.submit(stream.read)
-        for name, space in (("zqweb", OTHER), ("web", "shop")):
-            filled.cluster.kubectl("annotate", "wl", name, "-n", space, "seen=1", "--overwrite")
-        filled.cluster.kubectl("annotate", "membercluster", "zqcluster", "seen=1")
-        hold_on(lambda: any(b"shop/web" in each for each in stream.pieces))
-        stream.close()
-    assert HIDDEN.findall(b"".join(stream.pieces)) == []
-
-
 @pytest.mark.long  # an answer of the hub holds for half a minute
 @pytest.mark.proves("V15")
 def test_a_right_that_is_taken_away_ends_the_session(filled: Hub, page: Page) -> None:

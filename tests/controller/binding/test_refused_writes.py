@@ -14,7 +14,6 @@ import pytest
 
 from controller.binding.statuspatch import patch_of, short_patch
 from controller.cache.placements import PlacementIndex
-from controller.claims import claims
 from controller.config import default_profile
 from controller.eventhandlers import known
 from controller.framework.runtime import framework as runtime
@@ -258,38 +257,6 @@ class TestForGood:
 class TestLive:
     """On a real hub, with what it would refuse."""
 
-    @pytest.mark.long
-    async def test_more_labels_than_the_status_can_tell(self, world: World) -> None:
-        await world.cluster("one")
-        template = deployment("wide", "100m")
-        template["spec"]["selector"]["matchLabels"] = MANY
-        template["spec"]["template"]["metadata"]["labels"] = MANY
-        async with deciding(world):
-            await world.workload("wide", replicas=2, targetDeployment=template)
-            assert await world.placed("wide") == {"one": 2}
-            status = (await world.get("wide"))["status"]
-            assert status["selector"] == ""
-            assert "status.selector is left out" in condition(status, "Scheduled")["message"]
-
-    @pytest.mark.long
-    async def test_more_units_than_can_be_counted(self, world: World) -> None:
-        await world.cluster("one")
-        job = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": "huge"},
-            "spec": {
-                "parallelism": 3_000_000_000,
-                "template": deployment("huge", "100m")["spec"]["template"],
-            },
-        }
-        async with deciding(world):
-            manifest = world.manifest("huge", template=job)
-            del manifest["spec"]["replicas"]
-            await world.client.create(WORKLOADS, manifest)
-            said = await world.refused("huge", "InvalidWorkload")
-            assert "spec.template.spec.parallelism: 3000000000 is more than" in said["message"]
-
     async def test_a_template_of_the_wrong_form(self, world: World) -> None:
         await world.cluster("one")
         wrong = {**deployment("odd", "1"), "spec": {"template": {"spec": {"containers": ["x"]}}}}
@@ -338,54 +305,6 @@ class TestLive:
 @pytest.mark.proves("K24")
 class TestWideClaims:
     """More quota taken at one moment than the status of a policy has room for."""
-
-    @pytest.mark.long
-    @pytest.mark.parametrize(
-        ("clusters", "count", "room"),
-        [
-            pytest.param(40, 40, 2**16, id="of a small room"),
-            pytest.param(250, 90, claims.CLAIM_BYTES, id="of all room"),
-        ],
-    )
-    async def test_wide_ones_made_at_once_all_get_their_clusters(
-        self,
-        world: World,
-        monkeypatch: pytest.MonkeyPatch,
-        caplog: pytest.LogCaptureFixture,
-        clusters: int,
-        count: int,
-        room: int,
-    ) -> None:
-        """Long names instead of many clusters: it is the bytes that count."""
-        monkeypatch.setattr(claims, "LANDED_SECONDS", 1.0)
-        monkeypatch.setattr(claims, "CLAIM_BYTES", room)
-        sizes = claimed(monkeypatch)
-        await wide_clusters(world, clusters)
-        await required(world, replicas=clusters * count)
-        async with deciding(world):
-            made = [f"wide{n:02}" for n in range(count)]
-            await asyncio.gather(
-                *(world.workload(name, replicas=clusters, cpu="10m", labels=BOUND) for name in made)
-            )
-            for name in made:
-                assert len(await world.placed(name, seconds=120)) == clusters
-        assert room / 2 < max(sizes) <= room
-        told = [record.getMessage() for record in caplog.records]
-        assert not [line for line in told if "too large" in line or "limit is" in line]
-
-    @pytest.mark.long
-    async def test_one_that_no_room_is_large_enough_for_goes_alone(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(claims, "LANDED_SECONDS", 1.0)
-        monkeypatch.setattr(claims, "CLAIM_BYTES", 1000)
-        await wide_clusters(world, 10)
-        await required(world, replicas=100)
-        async with deciding(world):
-            for n in range(3):
-                await world.workload(f"wide{n}", replicas=10, cpu="10m", labels=BOUND)
-            for n in range(3):
-                assert len(await world.placed(f"wide{n}", seconds=40)) == 10
 
     @pytest.mark.long
     async def test_one_that_the_hub_never_takes_is_told_so_and_the_others_go_on(

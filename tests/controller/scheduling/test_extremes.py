@@ -248,17 +248,6 @@ def absurd() -> Snapshot:
     return snapshot(*(member(f"c-{n:05}", groups, capacity=offers) for n in range(10_000)))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
-def test_sums_over_ten_thousand_absurd_clusters_do_not_wrap(
-    distribution: str, absurd: Snapshot
-) -> None:
-    most = workload("most", replicas=500_000, requests={"cpu": "1"}, distribution=distribution)
-    decision = decide(absurd, known(most).info, PlacementIndex(), PROFILE, NOW)
-    assert decision.pending == 0
-    assert decision.assigned == 500_000 * (10_000 if distribution == "Duplicated" else 1)
-
-
 @pytest.mark.parametrize(
     ("asks", "told"),
     [

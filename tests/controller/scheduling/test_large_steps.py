@@ -86,22 +86,6 @@ async def test_all_who_lose_a_cluster_are_offered_step_by_step() -> None:
 
 
 @pytest.mark.long
-async def test_all_that_a_feature_has_looked_at_are_offered_step_by_step() -> None:
-    scene = Scene(placed=True)
-    scene.world.lead(scene.queue)
-    running = asyncio.create_task(scene.queue.run())
-    with scene.watched():
-        await asyncio.sleep(0)
-        unknown = [("shop", "nobody")]
-        scene.world.activate_in_steps([*unknown, *(each.metadata.key for each in scene.workloads)])
-        assert len(scene.queue.active) == STEP
-        await scene.clock.advance(1)
-        assert len(scene.queue.active) == MANY
-    running.cancel()
-    assert scene.most <= STEP
-
-
-@pytest.mark.long
 async def test_who_is_gone_by_his_step_is_not_offered() -> None:
     scene = Scene(placed=True)
     scene.world.lead(scene.queue)
@@ -197,23 +181,6 @@ def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_rest(
     assert all(each.scheduled and "m3" not in each.placements for each in batch.decisions)
     assert max(passes) <= 2
     assert sum(passes) >= 3 * len(units)
-
-
-@pytest.mark.long
-def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_report_nothing_new(
-    passes: list[int],
-) -> None:
-    units = ring(50, key=ZONE)
-    view = View(["1"] * 100, units)
-
-    def heartbeat(number: int) -> None:
-        passes.append(0)
-        view.resize("m2", "1")
-        view.resize("m3", str(90 + number % 2) if number < 3 * len(units) else "90")
-
-    batch, _ = view.decide(units[0], between=heartbeat)
-    assert all(each.scheduled for each in batch.decisions)
-    assert max(passes) <= 2
 
 
 @pytest.mark.long

@@ -18,7 +18,6 @@ from machinery.api.resources import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
-    WORKLOADS,
     Resource,
 )
 from machinery.errors import AlreadyExists, NotFound
@@ -593,56 +592,6 @@ async def test_only_objects_of_the_workloads_own_namespace_are_read(stage: Stage
     told_of = await states(stage, "demo")
     assert told_of["Secret/other"] == "Missing"
     assert await stage.on("m1", "other", kind=SECRETS, namespace=target) is None
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP11")
-@pytest.mark.parametrize("home", ["kube-public", "stowage-system"])
-async def test_nothing_of_the_hubs_own_namespaces_travels(stage: Stage, home: str):
-    body = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "precious"},
-        "data": {"of": encoded("the hub")},
-    }
-    await stage.hub.create(SECRETS, body, namespace=home)
-    workload = {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "Workload",
-        "metadata": {"name": "demo", "namespace": home},
-        "spec": {
-            "schedulerName": "the-test",
-            "targetNamespace": stage.namespace,
-            "dependencies": "Follow",
-            "template": pods(**asking("precious")),
-        },
-    }
-    try:
-        await stage.hub.create(WORKLOADS, workload)
-        status = {"placements": [{"cluster": "m1", "replicas": 1}]}
-        await stage.hub.merge_patch(
-            WORKLOADS, "demo", {"status": status}, namespace=home, subresource="status"
-        )
-
-        async def refused() -> bool:
-            found = await stage.hub.get(WORKLOADS, "demo", namespace=home)
-            told_of = found.get("status", {}).get("dependencies", [])
-            return [(e["state"], e["message"]) for e in told_of] == [
-                ("Refused", f"objects of {home} never travel")
-            ]
-
-        await until(refused)
-        assert await stage.on("m1") is not None
-        assert await stage.on("m1", "precious", kind=SECRETS) is None
-    finally:
-        await stage.hub.delete(WORKLOADS, "demo", namespace=home)
-        await stage.hub.delete(SECRETS, "precious", namespace=home)
-
-        async def gone() -> bool:
-            listed = await stage.hub.list(WORKLOADS, namespace=home)
-            return not listed["items"]
-
-        await until(gone)
 
 
 @pytest.mark.long

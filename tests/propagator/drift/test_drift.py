@@ -388,24 +388,6 @@ async def test_a_deleted_object_is_made_again_and_is_no_drift(stage: Stage, mode
     assert await drift(stage) == []
 
 
-@pytest.mark.long
-@pytest.mark.proves("RB8")
-async def test_a_field_that_the_members_version_does_not_keep_is_told(stage: Stage):
-    """It is behind a gate there: the apply answers 200, and managedFields name it."""
-    body = template(lifecycle={"stopSignal": "SIGUSR1"})
-    body["spec"]["template"]["spec"]["os"] = {"name": "linux"}
-    await stage.bring("web", {"m1": 1}, targetDeployment=body)
-    path = "spec.template.spec.containers[main].lifecycle.stopSignal"
-    told = await tells(stage, "Dropped", path)
-    assert told["paths"][0]["hub"] == "SIGUSR1"
-    assert "API server v1." in told["paths"][0]["manager"]
-    found = await stage.condition("web", "Drifted")
-    assert (found["status"], found["reason"]) == ("True", "Dropped")
-    assert path in found["message"]
-    await stage.patch("web", {"spec": {"targetDeployment": template()}})
-    await until(lambda: _nothing(stage))
-
-
 GAUGES = Resource("mending.dev", "v1", "gauges", "Gauge")
 
 

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from crds.groups.gate import decision_of
 from crds.names import LABEL_GROUP
-from machinery.api.resources import CRDS, WORKLOAD_GROUPS, WORKLOAD_KINDS, WORKLOADS, Resource
-from machinery.errors import AlreadyExists
+from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS, Resource
 from propagator.groups import gates
-from tests.definitions import definition
 from tests.propagator.stage import (
     CONFIGMAPS,
     DEPLOYMENTS,
@@ -268,26 +265,6 @@ async def test_an_edit_is_held_with_everything_else_of_it(stage: Stage):
 
 
 @pytest.mark.proves("G24")
-async def test_a_group_that_is_deleted_while_it_runs_leaves_everything(stage: Stage):
-    await gang(stage)
-    await gate(stage, *NAMES, quorumTime=QUORUM)
-    await stand(stage, m1=2, m2=1)
-    for member, name in (("m1", "driver"), ("m1", "worker"), ("m2", "worker")):
-        await stage.make_ready(member, name)
-
-    async def runs() -> bool:
-        return (await stage.status("worker")).get("state") == "Running"
-
-    await until(runs)
-    await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
-    await held(stage, words="not found")
-    await settled(stage)
-    assert await standing(stage) == {"m1": 2, "m2": 1}
-    assert await runs()
-    assert (await stage.condition("worker", "Ready"))["status"] == "True"
-
-
-@pytest.mark.proves("G24")
 async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage: Stage):
     await gang(stage)
     await held(stage)
@@ -349,7 +326,6 @@ async def test_on_a_hub_without_the_kind_only_who_names_a_group_waits(
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 RUNS = Resource("gangs.dev", "v1", "runs", "Run")
-RUN_DEFINITION = definition(RUNS)
 
 
 def job(name: str) -> dict[str, Any]:
@@ -379,57 +355,3 @@ async def counts(stage: Stage, name: str, **numbers: int | None) -> None:
         return {field: share.get(field) for field in numbers} == numbers
 
     await until(so, what=lambda: share)
-
-
-RUN_KIND: dict[str, Any] = {
-    "apiVersion": WORKLOAD_KINDS.api_version,
-    "kind": WORKLOAD_KINDS.kind,
-    "metadata": {"name": "run.gangs.dev"},
-    "spec": {
-        "group": "gangs.dev",
-        "kind": "Run",
-        "versions": ["v1"],
-        "replicas": {"path": "spec.units"},
-        "ended": {"succeeded": "status.phase == 'Succeeded'", "failed": "status.phase == 'Failed'"},
-    },
-}
-
-
-@pytest.mark.proves("G25", "G26")
-async def test_jobs_and_a_custom_kind_are_a_gang_and_tell_how_they_end(stage: Stage):
-    with suppress(AlreadyExists):
-        await stage.members["m1"].create(CRDS, RUN_DEFINITION)
-    with suppress(AlreadyExists):
-        await stage.hub.create(WORKLOAD_KINDS, RUN_KIND)
-    await found(stage)
-    custom = {"apiVersion": "gangs.dev/v1", "kind": "Run", "metadata": {"name": "run"}}
-    for name in ("good", "bad"):
-        await join(stage, name, targetDeployment=None, template=job(name), replicas=3)
-    await join(
-        stage,
-        "run",
-        targetDeployment=None,
-        template={**custom, "spec": {}},
-        replicasPath="spec.units",
-        replicas=2,
-    )
-    names = {"good": 3, "bad": 3, "run": 2}
-    for name, units in names.items():
-        await stage.place(name, m1=units)
-    await held(stage, *names)
-    for name in names:
-        assert await stage.on("m1", name, kind=RUNS if name == "run" else JOBS) is None
-    await gate(stage, *names)
-    for name in names:
-        await stage.propagated(name)
-    nothing = {"succeeded": None, "failed": None, "finished": 0}
-    for name in names:
-        await counts(stage, name, **nothing)
-    begun = {"startTime": QUORUM, "active": 1, "ready": 1}
-    await ends(stage, JOBS, "good", **begun, succeeded=2, failed=1)
-    await counts(stage, "good", ready=3, succeeded=2, failed=None, finished=2)
-    over = [{"type": each, "status": "True"} for each in ("FailureTarget", "Failed")]
-    await ends(stage, JOBS, "bad", startTime=QUORUM, succeeded=1, failed=4, conditions=over)
-    await counts(stage, "bad", succeeded=1, failed=2, finished=3)
-    await ends(stage, RUNS, "run", phase="Succeeded")
-    await counts(stage, "run", succeeded=2, failed=None, finished=2)

@@ -43,59 +43,6 @@ async def test_a_gate_that_is_closed_for_a_moment_takes_all_of_it_away(
         await stand(stage, m1=2, m2=1)
 
 
-async def test_nothing_starts_while_one_of_its_clusters_is_away(stage_on: MakeStage, m2: Cluster):
-    """The cluster that is away is told of on each of its Workloads, and soon."""
-    async with stage_on(sessions=QUICK) as stage:
-        async with stage.away("m2"):
-            await gang(stage)
-            await gate(stage, *NAMES)
-            for name in NAMES:
-                message = await stage.refused(name, "ClusterUnreachable", within=10)
-                assert "m2" in message
-            await settled(stage)
-            assert await stage.on("m1", "driver") is None
-            assert await stage.on("m1", "worker") is None
-            assert (await stage.share("worker", "m2"))["state"] == "Unreachable"
-        await stand(stage, m1=2, m2=1)
-
-
-async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
-    stage_on: MakeStage, m2: Cluster
-):
-    """Nothing is left on the others meanwhile, and a killed process knows it as well."""
-    async with stage_on(sessions=QUICK) as stage:
-        await gang(stage)
-        await gate(stage, *NAMES)
-        await stand(stage, m1=2, m2=1)
-        async with stage.away("m2"):
-            await stage.refused("worker", "ClusterUnreachable", within=10)
-            await gate(stage, state="Closed")
-            await stage.goes("m1", "driver")
-            await stage.goes("m1", "worker")
-            await stage.restart()
-        await stand(stage)
-
-
-async def test_what_a_failed_try_left_on_a_member_goes_though_the_next_one_does_not_run_yet(
-    stage_on: MakeStage, m2: Cluster
-):
-    """The member was away meanwhile, and the next try is placed elsewhere."""
-    async with stage_on(sessions=QUICK) as stage:
-        await gang(stage)
-        await gate(stage, *NAMES)
-        await stand(stage, m1=2, m2=1)
-        async with stage.away("m2"):
-            await gate(stage, state="Closed")
-            await stage.goes("m1", "driver")
-            await stage.goes("m1", "worker")
-            await gate(stage, state=None)
-            await stage.place("worker", m1=3)
-            await gate(stage, *NAMES)
-            await stage.becomes("m1", "worker", 3, "replicas")
-        await stand(stage, m1=2)
-        await stage.fares("worker", "m1", "Creating")
-
-
 async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
     stage_on: MakeStage, m2: Cluster, monkeypatch: pytest.MonkeyPatch
 ):

@@ -9,7 +9,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,22 +23,19 @@ from machinery.api.resources import (
     SERVICE_ACCOUNTS,
     Resource,
 )
-from machinery.config.kubeconfig import connection_from_secret, parse_kubeconfig
-from machinery.errors import KubeconfigError, NotFound
+from machinery.config.kubeconfig import parse_kubeconfig
+from machinery.errors import NotFound
 from propagator.credentials.credentials import credentials_of
 from propagator.hub import registration
 from propagator.hub.registration import Registrar
 from propagator.members import registry
-from propagator.members.health import HealthProbe
 from propagator.settings import SessionSettings
 from propagator.types.cluster import Secret
 from stowage.playground.controlplanes import Cluster
 from stowage.playground.pki import Authority
 from tests.letting_go import let_go
 from tests.propagator.conftest import Rig, kubeconfig, secret, token_for
-from tests.propagator.stage import changes
 from tests.propagator.waits import handled, until
-from tests.relay import Relay
 
 Rigs = Callable[..., Any]
 
@@ -75,15 +71,6 @@ async def test_a_secret_alone_registers_a_cluster(rig_on: Rigs, m1: Cluster):
         LABEL_PROVIDER: "unknown",
         LABEL_VERSION: status["version"],
     }
-
-
-@pytest.mark.long
-@pytest.mark.proves("D1")
-async def test_a_secret_may_give_the_connection_key_by_key(rig_on: Rigs, m1: Cluster):
-    parts = {"endpoint": m1.server, "clusterCA": m1.ca, "token": token_for(m1, "by-key")}
-    async with rig_on() as rig:
-        await rig.register("m1", parts)
-        await rig.becomes("m1", "Connected")
 
 
 REFUSED = {
@@ -204,19 +191,6 @@ async def test_whatever_a_secret_turns_into_is_told_and_heals(rig_on: Rigs, m1: 
 
 @pytest.mark.long
 @pytest.mark.proves("S6")
-async def test_many_bad_secrets_do_not_hold_up_a_good_one(rig_on: Rigs, m1: Cluster):
-    many = 200
-    async with rig_on() as rig:
-        for number in range(many):
-            await rig.register(f"bad-{number}", NASTY["deep"])
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("m1", "Connected")  # each of them took a worker's minute before
-        last = f"bad-{many - 1}"
-        assert "deeper than" in await rig.becomes(last, "InvalidKubeconfig", within=60)
-
-
-@pytest.mark.long
-@pytest.mark.proves("S6")
 async def test_a_session_that_ends_by_a_fault_of_ours_is_not_ready_meanwhile(
     rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
 ):
@@ -235,21 +209,6 @@ async def test_a_session_that_ends_by_a_fault_of_ours_is_not_ready_meanwhile(
             patch.setattr(session.link.probe, "_ask", fault)
             assert "its log says how" in await rig.becomes("m1", "Unreachable")
         await rig.becomes("m1", "Connected")
-
-
-@pytest.mark.long
-@pytest.mark.proves("D1")
-def test_ten_megabytes_never_get_as_far_as_a_secret(hub: Cluster, tmp_path: Path):
-    huge = "x" * 10_000_000
-    (tmp_path / "kubeconfig").write_text(huge)
-    said = hub.kubectl(
-        *("create", "secret", "generic", "huge", "-n", SYSTEM_NAMESPACE),
-        f"--from-file={tmp_path / 'kubeconfig'}",
-        check=False,
-    )
-    assert "too large" in said.lower() or "too long" in said.lower()
-    with pytest.raises(KubeconfigError, match="kubeconfig: is larger"):
-        connection_from_secret({"kubeconfig": huge.encode()})
 
 
 @pytest.mark.long
@@ -287,20 +246,6 @@ async def test_a_token_that_is_revoked_is_noticed(rig_on: Rigs, m1: Cluster):
             await client.delete(SERVICE_ACCOUNTS, "revoked", namespace="default")
         await rig.becomes("m1", "Unauthorized")
         await until(lambda: rig.told("m1", "Disconnected"))
-
-
-@pytest.mark.long
-@pytest.mark.proves("D1")
-async def test_no_route_is_told_and_heals_by_itself(rig_on: Rigs, m1: Cluster):
-    """Nobody listens there; then somebody does."""
-    relay = Relay(m1.port)
-    async with relay:
-        server = f"https://127.0.0.1:{relay.port}"
-    async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": kubeconfig(m1, server=server)})
-        await rig.becomes("m1", "Unreachable")
-        async with relay:
-            await rig.becomes("m1", "Connected")
 
 
 @pytest.mark.long
@@ -533,57 +478,6 @@ async def test_labels_say_what_the_spec_pins_and_nothing_else_that_a_member_repo
         status = (await rig.cluster("m1"))["status"]
         assert status["provider"] == "unknown"
         assert status["version"] != "v1.2.3+x"
-
-
-@pytest.mark.long
-async def test_a_quiet_cluster_costs_no_writes(
-    rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
-):
-    """Each probe takes the same time: what a busy machine makes of it would be news."""
-    record = HealthProbe.record
-
-    def even(health: HealthProbe, *, answered: bool, **_: Any) -> None:
-        record(health, answered=answered, seconds=0.01)
-
-    monkeypatch.setattr(HealthProbe, "record", even)
-    async with rig_on() as rig:
-        await rig.connect("m1", m1)
-        session, asked = rig.registry.get("m1"), []
-        await rig.marked("m1")
-        await until(lambda: measured(rig, "m1"))
-
-        def quiet() -> bool:
-            """What is told in the beginning has been told."""
-            asked.append(rig.hub.requests)
-            return asked[-20:] == asked[-1:] * 20
-
-        await until(quiet, every=0.1)
-        probes, writes = session.client.requests, await changes(rig.hub)
-        await until(lambda: session.client.requests >= probes + 6)
-        assert await changes(rig.hub) == writes
-
-
-@pytest.mark.long
-async def test_status_survives_a_hub_that_goes_and_comes_back(
-    rig_on: Rigs, hub: Cluster, m1: Cluster
-):
-    async with rig_on() as rig:
-        await rig.connect("m1", m1)
-        session = rig.registry.get("m1")
-        hub.kill()
-        asked = session.client.requests
-        await until(lambda: session.client.requests > asked + 3)
-        assert session.ready
-        hub.launch()
-        await asyncio.to_thread(hub.wait_ready)
-        unlabelled = {"metadata": {"labels": {LABEL_VERSION: None}}}
-        await rig.hub.merge_patch(MEMBER_CLUSTERS, "m1", unlabelled)
-
-        async def mended() -> bool:
-            return LABEL_VERSION in (await rig.cluster("m1"))["metadata"]["labels"]
-
-        await until(mended, seconds=40)
-        assert rig.registry.get("m1") is session
 
 
 async def test_no_secret_is_shown_by_accident(m1: Cluster):

@@ -340,27 +340,6 @@ async def test_what_hangs_of_one_tenant_holds_up_no_other_on_the_same_member(
 
 
 @pytest.mark.proves("S5")
-async def test_fifty_hostile_members_at_once(
-    hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
-) -> None:
-    modes = [mode for mode in Mode if mode is not Mode.HONEST]
-    async with scene(hub, m1, tmp_path / "log") as there:
-        before = await there.latency()
-        names = [f"{modes[number % len(modes)]}-{number}" for number in range(50)]
-        for number, name in enumerate(names):
-            await there.register(name, villain.secret_data(modes[number % len(modes)]))
-        for name in names:
-            await until(_told(there, name), seconds=120)
-        await asyncio.sleep(window(20, short=2))
-        beside, step = await there.latency(), await there.longest_step()
-        print(
-            f"fifty: {before * 1000:.0f} ms, {beside / before:.2f} x, longest step"
-            f" {step * 1000:.0f} ms, peak {there.peak:.0f} MiB"
-        )
-        await until(_ready(there, "honest"))
-
-
-@pytest.mark.proves("S5")
 async def test_fifty_members_whose_lists_never_end_fill_no_memory(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:

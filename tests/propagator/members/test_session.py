@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -157,30 +156,6 @@ async def test_what_only_the_status_of_an_object_tells_calls_no_worker(rig_on: R
         await client.merge_patch(DEPLOYMENTS, "noisy", {"spec": {"replicas": 3}}, **at)
         await until(lambda: ("m1", key) in rig.synced)
         await client.delete(DEPLOYMENTS, "noisy", **at)
-
-
-@pytest.mark.long
-async def test_after_an_outage_everything_is_looked_at_again(rig_on: Rigs, m1: Cluster):
-    async with ApiClient(m1.connection()) as client:
-        await forget(client, "kept", "lost")
-        await client.create(CONFIG_MAPS, managed("kept", **{"uid-1": "shop/kept"}))
-        await client.create(CONFIG_MAPS, managed("lost", **{"uid-2": "shop/lost"}))
-    async with rig_on(resources=(CONFIG_MAPS,)) as rig:
-        (session,) = await connected(rig, m1)
-        await until(lambda: {name for _, (_, name) in rig.synced} == {"kept", "lost"})
-        m1.kill()
-        await until(lambda: not session.ready)
-        assert session.tracked(CONFIG_MAPS).get(("default", "lost")) is not None
-        rig.synced.clear()
-        rig.changes.clear()
-        m1.launch()
-        await until(lambda: ("m1", ("shop", "kept")) in rig.synced)
-        assert ("m1", None) in rig.changes
-        async with ApiClient(m1.connection()) as client:
-            await client.delete(CONFIG_MAPS, "lost", namespace="default")
-            await until(lambda: session.tracked(CONFIG_MAPS).get(("default", "lost")) is None)
-            await forget(client, "kept")
-    await asyncio.to_thread(m1.wait_ready)
 
 
 OWNER = {

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from crds.names import GROUP
-from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS, Resource
+from machinery.api.resources import MEMBER_CLUSTERS, PODS, Resource
 from machinery.errors import NotFound
 from propagator.members.disruption_budgets import BUDGETS
 from stowage.playground.controlplanes import Cluster
 from tests.patience import PATIENCE
-from tests.propagator.conftest import kubeconfig, secret, token_for
+from tests.propagator.conftest import kubeconfig, token_for
 from tests.propagator.stage import KINDS, Stage, deployment, settled, staged, swept
 from tests.propagator.waits import until
 
@@ -207,83 +207,6 @@ async def _ends(stage: Stage, member: str) -> bool:
     return found is not None and "deletionTimestamp" in found["metadata"]
 
 
-@pytest.mark.proves("M11")
-async def test_no_surge_and_no_more_lacks_than_may(moving: Any) -> None:
-    async with moving() as samples:
-        stage = samples.stage
-        movement = {"maxSurge": 0, "maxUnavailable": 2}
-        await stage.run(
-            "demo", {"west": 6}, targetDeployment=deployment(), replicas=6, movement=movement
-        )
-        await runs(samples, "west", 6)
-        async with samples.taken():
-            await move(stage, {"west": 6}, east=6)
-            await until(lambda: samples.ready("east") == 6, seconds=LONG)
-        assert samples.most == 6
-        assert samples.least_ready >= 4
-
-
-@pytest.mark.proves("M56")
-async def test_a_stateful_set_with_a_surge_is_placed_first(moving: Any) -> None:
-    async with moving() as samples:
-        stage = samples.stage
-        await stage.run(
-            "demo", {"west": 2}, template=stateful(), replicas=2, movement={"maxSurge": 1}
-        )
-        await runs(samples, "west", 2)
-        async with samples.taken():
-            await move(stage, {"west": 2}, east=2)
-            await until(lambda: samples.ready("east") == 2, seconds=LONG)
-            assert samples.ready("west") == 2
-            await move(stage, east=2)
-            await stage.goes("west", kind=STATEFUL_SETS)
-        assert samples.least_ready >= 2
-        assert not samples.twice
-
-
-@pytest.mark.proves("M54")
-async def test_a_member_that_comes_back_out_of_service_loses_what_runs_twice(
-    moving: Any, west: Cluster
-) -> None:
-    async with moving() as samples:
-        stage = samples.stage
-        await stage.run("demo", {"west": 2}, template=stateful(), replicas=2)
-        await runs(samples, "west", 2)
-
-        async def connect(server: str) -> None:
-            data = {"kubeconfig": west.admin_kubeconfig.replace(west.server, server)}
-            found = secret("west", data)["data"]
-            await stage.hub.merge_patch(
-                SECRETS, "west", {"data": found}, namespace="stowage-system"
-            )
-
-        await connect("https://127.0.0.1:1")
-        await stage.fares("demo", "west", "Unreachable")
-        await move(stage, {"west": 2}, "OutOfService", east=2)
-        await stage.refused("demo", "ClusterUnreachable")
-        await settled(stage)
-        assert await stage.on("east", kind=STATEFUL_SETS) is None, "it may still run there"
-        await taint(stage, "west", {"key": f"{GROUP}/out-of-service", "effect": "NoExecute"})
-        await runs(samples, "east", 2)
-        await stage.run("later", {"west": 1}, targetDeployment=deployment("later"))
-        order: list[str] = []
-
-        async def watched() -> bool:
-            later = await stage.on("west", "later")
-            found = await stage.on("west", kind=STATEFUL_SETS)
-            if later is not None and found is not None:
-                order.append("written before it went")
-            return later is not None
-
-        await connect(west.server)
-        await until(watched, seconds=LONG)
-        assert not order
-        await runs(samples, "east", 2)
-        taints = (await stage.hub.get(MEMBER_CLUSTERS, "west"))["spec"]["taints"]
-        assert len(taints) == 1, "it is not ours to take away"
-        await taint(stage, "west")
-
-
 def guarding(stage: Stage, name: str = "guard", **spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "policy/v1",
@@ -384,41 +307,6 @@ async def until_gone(stage: Stage) -> None:
     await until(gone, seconds=LONG)
 
 
-@pytest.mark.proves("M28")
-async def test_budgets_bind_neither_a_scale_down_nor_a_loss(moving: Any) -> None:
-    async with moving() as samples:
-        stage = samples.stage
-        await placed_and_ready(samples, 3)
-        await stage.members["west"].create(BUDGETS, guarding(stage, maxUnavailable=0))
-        await guarded(stage, 0)
-        await stage.patch("demo", {"spec": {"replicas": 2}})
-        await stage.place("demo", west=2)
-        await stage.becomes("west", "web", 2, "replicas")
-        await successors(samples, 2, "ClusterLost")
-        await move(stage, east=2)
-        await stage.goes("west")
-
-
-@pytest.mark.proves("M30")
-async def test_a_budget_that_comes_along_does_not_hold_the_last_step(moving: Any) -> None:
-    async with moving() as samples:
-        stage = samples.stage
-        carried = guarding(stage, "own", maxUnavailable=0)
-        del carried["metadata"]["namespace"]
-        await placed_and_ready(samples, 3, manifests=[carried])
-        await guarded(stage, 0, "own")
-        await move(stage, {"west": 2}, west=1, east=2)
-        await runs(samples, "east", 2)
-        await move(stage, west=1, east=2)
-        await stage.refused("demo", "Propagating", "disruption budget", "own allows 0")
-        assert await asked(stage, "west") == 3
-        await move(stage, {"west": 3}, east=3)
-        await runs(samples, "east", 3)
-        await move(stage, east=3)
-        await stage.goes("west")
-        await stage.goes("west", "own", kind=BUDGETS)
-
-
 OLDER_RIGHTS = """
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -452,34 +340,3 @@ async def test_without_the_right_to_list_budgets_what_leaves_waits(
         await move(stage, {"west": 2}, "ClusterLost", east=2)
         await move(stage, east=2)
         await stage.goes("west")
-
-
-@pytest.mark.proves("M10")
-async def test_old_units_stay_until_the_new_ones_were_ready_for_long_enough(moving: Any) -> None:
-    seconds = 10
-    async with moving() as samples:
-        stage = samples.stage
-        await placed_and_ready(samples, 2, movement={"minReadySeconds": seconds})
-        await successors(samples, 2)
-        name = samples.pods["east"][0]["metadata"]["name"]
-        for ready in ("False", "True"):
-            condition = {"type": "Ready", "status": ready}
-            path = PODS.path(stage.namespace, name, "status")
-            patch = {"status": {"conditions": [condition]}}
-            kind = "application/strategic-merge-patch+json"
-            await stage.members["east"].request("PATCH", path, body=patch, content_type=kind)
-        flapped = asyncio.get_running_loop().time()
-        # As an external scheduler does: the guard alone keeps what is there.
-        await move(stage, east=2)
-
-        async def told() -> bool:
-            share = await stage.share("demo", "east")
-            assert share["ready"] >= share["available"]
-            return bool(share["available"] == 2)
-
-        while asyncio.get_running_loop().time() - flapped < seconds - 0.5:
-            assert await asked(stage, "west") == 2
-            await asyncio.sleep(0.2)
-        await until(told, seconds=LONG)
-        assert asyncio.get_running_loop().time() - flapped >= seconds - 0.1
-        await until_gone(stage)

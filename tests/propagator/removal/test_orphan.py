@@ -179,33 +179,6 @@ async def test_a_process_that_ends_at_the_parting_is_made_up_for(
 
 
 @pytest.mark.long
-@pytest.mark.proves("X8")
-async def test_a_late_parting_takes_no_mark_off_the_next_owner(
-    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
-):
-    """The request of a process that died arrives when the object has another owner."""
-    merge_patch, sent = Verbs.merge_patch, []
-
-    async def kept(self: Verbs, res: Resource, name: str, patch: Any, **how: Any) -> Any:
-        if res == DEPLOYMENTS and LABEL_MANAGED in str(patch):
-            sent.append((name, patch))
-        return await merge_patch(self, res, name, patch, **how)
-
-    monkeypatch.setattr(Verbs, "merge_patch", kept)
-    async with stage_on() as stage:
-        await stage.bring("first", {"m1": 1}, adoption="IfNoDiff", **ORPHAN)
-        await stage.end("first")
-        await stage.bring("second", {"m1": 1}, adoption="IfNoDiff", **ORPHAN)
-        before = await stage.on("m1")
-        (name, patch) = sent[-1]
-        with pytest.raises(Exception, match="modified"):
-            await merge_patch(
-                stage.members["m1"], DEPLOYMENTS, name, patch, namespace=stage.namespace
-            )
-        assert await stage.on("m1") == before
-
-
-@pytest.mark.long
 @pytest.mark.proves("X9")
 async def test_what_is_gone_holds_nothing_and_who_is_away_holds_the_end(
     stage_on: MakeStage, m1: Cluster
@@ -347,26 +320,6 @@ async def test_a_shared_secret_stays_for_the_pods_that_were_left(stage: Stage, l
     await unmarked(stage, "m1", "creds", kind=SECRETS)
     await unmarked(stage, "m1", "first")
     assert await stage.on("m1", "third") is None
-
-
-@pytest.mark.long
-@pytest.mark.proves("A22")
-async def test_what_runs_stays_where_the_kind_itself_is_deleted(
-    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
-):
-    async def ends(_: OwnKind) -> bool:
-        return True
-
-    monkeypatch.setattr(OwnKind, "_looked", ends)
-    async with stage_on() as stage:
-        manifests = [{**configmap("x"), "metadata": {"name": "settings"}}]
-        await stage.bring(
-            "web", {"m1": 1}, targetDeployment=deployment(), replicas=1, manifests=manifests
-        )
-        await stage.end("web")
-        await settled(stage)
-        await unmarked(stage, "m1")
-        await unmarked(stage, "m1", "settings", kind=CONFIGMAPS)
 
 
 @pytest.mark.proves("A22")

@@ -14,14 +14,13 @@ from crds.names import SYSTEM_NAMESPACE
 from crds.workload import PropagatedReason
 from machinery.api.client import ApiClient
 from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, SECRETS, WORKLOADS, Resource
-from machinery.errors import ApiError, Conflict, Forbidden
+from machinery.errors import ApiError, Forbidden
 from propagator.errors import says_no
 from propagator.hub.named_objects import NamedObjects
-from propagator.hub.workloads import HubWorkloads
 from propagator.outcome import DesiredShare, outcome_of
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.conftest import QUICK, secret, token_for
-from tests.propagator.stage import DEPLOYMENTS, MakeStage, Stage, changes, deployment, settled
+from tests.propagator.stage import DEPLOYMENTS, MakeStage, Stage, deployment, settled
 from tests.propagator.waits import until
 
 HOOKS = Resource(
@@ -285,35 +284,6 @@ def test_what_is_about_an_object_is_told_from_what_is_about_the_member(
 
 
 @pytest.mark.long
-@pytest.mark.proves("R11", "C32")
-async def test_what_is_changed_back_each_time_is_told_and_not_fought_over(stage: Stage):
-    await running(stage, "m1")
-    member, where = stage.members["m1"], {"namespace": stage.namespace}
-
-    async def autoscaler() -> None:
-        while True:
-            if (await stage.on("m1"))["spec"]["replicas"] != 4:
-                scale = {"spec": {"replicas": 4}}
-                await member.merge_patch(DEPLOYMENTS, "web", scale, **where, subresource="scale")
-            await asyncio.sleep(0.05)
-
-    scaling = asyncio.create_task(autoscaler())
-    message = await stage.refused("demo", "Conflict")
-    assert f"Deployment {stage.namespace}/web" in message
-    assert "somebody-else (scale)" in message
-    assert "HorizontalPodAutoscaler" in message
-    before = await changes(member)
-    await asyncio.sleep(3)
-    after = await changes(member)
-    assert not scaling.done(), scaling
-    told = "at 0, 3.5 and 11 s at the soonest, the next one after 26"
-    assert after["APPLY", "deployments"] - before["APPLY", "deployments"] <= 3, told
-    scaling.cancel()
-    await stage.propagated("demo")
-    await stage.becomes("m1", "web", 1, "replicas")  # after what was on its way as it ended
-
-
-@pytest.mark.long
 @pytest.mark.proves("R11")
 async def test_a_rule_of_a_member_that_changes_is_applied_at_once(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
@@ -330,26 +300,4 @@ async def test_a_rule_of_a_member_that_changes_is_applied_at_once(
         await stage.run("demo", {"m1": 1})
         await stage.refused("demo", "NamespaceNotAllowed")
         await until(await allow("*"))
-        await stage.propagated("demo")
-
-
-@pytest.mark.proves("R11")
-@pytest.mark.long
-async def test_a_race_that_is_lost_for_long_is_told(
-    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
-):
-    """Somebody who always writes first cannot be staged, so the refusals are put in."""
-    prepare, lost = HubWorkloads.prepare, True
-
-    async def loses(*about: Any, **more: Any) -> Any:
-        if lost:
-            raise Conflict(code=409, reason="Conflict", message="the object has been modified")
-        return await prepare(*about, **more)
-
-    monkeypatch.setattr(HubWorkloads, "prepare", loses)
-    monkeypatch.setattr("propagator.share_writer.CONTENDED_SECONDS", 0.5)
-    async with stage_on() as stage:
-        await stage.run("demo", {"m1": 1})
-        assert "the object has been modified" in await stage.refused("demo", "Conflict")
-        lost = False
         await stage.propagated("demo")

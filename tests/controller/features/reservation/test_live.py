@@ -14,7 +14,7 @@ import pytest
 from controller.features.reservation import status as books
 from crds.names import SYSTEM_NAMESPACE
 from machinery import metrics
-from machinery.api.resources import LEASES, MEMBER_CLUSTERS, RESERVATIONS
+from machinery.api.resources import LEASES, RESERVATIONS
 from machinery.clock import SystemClock, parse_timestamp, timestamp
 from stowage.report.features import RESERVATIONS as LISTED
 from stowage.report.findings import Report
@@ -31,9 +31,7 @@ from tests.controller.features.reservation.reserving import (
 )
 from tests.controller.live import (
     World,
-    at_rest,
     condition,
-    counted,
     deciding,
     placements,
     policy,
@@ -123,33 +121,6 @@ async def test_nothing_ends_for_good_while_the_clocks_differ(
         assert ready(await phase(one, "Failed")) == ("False", "Expired")
 
 
-@pytest.mark.proves("E26", "E28", "E29")
-async def test_several_owners_use_it_up_and_give_it_back(one: World) -> None:
-    async with deciding(one):
-        await reserve(
-            one,
-            replicas=4,
-            requests={"cpu": "1"},
-            allocateOnce=False,
-            owners=[{"labelSelector": {"matchLabels": {"team": "x"}}}],
-        )
-        await phase(one, "Available")
-        for name in ("one", "two"):
-            await one.workload(name, replicas=2, cpu="1", labels={"team": "x"})
-            await within(one, name, a=2)
-        said = await phase(one, "Available", allocated={"cpu": "4"}, owners=2)
-        names = [(each["name"], each["replicas"]) for each in said["currentOwners"]]
-        assert names == [("one", 2), ("two", 2)]
-        await one.workload("three", replicas=2, cpu="1", labels={"team": "x"})
-        await one.refused("three", "InsufficientCapacity")
-        await one.delete("one")
-        await within(one, "three", a=2)
-        await one.delete("two")
-        await phase(one, "Available", allocated={"cpu": "2"}, owners=1)
-        await one.workload("stranger", cpu="1")
-        await one.refused("stranger", "InsufficientCapacity")
-
-
 async def test_who_waits_is_looked_at_when_a_reservation_comes(world: World) -> None:
     await world.cluster("a", cpu="4")
     apart = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "stowage.dev/cluster"}
@@ -167,23 +138,6 @@ async def test_who_waits_is_looked_at_when_a_reservation_comes(world: World) -> 
 
 
 @pytest.mark.proves("E26")
-async def test_a_cluster_that_goes_takes_it_elsewhere_or_ends_it(world: World) -> None:
-    for name in "ab":
-        await world.cluster(name, cpu="4")
-    async with deciding(world):
-        await reserve(world)
-        said = await phase(world, "Available")
-        first = said["clusterName"]
-        (other,) = {"a", "b"} - {first}
-        await world._delete(MEMBER_CLUSTERS, {"name": first})
-        await phase(world, "Available", clusterName=other)
-        await world._delete(MEMBER_CLUSTERS, {"name": other})
-        said = await phase(world, "Failed")
-        assert ready(said) == ("False", "ClusterLost")
-        assert len(await told(world, "ClusterLost")) == 1
-
-
-@pytest.mark.proves("E26")
 async def test_a_cluster_that_is_used_up_by_others_is_told(one: World) -> None:
     async with deciding(one):
         await reserve(one)
@@ -198,26 +152,6 @@ async def test_a_cluster_that_is_used_up_by_others_is_told(one: World) -> None:
 
 async def _ready(world: World) -> bool:
     return ready((await stored(world))["status"]) == ("True", "Available")
-
-
-@pytest.mark.proves("E26")
-async def test_a_restart_in_which_nothing_changed_writes_nothing(
-    one: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with deciding(one):
-        await reserve(one, replicas=4, requests={"cpu": "1"}, allocateOnce=False)
-        await phase(one, "Available")
-        await one.workload("demo", replicas=2, cpu="1")
-        await within(one, "demo", a=2)
-        await phase(one, "Available", owners=1)
-    asked = counted(monkeypatch)
-    async with deciding(one):
-        await at_rest(asked, "/status")
-        assert not [path for path in asked if path.endswith("/status")]
-        await one.workload("stranger", cpu="3")
-        await one.refused("stranger", "InsufficientCapacity")
-        await one.edit("demo", {"spec": {"replicas": 4}})
-        await within(one, "demo", a=4)
 
 
 async def test_a_policy_counts_what_is_reserved(world: World) -> None:

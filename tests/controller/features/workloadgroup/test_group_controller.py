@@ -357,58 +357,6 @@ async def test_a_restart_in_which_nothing_happened_writes_nothing(stage: Gangs):
         assert stage.writes() == writes
 
 
-@pytest.mark.long
-@pytest.mark.proves("G19", "G24")
-@pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(
-    "what", ["the first placements", "the last placements", "the gate opens", "the gate closes"]
-)
-async def test_whoever_leads_next_goes_on_from_there(stage: Gangs, what: str, answered: bool):
-    """The leader dies right before one write, or right after it; nothing stays half done."""
-    dead = False
-    written: list[str] = []
-
-    def fatal(path: str, body: Any) -> bool:
-        if path.endswith("/workloadgroups/batch/status"):
-            state = body["status"].get("gate")
-            return bool({"Open": "the gate opens", "Closed": "the gate closes"}.get(state) == what)
-        if "/workloads/" in path and body.get("status", {}).get("placements"):
-            written.append(path)
-            return what == ("the first placements", "the last placements")[len(written) > 1]
-        return False
-
-    async def dies(method: str, path: str, body: Any) -> None:
-        nonlocal dead
-        dead = dead or (method == "PATCH" and fatal(path, body))
-        if dead and method in ("PATCH", "POST", "PUT"):
-            raise Unreachable("the process is gone")
-
-    async def is_dead(method: str, _path: str, _body: Any) -> None:
-        if dead and method in ("PATCH", "POST", "PUT"):
-            raise Unreachable("the process is gone")
-
-    stage.hub.faults.append(is_dead if answered else dies)
-    if answered:
-        stage.hub.after.append(dies)
-    async with stage.led():
-        gang(stage)
-        if what == "the gate closes":
-            await stage.until(lambda: stage.gate() == "Open")
-            stage.reports("worker", "Failed")
-        await stage.until(lambda: dead)
-        await stage.calm(1)
-    stage.hub.faults.clear()
-    stage.hub.after.clear()
-    if what != "the gate closes":
-        assert stage.gate() == ("Open" if what == "the gate opens" and answered else "")
-    clears(stage)
-    async with stage.led("two"):
-        if what == "the gate closes":
-            await stage.until(lambda: stage.status().get("failures") == 1, seconds=60)
-        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=60)
-        assert sum(stage.placed("worker").values()) == 3
-
-
 @pytest.mark.proves("G20", "G24")
 async def test_a_write_of_a_leader_that_leads_no_more_opens_nothing(stage: Gangs):
     """It hangs for a minute, in which another one has opened the gate and closed it."""

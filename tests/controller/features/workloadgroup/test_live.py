@@ -14,7 +14,7 @@ from crds.names import LABEL_GROUP
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import Conflict
 from tests.controller.features.workloadgroup.grouping import group
-from tests.controller.live import EVENTS_EVERY, World, condition, deciding, placements
+from tests.controller.live import World, condition, deciding, placements
 from tests.patience import until
 
 DRIVER, WORKER = "driver", "worker"
@@ -109,16 +109,6 @@ async def events(world: World, reason: str) -> list[Mapping[str, Any]]:
     return [each for each in await world.events_about(uid) if each["reason"] == reason]
 
 
-async def told_once(world: World, reason: str) -> None:
-    """One event of that reason comes: it follows the status that it tells of."""
-
-    async def come() -> bool:
-        return bool(await events(world, reason))
-
-    await until(come, every=EVENTS_EVERY)
-    assert len(await events(world, reason)) == 1
-
-
 def reason(status: Mapping[str, Any]) -> str:
     return str(condition(status, "Scheduled")["reason"])
 
@@ -172,36 +162,3 @@ async def test_two_writers_lose_nothing_of_each_other(two: World):
         assert kinds - {"Ready", "Reconciling", "Stalled"} == {"Scheduled", *written}
         assert len(written) == 20
         assert (status["scheduled"], status["running"], status["gate"]) == (4, 4, "Open")
-
-
-@pytest.mark.long
-@pytest.mark.proves("G25")
-async def test_each_phase_is_reached_and_a_group_of_that_name_elsewhere_is_another(two: World):
-    elsewhere = await two.space("elsewhere")
-    async with deciding(two):
-        await begin(elsewhere)
-        await begin(two)
-        await says(two, lambda each: each["phase"] == "Pending")
-        for name in ("m1", "m2"):
-            await two.edit_cluster(name, {"spec": {"unschedulable": True}})
-        await member(two, DRIVER, replicas=1)
-        await member(two, WORKER, replicas=3)
-        await says(two, lambda each: each["phase"] == "Scheduling")
-        for name in ("m1", "m2"):
-            await two.edit_cluster(name, {"spec": {"unschedulable": False}})
-        await says(two, lambda each: each["phase"] == "Scheduled")
-        await report(two, DRIVER)
-        await report(two, WORKER)
-        await says(two, lambda each: each["phase"] == "Running")
-        for name in BOTH:
-            await report(two, name, succeeded=3)
-        status = await says(two, lambda each: each["phase"] == "Finished")
-        assert (status["running"], status["succeeded"], status["failed"]) == (0, 4, 0)
-        await report(two, WORKER, ready=0, failed=3)
-        status = await says(two, lambda each: each["phase"] == "Failed")
-        assert status["failed"] == 3
-        assert status["gate"] == "Open"
-        other = await told(elsewhere)
-        assert (other["phase"], other["workloads"], other["desired"]) == ("Pending", 0, 0)
-        for each in ("Scheduled", "Running", "Finished", "Failed"):
-            await told_once(two, each)

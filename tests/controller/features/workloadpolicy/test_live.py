@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from machinery.api.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS
+from machinery.api.resources import CRDS, WORKLOAD_POLICIES
 from machinery.errors import Invalid
-from machinery.runtime.informer import Informer
 from machinery.types.metadata import Object
 from tests.controller.live import (
     World,
     at_rest,
     condition,
-    configured,
     counted,
     deciding,
     placements,
     policy,
-    process,
     shown,
 )
 from tests.patience import until
@@ -133,53 +126,6 @@ async def test_the_method_is_filled_in_without_admission(bare_world: World) -> N
             return bool(found["spec"].get("allocationMethod") == "Balance")
 
         await until(filled_in)
-
-
-@pytest.mark.long
-@pytest.mark.proves("K24")
-async def test_schedulers_of_two_names_never_exceed_a_quota(
-    zones: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two processes share one quota; one is killed in the middle; what it left is taken over."""
-    monkeypatch.setattr("controller.claims.claims.CLAIM_SECONDS", 8.0)
-    await policy(zones, host=QUOTA)
-    units: dict[str, int] = {}
-    most = 0
-
-    def note(_old: Shown | None, new: Shown | None) -> None:
-        nonlocal most
-        if new is not None:
-            units[new.metadata.name] = sum(placements({"status": new.status}).values())
-            most = max(most, sum(units.values()))
-
-    async def create(number: int) -> None:
-        theirs = {"schedulerName": "second"} if number % 2 else {}
-        await zones.workload(f"w{number}", replicas=2, labels=BOUND, **theirs)
-
-    workloads = Informer(zones.client, WORKLOADS, Shown)
-    workloads.add_handler(note)
-    watching = asyncio.create_task(workloads.run())
-    try:
-        file = configured(tmp_path, {}, names=("second",))
-        with process(zones, tmp_path / "second.log", f"--config={file}") as other:
-            async with deciding(zones):
-                await zones.workload("warm", replicas=1, labels=BOUND, schedulerName="second")
-                await zones.placed("warm", seconds=90)
-                half = [asyncio.create_task(create(number)) for number in range(50)]
-                await until(lambda: len(units) > 3)
-                os.kill(other.pid, signal.SIGKILL)
-                await asyncio.gather(*half)
-                await zones.settle()
-                await asyncio.gather(
-                    *(zones.workload(f"x{n}", replicas=2, labels=BOUND) for n in range(20))
-                )
-                await shown(zones, f"host={QUOTA}/{QUOTA}")
-                await until(lambda: sum(units.values()) == QUOTA, what=units.items)
-    finally:
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
-    assert most <= QUOTA
 
 
 async def says(world: World, name: str, reason: str, *parts: str) -> dict[str, Any]:

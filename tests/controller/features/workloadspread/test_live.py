@@ -96,20 +96,6 @@ async def told(world: World, reason: str) -> list[str]:
     return [each["note"] for each in about if each["reason"] == reason]
 
 
-@pytest.mark.proves("W11")
-async def test_a_patch_is_stored_whole_also_where_it_takes_away(pools: World) -> None:
-    patch = {"metadata": {"labels": {"arch": "arm"}}}
-    away = {"spec": {"containers": [{"name": "main", "resources": None}]}}
-    await apply(pools, subset("normal", 1, patch=patch), subset("elastic", patch=away))
-    async with deciding(pools):
-        await pools.workload("demo", replicas=2)
-        found = await holds(pools, normal=1, elastic=1)
-        entries = {each["name"]: each for each in found["status"]["overrides"]}
-        assert entries["normal"]["patch"] == patch
-        text = '{"spec":{"containers":[{"name":"main","resources":null}]}}'
-        assert entries["elastic"]["patch"] == text
-
-
 @pytest.mark.proves("W36")
 async def test_a_dry_run_takes_nothing(pools: World) -> None:
     await apply(pools, subset("normal", 2), subset("elastic"))
