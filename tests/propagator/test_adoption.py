@@ -161,30 +161,6 @@ async def test_what_differs_is_left_alone_until_it_is_made_equal(stage: Stage):
 
 @pytest.mark.long
 @pytest.mark.proves("X6")
-async def test_an_edit_between_the_look_and_the_write_is_no_takeover(
-    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
-):
-    apply, edited = Verbs.apply, []
-
-    async def a_moment_later(self: Verbs, res: Resource, obj: Any, **how: Any) -> Any:
-        taking = how["force"] and not how.get("dry_run")
-        if res == CONFIGMAPS and how["name"] == "conf" and taking and not edited:
-            edit = {"data": {"k": "mine"}}
-            where = {"namespace": stage.namespace}
-            edited.append(await stage.members["m1"].merge_patch(CONFIGMAPS, "conf", edit, **where))
-        return await apply(self, res, obj, **how)
-
-    monkeypatch.setattr(Verbs, "apply", a_moment_later)
-    async with stage_on() as stage:
-        await stage.space_on("m1")
-        await made(stage, CONFIGMAPS, configmap("conf", k="v"))
-        await stage.run("demo", {"m1": 1}, adoption=NO_DIFF, manifests=[configmap("conf", k="v")])
-        await stage.refused("demo", "AlreadyExists", "data.k (v here, mine there)")
-        assert await stage.on("m1", "conf", kind=CONFIGMAPS) == edited[0], "not touched at all"
-
-
-@pytest.mark.long
-@pytest.mark.proves("X6")
 @pytest.mark.parametrize("when", ["before the write", "after the write"])
 async def test_a_process_that_ends_at_the_takeover_is_made_up_for(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch, when: str

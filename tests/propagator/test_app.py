@@ -13,11 +13,10 @@ import pytest
 
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import CONFIG_MAPS, LEASES, SECRETS, WORKLOAD_KINDS, WORKLOADS
+from machinery.api.resources import SECRETS, WORKLOAD_KINDS, WORKLOADS
 from machinery.errors import LeaseLost
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
-from machinery.types.shards import lease_name, owner
 from propagator import leadership
 from propagator.app import Propagator
 from propagator.hub.concern import Concern
@@ -154,30 +153,6 @@ async def test_the_leader_works_and_tells_how_it_is(bare_hub: Cluster, m1: Clust
         assert 'stowage_member_last_seen_timestamp_seconds{member_cluster="m1"} 1' in text
         assert 'stowage_certificate_expiry_seconds{member_cluster="m1",renewed="false"}' in text
         assert (await instance.get("/nothing"))[0] == 404
-
-
-@pytest.mark.long
-@pytest.mark.proves("SC2")
-async def test_each_of_several_holds_a_lease_of_its_own(bare_hub: Cluster, m1: Cluster):
-    async with ApiClient(bare_hub.connection()) as client:
-        meta = {"name": "stowage-propagator", "namespace": SYSTEM_NAMESPACE}
-        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
-        await client.create(CONFIG_MAPS, {**config, "data": {"shards": "2"}})
-        await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
-        try:
-            async with started(bare_hub, **LONG) as one, started(bare_hub, **LONG) as two:
-                await until(lambda: one.leads and two.leads)
-                shards = {each.process._election.shard: each for each in (one, two)}
-                assert set(shards) == {0, 1}
-                registry = shards[owner("m1", 2)].process.term.registry
-                await until(lambda: registry.get("m1") is not None and registry.get("m1").ready)
-                other = shards[1 - owner("m1", 2)].process.term.registry
-                assert other.get("m1") is None
-                lease = await client.get(LEASES, lease_name(1), namespace=SYSTEM_NAMESPACE)
-                assert lease["metadata"]["annotations"]["stowage.dev/shards"] == "2"
-        finally:
-            await client.delete(CONFIG_MAPS, meta["name"], namespace=SYSTEM_NAMESPACE)
-            await client.delete(LEASES, lease_name(1), namespace=SYSTEM_NAMESPACE)
 
 
 async def test_one_leads_and_the_other_takes_over(bare_hub: Cluster, m1: Cluster):

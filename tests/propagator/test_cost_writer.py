@@ -20,7 +20,7 @@ from propagator.members.pods import Main
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.conftest import kubeconfig, token_for
 from tests.propagator.groups.test_gangs import QUORUM, found, gate, held, join
-from tests.propagator.stage import KINDS, Stage, counted, deployment, settled, staged, swept
+from tests.propagator.stage import Stage, counted, deployment, settled, staged, swept
 from tests.propagator.waits import until
 
 pytestmark = pytest.mark.long
@@ -221,32 +221,6 @@ async def test_costs_that_went_while_nobody_looked_are_taken_away(
         await say(stage, "demo", {"m": 2})
         stage.start()
         await cost(stage, "m", {None: 2})  # type: ignore[dict-item] # none
-
-
-@pytest.mark.proves("W1")
-@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job"])
-async def test_every_kind_has_patch_and_costs(hub: Cluster, running: Cluster, kind: str) -> None:
-    template = deployment()
-    template["kind"], pods = kind, template["spec"]["template"]
-    if kind == "Job":
-        template["apiVersion"] = "batch/v1"
-        pods["spec"]["restartPolicy"] = "Never"
-        del template["spec"]["selector"]
-    if kind == "StatefulSet":
-        template["spec"]["podManagementPolicy"] = "Parallel"
-    patch = {"metadata": {"labels": {"arch": "x86"}}}
-    async with stage_with(hub, m=running) as stage:
-        await stage.create("demo", template=template)
-        await say(stage, "demo", {"m": 3}, override("a", patch, m={200: 2, -100: 1}))
-        await stage.appears("m", kind=KINDS[kind])
-        if kind == "Job":  # its pods are over at once here
-            found = (await stage.appears("m", kind=KINDS[kind]))["spec"]
-            assert found["template"]["metadata"]["labels"]["arch"] == "x86"
-            assert found["parallelism"] == 3
-            return
-        await cost(stage, "m", {200: 2, -100: 1})
-        for each in await pods_of(stage, "m"):
-            assert each["metadata"]["labels"]["arch"] == "x86"
 
 
 @pytest.mark.proves("W14")

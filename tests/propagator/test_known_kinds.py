@@ -163,31 +163,6 @@ async def _stands(stage: Stage, of: Resource, name: str, path: str) -> None:
     await until(there)
 
 
-@pytest.mark.long
-@pytest.mark.proves("KD33")
-async def test_what_stands_still_or_runs_on_is_no_end(stage_on: MakeStage):
-    """An aborted Volcano Job, and a RayJob whose submission is invalid: their pods may stay."""
-    async with (
-        stage_on() as stage,
-        serving(stage.members["m1"], kinds=[VOLCANOS, RAYS, JOB_SETS]),
-    ):
-        await placed(stage, "v", main(VOLCANOS, "v", tasks=[{"name": "t", **PODS_OF}]))
-        await says(stage, VOLCANOS, "v", state={"phase": "Aborted"})
-        await placed(stage, "r", main(RAYS, "r", rayClusterSpec={"headGroupSpec": PODS_OF}))
-        await says(stage, RAYS, "r", jobDeploymentStatus="ValidationFailed")
-        inner = {"template": {"spec": {"ttlSecondsAfterFinished": 5, "completions": 1}}}
-        await placed(stage, "j", main(JOB_SETS, "j", replicatedJobs=[{"name": "a", **inner}]))
-        job = (await stage.appears("m1", "j", kind=JOB_SETS))["spec"]["replicatedJobs"][0]
-        assert job["template"]["spec"] == {"completions": 1}, "with it a finished one runs again"
-
-        async def told() -> bool:
-            shares = [await stage.share(name, "m1") for name in ("v", "r")]
-            health = [each.get("health") for each in shares]
-            return health == ["Suspended", "Degraded"] and not any("ended" in s for s in shares)
-
-        await until(told)
-
-
 RAY_JOB = main(RAYS, "ray", rayClusterSpec={"headGroupSpec": PODS_OF})
 ONCE: list[tuple[Resource, dict[str, Any], str]] = [
     (RAYS, RAY_JOB, "spec.rayClusterSpec.headGroupSpec.template.metadata.labels"),
@@ -214,33 +189,6 @@ async def test_what_runs_once_goes_before_it_comes_and_by_its_pods(stage: Stage)
     async with serving(m1, m2, kinds=[of for of, *_ in ONCE]):
         for of, template, labels in ONCE:
             await _once(stage, of, template, labels)
-
-
-@pytest.mark.long
-@pytest.mark.proves("KD57")
-async def test_an_autoscaler_of_ray_keeps_its_number_while_an_image_arrives(stage: Stage):
-    m1 = stage.members["m1"]
-    async with serving(m1, kinds=[RAY_CLUSTERS]):
-        await placed(stage, "ray", _ray("a"))
-        written = _ray("a", replicas=4)["spec"]["workerGroupSpecs"]
-        stood = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
-        marks = stood["spec"]["workerGroupSpecs"][0]["template"]["metadata"]
-        written[0]["template"]["metadata"] = marks
-        by: Any = {"namespace": stage.namespace}
-        change = {"spec": {"workerGroupSpecs": written}}
-        await m1.merge_patch(RAY_CLUSTERS, "ray", change, **by)
-        await settled(stage)
-        await stage.patch("ray", {"spec": {"template": _ray("b")}})
-
-        async def arrived() -> bool:
-            found = await stage.appears("m1", "ray", kind=RAY_CLUSTERS)
-            group = found["spec"]["workerGroupSpecs"][0]
-            image = group["template"]["spec"]["containers"][0]["image"]
-            return (image, group["replicas"]) == ("b", 4)
-
-        await until(arrived)
-        await stage.propagated("ray")
-        assert not (await stage.status("ray")).get("drift")
 
 
 def _ray(image: str, replicas: int = 1) -> dict[str, Any]:

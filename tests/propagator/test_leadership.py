@@ -19,7 +19,6 @@ from machinery.api.resources import LEASES, MEMBER_CLUSTERS, SECRETS, USUAL, WOR
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Object
 from propagator.app import Propagator
-from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster, ControlPlanes
 from tests.inforce import completed
 from tests.machinery.runtime.test_informer_apiserver import compact, restart
@@ -35,7 +34,6 @@ from tests.propagator.stage import (
 from tests.propagator.test_kills import Outside, outside
 from tests.propagator.test_restart import all_changes, stored
 from tests.propagator.waits import until
-from tests.relay import Relay
 
 KILLS = 30
 SHORT_TERMS = {"lease_seconds": 5.0, "renew_deadline": 3.5, "lease_retry": 0.4}
@@ -206,48 +204,6 @@ async def test_a_hub_that_forgot_meanwhile_is_listed_anew_and_members_are_not(
         assert len([each for each in said if each.startswith("workloads are listed anew")]) == 1
         await stage.place("one", m1=5, m2=2)
         await stage.becomes("m1", "one", 5, "replicas")
-
-
-@pytest.mark.proves("N6")
-async def test_what_another_leader_wrote_in_between_is_taken_as_it_is(
-    stage_on: MakeStage, hub: Cluster
-):
-    async with (
-        stage_on(terms=SHORT_TERMS) as stage,
-        Relay(hub.port) as relay,
-        ApiClient(relay.through(hub.connection())) as far,
-    ):
-        await stage.stop()
-        settings = PropagatorSettings(http_port=0, sessions=stage.sessions, **SHORT_TERMS)
-        first = Propagator(far, settings=settings)
-        running = asyncio.create_task(first.run())
-        try:
-            await until(lambda: first.term is not None)
-            await two_workloads(Stage(**{**vars(stage), "process": first}))
-            relay.stall()
-            stage.start()  # the other one
-            await stage.place("one", m1=4, m2=0)
-            await stage.becomes("m1", "one", 4, "replicas")
-            await stage.end("two")
-            await calm(stage)
-            assert first.term is None
-            await stage.stop()
-            there, before = await told(stage.hub), await seen(stage)
-            relay.flow()
-            await acts(first)
-            await calm(Stage(**{**vars(stage), "process": first}))
-            after = await seen(stage)
-            assert after["written"] == before["written"]
-            assert await told(stage.hub) == there
-            for name in stage.members:
-                assert hardly_read(before["read"][name], after["read"][name])
-            await stage.place("one", m1=5, m2=0)
-            await stage.becomes("m1", "one", 5, "replicas")
-        finally:
-            relay.flow()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            stage.start()
 
 
 @pytest.mark.proves("N6")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,17 +16,14 @@ from machinery.errors import ApiError, Unreachable
 from propagator.members.objects import managed
 from propagator.outcome import DesiredShare, outcome_of
 from propagator.removal.rule import keep_of
-from propagator.status.cluster_share import UNPLACED
 from stowage.playground.controlplanes import Cluster
 from tests.definitions import definition
 from tests.letting_go import let_go
-from tests.relay import Relay
 
-from .conftest import QUICK, kubeconfig
+from .conftest import QUICK
 from .stage import (
     CONFIGMAPS,
     DEPLOYMENTS,
-    KINDS,
     SERVICES,
     MakeStage,
     Stage,
@@ -183,31 +179,6 @@ async def test_foreign_objects_are_untouched(stage: Stage):
     await stage.appears("m2")
     await member.delete(DEPLOYMENTS, "web", namespace=stage.namespace)
     await stage.propagated("demo")
-
-
-@pytest.mark.long
-@pytest.mark.proves("C29")
-async def test_an_object_without_owner_is_adopted_on_demand(stage: Stage):
-    await stage.space_on("m1")
-    member = stage.members["m1"]
-    before = await member.create(DEPLOYMENTS, deployment(replicas=5), namespace=stage.namespace)
-    await stage.bring("demo", {"m1": 1}, adoption="IfUnowned")
-    after = await stage.on("m1")
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert after["spec"]["replicas"] == 1
-
-
-@pytest.mark.long
-@pytest.mark.proves("C29")
-async def test_an_object_with_a_controller_is_not_adopted(stage: Stage):
-    await stage.space_on("m1")
-    owned = deployment(replicas=5)
-    owner = {"apiVersion": "x.dev/v1", "kind": "App", "name": "a", "uid": "1"}
-    owned["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
-    await stage.members["m1"].create(DEPLOYMENTS, owned, namespace=stage.namespace)
-    await stage.run("demo", {"m1": 1}, adoption="IfUnowned")
-    await stage.refused("demo", "AlreadyExists")
-    assert (await stage.on("m1"))["spec"]["replicas"] == 5
 
 
 @pytest.mark.long
@@ -421,59 +392,6 @@ async def test_what_a_cluster_runs_is_taken_up_when_it_is_registered_anew(stage:
     await until(taken_up)
 
 
-@pytest.mark.proves("N1", "N3")
-@pytest.mark.long
-async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage: Stage):
-    """The report of its share says Running, and is of a registration that ended."""
-    await stage.run("demo", {"m1": 2})
-    await stage.make_ready("m1")
-    await stage.fares("demo", "m1", "Running")
-    before = await stage.on("m1")
-    assert before is not None
-    ran = await stage.status("demo")
-    await _registered_anew(stage, "m1", "other")
-    for _ in range(3):  # as a report that is written late would have it
-        told = {"clusters": ran["clusters"], "desired": 2}
-        await stage.patch("demo", {"status": told}, subresource="status")
-        await settled(stage)
-    found = await stage.on("m1")
-    assert found is not None
-    assert found["metadata"]["uid"] == before["metadata"]["uid"]
-    assert not found["metadata"].get("deletionTimestamp")
-
-
-@pytest.mark.long
-@pytest.mark.proves("N1")
-async def test_what_an_earlier_registration_left_stays_until_every_unit_has_a_cluster(
-    stage: Stage,
-):
-    """With units that have no cluster it may be all that runs: the condition says what it waits for."""
-    await stage.run("demo", {"m1": 2})
-    await stage.make_ready("m1")
-    await stage.fares("demo", "m1", "Running")
-    await _registered_anew(stage, "m1", "other")
-    await stage.patch("demo", {"status": {"desired": 3}}, subresource="status")
-    await stage.place("demo", m2=1)
-    await stage.appears("m2")
-    await stage.make_ready("m2")
-    await stage.fares("demo", "m2", "Running")
-    await stage.refused("demo", "Propagating", f"other: {UNPLACED}")
-    assert await stage.on("m1") is not None
-    await stage.place("demo", m2=3)
-    await stage.becomes("m2", "web", 3, "replicas")
-    await stage.make_ready("m2")
-    await stage.goes("m1")
-    await stage.propagated("demo")
-
-
-async def _registered_anew(stage: Stage, member: str, name: str) -> None:
-    """Take the member away, and register it under that name."""
-    secret = await stage.unregister(member)
-    secret["metadata"]["name"] = name
-    await stage.hub.create(SECRETS, secret)
-    await until(lambda: stage.serves(name))
-
-
 CLAIM = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
@@ -612,37 +530,6 @@ async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
         await stage.goes("m1")
 
 
-@pytest.mark.long
-@pytest.mark.proves("D1")
-async def test_a_member_that_refuses_the_connection_is_told_in_one_sentence(
-    stage_on: MakeStage, m1: Cluster
-):
-    relay = Relay(m1.port)
-    await relay.start()
-    server = f"https://127.0.0.1:{relay.port}"
-    sentence = re.compile(
-        rf"cluster m1 cannot be reached \({server}: .+\): check that its API server runs "
-        r"and that its Secret names an address which the propagator can reach"
-    )
-
-    async def told() -> bool:
-        cluster = await stage.hub.get(MEMBER_CLUSTERS, "m1")
-        return any(
-            each["reason"] == "Unreachable" and sentence.fullmatch(each["message"])
-            for each in cluster.get("status", {}).get("conditions", [])
-        )
-
-    async with stage_on(kubeconfigs={"m1": kubeconfig(m1, server=server)}) as stage:
-        await stage.bring("demo", {"m1": 1, "m2": 1})
-        await relay.stop()
-        assert sentence.fullmatch(await stage.refused("demo", "ClusterUnreachable"))
-        assert sentence.fullmatch((await stage.share("demo", "m1"))["message"])
-        await until(told)
-        await relay.start()
-        await stage.propagated("demo")
-    await relay.stop()
-
-
 WISH = DesiredShare("u1", 1, 1)
 
 
@@ -698,35 +585,3 @@ async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage
     await stage.refused("other", "Rejected")
     await stage.end("plain")
     await stage.end("other")
-
-
-@pytest.mark.long
-@pytest.mark.proves("K28", "A4", "KD49", "RB12")
-async def test_ordinals_do_not_collide(stage: Stage):
-    template = {**deployment("it", serviceName="it"), "kind": "StatefulSet"}
-    await stage.bring("demo", {"m2": 2}, template=template)
-    await stage.place("demo", m1=2, m2=2)
-    sets = KINDS["StatefulSet"]
-    await stage.appears("m1", "it", kind=sets)
-    starts = {
-        member: (await stage.on(member, "it", kind=sets))["spec"]
-        .get("ordinals", {})
-        .get("start", 0)
-        for member in ("m1", "m2")
-    }
-    assert starts == {"m2": 0, "m1": 1000}
-    await stage.propagated("demo")
-
-    async def told() -> bool:
-        shares = (await stage.status("demo"))["clusters"]
-        return {each["name"]: each.get("start") for each in shares} == starts
-
-    await until(told)
-    # A note that is lost, or another one, renumbers nothing.
-    for noted in ([], [{"cluster": "m1", "start": 0}, {"cluster": "m2", "start": 1000}]):
-        await stage.patch("demo", {"status": {"ordinals": noted}}, subresource="status")
-        await stage.patch("demo", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})
-        await stage.propagated("demo")
-        for member, start in starts.items():
-            spec = (await stage.on(member, "it", kind=sets))["spec"]
-            assert spec.get("ordinals", {}).get("start", 0) == start

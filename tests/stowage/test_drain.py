@@ -150,24 +150,6 @@ async def test_a_copy_that_goes_nowhere_else_is_not_told_as_settled(world: World
     assert row.split() == ["shop/each", "2", "0", "-", "no", "copy", "here", "any", "more"]
 
 
-@pytest.mark.long
-@pytest.mark.proves("M26")
-async def test_where_nothing_else_is_a_drain_of_all_ends_blocked(world: World) -> None:
-    await world.workload("web", replicas=3, distribution="Divided")
-    async with deciding(world), running(world):
-        first = await world.placed("web")
-        for name in ("m1", "m2"):
-            done = await run(world, "drain", name, "--wait=false")
-            assert done.exit_code == 0, done.output
-        await world.until("web", lambda status: placements({"status": status}) == {"m3": 3})
-        done = await run(world, "drain", "m3")
-        assert done.exit_code == 1, done.output
-        assert "NoRoom" in done.stdout
-        assert "blocked: 1 Workload" in done.stdout
-        assert "stowage drain m3 --undo" in done.stdout
-        assert sum(placements(await world.get("web")).values()) == sum(first.values())
-
-
 @pytest.mark.proves("Q27")
 async def test_a_drain_lists_once_and_then_watches(
     world: World, monkeypatch: pytest.MonkeyPatch

@@ -190,24 +190,6 @@ def compact(planes, revision: int) -> None:
 
 
 @pytest.mark.long
-async def test_killed_and_restarted_while_watched(apiserver):
-    story = Story()
-    async with ApiClient(apiserver.connection(), name="informer") as client:
-        namespace = await new_namespace(client)
-        informer = Informer(client, SECRETS, Object, namespace=namespace)
-        informer.add_handler(story)
-        async with running(informer):
-            await informer.wait_synced()
-            await client.create(SECRETS, secret("a"), namespace=namespace)
-            await restart(apiserver)
-            await client.create(SECRETS, secret("b"), namespace=namespace)
-            await until(lambda: informer.get((namespace, "b")))
-            await client.delete(SECRETS, "a", namespace=namespace)
-            await until(lambda: len(informer) == 1)
-        assert story.take() == ["+a", "+b", "-a"]
-
-
-@pytest.mark.long
 async def test_frozen_it_grows_stale_and_thawed_it_goes_on(apiserver):
     async with ApiClient(apiserver.connection(), name="informer") as client:
         namespace = await new_namespace(client)

@@ -21,7 +21,6 @@ from machinery.api.resources import (
     Resource,
 )
 from machinery.errors import AlreadyExists, NotFound
-from propagator.dependencies.copies import CLOUD_IDENTITIES
 from tests.propagator.stage import KINDS, MakeStage, Stage, configmap, deployment, settled
 from tests.propagator.waits import LOOKS, until
 
@@ -185,42 +184,6 @@ async def test_all_that_pods_need_is_there_before_they_can_be(stage: Stage):
         assert await stage.on("m2", name, kind=kind) is None
     assert (await stage.on("m1", "pull", kind=SECRETS))["type"].endswith("dockerconfigjson")
     await says(stage, "demo", **{f"{k.kind}/{n}": "Synced" for n, k in there.items()})
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP1")
-async def test_the_service_that_governs_a_statefulset_goes_along(stage: Stage):
-    spec = {"clusterIP": "None", "selector": {"app": "db"}, "ports": [{"port": 5432}]}
-    await make(stage, SERVICES, "db", labels={"team": "data"}, spec=spec)
-    exposed = {"type": "NodePort", "selector": {"app": "db"}, "ports": [{"port": 80}]}
-    await make(stage, SERVICES, "other", spec=exposed)
-    for name, service in (("headless", "db"), ("exposed", "other")):
-        template = pods(name, kind="StatefulSet")
-        template["spec"]["serviceName"] = service
-        await follow(stage, name, template)
-        await stage.place(name, m1=1)
-        await stage.propagated(name)
-    found = await stage.on("m1", "db", kind=SERVICES)
-    main = await stage.on("m1", "headless", kind=STATEFUL_SETS)
-    version, later = (int(each["metadata"]["resourceVersion"]) for each in (found, main))
-    assert version < later
-    assert found["spec"]["clusterIP"] == "None"
-    assert found["metadata"]["labels"]["team"] == "data"
-    here = await stage.hub.get(SERVICES, "other", namespace=stage.namespace)
-    there = await stage.on("m1", "other", kind=SERVICES)
-    assert there["spec"]["type"] == "NodePort"
-    assert [port["port"] for port in there["spec"]["ports"]] == [80]
-    assert there["metadata"]["uid"] != here["metadata"]["uid"]
-    # Made again without an address, which no Service can lose.
-    await stage.hub.delete(SERVICES, "other", namespace=stage.namespace)
-    await make(stage, SERVICES, "other", spec=spec)
-
-    async def headless() -> bool:
-        now = await stage.on("m1", "other", kind=SERVICES) or {"spec": {}}
-        return now["spec"].get("clusterIP") == "None"
-
-    await until(headless)
-    await stage.propagated("exposed")
 
 
 @pytest.mark.long
@@ -529,46 +492,6 @@ async def test_an_owner_says_later_that_it_never_travels(stage: Stage):
 
 @pytest.mark.long
 @pytest.mark.proves("DP11")
-async def test_what_is_of_use_to_its_own_cluster_alone_never_travels(stage: Stage):
-    await make(stage, SERVICE_ACCOUNTS, "robot")
-    of = {"kubernetes.io/service-account.name": "robot"}
-    await make(stage, SECRETS, "token", type="kubernetes.io/service-account-token", annotations=of)
-    await make(stage, SECRETS, "release", type="helm.sh/release.v1", data={"r": encoded("x")})
-    await make(
-        stage,
-        SECRETS,
-        "bootstrap",
-        type="bootstrap.kubernetes.io/token",
-        data={"token-id": encoded("abcdef")},
-    )
-    await make(
-        stage,
-        SECRETS,
-        "fleet",
-        labels={"stowage.dev/register": "true"},
-        data={"kubeconfig": encoded("x")},
-    )
-    names = ("token", "release", "bootstrap", "fleet")
-    await follow(stage, "demo", pods(**asking(*names), **mounting("kube-root-ca.crt")))
-    await stage.place("demo", m1=1)
-    await stage.propagated("demo")
-    wanted = {f"Secret/{name}": "Refused" for name in names}
-    await says(stage, "demo", **wanted, **{"ConfigMap/kube-root-ca.crt": "Refused"})
-    told_of = {
-        each["name"]: each["message"] for each in (await stage.status("demo"))["dependencies"]
-    }
-    assert told_of["token"] == (
-        "a Secret of type kubernetes.io/service-account-token never travels"
-    )
-    assert told_of["fleet"] == "it registers a cluster"
-    await settled(stage)
-    for name in names:
-        assert await stage.on("m1", name, kind=SECRETS) is None
-    assert await stage.on("m1") is not None, "and its pods are not held back for them"
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP11")
 async def test_only_objects_of_the_workloads_own_namespace_are_read(stage: Stage):
     """The same names in the target namespace on the hub, and elsewhere, are another's."""
     target = f"{stage.namespace}-target"
@@ -592,46 +515,6 @@ async def test_only_objects_of_the_workloads_own_namespace_are_read(stage: Stage
     told_of = await states(stage, "demo")
     assert told_of["Secret/other"] == "Missing"
     assert await stage.on("m1", "other", kind=SECRETS, namespace=target) is None
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP13")
-async def test_an_account_goes_without_tokens_and_rights_in_a_cloud(stage: Stage):
-    cloud = dict.fromkeys(CLOUD_IDENTITIES, "of-the-hub")
-    other = {"example.com/anything": "else"}
-    await make(
-        stage,
-        SERVICE_ACCOUNTS,
-        "runner",
-        labels={"team": "shop"},
-        annotations={**cloud, **other},
-        secrets=[{"name": "runner-token"}],
-        automountServiceAccountToken=False,
-    )
-    await follow(stage, "demo", pods(serviceAccountName="runner"))
-    await follow(stage, "plain", pods("plain", serviceAccountName="default"))
-    for name in ("demo", "plain"):
-        await stage.place(name, m1=1)
-        await stage.propagated(name)
-    found = await stage.on("m1", "runner", kind=SERVICE_ACCOUNTS)
-    assert "secrets" not in found
-    assert found["automountServiceAccountToken"] is False
-    assert found["metadata"]["labels"]["team"] == "shop"
-    given = {key for key in found["metadata"]["annotations"] if "stowage.dev/" not in key}
-    assert not given
-    assert await stage.on("m1", "default", kind=SERVICE_ACCOUNTS) is None
-    assert await states(stage, "plain") == {}
-
-    allowed = {"spec": {"allowedKinds": ["core/ServiceAccount"]}}
-    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", allowed)
-    await stage.patch("demo", {"spec": {"replicas": 2}})
-
-    async def bound() -> bool:
-        there = await stage.on("m1", "runner", kind=SERVICE_ACCOUNTS)
-        said = there["metadata"]["annotations"]
-        return {k: v for k, v in said.items() if "stowage.dev/" not in k} == cloud
-
-    await until(bound)
 
 
 @pytest.mark.proves("DP14")

@@ -115,70 +115,12 @@ async def _nothing(stage: Stage) -> bool:
     return not await drift(stage)
 
 
-@pytest.mark.long
-@pytest.mark.proves("X2")
-async def test_a_reported_change_stays_until_that_very_field_is_edited(stage: Stage):
-    await pushed(stage, drift="Report")
-    await set_image(stage, "nginx:2")
-    told = await tells(stage, "Reported", IMAGE)
-    assert told["paths"][0]["member"] == "nginx:2"
-    drifted = await stage.condition("web", "Drifted")
-    assert (drifted["status"], drifted["reason"]) == ("True", "Reported")
-    assert IMAGE in drifted["message"]
-    assert (await stage.condition("web", "Propagated"))["status"] == "True"
-
-    # Another field goes on being applied, also by a process that did not see the change.
-    await stage.restarted()
-    await stage.patch("web", {"spec": {"targetDeployment": template(args=["a"])}})
-
-    async def args() -> bool:
-        found = await stage.on("m1")
-        assert found is not None
-        return bool(found["spec"]["template"]["spec"]["containers"][0].get("args") == ["a"])
-
-    await until(args)
-    assert await image_on(stage) == "nginx:2"
-    assert await tells(stage, "Reported", IMAGE) == told
-
-    await stage.patch("web", {"spec": {"targetDeployment": template("nginx:3", args=["a"])}})
-    await until(lambda: _image(stage, "nginx:3"))
-    await until(lambda: _nothing(stage))
-    drifted = await stage.condition("web", "Drifted")
-    assert (drifted["status"], drifted["reason"]) == ("False", "None")
-    found = await stage.on("m1")
-    assert found is not None
-    assert "stowage.dev/drift" not in found["metadata"]["annotations"]
-
-
 async def _image(stage: Stage, image: str) -> bool:
     return await image_on(stage) == image
 
 
-@pytest.mark.long
-@pytest.mark.proves("X2")
-async def test_a_report_ends_when_the_change_is_taken_back_or_is_to_be_repaired(
-    stage: Stage,
-):
-    await pushed(stage, drift="Report")
-    await set_image(stage, "nginx:2")
-    await tells(stage, "Reported", IMAGE)
-    await set_image(stage, "nginx:9")
-    await until(lambda: _told(stage, "nginx:9"))
-    await set_image(stage, "nginx:1")
-    await until(lambda: _nothing(stage))
-    await set_image(stage, "nginx:2")
-    await tells(stage, "Reported", IMAGE)
-    await stage.patch("web", {"spec": {"drift": "Repair"}})
-    await until(lambda: _image(stage, "nginx:1"))
-    await until(lambda: _stands_not(stage))
-
-
 async def _told(stage: Stage, image: str) -> bool:
     return [each["paths"][0]["member"] for each in await drift(stage)] == [image]
-
-
-async def _stands_not(stage: Stage) -> bool:
-    return (await stage.condition("web", "Drifted")).get("status") == "False"
 
 
 @pytest.mark.long

@@ -64,33 +64,6 @@ async def test_a_member_is_served_through_one_registration(rig_on: Rigs, m1: Clu
 
 
 @pytest.mark.long
-@pytest.mark.proves("N3")
-async def test_a_former_name_that_another_cluster_has_is_taken_back(
-    rig_on: Rigs, m1: Cluster, m2: Cluster
-):
-    """Not by the one that still has it while it is renamed, which is older."""
-    async with rig_on() as rig:
-        await rig.connect("old", m1)
-        await older(rig, "old")
-        made = {
-            "apiVersion": MEMBER_CLUSTERS.api_version,
-            "kind": "MemberCluster",
-            "metadata": {"name": "new"},
-            "spec": {"formerNames": ["old", "older"]},
-        }
-        await rig.hub.create(MEMBER_CLUSTERS, made)
-        await rig.becomes("new", "SecretNotFound")
-        assert (await rig.cluster("new"))["spec"]["formerNames"] == ["old", "older"]
-        await older(rig, "new")
-        await rig.connect("older", m2)
-
-        async def taken() -> bool:
-            return bool((await rig.cluster("new"))["spec"]["formerNames"] == ["old"])
-
-        await until(taken)
-
-
-@pytest.mark.long
 @pytest.mark.proves("N3b")
 async def test_another_cluster_is_left_alone_until_a_person_confirms(
     rig_on: Rigs, m1: Cluster, m2: Cluster

@@ -12,15 +12,13 @@ import pytest
 from crds.names import LABEL_MANAGED, LABEL_WORKLOAD_UID, OWNER_PREFIX
 from machinery.api.client import ApiClient
 from machinery.api.resources import NODES, PODS, SERVICE_ACCOUNTS, Resource
-from machinery.errors import AlreadyExists, Forbidden, NotFound, Unreachable
+from machinery.errors import AlreadyExists, NotFound, Unreachable
 from machinery.types.metadata import Key, Meta
 from propagator.members.health import Contact
 from propagator.members.objects import owners
-from propagator.members.pod_index import PodCounts
 from propagator.members.pods import Main
 from propagator.members.session import MemberSession
 from stowage.playground.controlplanes import Cluster
-from tests.inforce import until_may
 from tests.propagator.conftest import QUICK, Rig, beside
 from tests.propagator.stage import DEPLOYMENTS, deployment
 from tests.propagator.waits import until
@@ -226,95 +224,6 @@ async def add_node(client: ApiClient, name: str, **room: str) -> None:
     await client.merge_patch(NODES, name, {"spec": {"taints": None}})
 
 
-@pytest.mark.long
-@pytest.mark.proves("C10", "C31")
-async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_member: Cluster):
-    async def said(**wanted: Any) -> None:
-        async def so() -> bool:
-            status = (await rig.cluster("m2")).get("status", {})
-            return all(status.get(field) == value for field, value in wanted.items())
-
-        await until(so)
-
-    async with ApiClient(empty_member.connection()) as client, rig_on() as rig:
-        (session,) = await connected(rig, empty_member)
-        await said(nodeGroups=[], provider="unknown")
-        await until(lambda: session.pod_counts(U1) == PodCounts())
-        await add_node(client, "n1")
-        await add_node(client, "n2")
-        await add_node(client, "n3", **{"nvidia.com/gpu": "2"})
-        zone = {"topology.kubernetes.io/zone": "z1"}
-        await said(
-            provider="kind",
-            nodeGroups=[
-                {
-                    "count": 2,
-                    "labels": zone,
-                    "taints": [],
-                    "free": {"cpu": "4", "memory": "8Gi", "pods": "110"},
-                },
-                {
-                    "count": 1,
-                    "labels": zone,
-                    "taints": [],
-                    "free": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "2", "pods": "110"},
-                },
-            ],
-        )
-        rig.changes.clear()
-        await client.create(CONFIG_MAPS, managed("owner-of-u1", u1="shop/web"))
-        session.track(CONFIG_MAPS)
-        await until(lambda: ("m2", ("shop", "web")) in rig.changes)
-        await client.create(PODS, pod("a", "u1", nodeName="n1"))
-        await client.create(PODS, pod("b", "u1"))
-        since = "2026-01-02T03:04:05Z"
-        waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        unschedulable = {"conditions": [waits | {"lastTransitionTime": since}]}
-        await client.merge_patch(
-            PODS, "b", {"status": unschedulable}, namespace="default", subresource="status"
-        )
-        await until(lambda: session.pod_counts(U1).unschedulable == 1)
-        await until(lambda: session.pod_counts(U1).scheduled == 1)
-        counts = session.pod_counts(U1)
-        version = int((await rig.cluster("m2"))["metadata"]["resourceVersion"])
-        assert 0 < counts.capacity_version <= version
-        assert counts.ready == 0
-        assert counts.oldest_unschedulable.isoformat() == "2026-01-02T03:04:05+00:00"
-        rig.changes.clear()
-        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-        await client.merge_patch(
-            PODS, "a", {"status": ready}, namespace="default", subresource="status"
-        )
-        await until(lambda: session.pod_counts(U1).ready == 1)
-        assert ("m2", ("shop", "web")) in rig.changes
-        totals = {
-            "nodes": 3,
-            "allocatable": {"cpu": "12", "memory": "24Gi", "nvidia.com/gpu": "2", "pods": "330"},
-            "requested": {"cpu": "1", "memory": "1Gi", "pods": "1"},
-            "summary": {"cpu": "12", "memory": "24Gi"},
-        }
-        await said(capacity=totals)
-        groups = (await rig.cluster("m2"))["status"]["nodeGroups"]
-        assert sorted(group["free"]["cpu"] for group in groups) == ["3", "4", "4"]
-        done = {"phase": "Succeeded"}
-        await client.merge_patch(
-            PODS, "a", {"status": done}, namespace="default", subresource="status"
-        )
-        await until(lambda: session.pod_counts(U1).scheduled == 0)
-        await client.merge_patch(NODES, "n3", {"spec": {"unschedulable": True}})
-        await said(
-            nodeGroups=[
-                {
-                    "count": 2,
-                    "labels": zone,
-                    "taints": [],
-                    "free": {"cpu": "4", "memory": "8Gi", "pods": "110"},
-                }
-            ]
-        )
-        await forget(client, "owner-of-u1")
-
-
 @pytest.mark.proves("Z2")
 async def test_a_pod_counts_until_it_has_ended_and_not_until_it_is_gone(
     rig_on: Rigs, empty_member: Cluster
@@ -377,39 +286,6 @@ async def test_rights_that_are_missing_are_told_and_the_member_is_ready(rig_on: 
         assert "nodeGroups" not in cluster["status"]
         assert cluster["status"]["provider"] == "unknown"
     m1.kubectl("delete", "serviceaccount", "narrow", "-n", "default")
-
-
-@pytest.mark.long
-async def test_a_narrow_secret_has_writes_made_as_the_namespaces_own_account(
-    rig_on: Rigs, m1: Cluster
-):
-    m1.kubectl("create", "namespace", "tenant")
-    m1.kubectl("create", "serviceaccount", "stowage", "-n", "tenant")
-    m1.kubectl(
-        "create",
-        "rolebinding",
-        "stowage",
-        "-n",
-        "tenant",
-        "--clusterrole=cluster-admin",
-        "--serviceaccount=tenant:stowage",
-    )
-    account = "system:serviceaccount:tenant:stowage"
-    until_may(m1, account, "create configmaps -n tenant")
-    async with rig_on() as rig:
-        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig, "rights": "narrow"})
-        await rig.becomes("m1", "Connected")
-        session = rig.registry.get("m1")
-        client = session.client_for("tenant")
-        assert client is not session.client
-        theirs = config_map("theirs") | {"metadata": {"name": "theirs", "namespace": "tenant"}}
-        await client.create(CONFIG_MAPS, theirs)
-        with pytest.raises(Forbidden, match="system:serviceaccount:tenant:stowage"):
-            await client.create(CONFIG_MAPS, config_map("not-theirs"))
-        listed = await client.list(CONFIG_MAPS, namespace="tenant")
-        assert "theirs" in [each["metadata"]["name"] for each in listed["items"]]
-        assert session.client_for("") is session.client
-    m1.kubectl("delete", "namespace", "tenant", "--wait=false")
 
 
 async def test_a_secret_that_says_nothing_of_rights_has_one_client_for_all(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +14,6 @@ from click.testing import CliRunner, Result
 from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
-    ANNOTATION_SWEEP,
     LABEL_MANAGED,
     OWNER_PREFIX,
 )
@@ -76,57 +74,6 @@ async def command(hub: Cluster, folder: Path, *args: str) -> Result:
     file.write_text(hub.admin_kubeconfig)
     asked = ["sweep", *args, "--kubeconfig", str(file)]
     return await asyncio.to_thread(CliRunner().invoke, cli, asked)
-
-
-@pytest.mark.long
-@pytest.mark.proves("N11")
-async def test_a_sweep_of_much_at_once_waits_for_a_person(
-    stage: Stage, hub: Cluster, tmp_path: Path
-):
-    await stage.push("lives")
-    await stage.stop()
-    await leave(stage, *range(12))
-    stage.start()
-    told = await held(stage, 12, "TooMany")
-    assert f"{stage.namespace}/gone-0" in told
-    assert "stowage sweep m1 --confirm" in told
-    await stage.restart()  # what is held is not forgotten with the process
-    await stage.ready()
-    await held(stage, 12, "TooMany")
-    await settled(stage)
-    assert await lying(stage) == {*range(12)}
-
-    shown = await command(hub, tmp_path, "m1", "-o", "json")
-    assert shown.exit_code == 0
-    listed = json.loads(shown.output)
-    assert {each["name"] for each in listed["workloads"]} == {f"gone-{n}" for n in range(12)}
-    assert "gone-7" in (await command(hub, tmp_path, "m1")).output
-    await leave(stage, 12)  # came since, and was not shown
-    await held(stage, 13, "TooMany")
-    late = await command(hub, tmp_path, "m1", "--confirm", listed["digest"])
-    assert late.exit_code == 1
-    assert await lying(stage) == {*range(13)}
-
-    uids = ",".join(each["uid"] for each in listed["workloads"])
-    metadata = {"metadata": {"annotations": {ANNOTATION_SWEEP: uids}}}
-    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", metadata)
-
-    async def used_up() -> bool:
-        found = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["metadata"]
-        return ANNOTATION_SWEEP not in found["annotations"]
-
-    await until(used_up)
-    assert await lying(stage) == {12}
-    await held(stage, 1, "TooMany")
-    done = await command(hub, tmp_path, "m1", "--confirm")
-    assert done.exit_code == 0, done.output
-    await held(stage, 0, "")
-    await until(used_up)
-    assert await lying(stage) == set()
-    assert await stage.on("m1", "lives"), "what the hub knows is no part of it"
-    assert "nothing is held" in (await command(hub, tmp_path, "m1")).output
-    assert (await command(hub, tmp_path, "no-such")).exit_code == 1
-    assert (await command(hub, tmp_path)).exit_code == 0, "it lists deletions that are held"
 
 
 @pytest.mark.long

@@ -344,45 +344,6 @@ async def test_a_share_that_was_lowered_gets_its_replicas_back_where_drift_is_re
     assert not (await stage.status("demo")).get("drift")
 
 
-async def says_that_it_stays(stage: Stage, *members: str) -> bool:
-    """Whether Propagated tells of the shares there that left the placements."""
-    said = await stage.condition("demo", "Propagated")
-    told = all(f"{member}: kept" in said["message"] for member in members)
-    return (said["status"], said["reason"], told) == ("False", "Propagating", True)
-
-
-@pytest.mark.long
-@pytest.mark.proves("M20")
-async def test_whoever_drops_the_only_healthy_cluster_takes_nothing_away(
-    stage: Stage,
-) -> None:
-    """As an external scheduler does, or a person who patches the status."""
-    await stage.run("demo", {"m1": 3, "m2": 2}, replicas=5)
-    await stage.make_ready("m1")
-    await stage.appears("m2")
-    await stage.place("demo", m2=2)
-    await stage.make_ready("m2")
-
-    async def kept() -> bool:
-        return (await stage.share("demo", "m1")).get("state") == "Leaving"
-
-    await until(kept)
-    await settled(stage)
-    assert await replicas(stage, "m1") == 3, "of 5 that are wanted 2 would be left"
-    await until(lambda: says_that_it_stays(stage, "m1"))
-    await stage.place("demo")
-    await settled(stage)
-    await until(lambda: says_that_it_stays(stage, "m1", "m2"))
-    assert await replicas(stage, "m1") == 3
-    assert await replicas(stage, "m2") == 2
-    await stage.place("demo", m2=5)
-    await stage.becomes("m2", "web", 5, "replicas")
-    await settled(stage)
-    assert await replicas(stage, "m1") == 3
-    await stage.make_ready("m2")
-    await stage.goes("m1")
-
-
 @pytest.mark.long
 @pytest.mark.proves("M20")
 async def test_a_scale_to_nothing_and_a_deletion_wait_for_nobody(stage: Stage) -> None:

@@ -13,7 +13,6 @@ from machinery.api.resources import NAMESPACES, SECRETS, Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import Unreachable
 from propagator.apply import apply_records
-from propagator.hub.workloads import HubWorkloads
 from stowage.playground.controlplanes import Cluster
 from tests.propagator.conftest import QUICK
 from tests.propagator.stage import (
@@ -182,42 +181,6 @@ async def test_what_was_left_of_a_kind_that_nobody_uses_is_found_by_the_next_pro
     assert await stage.on("m1", "demo")
     stage.start()
     await stage.goes("m1", "demo")
-
-
-@pytest.mark.long
-@pytest.mark.proves("C30")
-async def test_a_process_that_ends_between_removal_and_release_is_made_up_for(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-):
-    await stage.push("demo")
-
-    async def never(*_: object) -> None:
-        await asyncio.Event().wait()
-
-    with monkeypatch.context() as held:
-        held.setattr(HubWorkloads, "release", never)
-        await stage.delete("demo")
-        await stage.goes("m1", "demo")
-        await stage.stop()
-    assert await stage.workload("demo")
-    stage.start()
-    await stage.gone("demo")
-
-
-@pytest.mark.long
-@pytest.mark.proves("R1", "C30")
-async def test_a_member_that_was_moved_away_from_is_forgotten_on_its_own_word(stage: Stage):
-    await stage.push("demo")
-    await stage.place("demo", m1=1, m2=1)
-    await stage.make_ready("m2", "demo")
-    await stage.place("demo", m2=1)
-    await stage.goes("m1", "demo")
-
-    async def forgotten() -> bool:
-        found = await stage.workload("demo")
-        return found["metadata"]["annotations"]["stowage.dev/clusters"] == "m2"
-
-    await until(forgotten)
 
 
 async def put(stage: Stage, name: str, annotations: Mapping[str, str]) -> None:

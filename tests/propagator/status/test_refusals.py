@@ -42,7 +42,6 @@ from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
 from tests.propagator.stage import KINDS, MakeStage, Stage, deployment, staged, swept
-from tests.propagator.test_known_kinds import JOB_SETS, main, placed, serving
 from tests.propagator.waits import until
 
 SETS, JOBS = KINDS["StatefulSet"], KINDS["Job"]
@@ -392,42 +391,3 @@ async def test_the_controllers_of_a_member_tell_what_its_quota_refuses(
                 made = (await member.list(PODS, **where))["items"]
                 mine = [e for e in made if e["metadata"]["ownerReferences"][0]["name"] == name]
                 assert entry["refused"] == 3 - len(mine)
-
-
-def job_set(name: str) -> dict[str, Any]:
-    pods = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "pause"}]}
-    job = {"parallelism": 2, "completions": 2, "template": {"spec": pods}}
-    return main(JOB_SETS, name, replicatedJobs=[{"name": "a", "template": {"spec": job}}])
-
-
-@pytest.mark.long
-@pytest.mark.proves("KD62")
-async def test_what_the_jobs_of_a_job_set_are_refused_is_told_in_the_words_of_their_member(
-    hub: Cluster, bounded: Cluster
-) -> None:
-    """The test plays the JobSet's controller, and the member's own one makes the pods of its Job."""
-    with swept(hub):
-        async with staged(hub, {"m1": bounded}) as stage:
-            member = stage.members["m1"]
-            await stage.space_on("m1")
-            where: Any = {"namespace": stage.namespace}
-            quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
-            await member.create(QUOTAS, {**quota, "spec": {"hard": {"pods": "1"}}}, **where)
-
-            async def counts() -> bool:
-                found = (await member.get(QUOTAS, "team", **where)).get("status", {})
-                return found.get("hard") == {"pods": "1"}
-
-            await until(counts, seconds=60)
-            async with serving(member, kinds=[JOB_SETS]):
-                await placed(stage, "fit", job_set("fit"))
-                found = await stage.appears("m1", "fit", kind=JOB_SETS)
-                (of,) = found["spec"]["replicatedJobs"]
-                about: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job"}
-                for name in ("fit-a-0", "fit-a-1"):
-                    job = {**about, "metadata": {"name": name}, **of["template"]}
-                    await member.create(JOBS, job, **where)
-                entry = await _told(stage, "fit")
-                assert entry["message"].startswith("pods are refused: ")
-                assert "exceeded quota: team" in entry["message"]
-                assert (entry["refused"], entry["replicas"]) == (1, 1)

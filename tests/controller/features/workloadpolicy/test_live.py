@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from copy import deepcopy
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
-from machinery.api.resources import CRDS, WORKLOAD_POLICIES
-from machinery.errors import Invalid
+from machinery.api.resources import WORKLOAD_POLICIES
 from machinery.types.metadata import Object
 from tests.controller.live import (
     World,
-    at_rest,
     condition,
-    counted,
     deciding,
     placements,
     policy,
@@ -203,76 +198,3 @@ RIGHT = {
     "allocationPolicy": [{"name": "host", "replicas": 30}],
     "allocationType": "Required",
 }
-
-
-@pytest.mark.long
-@pytest.mark.proves("K17")
-async def test_policies_that_no_longer_meet_the_rules(
-    bare_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stored under a schema without rules: a number as text, or what is required left out."""
-    asked, space = counted(monkeypatch), bare_world.namespace
-    await bare_world.cluster("h1", labels={ZONE: "host"})
-    async with without_rules(bare_world):
-        for name, (spec, _) in WRONG.items():
-            body = {
-                "apiVersion": WORKLOAD_POLICIES.api_version,
-                "kind": "WorkloadPolicy",
-                "metadata": {"name": name, "namespace": space},
-                "spec": {k: v for k, v in {**RIGHT, **spec}.items() if v is not None},
-            }
-            await bare_world.client.create(WORKLOAD_POLICIES, body)
-    async with deciding(bare_world):
-        for name, (_, wrong) in WRONG.items():
-            bound = {"stowage.dev/workload-policy": name}
-            await bare_world.workload(name, replicas=2, labels=bound)
-            message = f"0/1 clusters: workload-policy {name}: {wrong}"
-            status = await says(bare_world, name, "InvalidPolicy", message)
-            assert (status["state"], status["pending"]) == ("Pending", 2)
-            (event,) = await bare_world.events(name)
-            assert (event["type"], event["note"]) == ("Warning", message)
-            ready = condition(await shown(bare_world, "", policy=name), "Ready")
-            assert (ready["status"], ready["reason"]) == ("False", "InvalidPolicy")
-            assert ready["message"] == wrong
-        await at_rest(asked, "workloadpolicies")
-        for name in WRONG:
-            await bare_world.client.merge_patch(
-                WORKLOAD_POLICIES, name, {"spec": RIGHT}, namespace=space
-            )
-        for name in WRONG:
-            assert await bare_world.placed(name) == {"h1": 2}
-
-
-@asynccontextmanager
-async def without_rules(world: World) -> AsyncIterator[None]:
-    """The kind of policies as an older release might have had it: anything may stand in a spec."""
-    strict = (await world.client.get(CRDS, POLICIES))["spec"]["versions"]
-    loose = deepcopy(strict)
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    loose[0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = anything
-    await world.client.merge_patch(CRDS, POLICIES, {"spec": {"versions": loose}})
-    try:
-        await _until_rules(world, hold=False)
-        yield
-    finally:
-        await world.client.merge_patch(CRDS, POLICIES, {"spec": {"versions": strict}})
-        await _until_rules(world, hold=True)
-
-
-async def _until_rules(world: World, *, hold: bool) -> None:
-    """A server serves a changed schema a moment later."""
-    empty = {
-        "apiVersion": WORKLOAD_POLICIES.api_version,
-        "kind": "WorkloadPolicy",
-        "metadata": {"name": "probe", "namespace": world.namespace},
-        "spec": {},
-    }
-
-    async def as_wanted() -> bool:
-        try:
-            await world.client.create(WORKLOAD_POLICIES, empty, dry_run=True)
-        except Invalid:
-            return hold
-        return not hold
-
-    await until(as_wanted, every=0.1)
