@@ -401,12 +401,6 @@ class MovingStage:
                 more = [f"--config={self.configuration}"] if role == "controller" else []
                 self.stage.process(role, "", None, *more)
 
-    def configure(self, more: str = "") -> None:
-        """Restart the controller with a further line below `movement`, or without one."""
-        self.configuration.write_text(f"{CONFIGURATION}  {more}\n")
-        self.kill("controller")
-        self.run("controller")
-
     def kill(self, *roles: str) -> None:
         for role in roles:
             self.stage.processes[role].kill()
