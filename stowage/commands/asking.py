@@ -1,4 +1,4 @@
-"""Commands that only read: `plan`, `explain`, `history`, `drift`, `status`, `plugins`, `import`."""
+"""Commands that only read: `plan`, `explain`, `status`, `kinds`, `import` and others."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from stowage.commands.options import (
     PLUGINS,
     REFERENCE,
     SYSTEM,
+    Commands,
     HubOptions,
     files_option,
     fleet_options,
@@ -321,3 +322,32 @@ def import_(
     hub = connection(kubeconfig, context)
     space = "" if all_namespaces else asked.pop("namespace") or hub.namespace
     command.run(command.Asked(documents=live.read(system, hub, space), **asked))
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@object_options("Of the Workloads that are counted; all without it.")
+@OUTPUT
+@click.pass_context
+def kinds(command: click.Context, hub: HubOptions, output: str) -> None:
+    """List the kinds of workloads, and where what is known of each comes from.
+
+    Exit code 1 when the kind of a Workload is unknown, or its WorkloadKind cannot be used.
+    """
+    if command.invoked_subcommand is not None:
+        return
+    from stowage.report import kinds as listing
+
+    command.exit(0 if listing.show(hub.quick(), hub.namespace, output) else 1)
+
+
+@kinds.command(name="try")
+@files_option("Objects, and WorkloadKinds to read them by")
+@click.pass_context
+def try_(command: click.Context, files: tuple[str, ...]) -> None:
+    """Show what a kind makes of an object: replicas, pods, and whether it is ready.
+
+    No hub is asked. Exit code 1 for an object of an unknown kind, and for one that is malformed.
+    """
+    from stowage.report import kinds as listing
+
+    command.exit(0 if listing.try_(files) else 1)

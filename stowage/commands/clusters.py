@@ -37,9 +37,9 @@ def uncordon(clusters: tuple[str, ...], hub: HubOptions) -> None:
 
 
 def _cordon(hub: HubOptions, clusters: tuple[str, ...], *, wanted: bool) -> None:
-    from stowage.setup import cordon as cordoning
+    from stowage.setup import taint
 
-    with_hub(hub.written(), lambda api: cordoning.cordon(api, clusters, wanted=wanted))
+    with_hub(hub.written(), lambda api: taint.cordon(api, clusters, wanted=wanted))
 
 
 @click.command()

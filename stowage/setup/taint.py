@@ -1,4 +1,4 @@
-"""`stowage taint`: taints of a MemberCluster, one by one, as `kubectl taint` does it for a node."""
+"""`stowage taint`, `cordon` and `uncordon`: a MemberCluster is marked as kubectl marks a node."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import click
 import msgspec
 
 from crds.fields.labels import TaintEffect
+from crds.names import ANNOTATION_DRAINED, TAINT_DRAIN
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS
-from machinery.errors import ConfigurationError, NotFound
+from machinery.errors import ConfigurationError, NotFound, StowageError
 from machinery.types.taints import Taint
 from stowage.console.terminal import say
-from stowage.hub import edit, no_such_cluster
+from stowage.hub import edit, member_cluster, no_such_cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +75,44 @@ async def taint(hub: ApiClient, name: str, edits: Sequence[TaintEdit]) -> None:
     left = (found.get("spec") or {}).get("taints") or []
     texts = [each.text for each in msgspec.convert(left, list[Taint])]
     say(f"{name}: taints {', '.join(texts) or 'none'}")
+
+
+async def cordon(hub: ApiClient, names: Sequence[str], *, wanted: bool) -> None:
+    """Cordon these clusters, or with `wanted` False uncordon them.
+
+    A cluster that the hub does not know, or that may not be written, does not keep the others back.
+    Raises an ExceptionGroup of what failed.
+    """
+    faults: list[Exception] = []
+    for name in names:
+        try:
+            say(
+                f"membercluster.{MEMBER_CLUSTERS.group}/{name} {await _cordoned(hub, name, wanted)}"
+            )
+        except StowageError as e:
+            faults.append(e)
+    if faults:
+        raise ExceptionGroup("some clusters stay as they were", faults)
+
+
+async def _cordoned(hub: ApiClient, name: str, wanted: bool) -> str:
+    """Edit one cluster, and return what became of it."""
+    word = "cordoned" if wanted else "uncordoned"
+    already = drained = False
+
+    def patch(stored: dict[str, Any]) -> dict[str, Any]:
+        nonlocal already, drained
+        spec, notes = stored.get("spec") or {}, stored["metadata"].get("annotations") or {}
+        already = bool(spec.get("unschedulable")) == wanted
+        drained = any(each.get("key") == TAINT_DRAIN for each in spec.get("taints") or ())
+        # From now on the cordon is this person's, and `drain --undo` leaves it as it is.
+        ours = {"annotations": {ANNOTATION_DRAINED: None}} if ANNOTATION_DRAINED in notes else {}
+        changed = {} if already else {"unschedulable": wanted}
+        return {"metadata": ours, "spec": changed} if ours or changed else {}
+
+    await member_cluster(hub, name)  # which tells an unknown one
+    await edit(hub, MEMBER_CLUSTERS, name, patch)
+    told = f"already {word}" if already else word
+    if drained and not wanted:
+        return f"{told}; its drain goes on: `stowage drain {name} --undo` takes it back"
+    return told
