@@ -28,11 +28,10 @@ from benchmarks.fleets import clusters
 from benchmarks.unitbyunit import Gang, Pod, UnitByUnit
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
-from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
+from controller.features.workloadgroup.compiled import CompiledGroup, WorkloadGroup, compile_group
 from controller.features.workloadgroup.gate.gate import Gate, Standing, gate_of
 from controller.features.workloadgroup.gate.status import changes
 from controller.features.workloadgroup.ledger import Groups
-from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.framework.profile import SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster, Workload

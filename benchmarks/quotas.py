@@ -36,8 +36,8 @@ from controller.features.workloadquota.compiled import WorkloadQuota, compile_qu
 from controller.features.workloadquota.feature import WorkloadQuotas
 from controller.framework.events import Action
 from controller.model.objects import Workload
-from controller.queue.hints import Hints
 from controller.queue.scheduling_queue import Rank, SchedulingQueue
+from controller.queue.unschedulable import Hints
 from controller.scheduling.cycle import decide
 from controller.snapshot.builder import SnapshotBuilder
 from crds.names import DEFAULT_SCHEDULER

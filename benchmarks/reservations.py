@@ -24,7 +24,7 @@ from benchmarks.decide import times
 from benchmarks.fleets import clusters
 from controller.config import default_profile
 from controller.eventhandlers import known
-from controller.features.reservation.objects import Reservation
+from controller.features.reservation.compiled import Reservation
 from controller.model.objects import Workload
 from crds.names import DEFAULT_SCHEDULER
 from stowage.simulation.rehearsal import Rehearsal

@@ -17,11 +17,17 @@ from pydantic_core import PydanticCustomError
 
 from controller import catalogue
 from controller.framework.calling.guard import at_zero
-from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS, Profile, SchedulerConfiguration
+from controller.framework.profile import (
+    PLUGIN_TIMEOUT,
+    PROTOCOLS,
+    ClusterProfilesConfiguration,
+    ImportRule,
+    Profile,
+    SchedulerConfiguration,
+)
 from controller.framework.runtime.arguments import WrongArgs
 from controller.framework.runtime.handle import DryRunHandle, Handle
 from controller.framework.runtime.registry import Registry
-from controller.model.clusterprofiles import ClusterProfilesConfiguration, ImportRule
 from controller.model.movement import (
     NEVER,
     BrakeConfiguration,

@@ -15,12 +15,11 @@ from typing import Any
 
 import msgspec
 
+from controller.cache.asread import Renames, SeenWaits
 from controller.cache.assumed import AssumedPlacement, AssumedPlacements, PendingAffinity
 from controller.cache.away import AwayClusters
 from controller.cache.ledger import Ledger, RoomHolder
 from controller.cache.placements import PlacementIndex
-from controller.cache.renames import Renames
-from controller.cache.seenwaits import SeenWaits
 from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action
 from controller.framework.interface import Fields, QueueSort
 from controller.model.objects import MemberCluster, Workload

@@ -31,11 +31,10 @@ from controller.http.server import Flags
 from controller.model.objects import Workload
 from controller.model.placed import SchedulableLister
 from controller.model.unit import WorkloadInfo
-from controller.queue.hints import NO_EVENT, Awaits, Hints
 from controller.queue.scheduling_queue import SchedulingQueue
+from controller.queue.unschedulable import NO_EVENT, Awaits, Hints
 from controller.scheduling.batch import decide_set
-from controller.scheduling.decision import Decision
-from controller.scheduling.outcome import untouched
+from controller.scheduling.decision import Decision, untouched
 from controller.scheduling.sets import Batch, Others
 from controller.scheduling.steps import Cycle, CycleLock, Steps, in_slices
 from crds.workload import ScheduledReason

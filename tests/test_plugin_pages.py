@@ -20,11 +20,10 @@ from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework import explains, gathering, interface, percluster, statuswriter, waiting
 from controller.framework.calling.guard import RESTS_SECONDS
-from controller.framework.pluginstatus import MOST_BYTES, MOST_BYTES_TOGETHER
 from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS
 from controller.framework.runtime import controllers, feature, handle, services
 from controller.framework.runtime.arguments import model_of
-from controller.framework.runtime.framework import PRE_BIND_SECONDS
+from controller.framework.runtime.framework import MOST_BYTES, MOST_BYTES_TOGETHER, PRE_BIND_SECONDS
 from controller.framework.runtime.handle import DryRunHandle
 from controller.framework.status import Code
 from controller.framework.waiting import LONGEST_WAIT_SECONDS, WaitingWorkloads

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.renames import by_name, renamed, with_names
+from controller.cache.asread import by_name, renamed, with_names
 from controller.explain.history import Occasion
 from controller.model.moving import ready_by_cluster
 from controller.model.objects import Workload

@@ -12,12 +12,12 @@ import msgspec
 
 from controller.binding import moving
 from controller.binding.moving import leaving_of
-from controller.cache.renames import current_names
+from controller.cache.asread import current_names
 from controller.explain.history import MOST_SHARES, Occasion, ShareDifference, carried, lengthened
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import Explainer, method_of
-from controller.framework.pluginstatus import OWN
+from controller.framework.runtime.framework import OWN
 from controller.model.objects import Workload
 from controller.model.observedlimits import ObservedLimit, from_status, to_status
 from controller.model.ordinals import ordinals_of

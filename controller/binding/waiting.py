@@ -30,8 +30,7 @@ from controller.model.objects import Workload
 from controller.model.placed import SchedulableLister
 from controller.queue import events
 from controller.queue.scheduling_queue import SchedulingQueue
-from controller.scheduling.decision import Decision
-from controller.scheduling.outcome import untouched
+from controller.scheduling.decision import Decision, untouched
 from crds.workload import ScheduledReason
 from machinery import logs
 from machinery.clock import Clock

@@ -2,7 +2,7 @@
 
 Decisions read such a cluster as a lost one, by its last state: shares leave by their tolerations,
 within brake and budgets. It returns by its name, or by a MemberCluster that had the name
-(`renames`).
+(`asread`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from controller.explain.pending import obstacles, shortage_of
-from controller.explain.remedies import remedies
+from controller.explain.pending import obstacles, remedies, shortage_of
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import PluginError, ask

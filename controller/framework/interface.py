@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from controller.cache.placements import PlacementIndex
 from controller.framework.events import EventHint
 from controller.framework.status import SUCCESS, Status
-from controller.framework.variants import PlacementLimit, Variant
+from controller.model.place import Place
 from controller.model.unit import WorkloadInfo
 from controller.planner.plan import Apportionment
 from controller.planner.problem import Problem
@@ -26,6 +26,36 @@ from controller.planner.reasons import AssignmentOrder, Binding, Reasons, no_ord
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
+from machinery.types.taints import Toleration
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A replica as it is on some clusters.
+
+    `rows` returns these, shape (n,), of a snapshot that a hook may have replaced. `tolerations` are
+    for the clusters' own taints.
+    """
+
+    rows: Callable[[Snapshot], Mask]
+    request: Mapping[str, int]
+    place: Place
+    tolerations: tuple[Toleration, ...]
+    pod: bytes = b""
+    """As `WorkloadInfo.pod`, with a patch laid over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementLimit:
+    """The replicas of a Workload that may be placed in all, including present ones.
+
+    `reason` is the condition's if the limit is reached.
+    """
+
+    units: int
+    plugin: str
+    reason: ScheduledReason
+
 
 Fields: TypeAlias = Callable[
     [WorkloadInfo, Mapping[str, int], Snapshot, PlacementIndex], Mapping[str, Any]

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from controller.framework import explains, interface
 from controller.framework.gathering import GroupScheduling
-from controller.model.clusterprofiles import ClusterProfilesConfiguration
 from controller.model.movement import MovementConfiguration
+from machinery.types.selectors import LabelSelector
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRule:
+    """The ClusterProfiles of a namespace that become MemberClusters."""
+
+    namespace: str
+    selector: LabelSelector = field(default_factory=LabelSelector)
+    properties: tuple[str, ...] = ()
+    """The names of the properties that become labels."""
+
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        return namespace == self.namespace and self.selector.matches(labels)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterProfilesConfiguration:
+    imports: tuple[ImportRule, ...] = ()
+    export: bool = False
+
+    def rule(self, namespace: str, labels: Mapping[str, str]) -> ImportRule | None:
+        return next((each for each in self.imports if each.selects(namespace, labels)), None)
+
+    def covers(self, namespace: str) -> bool:
+        """Whether the ClusterProfiles of the namespace are followed."""
+        return any(each.namespace == namespace for each in self.imports)
+
 
 PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
     "queueSort": interface.QueueSort,
@@ -29,6 +57,15 @@ PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
     "postBind": interface.PostBind,
 }
 """The points of the configuration, in the order of a pass."""
+_HOOKS = {
+    "preFilterHook": "before_pre_filter",
+    "filterHook": "before_filter",
+    "scoreHook": "before_score",
+}
+_FIELDS = {
+    point: _HOOKS.get(point) or re.sub("([A-Z])", r"_\1", point).lower() for point in PROTOCOLS
+}
+"""The field of `Profile` of each point."""
 
 
 PLUGIN_TIMEOUT = 2.0
@@ -95,23 +132,11 @@ class Profile:
         plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> Profile:
         """Return a profile. Only queueSort is required in `enabled`."""
+        points: dict[str, Any] = {_FIELDS[point]: those for point, those in enabled.items()}
+        points["queue_sort"] = enabled["queueSort"][0]
         return Profile(
             scheduler_name=scheduler_name,
-            queue_sort=enabled["queueSort"][0],
-            before_pre_filter=enabled.get("preFilterHook", ()),
-            pre_filter=enabled.get("preFilter", ()),
-            before_filter=enabled.get("filterHook", ()),
-            filter=enabled.get("filter", ()),
-            deschedule=enabled.get("deschedule", ()),
-            post_filter=enabled.get("postFilter", ()),
-            pre_score=enabled.get("preScore", ()),
-            before_score=enabled.get("scoreHook", ()),
-            score=enabled.get("score", ()),
-            assign=enabled.get("assign", ()),
-            reserve=enabled.get("reserve", ()),
-            permit=enabled.get("permit", ()),
-            pre_bind=enabled.get("preBind", ()),
-            post_bind=enabled.get("postBind", ()),
+            **points,
             weights=weights,
             plugin_timeout=plugin_timeout,
             names={p: tuple(each.name for each in those) for p, those in enabled.items()},
@@ -120,19 +145,8 @@ class Profile:
     def every_plugin(self) -> Iterator[interface.Plugin]:
         """Yield the plugins of all points, with repetitions."""
         yield self.queue_sort
-        for point in (
-            (*self.before_pre_filter, *self.pre_filter, *self.before_filter, *self.filter),
-            (
-                *self.deschedule,
-                *self.post_filter,
-                *self.pre_score,
-                *self.before_score,
-                *self.score,
-                *self.assign,
-            ),
-            (*self.reserve, *self.permit, *self.pre_bind, *self.post_bind),
-        ):
-            yield from point
+        for name in [*_FIELDS.values()][1:]:
+            yield from getattr(self, name)
 
     def refusing(self) -> list[interface.Plugin]:
         """Return the plugins that can keep replicas out, each once."""

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.framework.interface import CycleState
-from controller.framework.variants import PlacementLimit, Variant
+from controller.framework.interface import CycleState, PlacementLimit, Variant
 from controller.model.place import Place
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -54,7 +55,9 @@ from machinery.types.workload_api import (
     Publish,
     ReservedShare,
     ReviewVerdict,
+    RevisionException,
     Rollout,
+    RolloutStatus,
     ShareFailover,
     Suspension,
 )
@@ -301,7 +304,7 @@ class PluginFields(msgspec.Struct, frozen=True, rename="camel"):
     """Read by `reserved_shares`."""
     rollout: Any = None
     revisions: Any = None
-    """Both are read by `controller.model.rollout.RolloutState`."""
+    """Both are read by `controller.model.objects.RolloutState`."""
     plugins: dict[str, dict[str, Any]] = {}
 
     def says(self, fields: Mapping[str, Any]) -> bool:
@@ -385,3 +388,35 @@ def reserved_shares(stored: Any) -> tuple[ReservedShare, ...]:
         with suppress(msgspec.ValidationError):
             found.append(msgspec.convert(each, ReservedShare))
     return tuple(share for share in found if 0 < share.replicas <= MOST_UNITS)
+
+
+@dataclass(frozen=True)
+class RolloutState:
+    """spec.rollout, and two raw fields of the status, decoded once when needed.
+
+    The properties raise ValidationError for a malformed status.
+    """
+
+    spec: Rollout | None
+    rollout: Any = None
+    revisions: Any = None
+
+    @cached_property
+    def stored(self) -> RolloutStatus | None:
+        return None if self.rollout is None else msgspec.convert(self.rollout, RolloutStatus)
+
+    @cached_property
+    def listed(self) -> list[RevisionException]:
+        return msgspec.convert(self.revisions or [], list[RevisionException])
+
+    @cached_property
+    def exceptions(self) -> Mapping[str, str]:
+        """`listed` by cluster."""
+        return {cluster: each.revision for each in self.listed for cluster in each.clusters}
+
+
+def rollout_state(spec: Rollout | None, rollout: Any, revisions: Any) -> RolloutState | None:
+    """Return the state of an object; None without a rollout."""
+    if spec is None and rollout is None and not revisions:
+        return None
+    return RolloutState(spec, rollout, revisions)

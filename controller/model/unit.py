@@ -19,11 +19,13 @@ from controller.model.load import Load
 from controller.model.moving import AT_REST, MovingState, moving_state
 from controller.model.objects import (
     Manifest,
+    RolloutState,
     Template,
     Workload,
     WorkloadSpec,
     WorkloadStatus,
     reserved_shares,
+    rollout_state,
 )
 from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown, waiting
 from controller.model.ordinals import known_in
@@ -31,7 +33,6 @@ from controller.model.overridden import Overridden, overridden_of
 from controller.model.place import Place, together
 from controller.model.podcharges import Charge
 from controller.model.requests import parts_of, request_of
-from controller.model.rollout import RolloutState, rollout_state
 from controller.model.work import Work, work_of
 from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room

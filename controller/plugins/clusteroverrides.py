@@ -14,10 +14,9 @@ import numpy as np
 from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage
-from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
+from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask, Variant
 from controller.framework.room import vary
 from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
-from controller.framework.variants import Variant
 from controller.model.overridden import Overridden, OverriddenPods
 from controller.model.place import Place
 from controller.model.unit import WorkloadInfo

@@ -10,18 +10,16 @@ import numpy as np
 from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import NAMED, Shortage, either
-from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
+from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask, Variant
 from controller.framework.room import by_variant, needed, resources_of, room, room_of, variants_of
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route, as_json, failure
 from controller.framework.status import Refusal
-from controller.framework.variants import Variant
 from controller.model.place import EVERY_TAINT, HARD, Part, Place
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.amounts import amounts_of, rendered
-from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.saturating import CEILING, plus
+from controller.snapshot.columns import CEILING, Ints, Mask, plus
 from controller.snapshot.snapshot import Snapshot
 from machinery.http_messages import Request, Response
 from machinery.types import hostports

@@ -13,10 +13,9 @@ import numpy as np
 from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage, either
-from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
+from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask, Variant
 from controller.framework.room import by_variant, variants_of
 from controller.framework.status import Refusal
-from controller.framework.variants import Variant
 from controller.model.objects import MemberCluster
 from controller.model.place import HARD, SOFT
 from controller.model.unit import WorkloadInfo

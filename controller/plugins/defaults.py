@@ -24,9 +24,8 @@ from controller.plugins.clusterstate import (
     TaintToleration,
     TargetNamespace,
 )
-from controller.plugins.distribution import Divided, Duplicated, Single
+from controller.plugins.distribution import Divided, Duplicated, Single, SpreadConstraints
 from controller.plugins.memberfacts import MemberQuota, ServedKinds
-from controller.plugins.spreadconstraints import SpreadConstraints
 
 
 class PrioritySort:

@@ -19,10 +19,10 @@ from controller.framework.interface import (
     CycleState,
     FilterMask,
     MaskedReason,
+    Variant,
 )
 from controller.framework.room import by_variant, cap, needed, variants_of
 from controller.framework.status import SUCCESS, Refusal, Status
-from controller.framework.variants import Variant
 from controller.model.objects import MemberCluster
 from controller.model.podcharges import amounts_left, charges, left_by
 from controller.model.unit import WorkloadInfo

@@ -4,9 +4,9 @@ The active half is a `machinery.runtime.workqueue.WorkQueue`: fair between names
 namespace in the order of the QueueSort plugin.
 
 The other half holds unschedulable Workloads; no timer rescans them. An event requeues all that
-await it (`controller.queue.hints`) together, so freed room goes to the most important one. Failures
-back off up to `LONGEST_DELAY_SECONDS`, but no longer than a lower priority requeued with it, which
-would take the room.
+await it (`controller.queue.unschedulable`) together, so freed room goes to the most important one.
+Failures back off up to `LONGEST_DELAY_SECONDS`, but no longer than a lower priority requeued with
+it, which would take the room.
 """
 
 from __future__ import annotations
@@ -21,8 +21,13 @@ from typing import Any
 
 from controller.framework.events import Action
 from controller.model.unit import WorkloadInfo
-from controller.queue.hints import ANY_EVENT, Awaits
-from controller.queue.unschedulable import PendingEvents, QueuedEvent, UnschedulableWorkloads
+from controller.queue.unschedulable import (
+    ANY_EVENT,
+    Awaits,
+    PendingEvents,
+    QueuedEvent,
+    UnschedulableWorkloads,
+)
 from machinery.clock import Clock
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue

@@ -24,8 +24,7 @@ from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
 from controller.scheduling.steps import Steps
-from controller.snapshot.columns import Mask
-from controller.snapshot.saturating import sums, times
+from controller.snapshot.columns import Mask, sums, times
 from controller.snapshot.snapshot import Snapshot
 from crds.names import LABEL_CLUSTER
 from machinery.types.api import RequiredClusterTerms, WorkloadAffinity, WorkloadAffinityTerm

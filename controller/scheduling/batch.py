@@ -18,9 +18,8 @@ from controller.framework.status import Status
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.affinityset import decide_together, found_again, together
 from controller.scheduling.cycle import decide
-from controller.scheduling.decision import Decision
+from controller.scheduling.decision import Decision, ended, untouched
 from controller.scheduling.gathered import decide_group
-from controller.scheduling.outcome import ended, untouched
 from controller.scheduling.sets import FEW, Batch, Others, confirmed
 from controller.scheduling.steps import Steps, laid_over
 from controller.snapshot.snapshot import Snapshot

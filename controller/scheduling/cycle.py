@@ -40,10 +40,16 @@ from controller.framework.status import Code, Refusal, Status, unschedulable
 from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import no_reasons
 from controller.scheduling import moving
-from controller.scheduling.decision import FITS, Decision, HookChange
+from controller.scheduling.decision import (
+    FITS,
+    Decision,
+    HookChange,
+    ScheduledCondition,
+    of_assignment,
+    of_refusal,
+)
 from controller.scheduling.division import assigned
 from controller.scheduling.moving import NO_MOVES, Departures, Moves
-from controller.scheduling.outcome import ScheduledCondition, of_assignment, of_refusal
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.why import ChangeCause

@@ -34,8 +34,7 @@ from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import no_reasons
 from controller.scheduling.affinityset import decide_together, more
 from controller.scheduling.cycle import decide
-from controller.scheduling.decision import FITS, Decision
-from controller.scheduling.outcome import untouched, without_units
+from controller.scheduling.decision import FITS, Decision, untouched, without_units
 from controller.scheduling.sets import FEW, Batch, Conclusion, Others, confirmed
 from controller.scheduling.steps import Steps, laid_over
 from controller.snapshot.columns import Mask

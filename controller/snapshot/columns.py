@@ -1,4 +1,4 @@
-"""Columns of small integers for texts: a predicate sees each distinct value once.
+"""Columns of a snapshot: texts as small integers, and sums of amounts that do not wrap around.
 
 A label is a code for each row and a vocabulary. A selector costs one call for each word, and one
 numpy lookup for all rows.
@@ -163,3 +163,45 @@ def _between(one: _Step, other: _Step, most: int) -> Ints | None:
     if len(found) < 2:
         return found[0] if found else _START
     return np.unique(np.concatenate(found))
+
+
+CEILING = 2**62 - 1
+"""numpy's int64 wraps silently, so a larger result is this. Every bound on input is smaller."""
+_EXACT = 2**53
+_HALF = 31
+_LOW = 2**_HALF - 1
+
+
+def plus(a: Ints, b: Ints | int) -> Ints:
+    """A + b, or `CEILING`; shape as numpy broadcasts."""
+    total: Ints = np.minimum(a + b, CEILING)
+    return total
+
+
+def times(a: Ints, b: Ints | int) -> Ints:
+    """A * b, or `CEILING`; shape as numpy broadcasts."""
+    if _most(a) * _most(b) <= CEILING:
+        small: Ints = a * b
+        return small
+    most = CEILING // np.maximum(b, 1)
+    product: Ints = np.where(a > most, CEILING, np.minimum(a, most) * b)
+    return product
+
+
+def sums(group: Ints, values: Ints, size: int) -> Ints:
+    """Shape (size,): the sum of each group's values, or `CEILING`.
+
+    Sums of halves are exact in float64 for up to 2**22 values a group.
+    """
+    if _most(values) * len(values) < _EXACT:
+        small: Ints = np.bincount(group, weights=values, minlength=size).astype(np.int64)
+        return small
+    low = np.bincount(group, weights=values & _LOW, minlength=size).astype(np.int64)
+    high = np.bincount(group, weights=values >> _HALF, minlength=size).astype(np.int64)
+    high += low >> _HALF
+    total: Ints = np.where(high > _LOW, CEILING, (np.minimum(high, _LOW) << _HALF) | (low & _LOW))
+    return total
+
+
+def _most(values: Ints | int) -> int:
+    return values if isinstance(values, int) else int(values.max(initial=0))

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from controller.model.place import Part
-from controller.snapshot.columns import Ints
+from controller.snapshot.columns import Ints, sums, times
 from controller.snapshot.nodegroups import NodeGroups
-from controller.snapshot.saturating import sums, times
 from machinery.types import hostports
 
 _MOST = 2**44

@@ -21,8 +21,7 @@ from controller.model.objects import MemberCluster
 from controller.model.podcharges import Charge, left_by
 from controller.snapshot.columns import Codes, Column, Ints, Mask, Vocabulary
 from controller.snapshot.inflight import LEAST_HOLDS, LEAST_LOADS, InFlight, most_loads
-from controller.snapshot.nodegroups import NodeGroups
-from controller.snapshot.quotas import NO_QUOTAS, Quotas
+from controller.snapshot.nodegroups import NO_QUOTAS, NodeGroups, Quotas
 from crds.names import ANNOTATION_COST
 from machinery.types import hostports, quantities
 from machinery.types.api import NodeGroup

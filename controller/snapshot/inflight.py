@@ -17,9 +17,8 @@ import numpy as np
 
 from controller.model.load import MOST_FLYING, Load, entries
 from controller.model.place import Place
-from controller.snapshot.columns import Floats, Ints, Mask
+from controller.snapshot.columns import CEILING, Floats, Ints, Mask, sums, times
 from controller.snapshot.nodegroups import NodeGroups
-from controller.snapshot.saturating import CEILING, sums, times
 from machinery.types import hostports
 
 MOST_PAIRS = 100_000

@@ -12,12 +12,19 @@ from controller.model.load import ANYWHERE, Load, in_parts, less
 from controller.model.objects import MemberCluster
 from controller.model.place import Place
 from controller.model.podcharges import Charge
-from controller.snapshot.columns import ABSENT, Column, DerivedColumns, Floats, Ints, Mask
+from controller.snapshot.columns import (
+    ABSENT,
+    Column,
+    DerivedColumns,
+    Floats,
+    Ints,
+    Mask,
+    sums,
+    times,
+)
 from controller.snapshot.components import at_most, lacking, most
 from controller.snapshot.inflight import MOST_PLACES, InFlight, cost_of, taken, taken_by
-from controller.snapshot.nodegroups import UNLIMITED, NodeGroups
-from controller.snapshot.quotas import Quotas
-from controller.snapshot.saturating import sums, times
+from controller.snapshot.nodegroups import UNLIMITED, NodeGroups, Quotas
 from machinery.types.bounds import MOST_AMOUNT
 from machinery.types.selectors import (
     LabelSelector,

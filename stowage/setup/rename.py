@@ -8,7 +8,7 @@ The hub's objects are exchanged one by one, and the command may end before and a
    and the propagator serves the older one (`propagator.members.cluster_identity`);
 3. delete the old Secret, which would register the old name again;
 4. mark the old MemberCluster as renamed, and delete it. From here on the new one is served, and the
-   controller reads every share of the old name as one of the new name (`controller.cache.renames`),
+   controller reads every share of the old name as one of the new name (`controller.cache.asread`),
    and writes it so;
 5. have the label of the namespace of a member in mode Pull say the new name, which is served by
    then.

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from controller.features.evacuation import foresight, taints
+from controller.features.evacuation import taints
 from controller.model.objects import Workload
 from controller.model.placed import is_workload
 from crds.fields.movement import MovingReason
@@ -35,6 +35,7 @@ from stowage.console.words import count, listed, shares
 from stowage.following import Stored, following
 from stowage.hub import edit, no_such_cluster, unknown_cluster
 from stowage.kinds import titled
+from stowage.simulation import foresight
 from stowage.simulation.moves import Simulation
 from stowage.simulation.outcomes import outcomes
 from stowage.simulation.plan import Where

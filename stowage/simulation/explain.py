@@ -16,8 +16,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from controller.explain.pending import remedies
 from controller.explain.record import record
-from controller.explain.remedies import remedies
 from controller.features.workloadgroup.ledger import Groups
 from controller.model.objects import Workload
 from controller.scheduling.decision import Decision

@@ -15,9 +15,7 @@ from typing import Any, Self
 import msgspec
 
 from controller.binding.statuspatch import status_of
-from controller.features.evacuation.fleet import FleetMoves
-from controller.features.evacuation.foresight import evacuated
-from controller.features.evacuation.waiting import turns
+from controller.features.evacuation.fleet import FleetMoves, turns
 from controller.framework.calling.guard import PluginError
 from controller.framework.profile import SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
@@ -32,6 +30,7 @@ from machinery.types import hostports, quantities
 from machinery.types.api import Capacity, NodeGroup
 from machinery.types.metadata import Key, Object
 from stowage.fleet.inventory import PlanInputs
+from stowage.simulation.foresight import evacuated
 from stowage.simulation.rehearsal import Rehearsal
 
 _CPU = "cpu"

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from controller.features.evacuation import foresight
-from controller.features.evacuation.brake import most_lost
+from controller.features.evacuation.taints import most_lost
 from controller.framework.profile import SchedulerConfiguration
 from controller.model.movement import NEVER
 from controller.model.objects import MemberCluster, Workload
@@ -31,7 +30,7 @@ from stowage.console.terminal import say
 from stowage.fleet import cluster_files, inventory, manifests
 from stowage.fleet.inventory import PlanInputs
 from stowage.kinds import titled
-from stowage.simulation import outcomes
+from stowage.simulation import foresight, outcomes
 from stowage.simulation.moves import Simulation
 from stowage.simulation.outcomes import UnitCounts, Usage, WorkloadOutcome
 from stowage.simulation.plan import Where

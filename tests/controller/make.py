@@ -11,8 +11,7 @@ import msgspec
 from controller.binding.statuspatch import patch_of
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.features.workloadpolicy.compiled import WorkloadPolicy, compile_policy
-from controller.features.workloadpolicy.counts import Tally
+from controller.features.workloadpolicy.counts import Tally, WorkloadPolicy, compile_policy
 from controller.framework.profile import Profile
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo, workload_info

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.renames import Renames
+from controller.cache.asread import Renames
 from controller.eventhandlers import SchedulerCache as Cache
 from controller.eventhandlers import known
 from controller.model.objects import MemberCluster, Workload

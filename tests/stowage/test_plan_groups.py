@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from controller.eventhandlers import known
-from controller.features.workloadgroup.objects import WorkloadGroup
+from controller.features.workloadgroup.compiled import WorkloadGroup
 from controller.model.objects import Workload
 from crds.groups.gate import decision_of
 from stowage.simulation import plan as planning

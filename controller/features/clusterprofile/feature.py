@@ -29,9 +29,9 @@ from controller.features.clusterprofile.profiles import (
     trouble,
 )
 from controller.framework.objectwriter import ObjectWriter
+from controller.framework.profile import ClusterProfilesConfiguration
 from controller.framework.runtime.feature import Feature, Term
 from controller.framework.statuswriter import Result, StatusWriter, for_good
-from controller.model.clusterprofiles import ClusterProfilesConfiguration
 from controller.model.objects import MemberCluster
 from crds.membercluster import (
     ClusterProfileEventReason,

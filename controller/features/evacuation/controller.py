@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.cache.away import AwayClusters
 from controller.features.evacuation import status, taints
-from controller.features.evacuation.brake import SCOPES, brake_of
-from controller.features.evacuation.fleet import FleetMoves
+from controller.features.evacuation.fleet import FleetMoves, Waiting
 from controller.features.evacuation.plugin import HELD, TaintEviction
 from controller.features.evacuation.status import Standing
-from controller.features.evacuation.waiting import Waiting
+from controller.features.evacuation.taints import SCOPES, brake_of
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from controller.features.evacuation import taints
 from controller.features.evacuation.controller import EvacuationController
-from controller.features.evacuation.fleet import FleetMoves
+from controller.features.evacuation.fleet import FleetMoves, Waiting
 from controller.features.evacuation.plugin import NAME, Failover, NodeRoom, TaintEviction
-from controller.features.evacuation.waiting import Waiting
 from controller.framework.runtime.arguments import Plain
 from controller.framework.runtime.feature import Enabled, Feature, Term
 from controller.framework.runtime.handle import Handle

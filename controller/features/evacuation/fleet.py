@@ -1,16 +1,22 @@
-"""The ledger of moves: the moving and the placed replicas of the fleet."""
+"""The moving and the placed replicas of the fleet, and the Workloads whose moves wait."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Self
 
 from controller.cache.ledger import PlacementsByWorkload
+from controller.model.objects import Workload
 from controller.model.placed import is_workload
 from controller.model.unit import WorkloadInfo
+from controller.snapshot.snapshot import Snapshot
+from crds.fields.movement import MovingReason
 from crds.fields.why import ChangeCause
+from crds.workload import WorkloadCondition
 from machinery import metrics
+from machinery.types import conditions
 from machinery.types.metadata import Key
 
 
@@ -115,3 +121,46 @@ def on_their_way(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
     came = sum(max(n - info.present.get(name, 0), 0) for name, n in placements.items())
     went = sum(max(n - placements.get(name, 0), 0) for name, n in info.present.items())
     return found + min(came, went)
+
+
+AT_ONCE = 16
+"""Workloads that are requeued when other moves have ended."""
+
+
+class Waiting:
+    """Read from stored statuses, so the next leader knows them too."""
+
+    def __init__(self) -> None:
+        self._all: dict[Key, WorkloadInfo] = {}
+
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        if new is not None and _waits(new):
+            self._all[new.metadata.key] = new.info
+        elif (known := new or old) is not None:
+            self._all.pop(known.metadata.key, None)
+
+    def first(self, snapshot: Snapshot) -> list[Key]:
+        """Return the next few: loss, return, drain, rebalance, then by priority."""
+        turn = turns(snapshot)
+        return [info.key for info in nsmallest(AT_ONCE, self._all.values(), key=turn)]
+
+
+def turns(snapshot: Snapshot) -> Callable[[WorkloadInfo], tuple[int, int, Key]]:
+    ready, leaving = (
+        {name for name in snapshot.names if mask[snapshot.row[name]]}
+        for mask in (snapshot.ready, snapshot.evacuating)
+    )
+
+    def turn(info: WorkloadInfo) -> tuple[int, int, Key]:
+        if not ready.issuperset(info.present):
+            return 0, -info.priority, info.key
+        if info.moving.displaced:
+            return 1, -info.priority, info.key
+        return 2 if not leaving.isdisjoint(info.present) else 3, -info.priority, info.key
+
+    return turn
+
+
+def _waits(workload: Workload) -> bool:
+    said = conditions.among(workload.status.conditions, WorkloadCondition.MOVING.value)
+    return said.get("reason") == MovingReason.FLEET_BUDGET.value

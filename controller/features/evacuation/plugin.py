@@ -39,8 +39,7 @@ from controller.model.movement import NEVER
 from controller.model.objects import MemberCluster
 from controller.model.place import Part
 from controller.model.unit import WorkloadInfo
-from controller.snapshot.columns import Mask
-from controller.snapshot.saturating import sums
+from controller.snapshot.columns import Mask, sums
 from controller.snapshot.snapshot import Snapshot
 from crds.fields.movement import MovingReason
 from crds.fields.why import ChangeCause

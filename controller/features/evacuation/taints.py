@@ -1,10 +1,13 @@
-"""NoExecute taints of a spec, and the one that stands for a loss. Pure."""
+"""NoExecute taints of a spec, the one that stands for a loss, and the brake on losses. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
+from controller.model.movement import BrakeConfiguration
 from controller.model.objects import MemberCluster
 from crds.fields.labels import TaintEffect
 from crds.fields.why import ChangeCause
@@ -12,6 +15,7 @@ from crds.membercluster import ReadyReason
 from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
 from machinery.clock import stored_time
 from machinery.types.api import EvacuationCause
+from machinery.types.budget import amount
 from machinery.types.taints import Taint, Toleration
 
 NO_EXECUTE = TaintEffect.NO_EXECUTE.value
@@ -73,3 +77,58 @@ def tolerated(
             seconds = each.toleration_seconds
             break
     return None if seconds is None else min(timedelta(seconds=max(seconds, 0)), _LONGEST)
+
+
+class Brake(NamedTuple):
+    """`scope` is `clusters` or `domains`; `text` is why nothing moves."""
+
+    scope: str
+    text: str
+
+
+SCOPES = ("clusters", "domains")
+
+
+def brake_of(clusters: Iterable[MemberCluster], configuration: BrakeConfiguration) -> Brake | None:
+    domains, gone = {}, list[str]()
+    for each in clusters:
+        name = each.metadata.name
+        domains[name] = each.labels.get(configuration.topology_key, "")
+        if lost(each):
+            gone.append(name)
+    return braked(gone, domains, configuration)
+
+
+def most_lost(registered: int, configuration: BrakeConfiguration) -> int:
+    """At least one of the registered clusters may be lost."""
+    return max(amount(configuration.max_lost, registered, up=False), 1)
+
+
+def braked(
+    silent: Collection[str], domains: Mapping[str, str], configuration: BrakeConfiguration
+) -> Brake | None:
+    """Return the brake; None if losses may move Workloads.
+
+    `domains` has the topology key's value of every registered cluster.
+    """
+    if not silent:
+        return None
+    most = most_lost(len(domains), configuration)
+    if len(silent) > most:
+        text = (
+            f"{len(silent)} of {len(domains)} clusters are lost, {most} at most "
+            "(movement.brake.maxLost): nothing moves for it"
+        )
+        return Brake("clusters", text)
+    counts = Counter(domains.values())
+    gone = Counter(domains[name] for name in silent if name in domains)
+    whole = [each for each, n in gone.items() if each and 2 * n > counts[each]]
+    if len(whole) > configuration.max_lost_domains:
+        named = ", ".join(sorted(whole)[:3])
+        text = (
+            f"more than half of the clusters are lost in {len(whole)} values of "
+            f"{configuration.topology_key} ({named}), {configuration.max_lost_domains} at most "
+            "(movement.brake.maxLostDomains): nothing moves for it"
+        )
+        return Brake("domains", text)
+    return None

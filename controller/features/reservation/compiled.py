@@ -9,23 +9,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
-from controller.features.reservation.objects import PlacedSpec, Reservation, ReservationSpec
-from controller.features.spec import checked_spec, read_spec
+from controller.framework.runtime.feature import checked_spec, read_spec
 from controller.model.load import Load
-from controller.model.objects import Template, TemplateMeta, Workload, WorkloadSpec
+from controller.model.objects import Template, TemplateMeta, Workload, WorkloadSpec, WorkloadStatus
 from controller.model.unit import WorkloadInfo, workload_info
+from crds.fields.placing import Distribution
 from crds.names import SYSTEM_NAMESPACE
-from crds.reservation import ReservationPhase
+from crds.reservation import Hold, ReservationPhase
 from machinery.api.resources import DEPLOYMENTS
 from machinery.clock import stored_time
 from machinery.types import durations
 from machinery.types.api import Owner
 from machinery.types.bounds import between
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Object
+
+
+class PodTemplate(msgspec.Struct, frozen=True):
+    metadata: Any = None
+    spec: Any = None
+
+
+class ReservationSpec(msgspec.Struct, frozen=True, rename="camel"):
+    template: PodTemplate = PodTemplate()
+    owners: list[Owner] = []
+    allocate_once: bool = True
+    ttl: str = "24h"
+    expires: str = ""
+    hold: str = Hold.BOOKS.value
+
+
+class PlacedSpec(WorkloadSpec, msgspec.Struct, frozen=True, rename="camel"):
+    distribution: str = Distribution.DIVIDED.value
+    template: Any = None
+
+
+class ReservationStatus(WorkloadStatus, msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    cluster_name: str = ""
+    allocatable: dict[str, str | int] = {}
+    allocated: dict[str, str | int] = {}
+    current_owners: list[dict[str, Any]] = []
+    owners: int | None = None
+
+
+class Reservation(Object, frozen=True):
+    spec: Any = msgspec.field(default_factory=dict)
+    status: ReservationStatus = ReservationStatus()
+
 
 ENDED = frozenset({ReservationPhase.SUCCEEDED.value, ReservationPhase.FAILED.value})
 Rank: TypeAlias = tuple[float, str, Key]

@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import Iterable
 
 from controller.features.reservation import status
-from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.compiled import Reservation, Reserved
 from controller.features.reservation.holding import Placeholders
 from controller.features.reservation.ledger import ReservationLedger
-from controller.features.reservation.objects import Reservation
 from controller.features.reservation.status import ReservationFacts, Use
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle

@@ -6,10 +6,14 @@ from collections.abc import Iterator, Mapping
 from heapq import nsmallest
 from typing import Any
 
-from controller.features.reservation.compiled import Reserved, as_placed, compile_reservation
+from controller.features.reservation.compiled import (
+    Reservation,
+    Reserved,
+    as_placed,
+    compile_reservation,
+)
 from controller.features.reservation.controller import ReservationController
 from controller.features.reservation.ledger import ReservationLedger as Ledger
-from controller.features.reservation.objects import Reservation
 from controller.features.reservation.plugin import NAME
 from controller.features.reservation.plugin import ReservationPlugin as Plugin
 from controller.features.reservation.status import decided, held

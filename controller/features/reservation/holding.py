@@ -10,9 +10,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.compiled import Reservation, Reserved
 from controller.features.reservation.ledger import ReservationLedger
-from controller.features.reservation.objects import Reservation
 from controller.framework.objectwriter import ObjectWriter
 from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import for_good

@@ -30,9 +30,8 @@ from controller.framework.runtime.services import Route
 from controller.framework.status import SKIP, SUCCESS, Refusal, Status, unschedulable
 from controller.model.load import added
 from controller.model.unit import WorkloadInfo
-from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.columns import Ints, Mask, plus
 from controller.snapshot.nodegroups import UNLIMITED
-from controller.snapshot.saturating import plus
 from controller.snapshot.snapshot import Snapshot
 from crds.reservation import ReservationPhase
 from machinery.types import hostports, quantities

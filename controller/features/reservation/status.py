@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from controller.features.reservation.compiled import ENDED, Reserved, compile_reservation
-from controller.features.reservation.objects import Reservation
+from controller.features.reservation.compiled import (
+    ENDED,
+    Reservation,
+    Reserved,
+    compile_reservation,
+)
 from controller.framework.statuswriter import MESSAGE_LIMIT, Result, StatusEvent
 from crds.fields.placing import PlacementStatus
 from crds.reservation import (

@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.cache.renames import current_names
+from controller.cache.asread import current_names
 from controller.features.rollout.machine import RolloutCluster, RolloutView
-from controller.model.objects import ClusterShare, Workload
-from controller.model.rollout import RolloutState
+from controller.model.objects import ClusterShare, RolloutState, Workload
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot

@@ -24,8 +24,7 @@ from controller.features.rollout.status import (
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter
-from controller.model.objects import Workload
-from controller.model.rollout import RolloutState
+from controller.model.objects import RolloutState, Workload
 from crds.fields.rollout import BACK, RolledOutReason, RolloutPhase
 from crds.workload import WorkloadCondition
 from machinery import logs

@@ -11,8 +11,7 @@ import msgspec
 
 from controller.features.rollout.status import named_by
 from controller.framework.statuswriter import for_good
-from controller.model.objects import Workload
-from controller.model.rollout import RolloutState
+from controller.model.objects import RolloutState, Workload
 from crds.names import API_VERSION as WORKLOAD_API
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.resources import CONTROLLER_REVISIONS, WORKLOADS

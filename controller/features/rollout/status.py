@@ -10,7 +10,7 @@ import msgspec
 
 from controller.features.rollout.machine import RolloutCluster, RolloutStep, failure
 from controller.framework.statuswriter import MESSAGE_LIMIT
-from controller.model.rollout import RolloutState
+from controller.model.objects import RolloutState
 from crds.fields.rollout import MOST_NAMES, MOST_WAVES, RolledOutReason, RolloutPhase
 from crds.names import short_revision
 from machinery.clock import timestamp

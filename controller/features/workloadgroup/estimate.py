@@ -32,9 +32,8 @@ from controller.framework.explains import either
 from controller.framework.gathering import Trial
 from controller.framework.room import room
 from controller.model.unit import WorkloadInfo
-from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.columns import Ints, Mask, sums
 from controller.snapshot.inflight import NO_FLIGHTS
-from controller.snapshot.saturating import sums
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 from machinery.clock import timestamp

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
+from controller.features.workloadgroup.compiled import CompiledGroup, WorkloadGroup, compile_group
 from controller.features.workloadgroup.gate.controller import GroupController
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.memory import GroupMemory
-from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadgroup.plugin import NAME, Coscheduling
 from controller.framework.runtime.feature import Enabled, Feature, Term
 from controller.framework.runtime.handle import Handle

@@ -30,10 +30,9 @@ from controller.plugins.clusterstate import (
     TargetNamespace,
 )
 from controller.plugins.memberfacts import ServedKinds
-from controller.snapshot.columns import ABSENT, Ints, Mask
+from controller.snapshot.columns import ABSENT, CEILING, Ints, Mask, plus, sums, times
 from controller.snapshot.inflight import NO_FLIGHTS
 from controller.snapshot.nodegroups import UNLIMITED
-from controller.snapshot.saturating import CEILING, plus, sums, times
 from controller.snapshot.snapshot import Snapshot
 
 MOST_CLASSES = 16

@@ -24,8 +24,7 @@ from controller.features.workloadgroup.reach import Reach
 from controller.framework.explains import either
 from controller.framework.gathering import Attempt
 from controller.model.unit import WorkloadInfo
-from controller.snapshot.columns import ABSENT, Ints, Mask
-from controller.snapshot.saturating import sums
+from controller.snapshot.columns import ABSENT, Ints, Mask, sums
 from controller.snapshot.snapshot import Snapshot
 from machinery.types.metadata import Key
 

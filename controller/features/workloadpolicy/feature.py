@@ -12,10 +12,8 @@ from heapq import nsmallest
 from typing import Any
 
 from controller.claims.claims import ClaimIndex, HeldClaim
-from controller.claims.controller import ClaimController
-from controller.claims.feature import ClaimedKind
-from controller.features.workloadpolicy.compiled import Policy, WorkloadPolicy, compile_policy
-from controller.features.workloadpolicy.counts import Tally
+from controller.claims.controller import ClaimController, ClaimedKind
+from controller.features.workloadpolicy.counts import Policy, Tally, WorkloadPolicy, compile_policy
 from controller.features.workloadpolicy.plugin import NAME, policy_of
 from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
 from controller.framework.events import Action

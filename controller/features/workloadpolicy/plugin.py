@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from controller.cache.placements import PlacementIndex
-from controller.claims.feature import ClaimsQuota
-from controller.features.workloadpolicy.compiled import Policy
-from controller.features.workloadpolicy.counts import Tally
+from controller.claims.controller import ClaimsQuota
+from controller.features.workloadpolicy.counts import Policy, Tally
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Note, NoteKind, Shortage, Stop, either
 from controller.framework.interface import (

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from controller.features.spec import checked_spec
+from controller.framework.runtime.feature import checked_spec
 from controller.model.unit import WorkloadInfo
 from crds.names import API_VERSION, PLACEHOLDER_SCHEDULER, REQUESTS
 from crds.workloadquota import UNITS

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controller.claims.claims import ClaimIndex, HeldClaim
-from controller.claims.controller import ClaimController
-from controller.claims.feature import ClaimedKind
+from controller.claims.controller import ClaimController, ClaimedKind
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.workloadquota.compiled import (
     CompiledQuota,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from controller.cache.placements import PlacementIndex
-from controller.claims.feature import ClaimsQuota
+from controller.claims.controller import ClaimsQuota
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.split import fitting
 from controller.features.workloadquota.compiled import (
@@ -35,13 +35,12 @@ from controller.features.workloadquota.compiled import (
 from controller.features.workloadquota.usage import Usage, Used
 from controller.framework.events import Action, EventHint, namespace_of, on
 from controller.framework.explains import Note, NoteKind, Shortage, Stop
-from controller.framework.interface import CycleState, Unplaced
+from controller.framework.interface import CycleState, PlacementLimit, Unplaced
 from controller.framework.room import cap, limit, variants_of
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Book, Route
 from controller.framework.status import SUCCESS, Refusal, Status, unschedulable
-from controller.framework.variants import PlacementLimit
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
 from controller.snapshot.snapshot import Snapshot

@@ -1,20 +1,25 @@
-"""A WorkloadSpread, ready to be decided on.
+"""A WorkloadSpread, ready to be decided on, its subsets over a snapshot, and the ledger of spreads.
 
 An invalid spread has a `fault` and no subsets: its target keeps its shares and gets nothing new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from controller.features.spec import checked_spec
+from controller.cache.ledger import PlacementsByWorkload
+from controller.framework.runtime.feature import checked_spec
+from controller.model.unit import WorkloadInfo
 from controller.planner.problem import UNBOUNDED
-from controller.planner.webster import Ints
+from controller.planner.subsets import Subsets
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Snapshot
 from crds.workloadspread import StrategyType
 from machinery.types import conditions
 from machinery.types.api import (
@@ -160,3 +165,120 @@ def _marked(ws: WorkloadSpread, subsets: Sequence[CompiledSubset]) -> frozenset[
 
 def _most_seconds(subsets: int, mark_seconds: int) -> int:
     return max(mark_seconds - _SLACK_SECONDS, 0) // max(subsets - 1, 1)
+
+
+class Spreads:
+    def __init__(self) -> None:
+        self._spreads: dict[Key, CompiledSpread] = {}
+        self._of: dict[Key, list[CompiledSpread]] = {}
+
+    def put_spread(self, spread: CompiledSpread) -> set[Key]:
+        before = self._take_out(spread.key)
+        self._spreads[spread.key] = spread
+        there = self._of.setdefault(spread.target, [])
+        there.append(spread)
+        there.sort(key=_precedence)
+        if before is None or before.target == spread.target:
+            return {spread.target}
+        return {before.target, spread.target}
+
+    def drop_spread(self, key: Key) -> set[Key]:
+        before = self._take_out(key)
+        return set() if before is None else {before.target}
+
+    def get(self, key: Key) -> CompiledSpread | None:
+        return self._spreads.get(key)
+
+    def of(self, key: Key) -> CompiledSpread | None:
+        """Return the spread that divides a Workload: of several the oldest valid one.
+
+        A spread with a fault is returned only if there is no valid one.
+        """
+        there = self._of.get(key)
+        return there[0] if there else None
+
+    def values(self) -> Collection[CompiledSpread]:
+        return self._spreads.values()
+
+    def targets(self) -> list[Key]:
+        return list(self._of)
+
+    def all_of(self, key: Key) -> Sequence[CompiledSpread]:
+        """Return the spreads of a Workload; the first one divides it."""
+        return tuple(self._of.get(key, ()))
+
+    def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
+        """Count nothing."""
+
+    def drop(self, key: Key) -> None:
+        """Count nothing."""
+
+    def overlay(self, placed: PlacementsByWorkload) -> Self:
+        return self
+
+    def _take_out(self, key: Key) -> CompiledSpread | None:
+        before = self._spreads.pop(key, None)
+        if before is not None:
+            left = [each for each in self._of[before.target] if each.key != key]
+            if left:
+                self._of[before.target] = left
+            else:
+                del self._of[before.target]
+        return before
+
+
+def _precedence(spread: CompiledSpread) -> tuple[bool, str, str]:
+    return (bool(spread.fault), *spread.age)
+
+
+T = TypeVar("T", bound=np.generic)
+V = TypeVar("V")
+
+
+def kept(spread: CompiledSpread, snapshot: Snapshot, name: Hashable, compute: Callable[[], V]) -> V:
+    """Return a value of a spread and the labels and taints of clusters, computed once."""
+    # The entry holds the spread, so that no other one gets its id meanwhile.
+    return snapshot.kept.fixed((id(spread), name), lambda: (spread, compute()))[1]
+
+
+def subsets_of(spread: CompiledSpread, snapshot: Snapshot, total: int) -> Subsets:
+    """Return the subsets for `total` replicas; `crowded` is left empty."""
+
+    def computed() -> Subsets:
+        subsets = spread.subsets
+        marked = np.array([each.name in spread.marked for each in subsets], dtype=np.bool_)
+        return Subsets(
+            names=[each.name for each in subsets],
+            inside=_stacked([inside(each, snapshot) for each in subsets], snapshot, np.bool_),
+            cap=spread.caps(total),
+            closed=marked,
+            overflow=np.full(len(marked), not spread.simulates),
+            rank=_stacked([_rank(each, snapshot) for each in subsets], snapshot, np.int64),
+            crowded=np.zeros(len(snapshot), dtype=np.bool_),
+            order=snapshot.by_name,
+        )
+
+    return kept(spread, snapshot, total, computed)
+
+
+def inside(subset: CompiledSubset, snapshot: Snapshot) -> Mask:
+    """Labels of nodes do not count: nodes that come and go would patch pods that run."""
+    if subset.required is None:
+        return np.ones(len(snapshot), dtype=np.bool_)
+    return snapshot.matches(subset.required, own=True)
+
+
+def replicas_of(placements: Mapping[str, int], snapshot: Snapshot) -> Ints:
+    """Return the replicas of each cluster, shape (n,), without those on clusters that are gone."""
+    return np.clip(snapshot.by_row(placements), 0, UNBOUNDED)
+
+
+def _rank(subset: CompiledSubset, snapshot: Snapshot) -> Ints:
+    rank = np.zeros(len(snapshot), dtype=np.int64)
+    for each in subset.preferred:
+        rank += each.weight * snapshot.matches(each.preference, own=True)
+    return rank
+
+
+def _stacked(columns: Sequence[NDArray[T]], snapshot: Snapshot, kind: type[T]) -> NDArray[T]:
+    return np.array(columns, dtype=kind).reshape(len(columns), len(snapshot))

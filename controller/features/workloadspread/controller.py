@@ -15,9 +15,8 @@ import msgspec
 from controller.claims.claims import Shares
 from controller.claims.controller import QuotaRequest, QuotaWriter
 from controller.features.workloadspread.adaptive import rescheduled
-from controller.features.workloadspread.compiled import CompiledSpread, WorkloadSpread
+from controller.features.workloadspread.compiled import CompiledSpread, Spreads, WorkloadSpread
 from controller.features.workloadspread.counted import CREATE_SECONDS, Classes, SpreadTarget
-from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.status import (
     NOTHING,
     SpreadResult,

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from controller.features.workloadspread.adaptive import UnschedulableUnits
-from controller.features.workloadspread.compiled import CompiledSpread
+from controller.features.workloadspread.compiled import CompiledSpread, replicas_of, subsets_of
 from controller.features.workloadspread.entries import (
     Span,
     apart,
@@ -27,7 +27,6 @@ from controller.features.workloadspread.entries import (
     units,
     unnamed,
 )
-from controller.features.workloadspread.subsets import replicas_of, subsets_of
 from controller.model.objects import ClusterShare
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints

@@ -8,11 +8,11 @@ from typing import Any
 from controller.features.workloadspread.compiled import (
     MARK_SECONDS,
     CompiledSpread,
+    Spreads,
     WorkloadSpread,
     compile_spread,
 )
 from controller.features.workloadspread.controller import SpreadController
-from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.plugin import NAME
 from controller.features.workloadspread.plugin import WorkloadSpreadPlugin as Plugin
 from controller.framework.runtime.feature import Enabled, Feature, Term

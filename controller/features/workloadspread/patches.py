@@ -14,9 +14,14 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
-from controller.features.workloadspread.compiled import CompiledSpread, CompiledSubset
-from controller.features.workloadspread.subsets import kept, replicas_of, subsets_of
-from controller.framework.variants import Variant
+from controller.features.workloadspread.compiled import (
+    CompiledSpread,
+    CompiledSubset,
+    kept,
+    replicas_of,
+    subsets_of,
+)
+from controller.framework.interface import Variant
 from controller.model import podtemplate
 from controller.model.place import HARD, Place, together
 from controller.model.requests import parts_of, request_of

@@ -15,12 +15,15 @@ import numpy as np
 from pydantic import Field
 
 from controller.cache.placements import PlacementIndex
-from controller.claims.feature import ClaimsQuota
+from controller.claims.controller import ClaimsQuota
 from controller.features.workloadspread import patches
-from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread
-from controller.features.workloadspread.ledger import Spreads
+from controller.features.workloadspread.compiled import (
+    MARK_SECONDS,
+    CompiledSpread,
+    Spreads,
+    subsets_of,
+)
 from controller.features.workloadspread.patches import overrides_of
-from controller.features.workloadspread.subsets import subsets_of
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Note, NoteKind, Shortage, Stop, either
 from controller.framework.interface import (

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import msgspec
+
 from controller.cache.ledger import Ledger
 from controller.framework.runtime.arguments import Factory
 from controller.framework.runtime.handle import Handle
 from controller.model.placed import PlacedKind
+from crds.admission.validation import fault_of
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.resources import Resource
 from machinery.clock import Clock, SystemClock
@@ -164,3 +167,24 @@ def placed_kinds(features: Iterable[Feature]) -> list[PlacedKind]:
 def told_of_placed(features: Iterable[Feature]) -> list[Handler]:
     """Return the handlers that get placed objects as Workloads."""
     return [watch.handler for each in features for watch in each.watches if watch.placed]
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def read_spec(stored: Any, form: type[S]) -> tuple[S, str]:
+    """Decode a spec; return an empty one and the fault if a field is of another type."""
+    try:
+        return msgspec.convert(stored, form), ""
+    except msgspec.ValidationError as e:
+        text, _, path = str(e).partition(" - at `$")
+        return form(), f"spec{path.removesuffix('`')}: {text}"
+
+
+def checked_spec(kind: str, stored: Any, form: type[S]) -> tuple[S | None, str]:
+    """Decode a spec, None if a field is of another type; return its first fault as well."""
+    fault = fault_of(kind, stored)
+    try:
+        return msgspec.convert(stored, form), fault
+    except msgspec.ValidationError as e:
+        return None, fault or f"spec: {e}"

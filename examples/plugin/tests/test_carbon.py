@@ -11,8 +11,8 @@ import pytest
 
 from controller import catalogue, config
 from controller.cache.placements import PlacementIndex
+from controller.explain.pending import remedies
 from controller.explain.record import record
-from controller.explain.remedies import remedies
 from controller.framework.interface import CycleState
 from controller.framework.runtime.arguments import WrongArgs
 from controller.framework.runtime.handle import DryRunHandle

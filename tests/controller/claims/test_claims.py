@@ -23,7 +23,7 @@ from controller.claims.claims import (
 from controller.claims.controller import MOST_CLAIMING, MOST_WAITING
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
-from controller.features.workloadpolicy.compiled import WorkloadPolicy
+from controller.features.workloadpolicy.counts import WorkloadPolicy
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
 from controller.framework.interface import CycleState

@@ -28,7 +28,7 @@ from controller.framework.room import cap
 from controller.framework.status import SUCCESS, Code, Status, unschedulable
 from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo, workload_info
-from controller.queue.hints import Hints
+from controller.queue.unschedulable import Hints
 from controller.scheduler import awaited
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision

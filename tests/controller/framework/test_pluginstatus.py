@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from controller.config import default_profile
-from controller.framework.pluginstatus import MOST_BYTES, MOST_DEPTH, PluginStatus
+from controller.framework.runtime.framework import MOST_BYTES, MOST_DEPTH, PluginStatus
 from machinery.api.resources import WORKLOADS
 from tests.controller.memory import Stage
 

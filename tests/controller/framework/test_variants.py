@@ -11,12 +11,11 @@ import pytest
 
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.explain.remedies import remedies
-from controller.framework.interface import Candidates, CycleState
+from controller.explain.pending import remedies
+from controller.framework.interface import Candidates, CycleState, Variant
 from controller.framework.profile import Profile
 from controller.framework.room import needed, vary
 from controller.framework.status import SUCCESS
-from controller.framework.variants import Variant
 from controller.model.podtemplate import skeleton
 from controller.model.unit import WorkloadInfo
 from controller.planner.problem import Problem

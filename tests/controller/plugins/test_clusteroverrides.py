@@ -10,7 +10,7 @@ import pytest
 
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.explain.remedies import remedies
+from controller.explain.pending import remedies
 from controller.framework.room import variants_of
 from controller.model import overridden
 from controller.model.objects import MemberCluster, Workload

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.explain.remedies import remedies
+from controller.explain.pending import remedies
 from controller.features.workloadspread.patches import patched
 from controller.framework.events import Action
 from controller.framework.room import room

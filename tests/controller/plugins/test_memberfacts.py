@@ -9,7 +9,7 @@ import pytest
 from controller.cache.assumed import AssumedPlacements
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.explain.remedies import remedies
+from controller.explain.pending import remedies
 from controller.model.objects import MemberCluster
 from controller.model.podcharges import charges
 from controller.model.unit import WorkloadInfo

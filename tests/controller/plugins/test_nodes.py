@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.explain.remedies import remedies
+from controller.explain.pending import remedies
 from controller.model.objects import MemberCluster
 from controller.model.place import Place, apart
 from controller.snapshot.builder import Snapshot

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
-from controller.features.workloadpolicy.compiled import WorkloadPolicy
+from controller.features.workloadpolicy.counts import WorkloadPolicy
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.model.objects import ClusterShare, Workload
 from controller.plugins.defaults import PrioritySort
-from controller.queue.hints import Hints
 from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, SchedulingQueue
+from controller.queue.unschedulable import Hints
 from controller.scheduler import awaited
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision

@@ -12,9 +12,9 @@ import pytest
 
 from controller import app, scheduler
 from controller.framework.events import MEMBER_CLUSTER, Action, on
-from controller.queue.hints import Awaits
 from controller.queue.refresher import BATCH_SECONDS, PAUSE_SECONDS, ROUND_SECONDS, MessageRefresher
 from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, Rank, SchedulingQueue
+from controller.queue.unschedulable import Awaits
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from tests.controller.make import cluster, flush, info
 from tests.controller.memory import Stage

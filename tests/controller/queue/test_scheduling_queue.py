@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action, on
-from controller.queue.hints import ANY_EVENT, NO_EVENT, Awaits
 from controller.queue.scheduling_queue import (
     BATCH_SECONDS,
     LONGEST_DELAY_SECONDS,
     Rank,
     SchedulingQueue,
 )
-from controller.queue.unschedulable import MANY
+from controller.queue.unschedulable import ANY_EVENT, MANY, NO_EVENT, Awaits
 from tests.controller.make import cluster, flush, info
 from tests.fakeclock import FakeClock
 

@@ -13,7 +13,7 @@ from controller.explain.record import record as explained
 from controller.framework.events import MEMBER_CLUSTER, Action
 from controller.model.observedlimits import ObservedLimit
 from controller.planner.reasons import RuleKind
-from controller.queue.hints import Hints
+from controller.queue.unschedulable import Hints
 from controller.scheduler import awaited
 from crds.workload import ScheduledReason
 from tests.controller.features.workloadpolicy.test_plugin import (

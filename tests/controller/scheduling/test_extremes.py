@@ -20,8 +20,7 @@ from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
 from controller.explain.record import record
-from controller.features.workloadpolicy.compiled import WorkloadPolicy
-from controller.features.workloadpolicy.counts import Tally
+from controller.features.workloadpolicy.counts import Tally, WorkloadPolicy
 from controller.features.workloadpolicy.feature import WorkloadPolicies, status_of
 from controller.framework.runtime import framework as runtime
 from controller.model.objects import MemberCluster, Workload

@@ -11,7 +11,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.features.workloadpolicy.compiled import WorkloadPolicy
+from controller.features.workloadpolicy.counts import WorkloadPolicy
 from controller.model.unit import WorkloadInfo, workload_info
 from controller.planner.reasons import RuleKind
 from controller.scheduling.cycle import decide

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.snapshot.saturating import CEILING, plus, sums, times
+from controller.snapshot.columns import CEILING, plus, sums, times
 
 amounts = st.one_of(
     st.integers(0, CEILING),

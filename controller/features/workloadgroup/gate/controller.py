@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Any
 
-from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
+from controller.features.workloadgroup.compiled import CompiledGroup, WorkloadGroup, compile_group
 from controller.features.workloadgroup.gate import status
 from controller.features.workloadgroup.gate.gate import (
     Gate,
@@ -26,7 +26,6 @@ from controller.features.workloadgroup.gate.gate import (
 from controller.features.workloadgroup.gate.status import GroupFacts, GroupResult
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.memory import GroupMemory
-from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter

@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from controller.features.workloadgroup.compiled import LONGEST_SECONDS, CompiledGroup
+from controller.features.workloadgroup.compiled import LONGEST_SECONDS, CompiledGroup, WorkloadGroup
 from controller.features.workloadgroup.gate.gate import Gate, Standing
-from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.framework.statuswriter import MESSAGE_LIMIT, StatusEvent, changed
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.features.evacuation.brake import braked
+from controller.features.evacuation.taints import braked
 from controller.model.movement import BrakeConfiguration
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}

@@ -9,10 +9,9 @@ from typing import Any, Self
 import msgspec
 
 from controller.eventhandlers import SchedulerCache, known
-from controller.features.reservation.compiled import Reserved, compile_reservation
+from controller.features.reservation.compiled import Reservation, Reserved, compile_reservation
 from controller.features.reservation.feature import Reservations as Feature
 from controller.features.reservation.ledger import ReservationLedger
-from controller.features.reservation.objects import Reservation
 from controller.model.load import Loads, added
 from controller.model.objects import Workload
 from controller.model.placed import placed_key

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from controller.explain.pending import remedies
 from controller.explain.record import hooks
-from controller.explain.remedies import remedies
 from machinery.api.resources import WORKLOADS
 from tests.controller.features.reservation.reserving import inside
 from tests.controller.features.reservation.test_controller import phase, put, reserved

@@ -12,9 +12,8 @@ import msgspec
 from controller.cache.ledger import Ledger
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
-from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
+from controller.features.workloadgroup.compiled import CompiledGroup, WorkloadGroup, compile_group
 from controller.features.workloadgroup.ledger import Groups
-from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle

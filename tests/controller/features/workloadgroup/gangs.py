@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from controller.eventhandlers import known
-from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
+from controller.features.workloadgroup.compiled import CompiledGroup, WorkloadGroup, compile_group
 from controller.features.workloadgroup.gate.gate import (
     NO_DOUBTS,
     Gate,
@@ -26,7 +26,6 @@ from controller.features.workloadgroup.gate.status import (
     differs,
     look,
 )
-from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.model.objects import Workload
 from crds.groups.workloadgroup import WorkloadGroupStatus
 from crds.names import LABEL_GROUP

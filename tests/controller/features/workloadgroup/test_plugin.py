@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from controller.eventhandlers import known
 from controller.features.workloadgroup.estimate import gap, keeps_waiting
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
-from controller.features.workloadspread.compiled import compile_spread
-from controller.features.workloadspread.ledger import Spreads
+from controller.features.workloadspread.compiled import Spreads, compile_spread
 from controller.framework.gathering import Attempt, TrialResult
 from controller.framework.interface import CycleState
 from controller.framework.runtime.handle import DryRunHandle

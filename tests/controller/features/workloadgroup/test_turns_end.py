@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from controller.features.workloadgroup.compiled import WorkloadGroup
 from controller.features.workloadgroup.fairness import Findings
 from controller.features.workloadgroup.feature import WorkloadGroups
 from controller.features.workloadgroup.memory import Denial, GroupMemory
-from controller.features.workloadgroup.objects import WorkloadGroup
 from crds.workload import ScheduledReason
 from tests.controller import make
 from tests.controller.features.workloadgroup.ganging import NS, Yard, group, member

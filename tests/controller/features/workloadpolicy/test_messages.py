@@ -14,10 +14,8 @@ import pytest
 
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.explain.pending import obstacles
-from controller.explain.remedies import remedies
-from controller.features.workloadpolicy.compiled import WorkloadPolicy
-from controller.features.workloadpolicy.counts import Tally
+from controller.explain.pending import obstacles, remedies
+from controller.features.workloadpolicy.counts import Tally, WorkloadPolicy
 from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide

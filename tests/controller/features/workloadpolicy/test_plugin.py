@@ -13,8 +13,7 @@ from controller import catalogue
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile, parse
 from controller.explain.record import record
-from controller.features.workloadpolicy.compiled import WorkloadPolicy, compile_policy
-from controller.features.workloadpolicy.counts import Tally
+from controller.features.workloadpolicy.counts import Tally, WorkloadPolicy, compile_policy
 from controller.features.workloadpolicy.plugin import NAME
 from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
 from controller.framework.interface import CycleState

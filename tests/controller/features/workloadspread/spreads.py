@@ -10,10 +10,8 @@ import msgspec
 
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.features.workloadpolicy.compiled import WorkloadPolicy, compile_policy
-from controller.features.workloadpolicy.counts import Tally
-from controller.features.workloadspread.compiled import WorkloadSpread, compile_spread
-from controller.features.workloadspread.ledger import Spreads
+from controller.features.workloadpolicy.counts import Tally, WorkloadPolicy, compile_policy
+from controller.features.workloadspread.compiled import Spreads, WorkloadSpread, compile_spread
 from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
 from controller.model.objects import MemberCluster, Workload

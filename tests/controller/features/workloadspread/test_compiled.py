@@ -9,10 +9,10 @@ import pytest
 
 from controller.features.workloadspread.compiled import (
     CompiledSpread,
+    Spreads,
     WorkloadSpread,
     compile_spread,
 )
-from controller.features.workloadspread.ledger import Spreads
 from controller.planner.problem import UNBOUNDED
 
 TARGET = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "demo"}

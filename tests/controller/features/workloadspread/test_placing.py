@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.explain.pending import obstacles
-from controller.explain.remedies import remedies
+from controller.explain.pending import obstacles, remedies
 from controller.features.workloadspread import patches
 from controller.features.workloadspread.compiled import compile_spread
 from controller.scheduling.decision import Decision

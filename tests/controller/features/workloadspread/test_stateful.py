@@ -18,8 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.features.workloadspread.compiled import WorkloadSpread, compile_spread
-from controller.features.workloadspread.ledger import Spreads
+from controller.features.workloadspread.compiled import Spreads, WorkloadSpread, compile_spread
 from controller.framework.runtime import framework as runtime
 from controller.model.unit import WorkloadInfo, workload_info
 from controller.scheduling.cycle import decide

@@ -1,4 +1,4 @@
-"""Clusters with a new name: shares that have the old name are read with the new one.
+"""How decisions read a stored Workload: by the present names of clusters, and what waits.
 
 `stowage rename` creates a MemberCluster whose `spec.formerNames` has the old name. Once the old
 MemberCluster is gone, decisions read its shares as those of the new one.
@@ -6,8 +6,9 @@ MemberCluster is gone, decisions read its shares as those of the new one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from controller.model.moving import MovingState
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
 from machinery.types.bounds import MOST_UNITS
+from machinery.types.metadata import Key
 from machinery.types.workload_api import DisplacedShare, LeavingShare
 
 V = TypeVar("V")
@@ -148,3 +150,39 @@ def current_names(clusters: Iterable[MemberCluster], there: Collection[str]) -> 
             if name not in there:
                 found.setdefault(name, cluster.metadata.name)
     return found
+
+
+class SeenWaits:
+    """Since when this term has seen replicas wait for a node, by Workload and cluster.
+
+    A status may be old: the hub was set back, or nobody could write to it. So the patience begins
+    with the first look at the earliest, and anew with each term. `now` is the wall clock.
+    """
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._since: dict[Key, Mapping[str, datetime]] = {}
+
+    def of(self, workload: Workload) -> Workload:
+        info: WorkloadInfo | None = workload.info
+        if info is None:
+            return workload
+        waits = {*info.waits, *(name for name, each in info.shown.items() if each.since)}
+        if not waits:
+            self._since.pop(info.key, None)
+            return workload
+        # To the second, as statuses have it.
+        before, now = self._since.get(info.key, {}), self._now().replace(microsecond=0)
+        self._since[info.key] = seen = {name: before.get(name, now) for name in waits}
+        shown = {
+            name: replace(each, since=max(each.since, seen[name])) if each.since else each
+            for name, each in info.shown.items()
+        }
+        later = {name: max(since, seen[name]) for name, since in info.waits.items()}
+        return msgspec.structs.replace(workload, info=replace(info, shown=shown, waits=later))
+
+    def forget(self, key: Key) -> None:
+        self._since.pop(key, None)
+
+    def clear(self) -> None:
+        self._since.clear()

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from controller.features.evacuation import status, taints
-from controller.features.evacuation.brake import brake_of
+from controller.features.evacuation.taints import brake_of
 from controller.model.movement import MovementConfiguration
 from controller.model.objects import Condition, MemberCluster
 from crds.membercluster import MemberClusterCondition, ReadyReason
