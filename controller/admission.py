@@ -72,7 +72,6 @@ class Admission:
         self._objections: dict[Key, tuple[bytes, str]] = {}
 
     def objection(self, meta: Meta) -> str:
-        """Return the last review's objection to this version, or empty."""
         about, message = self._objections.get(meta.key, (b"", ""))
         return message if message and about == _fingerprint(meta) else ""
 
@@ -177,7 +176,6 @@ class Reviewer:
         await work(self._queue, self.review, workers=_WORKERS, log=LOG)
 
     def changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Queue what was edited or has no verdict yet."""
         if new is None:
             return
         edited = old is not None and old.metadata.generation != new.metadata.generation

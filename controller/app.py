@@ -213,7 +213,7 @@ class Controller:
         self._handle.choose(self._controllers.run)
 
     def _informer(self, resource: Resource, type_: type[Any]) -> Informer[Any]:
-        """Return the one informer of a kind. Handlers run in the order they were added."""
+        """Handlers run in the order they were added."""
         if resource not in self._kinds:
             self._kinds[resource] = Informer(self._client, resource, type_, clock=self._clock)
         return self._kinds[resource]
@@ -246,7 +246,6 @@ class Controller:
         return "admission policies are not listed yet"
 
     async def diagnosis(self, key: Key) -> dict[str, Any] | None:
-        """Return the record of a decision made now, or None."""
         if self._scheduler is None:
             return None
         decision = await self._scheduler.diagnosis(key)

@@ -117,7 +117,6 @@ class QueueFeed:
             self._queue.announce(kind, key, action, old, new)
 
     def workload(self, old: Workload | None, new: Workload | None) -> None:
-        """Announce a change, and the clusters where the Workload takes less room or more."""
         known = new or old
         if self._queue is None or known is None:
             return
@@ -129,7 +128,6 @@ class QueueFeed:
             self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
     def landed(self, key: Key, clusters: Iterable[str]) -> None:
-        """Announce clusters where replicas of a Workload are no longer counted twice."""
         if self._queue is not None:
             for cluster in clusters:
                 self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
@@ -425,7 +423,7 @@ class SchedulerCache:
         self._feed.cluster(old, new)
 
     def _named_by_shares(self, name: str) -> bool:
-        """Whether a stored share names the cluster. An assumed one does not run yet."""
+        """An assumed share does not run yet."""
         return bool(self.away.holders(name)) or any(
             (stored := self._stored(key)) is None or name in self.named(stored).info.present
             for key in self._assumed.holders(name)
@@ -440,7 +438,7 @@ class SchedulerCache:
                 self.away.named(name)
 
     def _take(self, new: Workload) -> list[str]:
-        """Take an informer's Workload. Return the clusters where fewer replicas are in flight."""
+        """Return the clusters where fewer replicas are in flight."""
         key = new.metadata.key
         held, named = self._assumed.get(key), self.named(new)
         moving = named.info.moving

@@ -222,7 +222,7 @@ class Scheduler:
         )
 
     def _reserve_and_permit(self, batch: Batch) -> tuple[Sequence[Decision], WaitingSet | None]:
-        """Run Reserve and Permit. Return the decisions, and the set if it waits.
+        """Return the decisions, and the set if it waits.
 
         If a plugin refuses one, all are unreserved and report that refusal.
         """
@@ -253,7 +253,6 @@ class Scheduler:
         )
 
     def _assume(self, key: Key, batch: Batch, decisions: Sequence[Decision]) -> None:
-        """Count the decisions in the cache, and queue those left unschedulable."""
         alone = len(decisions) == 1 or batch.conclusion is not None
         attempt = not self._queue.refreshing(key)
         for decision in decisions:
@@ -421,7 +420,7 @@ class Scheduler:
         return max(waiting.deadline - self._clock.monotonic(), 0.0)
 
     async def _reject(self, decisions: Sequence[Decision], status: Status) -> None:
-        """Undo the set, then report on each. Those not reported are requeued."""
+        """Those not reported are requeued."""
         keys = [decision.workload.key for decision in decisions]
         unreported = dict.fromkeys(keys)
         self._in_flight.begin(keys)
@@ -437,7 +436,7 @@ class Scheduler:
     # Unschedulable Workloads.
 
     def _add_unschedulable(self, decision: Decision, *, alone: bool, attempt: bool = True) -> bool:
-        """Wait for what could help the Workload. Return whether it waits for an event."""
+        """Return whether it waits for an event."""
         info = decision.workload
         if decision.reason is ScheduledReason.PLUGIN_ERROR:
             self._add_refused(info, decision.reason)
@@ -456,7 +455,6 @@ class Scheduler:
             self._queue.add_after(rank, RETRY_SECONDS[reason])
 
     def _undo(self, decision: Decision, status: Status) -> None:
-        """Undo a withheld decision. An event for the plugin requeues it."""
         info = decision.workload
         self._cache.restore(info, decision.placements, self._workloads.get(info.key))
         self._add_refused(info, status.reason, status.plugin)
@@ -476,7 +474,7 @@ class Scheduler:
     async def _refused_by_hub(
         self, decision: Decision, error: TransportError, message: str = ""
     ) -> None:
-        """Report that the hub refuses the status, and wait for an edit or the next resync."""
+        """Wait for an edit or the next resync."""
         info = decision.workload
         workload = self._workloads.get(info.key)
         # Before the write below, whose answer would otherwise look like another writer's edit.

@@ -94,7 +94,6 @@ class DecisionTraces:
             self._tracer.finish(ids, place)
 
     def _finish_unwritten(self, key: Key, whole: TraceSpan) -> None:
-        """Finish a trace that failed before its write. Without a decision there is none."""
         workload = self._workloads.get(key)
         if whole.error and workload is not None:
             ids = TraceIds.of(workload.metadata.uid, decision_id(workload))

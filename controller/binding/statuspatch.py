@@ -248,7 +248,7 @@ def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
 def _named(
     known: list[PlacementReasons], shares: ShareDifference, snapshot: Snapshot
 ) -> tuple[list[PlacementReasons], ShareDifference]:
-    """Return both with current cluster names, so renamed shares keep their steps."""
+    """Renamed shares keep their steps."""
     if all(name in snapshot.row for name in shares.before):
         return known, shares
     now = current_names(snapshot.clusters, snapshot.row)
@@ -318,7 +318,6 @@ def _plugin_cause(decision: Decision, present: Mapping[str, int]) -> tuple[str, 
 def _learnt_limit(
     before: Mapping[str, ObservedLimit], after: Mapping[str, ObservedLimit]
 ) -> tuple[ChangeCause, str] | None:
-    """Return a lowered limit, or else one that was raised or removed."""
     for cluster, limit in sorted(after.items()):
         if cluster not in before or limit.replicas < before[cluster].replicas:
             return ChangeCause.LIMIT_LEARNT, cluster
@@ -466,7 +465,7 @@ def _conditions(
 def _moving(
     moves: moving.MovingCondition, old: Mapping[str, Any], decision: Decision, generation: int
 ) -> dict[str, Any]:
-    """Return the condition Moving; it is False for several reasons, and each has its own time."""
+    """Each reason of False has its own time."""
     return conditions.renewed(
         old if old.get("reason") == moves.reason.value else {},
         type_=WorkloadCondition.MOVING.value,

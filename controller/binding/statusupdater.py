@@ -220,7 +220,6 @@ class StatusUpdater:
             )
 
     def _record_incomplete(self, key: Key, decision: Decision) -> None:
-        """Record on a running member that a Workload it requires has no cluster."""
         running = self._workloads.get(key)
         if running is None:
             return

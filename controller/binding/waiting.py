@@ -244,7 +244,7 @@ class WaitingSets(WaitingWorkloads):
             self._reserved.set()
 
     def _hold_again(self, waiting: WaitingSet, before: Mapping[Key, Workload | None]) -> bool:
-        """Hold the released set again; False if it became void."""
+        """False if it became void."""
         now = {key: self._workloads.get(key) for key in waiting.decisions}
         if self.lost_cluster(waiting) or not all(self._same(before[key], now[key]) for key in now):
             return False
@@ -272,7 +272,6 @@ class WaitingSets(WaitingWorkloads):
 
     @staticmethod
     def _follow(waiting: WaitingSet, workload: Workload) -> Decision:
-        """Move a decision to the version that its own status write made."""
         before = waiting.decisions[workload.metadata.key]
         info = replace(before.workload, version=workload.info.version)
         waiting.decisions[info.key] = after = replace(before, workload=info)

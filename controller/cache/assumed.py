@@ -41,7 +41,7 @@ class Late:
 
 @dataclass(slots=True)
 class _AssumedCount:
-    """The replicas of each share that are not in flight: counted by their cluster, or finished."""
+    """The replicas of each share that are not in flight."""
 
     replicas: dict[str, int] = field(default_factory=dict)
     finished: dict[str, int] = field(default_factory=dict)
@@ -159,7 +159,6 @@ class AssumedPlacements:
         return [cluster for cluster, replicas in flew if replicas > after.get(cluster, replicas)]
 
     def _counted(self, workload: Workload, placements: Mapping[str, int]) -> _AssumedCount:
-        """Return the replicas of a Workload that clusters count, by the versions seen."""
         counted, before = _AssumedCount(), self._all.get(workload.metadata.key)
         own = number(workload.metadata.resource_version)
         latest = _LATEST if own is None else own

@@ -75,7 +75,6 @@ class _Table:
                 del self.counts[cluster]
 
     def without(self, others: Iterable[PlacedWorkload]) -> set[str]:
-        """Return the clusters that hold Workloads other than these, which are counted here."""
         less: dict[str, int] = {}
         for placed in others:
             for cluster in placed.clusters:

@@ -260,7 +260,6 @@ class ClaimController(QuotaWriter[T]):
         return first
 
     def _admit(self, key: Key, requests: Requests) -> Requests:
-        """Return the requests that the status has room for; the rest must be decided again."""
         now = self._clock.monotonic()
         known = self._claims.told(key)
         chosen = admitted(known, (request.taken for request in requests.values()))

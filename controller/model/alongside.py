@@ -65,7 +65,6 @@ def stays(meta: Any, raw: bytes) -> bool:
 
 
 def most_of(changes: Overridden) -> Amounts:
-    """Return the largest request of a replica, over each of its overrides and all together."""
     places = range(len(changes.overrides))
     chosen = [*((at,) for at in places), tuple(places)]
     return _most([changes.on(each, _NOWHERE).request for each in chosen])

@@ -57,7 +57,6 @@ def in_parts(load: Load, replicas: int) -> Iterator[tuple[Load, int]]:
 
 @functools.lru_cache(maxsize=1024)
 def _one(request: tuple[tuple[str, int], ...], place: Place) -> Load:
-    """Cached, because each event of a Workload reads its load several times."""
     return Load(request, place)
 
 
@@ -83,7 +82,6 @@ def lying(loads: Mapping[Load, int], offers: frozenset[str]) -> dict[Load, int]:
 
 
 def less(loads: Mapping[Load, int], others: Mapping[Load, int]) -> dict[Load, int]:
-    """Return the loads without `others`; never less than nothing."""
     left = {load: n - max(others.get(load, 0), 0) for load, n in loads.items()}
     return {load: n for load, n in left.items() if n > 0}
 
@@ -97,7 +95,6 @@ def entries(row: int, loads: Mapping[Load, int], most: int) -> list[tuple[int, L
 def _merged(
     row: int, entries: list[tuple[int, Load, int]], most: int
 ) -> list[tuple[int, Load, int]]:
-    """Keep the loads of the most replicas; merge the rest into one with the largest request."""
     entries.sort(key=lambda entry: -entry[2])
     entries, rest = entries[: most - 1], entries[most - 1 :]
     request: dict[str, int] = {}

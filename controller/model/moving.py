@@ -55,14 +55,12 @@ class MovingState:
     unhealthy: Mapping[str, bool] = field(default_factory=dict)
 
     def surge(self, desired: int) -> int:
-        """Return how many replicas beyond `desired` may exist during a move."""
         given = self.spec.max_surge
         if given is None:
             given = ONCE_SURGE if self.once else SURGE
         return amount(given, desired, up=True)
 
     def unavailable(self, desired: int) -> int:
-        """Return how many ready replicas below `desired` a move may cause."""
         given, least = self.spec.max_unavailable, int(self.at_most_once(desired))
         return max(amount(UNAVAILABLE if given is None else given, desired, up=False), least)
 
@@ -87,7 +85,7 @@ class MovingState:
 
     @property
     def rebalance_due(self) -> datetime | None:
-        """The time of a rebalance that was requested and not made; None without one."""
+        """None without a pending request."""
         asked = self.spec.rebalance_after
         return None if not asked or asked == self.rebalanced else stored_time(asked)
 
@@ -135,14 +133,12 @@ def _unhealthy(workload: Workload) -> dict[str, bool]:
 
 
 def _waits_for_others(share: ClusterShare, leaving: Collection[str]) -> bool:
-    """Whether a share stays for want of others, rather than for those of a move under way."""
     if share.blocked is not None:
         return share.blocked.reason == NOT_READY_ELSEWHERE
     return share.state == LEAVING and share.name not in leaving
 
 
 def lacking(placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str, int]:
-    """Return the replicas that are not ready on their cluster, by cluster."""
     return {
         cluster: less
         for cluster, replicas in placements.items()

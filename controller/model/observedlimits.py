@@ -85,7 +85,6 @@ def left(old: ObservedLimit | None, stays: int, now: datetime) -> ObservedLimit:
 
 
 def as_bounds(limits: Mapping[str, ObservedLimit], row: Mapping[str, int]) -> Ints:
-    """Return `Problem.learnt` for clusters in these rows: UNBOUNDED where nothing is known."""
     learnt = np.full(len(row), UNBOUNDED, dtype=np.int64)
     for cluster, limit in limits.items():
         if cluster in row:
@@ -94,12 +93,10 @@ def as_bounds(limits: Mapping[str, ObservedLimit], row: Mapping[str, int]) -> In
 
 
 def next_expiry(limits: Mapping[str, ObservedLimit]) -> datetime | None:
-    """Return when to look again though nothing was reported; None without limits."""
     return min((limit.expires for limit in limits.values()), default=None)
 
 
 def _failed(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit:
-    """Replicas found no node: those that run are the limit, believed for longer when confirmed."""
     if old is None:
         return ObservedLimit(runs, now + FIRST_HOLD)
     if old.replicas == runs and now < old.expires and not old.doubted:
@@ -110,7 +107,6 @@ def _failed(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimi
 
 
 def _ran(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit | None:
-    """All replicas run: a limit is at least their number, and is doubled once it has expired."""
     if old is None:
         return None
     if now >= old.expires:
@@ -136,7 +132,6 @@ class Shown:
 
 
 def from_status(status: WorkloadStatus) -> dict[str, ObservedLimit]:
-    """Return the limits in the status, by cluster."""
     return {
         each.cluster: ObservedLimit(
             between(0, each.replicas, UNBOUNDED),
@@ -149,7 +144,6 @@ def from_status(status: WorkloadStatus) -> dict[str, ObservedLimit]:
 
 
 def to_status(limits: Mapping[str, ObservedLimit]) -> list[dict[str, Any]]:
-    """Return the limits in the form of the status, sorted by cluster."""
     return [
         {
             "cluster": cluster,
@@ -163,7 +157,6 @@ def to_status(limits: Mapping[str, ObservedLimit]) -> list[dict[str, Any]]:
 
 
 def shown(workload: Workload) -> dict[str, Shown]:
-    """Return the reports of clusters that have a limit, or replicas without a node."""
     placed, limited = workload.placements, {each.cluster for each in workload.status.limits}
     found = {}
     for share in workload.status.clusters:
@@ -181,7 +174,6 @@ def shown(workload: Workload) -> dict[str, Shown]:
 
 
 def waiting(workload: Workload) -> dict[str, datetime]:
-    """Return since when pods of a share have no node or are refused."""
     return {
         share.name: _utc(share.unschedulable_since)
         for share in workload.status.clusters
@@ -192,7 +184,6 @@ def waiting(workload: Workload) -> dict[str, datetime]:
 
 
 def _utc(moment: datetime) -> datetime:
-    """Return the moment in UTC, within the years from 1970 to 2970."""
     # A member reports the moment, and at the ends of the calendar nothing could be added to it.
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return min(max(aware, _FIRST_MOMENT), _LAST_MOMENT).astimezone(UTC)

@@ -78,7 +78,7 @@ class OverriddenPods:
 
     @classmethod
     def of(cls, template: Any) -> OverriddenPods:
-        """Read a pod template. Raises ValueError for a malformed one."""
+        """Raises ValueError for a malformed one."""
         podtemplate.check_pods(template)
         metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
         request = request_of(spec, metadata.get("labels") or {})
@@ -86,7 +86,7 @@ class OverriddenPods:
 
     @classmethod
     def of_all(cls, profile: Profile, body: Mapping[str, Any]) -> OverriddenPods:
-        """Read the pods of a replica of several. Raises ValueError for a malformed one."""
+        """Raises ValueError for a malformed one."""
         for each in pods_in(profile, body):
             podtemplate.check_pods(each.template)
         request, place = together(parts_of(profile, body))
@@ -119,7 +119,7 @@ def _labels(override: ClusterOverride) -> frozenset[str]:
 
 
 class _Results:
-    """A cache of results, least recently used first out, bounded by bytes."""
+    """Least recently used first out, bounded by bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -304,7 +304,6 @@ class Divided:
             yield f"{clusters(learnt, 'was', 'were')} seen to run no more, though with room"
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Return the bounds of the rules, the learnt limits, and the clusters without a rule."""
         info, stops = shortage.workload, []
         ruled = self._has_rules(info)
         if ruled:
@@ -318,7 +317,6 @@ class Divided:
         return stops
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Suggest a greater maxReplicas for shares at it, a rule for clusters without one."""
         if not self._has_rules(shortage.workload):
             return ()
         found = []
@@ -375,7 +373,7 @@ class _Rules:
 
 
 def _static(info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-    """Apply the first matching rule to each cluster; without a rule it takes no replicas."""
+    """The first matching rule counts; without one a cluster takes none."""
     rules = _Rules.of(info, field.snapshot)
     weight, lower, upper = rules.weight, rules.lower, rules.upper
     able, subsets = field.able, problem.subsets
@@ -397,7 +395,6 @@ def _static(info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
 
 
 def _takes(field: Candidates, problem: Problem) -> Mask:
-    """Return the clusters that may take new replicas; with subsets also those without room."""
     return field.able if problem.subsets is None else field.able | problem.subsets.crowded
 
 
@@ -406,8 +403,6 @@ def _is_weighted(info: WorkloadInfo, _old: MemberCluster, _new: MemberCluster | 
 
 
 class SpreadConstraints:
-    """Bounds the domains of each topology by `minDomains` and `maxDomains`."""
-
     name = "SpreadConstraints"
 
     def events_to_register(self) -> Sequence[EventHint]:
@@ -425,7 +420,6 @@ class SpreadConstraints:
     def shortfall(
         self, info: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
-        """Name the clusters with room that the choice of domains excludes."""
         if not info.spread or plan.choice is None or plan.choice.lacks:
             return ()
         asked = plan.asked
@@ -441,7 +435,6 @@ class SpreadConstraints:
         )
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Suggest other bounds on the number of domains, if clusters with room hold nothing."""
         out = _left_out(shortage) & shortage.feasible & (shortage.held == 0)
         if not shortage.workload.spread or not out.any():
             return ()

@@ -108,7 +108,6 @@ class MemberQuota:
         return False
 
     def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """Return a problem of its own where a quota bounds the room, which is counted in it."""
         return replace(problem) if self._at(info, field.snapshot, field.state).any() else problem
 
     def shortfall(self, info: WorkloadInfo, field: Candidates, plan: object) -> Sequence[str]:
@@ -148,7 +147,6 @@ class MemberQuota:
 
 
 def _most(info: WorkloadInfo, snapshot: Snapshot, variants: Sequence[Variant]) -> Ints:
-    """Return the replicas that quotas take on each cluster, with present and kept ones."""
     most = np.full(len(snapshot), UNLIMITED, dtype=np.int64)
     quotas = snapshot.quotas.get(info.target_namespace)
     if quotas is None:

@@ -180,7 +180,7 @@ def _concerned(resource: str, key: Key) -> Iterator[_Place]:
 
 
 def _topic(about: About | None, info: WorkloadInfo) -> Topic:
-    """Return what matters to the Workload; None for any, or if the plugin fails."""
+    """None for any, or if the plugin fails."""
     try:
         return about(info) if about else None
     except Exception:

@@ -133,7 +133,6 @@ class _Open:
         return bool(beside(info, self.term, snapshot, view)[rows].all())
 
     def domains(self, snapshot: Snapshot) -> tuple[str, tuple[str, ...]]:
-        """Return the topology key, and its values on the Workload's clusters."""
         column = snapshot.domains_by(self.term.topology_key)
         codes = sorted(set(column.codes[snapshot.rows(self.there)].tolist()))
         values = [v for c in codes if (v := column.vocabulary.values[c]) is not None]
@@ -215,7 +214,7 @@ class _Search:
         return list(islice(rows, _STARTS if first.whole else 1))
 
     def beginning_at(self, cluster: str) -> Steps[dict[Key, Decision]]:
-        """Decide all with the first member on that cluster; empty if one finds no place."""
+        """Empty if one finds no place."""
         left = {info.key: info for info in self._turns}
         attempt = _Attempt(self._snapshot, self._bound.overlay({}), left)
         info = left.pop(self._turns[0].key)

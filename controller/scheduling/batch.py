@@ -136,7 +136,6 @@ class _Asked:
         return Batch([self._again(alone)], busy, moved=True)
 
     def _again(self, alone: Decision) -> Decision:
-        """Return the decision on the Workload alone, as of now."""
         snapshot = self.cache.snapshot()
         if snapshot is alone.snapshot:
             return alone

@@ -173,7 +173,6 @@ class _Pass:
         self.info, self.snapshot = seen.workload, seen.snapshot
 
     def filter(self) -> Status | None:
-        """Run Filter: the refusals of each cluster, and where present shares may stay."""
         for hook in self.profile.before_filter:
             usable = answers.changed_snapshot(self.info, self.snapshot)
             answer = ask(hook, "FilterHook", usable, hook.before_filter, *self.about)
@@ -210,7 +209,6 @@ class _Pass:
         return None
 
     def _refuse_more_work(self) -> None:
-        """Refuse ended shares on their clusters, and the rest of a shared queue everywhere."""
         info, row = self.info, self.snapshot.row
         if info.ended:
             mask = np.zeros(len(self.snapshot), dtype=np.bool_)
@@ -224,7 +222,6 @@ class _Pass:
                     self.keeps[row[cluster]] = False
 
     def _exclude(self, excluded: Mask) -> None:
-        """Drop shares from clusters that the edited rules exclude, unless the kind stays."""
         if not self.info.stays:
             self.keeps &= ~excluded
             return
@@ -275,7 +272,6 @@ class _Pass:
             self.keeps[each.row] = False
 
     def score(self) -> Status | None:
-        """Run Score: 0..100 per plugin on feasible clusters, and the weighted sum."""
         for hook in self.profile.before_score:
             before = self.feasible
             listed = answers.changed_list(self.info, before)
@@ -312,7 +308,7 @@ class _Pass:
         return status.code is Code.SKIP
 
     def rank(self) -> None:
-        """Sort the rows: highest total first, ties by name."""
+        """Highest total first, ties by name."""
         named = self.snapshot.kept.fixed("by name", lambda: np.argsort(self.snapshot.by_name))
         self.line = named[np.argsort(_short(-self.totals[named]), kind="stable")]
         self.ranking = self.line[self.feasible[self.line]]

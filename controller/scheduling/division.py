@@ -42,7 +42,7 @@ def assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignm
 
 
 def _held_whole(info: WorkloadInfo, field: Candidates) -> Assignment:
-    """Return the shares as they are: what is no more than one may not be in two places."""
+    """What is no more than one may not be in two places."""
     rows = np.flatnonzero(field.keeps & (field.present > 0))
     shares = {int(row): int(field.present[row]) for row in rows}
     kept = {row: (Reason(RuleKind.KEPT, n),) for row, n in shares.items()}
@@ -65,7 +65,7 @@ def _with_fixed(field: Candidates, found: Assignment) -> Assignment:
 
 
 def _where_it_was(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assignment | None:
-    """Return shares on the current clusters if some are empty and all replicas fit."""
+    """Return shares on the current clusters if some are empty and all fit."""
     if info.everywhere or not (field.keeps & field.held & (field.present == 0)).any():
         return None
     here = field.feasible & field.held
@@ -131,7 +131,6 @@ def divided(bounds: Sequence[Bounds], info: WorkloadInfo, field: Candidates) -> 
 
 
 def _fixing(problem: Problem, field: Candidates) -> Problem:
-    """Bound the fixed rows to what they have, whatever the plugins say of them."""
     if not field.fixed:
         return problem
     fixed = list(field.fixed)

@@ -263,7 +263,6 @@ class _Work:
         withdrawn: Withdrawn,
         kept_out_by: Iterable[str],
     ) -> Decision:
-        """Return a decision that places nothing new and awaits the events of all members."""
         decision = found or untouched(info, self.snapshot, self.now, status)
         kept = withdrawn.get(info.key, info.present)
         profile = self.profiles[info.scheduler_name]
@@ -294,7 +293,7 @@ class _GroupCycle:
     decisions: dict[Key, Decision] = field(default_factory=dict)
 
     def round(self, infos: Sequence[WorkloadInfo]) -> Steps[list[WorkloadInfo]]:
-        """Decide each. Return those with pending replicas and required affinity."""
+        """Return those with pending replicas and required affinity."""
         left: list[WorkloadInfo] = []
         for info in infos:
             profile = self.work.profiles[info.scheduler_name]
@@ -311,7 +310,6 @@ class _GroupCycle:
         return decide(self.snapshot, info, self.cache, profile, self.work.now, self.data)
 
     def _fewer(self, found: Decision, profile: Profile) -> Decision:
-        """Place as many replicas as one cluster has room for, if none takes all."""
         info, able = found.workload, _feasible(found) | _crowded(found)
         room = room_of(found.cycle_state, found.seen, found.snapshot)
         most = int(room[able].max(initial=0)) if len(able) == len(room) else 0

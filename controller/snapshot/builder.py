@@ -72,7 +72,7 @@ class SnapshotBuilder:
         return name in self._rows
 
     def upsert(self, cluster: MemberCluster) -> None:
-        """Store a new or changed cluster. An invalid quantity counts as no room."""
+        """An invalid quantity counts as no room."""
         name = cluster.metadata.name
         self._rows[name] = self._row(cluster)
         self._touched.clusters.add(name)
@@ -146,7 +146,7 @@ class SnapshotBuilder:
             self._charged.pop(name, None)
 
     def snapshot(self) -> Snapshot:
-        """Return the present clusters; the same object while nothing has changed."""
+        """Return the same object while nothing has changed."""
         if self._touched:
             self._last = self._next()
             self._touched = _Touched()

@@ -92,7 +92,6 @@ class Row:
         return {} if not loads or self.cluster.spec.virtual else lying(loads, self.offers)
 
     def most(self, size: int, loads: Mapping[Load, int], least: int) -> int:
-        """Return how many of its loads are kept apart among `size` clusters."""
         return least if len(loads) <= least else most_loads(size, len(self.groups), least)
 
 
@@ -128,7 +127,7 @@ def _amounts(texts: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _cost(row: Row) -> float:
-    """Return the administrator's price; NaN without a finite number."""
+    """NaN without a finite number."""
     try:
         cost = float(row.cluster.metadata.annotations[ANNOTATION_COST])
     except (KeyError, ValueError):
@@ -212,7 +211,6 @@ LABELS: Mapping[str, Callable[[Row], Mapping[str, str]]] = {
 def labels(
     name: str, last: Mapping[str, Column], changes: Changes, size: int
 ) -> Mapping[str, Column]:
-    """Write the changed rows of one of LABELS, a column a key; an unused key is dropped."""
     read = LABELS[name]
     columns = {key: Column(c.codes.copy(), c.vocabulary) for key, c in last.items()}
     for column in columns.values():
@@ -225,7 +223,6 @@ def labels(
 
 
 def taints(last: Mapping[Taint, Mask], changes: Changes, size: int) -> Mapping[Taint, Mask]:
-    """Write the changed rows of the taint masks; an unused taint is dropped."""
     columns = {taint: mask.copy() for taint, mask in last.items()}
     for mask in columns.values():
         mask[changes.numbers] = False
@@ -238,7 +235,7 @@ def taints(last: Mapping[Taint, Mask], changes: Changes, size: int) -> Mapping[T
 
 
 def amounts(name: str, last: Mapping[str, Ints], changes: Changes, size: int) -> Mapping[str, Ints]:
-    """Write the changed rows of one of AMOUNTS; a missing resource is 0, an unused one dropped."""
+    """A missing resource is 0."""
     read = AMOUNTS[name]
     columns = {resource: column.copy() for resource, column in last.items()}
     for column in columns.values():
@@ -252,7 +249,6 @@ def amounts(name: str, last: Mapping[str, Ints], changes: Changes, size: int) ->
 
 
 def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
-    """Replace the node groups of the changed rows; unused resources, labels, taints are dropped."""
     stay = ~np.isin(last.cluster, changes.numbers)
     fresh = [(i, *group) for i, row in changes.rows for group in row.groups]
     old = int(stay.sum())
@@ -300,7 +296,7 @@ def flights(last: InFlight, changes: Changes, size: int) -> InFlight:
 def holds(
     last: InFlight, merged: Mapping[str, Mapping[Load, int]], changes: Changes, size: int
 ) -> tuple[InFlight, Mapping[str, Mapping[Load, int]]]:
-    """Replace the held room of the changed rows; return also the unmerged loads of merged rows."""
+    """Return also the unmerged loads of merged rows."""
     if not len(last) and not any(row.held for _, row in changes.rows):
         return last, merged
     fresh: list[tuple[int, Load, int]] = []
@@ -318,7 +314,6 @@ def holds(
 def counted(
     last: Mapping[str, Mapping[Load, int]], changes: Changes
 ) -> Mapping[str, Mapping[Load, int]]:
-    """Replace the placed replicas of changed rows whose room is bounded."""
     whole = dict(last)
     for _, row in changes.rows:
         name = row.cluster.metadata.name
@@ -331,7 +326,6 @@ def counted(
 def charged(
     last: Mapping[str, Mapping[Charge, int]], changes: Changes
 ) -> Mapping[str, Mapping[Charge, int]]:
-    """Replace the replicas in flight of changed rows that have quotas."""
     quoted = [row for _, row in changes.rows if row.charged and row.cluster.status.quotas]
     if not quoted and not last:
         return last
@@ -370,7 +364,6 @@ def quotas(
 
 
 def resized_quotas(last: Mapping[str, Quotas], keep: Mask) -> Mapping[str, Quotas]:
-    """Return the quotas of the kept rows, with their new row numbers."""
     if keep.all():
         return last
     number = np.cumsum(keep) - 1
@@ -415,7 +408,6 @@ def _joined(column: Column | None, stay: Mask, size: int, values: Sequence[str |
 
 
 def resized(column: NDArray[Cell], keep: Mask, extra: int) -> NDArray[Cell]:
-    """Return the kept rows, and `extra` rows of zeros."""
     return np.concatenate([column[keep], np.zeros(extra, dtype=column.dtype)])
 
 
@@ -425,7 +417,6 @@ def resized_text(column: Column, keep: Mask, extra: int) -> Column:
 
 
 def resized_groups(last: NodeGroups, keep: Mask) -> NodeGroups:
-    """Return the node groups of the kept rows, with their new row numbers."""
     stay = keep[last.cluster]
     number = np.cumsum(keep) - 1
     return last.picked(stay, number[last.cluster[stay]])
@@ -437,7 +428,6 @@ Group = tuple[NodeGroup, Amounts, frozenset[int]]
 
 
 def left(most: Amounts, requested: Amounts, counted: Mapping[Load, int]) -> dict[str, int]:
-    """Return what may still be free of each bounded resource."""
     ours: dict[str, int] = {}
     for load, replicas in counted.items():
         for resource, amount in load.request:

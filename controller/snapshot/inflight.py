@@ -66,7 +66,6 @@ class InFlight:
         return self._where(~np.isin(self.cluster, rows))
 
     def kept(self, keep: Mask) -> InFlight:
-        """Return those of the kept clusters, with their new rows."""
         found = self._where(keep[self.cluster])
         return replace(found, cluster=np.cumsum(keep)[found.cluster] - 1)
 
@@ -99,7 +98,6 @@ class InFlight:
         return both if len(both.codes) <= 2 * len(both) + _SPARE_LOADS else _used(both)
 
     def joined(self, other: InFlight) -> InFlight:
-        """Return both as one: replicas of one load on one cluster are one entry."""
         few, many = sorted((self, other), key=lambda each: len(each.codes))
         both = many._beside(few)  # noqa: SLF001 - one class
         place = both.cluster * len(both.codes) + both.load
@@ -132,7 +130,7 @@ class InFlight:
         return left._where(~merged | ~np.isin(left.cluster, list(touched))).plus(fresh)  # noqa: SLF001 - one class
 
     def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> InFlight:
-        """Return the rest without these, among `rows` rows; never less than nothing."""
+        """Never less than nothing."""
         listed = [(row, self.codes[load], n) for row, load, n in others if load in self.codes]
         touched = np.zeros(rows, dtype=np.bool_)
         touched[[row for row, _, _ in listed]] = True
@@ -197,7 +195,6 @@ class InFlight:
 
 
 def most_loads(clusters: int, groups: int, least: int) -> int:
-    """Return how many loads a cluster with that many node groups keeps apart."""
     return max(least, MOST_PAIRS // max(clusters * groups, 1))
 
 
@@ -284,7 +281,6 @@ class _Pairs:
         return _Pairs(flights, groups, replicas, entry, group, first)
 
     def lies(self) -> Mask:
-        """Whether replicas of that entry may use a node of that group."""
         load = self.flights.load[self.entry]
         place = self.flights.place[load]
         bound = place != _EVERYWHERE

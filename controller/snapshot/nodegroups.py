@@ -46,7 +46,7 @@ class NodeGroups:
     port_sets: Sequence[frozenset[int]]
 
     def of(self, rows: Ints) -> NodeGroups:
-        """Return the groups of sorted rows, renumbered from 0."""
+        """The rows are sorted, and renumbered from 0."""
         first, end = np.searchsorted(self.cluster, [rows, rows + 1])
         number = end - first
         before = number.cumsum() - number
@@ -66,7 +66,7 @@ class NodeGroups:
         )
 
     def replicas(self, request: Mapping[str, int], place: Place) -> Ints:
-        """Return how many replicas fit on one node of each group."""
+        """On one node of each group."""
         replicas = np.full(len(self.count), UNLIMITED, dtype=np.int64)
         ports: set[int] = set()
         for resource, amount in request.items():
@@ -108,7 +108,6 @@ class NodeGroups:
         return mask
 
     def open_to(self, place: Place) -> Mask:
-        """Return the groups whose published taints and labels admit the pod."""
         sets = self.taint_sets
         borne = (all(map(place.bears, taints)) for taints in sets)
         mask: Mask = np.fromiter(borne, np.bool_, count=len(sets))[self.taints]
@@ -154,7 +153,7 @@ class Quotas:
     left: Mapping[str, Ints]
 
     def replaced(self, fresh: Sequence[tuple[int, Mapping[str, int]]]) -> Quotas:
-        """Return them with these rows as given; a row that nothing bounds goes."""
+        """A row that nothing bounds goes."""
         numbers = np.array([row for row, _ in fresh], dtype=np.int64)
         stay = ~np.isin(self.rows, numbers)
         bound = [(row, left) for row, left in fresh if left]
@@ -169,7 +168,6 @@ class Quotas:
         return Quotas(rows[order], left)
 
     def picked(self, stay: Mask, number: Ints) -> Quotas:
-        """Return those that stay, under the new numbers of their rows."""
         return Quotas(number[self.rows[stay]], {name: n[stay] for name, n in self.left.items()})
 
 

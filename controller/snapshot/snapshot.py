@@ -123,11 +123,11 @@ class Snapshot:
         return len(self.names)
 
     def column(self, key: str) -> Column:
-        """Return a label key's column; all absent for an unknown key."""
+        """All absent for an unknown key."""
         return self.labels.get(key) or Column.absent(len(self))
 
     def domains_by(self, key: str) -> Column:
-        """Return the domain of each cluster by a label key; all absent for an unknown one."""
+        """All absent for an unknown key."""
         return self.domains.get(key) or Column.absent(len(self))
 
     def meets(self, requirement: Requirement) -> Mask:
@@ -199,7 +199,6 @@ class Snapshot:
         return mask
 
     def _has(self, key: str, value: str) -> Mask:
-        """Return the clusters with that label, or of which a reserved key says as much."""
         holds = self._equals(key, value)
         reserved = _RESERVED.get(key)
         return holds | reserved(self, value) if reserved else holds
@@ -236,7 +235,7 @@ class Snapshot:
         return mask
 
     def untolerated(self, tolerations: Sequence[Toleration], effects: frozenset[str]) -> Ints:
-        """Return, for each cluster, how many of its taints of these effects are not tolerated."""
+        """Return the number of its taints of these effects, shape (n,)."""
 
         def counted() -> Ints:
             count = np.zeros(len(self), dtype=np.int64)
@@ -274,7 +273,6 @@ class Snapshot:
             return groups.replicas(request, place)
 
         def alike() -> tuple[Ints, Floats, Floats]:
-            """Return the free replicas of each cluster, and what each replica of a load takes."""
             fit = replicas(self.groups)
             costs = cost_of(load, self.groups, fit, request, len(self))
             return _free(self.groups, fit, len(self)), *costs
@@ -297,7 +295,6 @@ class Snapshot:
         return self.kept.column(("fitting", load), compute).copy()
 
     def _fitting_together(self, request: Mapping[str, int], place: Place) -> Ints:
-        """Return `fitting` of replicas of several pods, by the resources that are asked about."""
         asked = [
             replace(each, request=tuple(pair for pair in each.request if pair[0] in request))
             for each in place.parts
@@ -433,6 +430,5 @@ _RESERVED: Mapping[str, Callable[[Snapshot, str], Mask]] = {
 
 
 def _free(groups: NodeGroups, replicas: Ints, size: int) -> Ints:
-    """Return how many replicas fit on each cluster by `groups`, shape (size,)."""
     free: Ints = np.minimum(sums(groups.cluster, times(replicas, groups.count), size), UNLIMITED)
     return free

@@ -45,7 +45,6 @@ class ClusterProfile(Object, frozen=True):
 
     @property
     def ours(self) -> bool:
-        """Whether a Stowage has exported it, here or elsewhere."""
         return bool(_mapping(_mapping(self.spec).get("clusterManager")).get("name") == MANAGER)
 
     @property
@@ -61,7 +60,7 @@ class ClusterProfile(Object, frozen=True):
 
     @property
     def endpoint(self) -> dict[str, str]:
-        """The first usable address and its certificates, as in MemberCluster.spec.endpoint."""
+        """The first usable address and its certificates."""
         for field in _PROVIDERS:
             for provider in _mappings(_mapping(self.status).get(field)):
                 if found := _endpoint(_mapping(provider.get("cluster"))):
@@ -90,7 +89,6 @@ def flaw(profile: ClusterProfile) -> str:
 def membercluster(
     profile: ClusterProfile, properties: tuple[str, ...] = (), name: str = ""
 ) -> dict[str, Any]:
-    """Return a MemberCluster without credentials for the ClusterProfile."""
     meta = profile.metadata
     labels = labels_of(profile, properties)
     endpoint = profile.endpoint
@@ -112,7 +110,6 @@ def membercluster(
 
 
 def labels_of(profile: ClusterProfile, properties: tuple[str, ...]) -> dict[str, str]:
-    """Return its own labels, and those from these properties."""
     labels = {key: value for key, value in profile.metadata.labels.items() if not _reserved(key)}
     said = profile.properties
     named = {name: label_value(said[name]) for name in properties if name in said}
@@ -165,7 +162,6 @@ def trouble(
 
 
 def exported(cluster: MemberCluster) -> dict[str, Any]:
-    """Return the ClusterProfile of a MemberCluster, without namespace and status."""
     name = cluster.metadata.name
     return {
         "apiVersion": CLUSTER_PROFILES.api_version,

@@ -82,7 +82,6 @@ class PropagatorLease:
         self.judged, self.late, self._expired = False, True, True
 
     def counts(self, since: datetime) -> bool:
-        """Whether the current propagator has watched since that moment."""
         began = self._view.began
         return not self.judged or (began is not None and began <= since and not self._expired)
 
@@ -177,7 +176,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
         self._judged: set[Key] = set()
 
     def resync(self, stored: MemberCluster) -> None:
-        """At the start of a term, queue a cluster and the Workloads that leave it."""
         if _concerns(stored):
             self.add(stored.metadata.key)
             self._look(stored.metadata.name)
@@ -195,7 +193,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
             self.forget(("", name))
 
     def loss_changed(self) -> None:
-        """Queue every unreachable cluster: the brake depends on all of them."""
+        """The brake depends on all unreachable clusters."""
         self._braked = None
         for each in self._stored.values():
             if taints.unreachable(each):
@@ -233,7 +231,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
             await self._clock.sleep(LEASE_SECONDS)
 
     def _lease_of(self, shard: int) -> PropagatorLease:
-        """Return the Lease whose holder looks at the members of that shard."""
         if shard not in self._leases:
             self._leases[shard] = PropagatorLease(
                 self._client, name=lease_name(shard), namespace=self._namespace, clock=self._clock
@@ -324,7 +321,7 @@ class EvacuationController(StatusWriter[MemberCluster]):
             self._look(key[1])
 
     def judged(self, cluster: str) -> bool:
-        """Whether this term has judged the cluster. A stored loss may be older."""
+        """A stored loss may be older than this term."""
         return ("", cluster) in self._judged
 
     def _look(self, cluster: str) -> None:
@@ -341,7 +338,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
         self._standing.pop(key, None)
 
     async def _write(self, meta: Meta, status: Mapping[str, Any]) -> None:
-        """The cache keeps the status of a cluster that is away."""
         known = self._away.get(meta.name)
         if known is not None and known.metadata is meta:
             self._check()
@@ -350,7 +346,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
             await super()._write(meta, status)
 
     def _brake(self) -> str:
-        """Return why losses move nothing, once per change of a cluster."""
         if self._braked is None:
             configuration = self._handle.configuration.movement.brake
             found = brake_of(self._stored.values(), configuration)
@@ -385,7 +380,6 @@ def _concerns(cluster: MemberCluster) -> bool:
 
 
 def _drives(evacuation: Evacuation | None, condition: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what decisions read: what has left already moves nothing more."""
     causes, until = (evacuation.causes, evacuation.dwells_until) if evacuation else ([], "")
     reason, message = condition.get("reason"), condition.get("message")
     return causes, until, (reason, message) if reason in HELD else None

@@ -105,10 +105,7 @@ class FleetMoves:
 
 
 def on_their_way(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
-    """Return the replicas that a move has placed and that are not ready.
-
-    Those of an assumed decision count.
-    """
+    """Return the replicas that a move has placed and that are not ready."""
     state = info.moving
     found = 0
     if state.leaving:

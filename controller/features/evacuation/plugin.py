@@ -81,7 +81,6 @@ class TaintEviction:
     def filter(
         self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Refuse recently lost clusters if another one fits."""
         if NAME not in state.tentative:
             return NOTHING_REFUSED
         return FilterMask([(_dwelling(snapshot), "was lost a short while ago", _DWELLS)])
@@ -112,7 +111,6 @@ class TaintEviction:
         return Descheduling(evictions, returns, self._budget(bound.ledger(FleetMoves)))
 
     def evicts(self, info: WorkloadInfo, cluster: MemberCluster) -> bool:
-        """Whether a taint in force evicts the Workload, now or later."""
         return any(
             self._tolerated(taint, info) is not None for taint in taints.in_force(cluster).values()
         )
@@ -160,7 +158,6 @@ class TaintEviction:
 
 
 def _fencing(cluster: MemberCluster) -> str:
-    """Return why it is unknown what runs there, and the remedy."""
     name = cluster.metadata.name
     unjoin = f"run `stowage unjoin {name} --force`"
     if cluster.away:
@@ -180,7 +177,7 @@ def _order(eviction: Eviction) -> tuple[bool, float]:
 
 
 def _held(cluster: MemberCluster) -> tuple[str, str] | None:
-    """Return why a loss moves nothing now, as Moving's reason and text; None if it does."""
+    """Return why a loss moves nothing now, as Moving's reason and text."""
     said = cluster.condition(MemberClusterCondition.EVACUATING.value)
     if said is None or said.reason not in HELD:
         return None
@@ -219,7 +216,6 @@ class NodeRoom:
     def deschedule(
         self, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex, _now: datetime
     ) -> Descheduling:
-        """Evictions are due once pods have waited for long."""
         edited = info.decided[-1] != info.shape
         if not (edited or info.waits) or info.overridden is not None or not info.counted:
             return _NONE  # the overridden replica is unknown before PreFilter
@@ -244,7 +240,6 @@ class NodeRoom:
 
 
 def _unfit(info: WorkloadInfo, snapshot: Snapshot) -> tuple[Mask, dict[tuple[str, int], Mask]]:
-    """Return the clusters without an admitting node, and those that lack an amount for a pod."""
     groups, size = snapshot.groups, len(snapshot)
     nodes = sums(groups.cluster, groups.count, size)
     known = snapshot.ready & ~snapshot.virtual & (nodes > 0)

@@ -37,7 +37,7 @@ NOTHING = Standing()
 
 @dataclass(frozen=True, slots=True)
 class EvacuationStatus:
-    """`look` is when time alone may change the status."""
+    """`look` is when time alone may change it."""
 
     evacuation: Evacuation | None
     reason: EvacuatingReason
@@ -124,7 +124,7 @@ def _dwell(
     *,
     blind: bool,
 ) -> tuple[int, datetime | None]:
-    """Return the seconds of a dwell, and its end. A loss within one doubles the next."""
+    """Return its seconds and its end. A loss within one doubles the next."""
     until = stored_time(old.dwells_until) if old.dwells_until else None
     was = next((each for each in old.causes if each.name == _NOT_READY), None)
     if was is not None and lost is None and not blind and cluster.ready:

@@ -34,12 +34,12 @@ def cause_of(taint: Taint) -> ChangeCause:
 
 
 def unreachable(cluster: MemberCluster) -> bool:
-    """Whether the cluster, or its agent, is silent, or away. Other faults are no loss."""
+    """Whether the cluster, or its agent, is silent, or away."""
     return not cluster.ready and (cluster.away or cluster.reason in _SILENT)
 
 
 def meant(cluster: MemberCluster) -> bool:
-    """Whether an operator took the cluster out of use: then it is not lost."""
+    """Whether an operator took the cluster out of use."""
     ours = (TAINT_DRAIN, TAINT_OUT_OF_SERVICE)
     return cluster.spec.unschedulable or any(t.key in ours for t in cluster.spec.taints)
 
@@ -67,10 +67,7 @@ def noted(cluster: MemberCluster) -> Iterator[tuple[Taint, EvacuationCause, date
 def tolerated(
     taint: Taint, tolerations: Sequence[Toleration], default: int | None
 ) -> timedelta | None:
-    """Return how long a taint is tolerated; None for ever.
-
-    The first toleration that matches counts; without one, `default` seconds.
-    """
+    """Return how long a taint is tolerated; None for ever."""
     seconds = default
     for each in tolerations:
         if each.tolerates(taint):
@@ -80,8 +77,6 @@ def tolerated(
 
 
 class Brake(NamedTuple):
-    """`scope` is `clusters` or `domains`; `text` is why nothing moves."""
-
     scope: str
     text: str
 
@@ -100,17 +95,13 @@ def brake_of(clusters: Iterable[MemberCluster], configuration: BrakeConfiguratio
 
 
 def most_lost(registered: int, configuration: BrakeConfiguration) -> int:
-    """At least one of the registered clusters may be lost."""
     return max(amount(configuration.max_lost, registered, up=False), 1)
 
 
 def braked(
     silent: Collection[str], domains: Mapping[str, str], configuration: BrakeConfiguration
 ) -> Brake | None:
-    """Return the brake; None if losses may move Workloads.
-
-    `domains` has the topology key's value of every registered cluster.
-    """
+    """`domains` has the topology key's value of every registered cluster."""
     if not silent:
         return None
     most = most_lost(len(domains), configuration)

@@ -83,7 +83,6 @@ class PublishedObjects(ObjectWriter[T]):
         return self._stored.synced and not isinstance(self._stored.last_error, NotFound)
 
     def of(self, workload: Workload, key: Key) -> T | None:
-        """Return the object if the Workload controls it."""
         found = self.get(key)
         return found if found is not None and _owned(found, workload) else None
 
@@ -212,7 +211,6 @@ def slice_name(workload: str, index: int) -> str:
 
 
 def label_value(name: str) -> str:
-    """Return a name as a label value; a long one is cut and has a digest."""
     if len(name) <= _LABEL:
         return name
     digest = hashlib.blake2b(name.encode(), digest_size=_DIGEST // 2).hexdigest()
@@ -278,7 +276,7 @@ class ClusterDecisions:
     def _fitting(
         self, clusters: Sequence[RankedCluster], keys: Sequence[str]
     ) -> list[dict[str, str]] | None:
-        """Return the items, without reasons if too large; None if still too large."""
+        """Without reasons if too large; None if still too large."""
         for with_reasons in (True, False):
             found = items(clusters, keys, self._labels, with_reasons=with_reasons)
             if len(msgspec.json.encode(found)) <= MOST_BYTES:
@@ -353,7 +351,6 @@ class PlacementDecisions:
         await self._delete(workload, keep=0)
 
     def _profile(self, name: str) -> Key:
-        """Return the ClusterProfile that a MemberCluster came from, else the exported one."""
         cluster = self._clusters.get(("", name))
         return (cluster and cluster.profile) or (self._namespace, name)
 

@@ -1,7 +1,6 @@
 """A Reservation, ready to hold room, and as the Workload as which it is placed.
 
-An invalid reservation has a `fault`: it holds nothing and serves no Workload. A unit of a
-reservation is a replica of a Deployment of its template's pods.
+An invalid one has a `fault`: it holds nothing. A unit is a replica of a Deployment of its pods.
 """
 
 from __future__ import annotations
@@ -69,10 +68,9 @@ _MOST_REPLICAS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The room of a reservation and its owners.
+    """`request` and `load` are those of one unit.
 
-    `request` and `load` are those of one unit. `expires` is None for never. `namespaces` has that
-    of each of `owners`, "" for an entry that selects none.
+    `namespaces` has that of each of `owners`, "" for an entry that selects none.
     """
 
     key: Key
@@ -128,10 +126,7 @@ def compile_reservation(stored: Reservation) -> Reserved:
 
 
 def as_placed(stored: Reservation) -> Workload | None:
-    """Return the Workload that decisions read; None for a reservation that has ended.
-
-    An invalid spec becomes the `fault`.
-    """
+    """Return the Workload that decisions read; None if it has ended."""
     if stored.status.phase in ENDED:
         return None
     fault = compile_reservation(stored).fault
@@ -170,7 +165,7 @@ def _workload(stored: Reservation) -> Workload:
 
 
 def _target(own: ReservationSpec, namespace: str) -> str:
-    """Return the namespace that members must take: the reservation's own, or its first owner's."""
+    """Return the namespace that members must take: its own, or its first owner's."""
     if namespace != SYSTEM_NAMESPACE:
         return namespace
     # No cluster takes anything into the namespace of Stowage, where room for other namespaces is
@@ -193,12 +188,11 @@ def _end(spec: ReservationSpec, created: str) -> datetime | None:
 
 
 def may_serve(namespace: str, other: str) -> bool:
-    """Whether a reservation of `namespace` may be for Workloads of the other."""
     return namespace in (other, SYSTEM_NAMESPACE)
 
 
 def _whose(owner: Owner, namespace: str) -> str:
-    """Return the namespace of an entry's Workloads; empty if it contradicts or is forbidden."""
+    """Return the namespace of an entry's Workloads; empty if it is forbidden."""
     parts = (part for part in (owner.object, owner.controller) if part is not None)
     [only, *more] = {part.namespace for part in parts if part.namespace} or {namespace}
     return only if not more and may_serve(namespace, only) else ""

@@ -1,7 +1,6 @@
 """Keeps the statuses of all Reservations beside their decisions; the leader runs it.
 
-An expired reservation ends, but not while this machine's clock and the hub's differ, because that
-cannot be taken back.
+None expires while this machine's clock and the hub's differ: that cannot be taken back.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class ReservationController(StatusWriter[Reservation]):
             await self._clock.sleep(CALM_SECONDS)
 
     def _saw(self, cluster: str, text: str, now: float) -> bool:
-        """Record a check, empty where the cluster has enough; return whether the report changes."""
+        """Record a check, empty for enough; return whether the report changes."""
         before = self._short.get(cluster)
         if not text:
             self._short_since.pop(cluster, None)
@@ -139,7 +138,7 @@ class ReservationController(StatusWriter[Reservation]):
         return status.look(stored, reserved, facts, self._clock.now())
 
     def _uses(self, reserved: Reserved) -> list[Use]:
-        """Return the users inside by stored statuses alone: a decision may come to nothing."""
+        """Return the users inside by stored statuses alone."""
         found, there = [], self._ledger.reserved(reserved.key)
         for key in sorted(self._ledger.uses(reserved.key)):
             workload = self._workloads.get(key)

@@ -1,4 +1,4 @@
-"""Reservation as a feature: the kinds that the process watches, places and counts for it."""
+"""Reservation as a feature."""
 
 from __future__ import annotations
 
@@ -114,7 +114,6 @@ class Reservations(Feature):
             self.handle.look(self._pending_owners(key))
 
     def _pending_owners(self, key: Key) -> Iterator[Key]:
-        """Yield the pending owners, and again if the reservation has changed meanwhile."""
         again = True
         while again:
             if (reserved := self.ledger.get(key)) is not None:

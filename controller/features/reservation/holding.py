@@ -1,7 +1,7 @@
 """`hold: Member`: pods that keep the room of a Reservation on its members.
 
-So each such reservation has a Workload `NAME-hold`, whose pods ask for one unit and give way to
-every other pod. Its shares are the whole units that no owner has taken.
+Such a reservation has a Workload `NAME-hold`, whose pods ask for one unit and give way to every
+other pod. Its shares are the whole units that no owner has taken.
 """
 
 from __future__ import annotations
@@ -53,10 +53,7 @@ _LIMITED = ("cpu", "memory", "ephemeral-storage")
 
 
 class Placeholders:
-    """The placeholder Workloads of a hub, for one term of leadership.
-
-    `told` is called with a reservation whose `problem` has changed.
-    """
+    """`told` is called with a reservation whose `problem` has changed."""
 
     def __init__(
         self, term: Term, ledger: ReservationLedger, told: Callable[[Key], None] = lambda _: None
@@ -80,7 +77,7 @@ class Placeholders:
             self.look(key)
 
     def problem(self, key: Key) -> str:
-        """Return why no pods keep the room of a reservation that asks for them, or empty."""
+        """Return why no pods keep the room, or empty."""
         return self._problems.get(key, "")
 
     async def run(self) -> None:
@@ -116,7 +113,6 @@ class Placeholders:
         return again
 
     async def _bring(self, key: Key) -> tuple[str, float | None]:
-        """Return why there is no placeholder, and the seconds until the next check."""
         held, reserved = self._workloads.get(_placeholder(key)), self._wanted(key)
         if reserved is None:
             if held is not None and _ours(held, key) and await self._over(key, held):
@@ -180,7 +176,6 @@ class Placeholders:
 
 
 def placeholder(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
-    """Return the Workload whose pods keep the room, without any share yet."""
     meta, name = stored.metadata, f"{stored.metadata.name}{PLACEHOLDER_SUFFIX}"
     labels = {PLACEHOLDER_PODS_LABEL: label_of(meta.name)}
     owner = meta.controller_ref(API_VERSION, RESERVATIONS.kind)
@@ -204,7 +199,7 @@ def placeholder(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
 
 
 def _pods(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
-    """Return a pod with one idle container that fits wherever a unit of the reservation does."""
+    """Return a pod that fits wherever a unit of the reservation does."""
     given = stored.spec["template"]["spec"]
     place = {field: given[field] for field in ("nodeSelector", "tolerations") if given.get(field)}
     affinity = given.get("affinity")
@@ -244,7 +239,6 @@ def _port(number: str, protocol: str) -> dict[str, Any]:
 
 
 def label_of(name: str) -> str:
-    """Return a reservation's name as a label value, a long one cut and made unique by a digest."""
     if len(name) <= _LABEL:
         return name
     digest = hashlib.blake2b(name.encode(), digest_size=_DIGEST // 2).hexdigest()

@@ -1,9 +1,7 @@
-"""The ledger of Reservations: who is inside each, what is left of it, and the room that it holds.
+"""The ledger of Reservations: who is inside each, and the room that it holds.
 
-A claim counts as far as the cluster has replicas, and only on a known reservation of that UID that
-may serve the Workload's namespace.
-
-Room that no user has taken is held: other Workloads find less.
+A claim counts as far as the cluster has replicas, on a known reservation of that UID that may serve
+the namespace. Room that no user has taken is held.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ class _Inside:
 
 @dataclass(slots=True)
 class _Users:
-    """The users of one reservation: request and replicas by cluster, and all requests together."""
+    """The users of one reservation, and all their requests together."""
 
     users: dict[Key, tuple[Amounts, dict[str, int]]] = field(default_factory=dict)
     taken: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -62,7 +60,6 @@ class _Users:
         return _Users(dict(self.users), {c: dict(amounts) for c, amounts in self.taken.items()})
 
     def put(self, key: Key, request: Amounts, replicas: dict[str, int]) -> None:
-        """Count a Workload with these replicas by cluster; without any, remove it."""
         asked, before = self.users.pop(key, (NOTHING, {}))
         if replicas:
             self.users[key] = (request, replicas)
@@ -81,7 +78,7 @@ class _Users:
 
 
 class _Hold(NamedTuple):
-    """The loads that a reservation holds on a cluster, and the amounts that no other may have."""
+    """The held loads, and the amounts that no other may have."""
 
     loads: dict[Load, int]
     spoken: Amounts
@@ -91,7 +88,7 @@ _NOBODY, _NO_HOLD = _Users(), _Hold({}, NOTHING)
 
 
 class ReservationLedger:
-    """Every reservation with its users and its room. The ledger holds room from `keep` on."""
+    """It holds room from `keep` on."""
 
     def __init__(self) -> None:
         self._reserved: dict[Key, Reserved] = {}
@@ -148,18 +145,17 @@ class ReservationLedger:
         self._settle(self._replace(key, None))
 
     def overlay(self, placed: PlacementsByWorkload) -> ReservationLedger:
-        """Return a ledger with these placed so; `held` stays that of the snapshot."""
+        """`held` stays that of the snapshot."""
         return _ReservationOverlay(self, placed)
 
     def values(self) -> Collection[Reserved]:
-        """Return all reservations, ended ones included."""
         return self._reserved.values()
 
     def get(self, key: Key) -> Reserved | None:
         return self._reserved.get(key)
 
     def reserved(self, key: Key) -> Placements:
-        """Return the units of an open reservation by cluster; none of one that has ended."""
+        """Return the units of an open reservation by cluster."""
         reserved = self._reserved.get(key)
         uid, replicas = self._placed.get(key, ("", NOTHING))
         return (
@@ -169,7 +165,7 @@ class ReservationLedger:
     # --- the reservations of a Workload -----------------------------------------------------------
 
     def of(self, info: WorkloadInfo) -> list[Reserved]:
-        """Return the open reservations that a Workload may use, in their order of use."""
+        """Return the open reservations of a Workload in their order of use."""
         if info.booked or not len(self._open):
             return []
         known = (self._reserved[key] for key in self._open.of(offered(info)))
@@ -185,14 +181,14 @@ class ReservationLedger:
         return found
 
     def pending_owners(self, reserved: Reserved) -> Iterator[Key]:
-        """Yield the owners with replicas without a cluster; the ledger may change between two."""
+        """Yield the pending owners; the ledger may change between two."""
         for key in self._waiting_at.of(demanded(reserved)):
             info = self._waiting.get(key)
             if info is not None and matches(reserved, info):
                 yield key
 
     def unused(self, key: Key, cluster: str, but: Key | None = None) -> Amounts:
-        """Return the amounts reserved on a cluster and not taken, not counting `but` as a user."""
+        """Return the amounts that users other than `but` leave."""
         reserved, replicas = self._reserved.get(key), self.reserved(key).get(cluster, 0)
         if reserved is None or not replicas or self._spent(reserved, but=but):
             return NOTHING
@@ -210,21 +206,17 @@ class ReservationLedger:
         }
 
     def split(self, info: WorkloadInfo, placements: Placements) -> tuple[ReservedShare, ...]:
-        """Return the shares inside reservations that the Workload has with these placements.
-
-        Replicas that were inside stay.
-        """
+        """Return the shares inside reservations; replicas that were inside stay."""
         return self._reached(info, self._counting(placements, self._claims(info, placements)))
 
     def says_too_much(self, info: WorkloadInfo) -> bool:
-        """Whether the status has more replicas inside than a reservation has room for."""
         known = tuple(share for share in _claimed(info) if self._is_there(share))
         return self._reached(info, known) != known
 
     # --- the users of a reservation ---------------------------------------------------------------
 
     def uses(self, key: Key) -> Mapping[Key, Placements]:
-        """Return the Workloads inside a reservation, with their counted replicas by cluster."""
+        """Return the Workloads inside, with their counted replicas by cluster."""
         reserved = self._reserved.get(key)
         if reserved is None:
             return {}
@@ -236,12 +228,12 @@ class ReservationLedger:
         return {key: replicas for key, replicas in found.items() if replicas}
 
     def claimants(self, key: Key) -> list[Key]:
-        """Return the Workloads inside, and those with claims where nothing is held any more."""
+        """Return the Workloads with claims, also where nothing is held any more."""
         reserved = self._reserved.get(key)
         return [] if reserved is None else [*self._users_of(reserved).users]
 
     def taken(self, key: Key, cluster: str) -> Amounts:
-        """Return the requests of the users on a cluster; they may exceed the reserved amounts."""
+        """Return the users' requests, which may exceed the reserved amounts."""
         reserved = self._reserved.get(key)
         if reserved is None or (reserved.open and cluster not in self.reserved(key)):
             return NOTHING
@@ -254,7 +246,7 @@ class ReservationLedger:
         return {cluster: hold.loads for cluster, hold in there if hold.loads}
 
     def unused_in(self, namespace: str) -> Amounts:
-        """Return the amounts that the reservations of a namespace hold for owners still to come."""
+        """Return the amounts held in a namespace for owners still to come."""
         return self._left.get(namespace, NOTHING)
 
     def _place(self, key: Key, place: tuple[str, Placements] | None) -> None:
@@ -270,7 +262,7 @@ class ReservationLedger:
         self._settle((key, cluster) for cluster in {*self._held.get(key, {}), *self.reserved(key)})
 
     def _settle(self, spots: Iterable[Spot]) -> None:
-        """Hold the wanted room there; tell Workloads that wait where others can have more."""
+        """Hold the wanted room there; tell Workloads that wait for freed room."""
         freed = set[str]()
         for key, cluster in spots:
             there = self._held.setdefault(key, {})
@@ -455,7 +447,7 @@ class ReservationLedger:
 
 
 class _ReservationOverlay(ReservationLedger):
-    """The ledger of a pass on a set: its own changes over the base, whose entries these hide."""
+    """Its own changes over the base, whose entries these hide."""
 
     def __init__(self, base: ReservationLedger, placed: PlacementsByWorkload) -> None:
         vars(self).update(vars(base))
@@ -477,7 +469,6 @@ class _ReservationOverlay(ReservationLedger):
             self._changed |= {key for key, _ in self._put_inside(info, placements)}
 
     def unused_in(self, namespace: str) -> Amounts:
-        """Return the amounts of the base, corrected for the reservations changed in this pass."""
         total = dict(self._base.unused_in(namespace))
         for key in self._changed:
             if key[0] == namespace:

@@ -1,7 +1,6 @@
 """Which Workloads are owners of which reservations, by an index.
 
-An owner is in the reservation's own namespace; only a reservation in the namespace of Stowage may
-name others.
+Only a reservation in the namespace of Stowage may name owners of others.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ Place: TypeAlias = tuple[str, ...]
 
 
 def matches(reserved: Reserved, info: WorkloadInfo) -> bool:
-    """Whether the Workload is an owner; a reservation is no owner of another one."""
     entries = zip(reserved.owners, reserved.namespaces, strict=True)
     return not info.booked and any(
         namespace == info.namespace and _is(owner, info) for owner, namespace in entries
@@ -48,7 +46,7 @@ def _named(said: OwnerObject, info: WorkloadInfo) -> bool:
 
 
 def _controlled(said: OwnerController, info: WorkloadInfo) -> bool:
-    """Match the controlling owner, or the object of the template, which has no UID yet."""
+    """Match the controlling owner, or the template's object, which has no UID yet."""
     version, kind, name, uid = info.controller
     if (said.kind, said.name) == (kind, name):
         return said.api_version in ("", version) and said.uid in ("", uid)
@@ -60,7 +58,7 @@ def _controlled(said: OwnerController, info: WorkloadInfo) -> bool:
 
 
 class OwnerIndex:
-    """The keys of reservations, or of Workloads, by place: `demanded` and `offered` meet there."""
+    """`demanded` and `offered` places meet here."""
 
     def __init__(self) -> None:
         self._keys: dict[Place, set[Key]] = {}
@@ -89,7 +87,7 @@ class OwnerIndex:
 
 
 def demanded(reserved: Reserved) -> set[Place]:
-    """Return the places of a reservation: each of its owners offers at least one of them."""
+    """Each owner offers at least one of them."""
     return {
         (namespace, *place)
         for owner, namespace in zip(reserved.owners, reserved.namespaces, strict=True)
@@ -117,7 +115,6 @@ def _pairs(selector: LabelSelector) -> list[tuple[str, str]]:
 
 
 def offered(info: WorkloadInfo) -> set[Place]:
-    """Return every place of an entry that may select this Workload."""
     _, kind, name, _ = info.controller
     ways: list[Place] = [
         ("any",),

@@ -1,9 +1,8 @@
 """The plugin Reservation: reserved room is for its owners alone.
 
-If all new replicas of a Workload fit into the room of its reservations, the first pass tries them
-inside: without its rules about other Workloads and its spread, because the author of the
-reservation has chosen the cluster, and with at most the replicas that fit. If that leaves replicas
-without a cluster, the pass runs again without these changes.
+If all new replicas fit inside, the first pass tries that: without rules about other Workloads and
+spread, because the reservation's author has chosen the cluster. If replicas are left, the pass is
+repeated without these changes.
 """
 
 from __future__ import annotations
@@ -49,10 +48,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class UsableReservations:
-    """The reservations that a Workload may use, in one pass.
-
-    `inside` are the replicas that fit into each, by cluster, `room` their sum.
-    """
+    """`inside` are the replicas that fit into each, by cluster, `room` their sum."""
 
     reserved: Sequence[Reserved]
     inside: Mapping[Key, Mapping[str, int]]
@@ -70,13 +66,12 @@ class ReservationPlugin:
         self.endpoints: Sequence[Route] = ()
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Return no events: the feature queues pending owners when a reservation has room."""
+        """The feature queues pending owners."""
         return ()
 
     def before_pre_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, bool] | Status:
-        """Remove the rules that the reservation's author has answered, if all fits inside."""
         if info.booked:
             return info, False
         ledger = bound.ledger(ReservationLedger)
@@ -97,7 +92,6 @@ class ReservationPlugin:
     def pre_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> Status:
-        """Cap each cluster at the replicas that fit inside, while that is tried."""
         own = _own(state)
         if own is not None and (most := _apart(state, info, snapshot, own)):
             cap(state, lambda after: after.by_row(most, UNLIMITED))
@@ -111,7 +105,6 @@ class ReservationPlugin:
     def before_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
-        """Add the room that is reserved for this Workload to the snapshot."""
         own = _own(state)
         back = {} if own is None else added(own.ledger.held(each.key) for each in own.reserved)
         return (info, snapshot.releasing(back), True) if back else (info, snapshot, False)
@@ -262,10 +255,9 @@ def _fits(info: WorkloadInfo, snapshot: Snapshot, room: Mapping[str, int]) -> bo
 def _apart(
     state: CycleState, info: WorkloadInfo, snapshot: Snapshot, own: UsableReservations
 ) -> dict[str, int]:
-    """Return the most replicas of each cluster on which several reservations may be used.
+    """Return the most replicas of clusters with several reservations.
 
-    All their room is released, so a replica larger than the rest of its reservation could take room
-    that another one holds.
+    All their room is released, so a large replica could take room that another one holds.
     """
     held = {key: own.ledger.held(key) for key in own.inside}
     shared = Counter(cluster for loads in held.values() for cluster in loads)
@@ -286,7 +278,6 @@ def _apart(
 
 
 def _lacking(own: UsableReservations, reserved: Reserved, info: WorkloadInfo) -> str:
-    """Name what a reservation lacks for one more replica; "" where it has a place."""
     name, lacks = f"Reservation {reserved.name}", []
     for cluster in own.ledger.reserved(reserved.key):
         unused = own.ledger.unused(reserved.key, cluster)

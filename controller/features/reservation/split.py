@@ -1,7 +1,6 @@
-"""Arithmetic of one reservation on one cluster: what is left of it, and how it is held. Pure.
+"""Arithmetic of one reservation on one cluster. Pure.
 
-Amounts are by resource, in the smallest units. Each unit reserves a place for a pod too, but
-smaller replicas of an owner need more places.
+Amounts are by resource, in the smallest units. Each unit reserves a place for a pod.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ _PODS = "pods"
 
 
 def left(request: Amounts, replicas: int, taken: Amounts) -> dict[str, int]:
-    """Return what the units reserve and no user inside has taken; never below 0."""
     return {r: max(n * replicas - taken.get(r, 0), 0) for r, n in request.items() if n}
 
 
@@ -36,12 +34,11 @@ def fitting(unused: Amounts, request: Amounts) -> int:
 
 
 def using_up(unused: Amounts, request: Amounts) -> int:
-    """Return the fewest replicas of an owner that leave nothing of what they ask for."""
     return most_inside({r: unused[r] for r in _bounding(unused, request)}, request)
 
 
 def lack(unused: Amounts, request: Amounts) -> Fraction:
-    """Return the greatest part of a resource that one replica would take beside these amounts."""
+    """Return the greatest part of a resource that one replica would take beside these."""
     parts = (1 - Fraction(unused[r], request[r]) for r in _bounding(unused, request))
     return max(parts, default=Fraction(1))
 
@@ -57,7 +54,7 @@ def _bounding(unused: Amounts, request: Amounts) -> list[str]:
 
 
 def pieces(unused: Amounts, request: Amounts) -> list[tuple[dict[str, int], int]]:
-    """Return the unused amounts as pairs (load, number), whole units first."""
+    """Return pairs (load, number), whole units first."""
     rest = {r: n for r, n in unused.items() if n > 0}
     found: list[tuple[dict[str, int], int]] = []
     while full := {r: request[r] for r, n in rest.items() if n >= request[r]}:
@@ -68,7 +65,6 @@ def pieces(unused: Amounts, request: Amounts) -> list[tuple[dict[str, int], int]
 
 
 def loads(unused: Amounts, request: Amounts, whole: Load) -> dict[Load, int]:
-    """Return the pieces as loads of the place where the units of the reservation may lie."""
     held: dict[Load, int] = {}
     for amounts, replicas in pieces(unused, request):
         partial = Load(tuple(sorted(amounts.items())), whole.place)
@@ -78,7 +74,7 @@ def loads(unused: Amounts, request: Amounts, whole: Load) -> dict[Load, int]:
 
 
 def claimed(shares: Iterable[ReservedShare]) -> tuple[ReservedShare, ...]:
-    """Return the shares in order, each reservation once on a cluster, up to the allowed number."""
+    """Return each reservation once on a cluster, up to the allowed number."""
     replicas: dict[tuple[str, str, str, str], int] = {}
     for share in shares:
         where = (share.cluster, share.namespace, share.name, share.uid)
@@ -94,7 +90,6 @@ def claimed(shares: Iterable[ReservedShare]) -> tuple[ReservedShare, ...]:
 def within(
     shares: Iterable[ReservedShare], placements: Mapping[str, int]
 ) -> tuple[ReservedShare, ...]:
-    """Cut the shares to the replicas on their cluster."""
     free = dict(placements)
     found = []
     for share in shares:

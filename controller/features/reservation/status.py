@@ -1,6 +1,6 @@
-"""The status of a Reservation: what its decision writes, its phase, and the use of its room. Pure.
+"""The status of a Reservation: its decision's fields, its phase, its use. Pure.
 
-The leader derives the rest. Succeeded and Failed are final.
+Succeeded and Failed are final.
 """
 
 from __future__ import annotations
@@ -111,10 +111,7 @@ def held(stored: Reservation) -> dict[str, int]:
 
 
 def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status fields of a Reservation for those of a Workload's decision.
-
-    With placements the phase is Available, without them Pending.
-    """
+    """Return the Reservation's fields for those of a Workload's decision."""
     found = {name: value for name, value in fields.items() if name in _KEPT}
     if "placements" not in fields:
         return found
@@ -142,7 +139,6 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def look(stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: datetime) -> Result:
-    """Return the status as of now; a reservation that has ended stays as a record."""
     generation = stored.metadata.generation
     if stored.status.phase in ENDED:
         return Result(fields={"observedGeneration": generation})
@@ -212,7 +208,7 @@ def _times(request: Mapping[str, int], replicas: int) -> dict[str, int]:
 
 
 def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Render as quantities, each cut to the allowed maximum, without pods: each unit is one."""
+    """Render, cut to the allowed maximum, without pods: each unit is one."""
     found = sorted((name, min(n, MOST_AMOUNT)) for name, n in amounts.items() if name != "pods")
     return {name: quantities.render(name, n) for name, n in found}
 
@@ -251,7 +247,6 @@ def _conditions(
 
 
 def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[StatusEvent]:
-    """Yield an event for users with more replicas inside than the status names."""
     before = {
         tuple(map(each.get, ("namespace", "name", "cluster"))): each.get("replicas") or 0
         for each in stored.status.current_owners

@@ -65,7 +65,6 @@ def placed_view(
 def _named(
     state: RolloutState, snapshot: Snapshot
 ) -> tuple[RolloutStatus | None, Mapping[str, str]]:
-    """Return the stored status and exceptions with current cluster names."""
     stored, exceptions = state.stored, state.exceptions
     updates = stored.updates if stored is not None else []
     if all(name in snapshot.row for name in [*exceptions, *(each.cluster for each in updates)]):
@@ -81,7 +80,7 @@ def _named(
 
 
 def waves_of(spec: Rollout, snapshot: Snapshot) -> Ints:
-    """Return each cluster's wave, shape (n,): the first that selects it, or the rest."""
+    """Shape (n,): the first that selects it, or the rest."""
     waves = np.full(len(snapshot), len(spec.waves), dtype=np.int64)
     for at in reversed(range(len(spec.waves))):
         waves[snapshot.labelled(label_selector(spec.waves[at].cluster_selector))] = at
@@ -122,5 +121,4 @@ def _settled(share: ClusterShare, units: int) -> bool:
 
 
 def _pace(spec: Rollout, info: WorkloadInfo) -> Rollout:
-    """A kind that runs only at times has no minReadySeconds."""
     return msgspec.structs.replace(spec, min_ready_seconds=0) if info.profile.ready.exists else spec

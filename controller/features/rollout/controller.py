@@ -190,7 +190,6 @@ class RolloutController(StatusWriter[Workload]):
 
 
 def under_way(workload: Workload) -> bool:
-    """Whether a change of a cluster may change the rollout."""
     state: RolloutState | None = workload.info.rollout
     if state is None or state.spec is None:
         return False

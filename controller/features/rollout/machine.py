@@ -79,7 +79,6 @@ class RolloutView:
 
     @property
     def unknown(self) -> bool:
-        """Whether it is unknown what runs of a Workload that was not staged before."""
         return self.stored is None and any(
             each.runs and not each.revision for each in self.clusters if each.reachable
         )
@@ -189,7 +188,6 @@ class Machine:
     # The revision.
 
     def _find_stable(self) -> None:
-        """Take the most frequent running revision as stable if none was on all clusters."""
         found = Counter(
             each.revision
             for each in self._held()
@@ -346,12 +344,10 @@ class Machine:
         return None if seen else RolloutPhase.PROGRESSING
 
     def _is_followed(self) -> bool:
-        """Whether a later wave has a cluster, or may get one: its replicas may have left it."""
         later = any(self._members[self.wave + 1 :])
         return later or any(wave > self.wave for wave in self.view.open_waves)
 
     def _gate_of_none(self, wave: RolloutWave) -> str | None:
-        """A wave without clusters still needs soak and approval."""
         times, stored = self._times.get(wave.name, _Times()), self.view.stored
         was = (stored.phase, stored.wave) if stored is not None else None
         # The status has this phase only if a look saw the end of the soak.
@@ -365,7 +361,6 @@ class Machine:
         return cluster.reachable and self.healthy(cluster.name)
 
     def _end(self) -> str:
-        """Return Complete unless a cluster of an earlier wave is unfinished."""
         done = all(map(self._is_done, self._held()))
         return RolloutPhase.COMPLETE if done else RolloutPhase.PROGRESSING
 
@@ -460,7 +455,6 @@ class Machine:
             self._tell(EventReason.WAVE_STARTED, text)
 
     def _turn(self, cluster: RolloutCluster) -> tuple[bool, bool, str]:
-        """Clusters that were away come first, then those off stable."""
         there = self.exceptions[cluster.name] == self.stable
         return cluster.name not in self._deferred, there, cluster.name
 
@@ -537,7 +531,6 @@ class Machine:
         return timedelta(seconds=self.view.spec.min_ready_seconds)
 
     def _told_waves(self) -> list[int]:
-        """The rest counts as a wave only if it has a cluster."""
         return [at for at, w in enumerate(self._waves) if w.name != REST or self._members[at]]
 
     def _wave_status(self, at: int) -> WaveStatus:
@@ -599,7 +592,6 @@ def _have(number: int) -> str:
 
 
 def failure(failed: Sequence[RolloutCluster], spec: Rollout) -> str:
-    """Return which clusters missed the deadline, with the note of the first."""
     first, more = failed[0], len(failed) - 1
     text = f"{first.name} was not healthy within {spec.progress_deadline_seconds}s"
     text += f": {first.note}" if first.note else ""

@@ -71,7 +71,7 @@ class RevisionHistory:
         data: Mapping[str, Any],
         kept: Mapping[str, Mapping[str, Any]],
     ) -> str:
-        """Return why the ControllerRevision cannot be created, or empty."""
+        """Return why it cannot be created, or empty."""
         name = revision_name(meta.name, revision)
         if (found := kept.get(name)) is not None:
             return _difference(found, revision)
@@ -104,7 +104,7 @@ class RevisionHistory:
         return None
 
     async def unusable(self, workload: Workload, revision: str) -> str:
-        """Return why a revision cannot be restored, or empty."""
+        """Return why it cannot be restored, or empty."""
         name = revision_name(workload.metadata.name, revision)
         try:
             return _difference(await self._get(workload.metadata, name), revision)
@@ -165,7 +165,6 @@ def _difference(found: Mapping[str, Any], revision: str) -> str:
 
 
 def _owners(found: Mapping[str, Any], meta: Meta) -> set[str]:
-    """Return the UIDs of the owning Workloads of that name, present or past."""
     owners = found["metadata"].get("ownerReferences") or ()
     named = (WORKLOADS.kind, meta.name)
     return {str(o.get("uid")) for o in owners if (o.get("kind"), o.get("name")) == named}

@@ -1,4 +1,4 @@
-"""The endpoints of gangs: how many replicas each needs and has, what is held, and why it waits."""
+"""The endpoints of gangs."""
 
 from __future__ import annotations
 

@@ -32,12 +32,10 @@ _LONGEST_KEY: Final = 317
 class CompiledGroup:
     """A group of Workloads that start together.
 
-    `min_resources` are amounts as `WorkloadInfo.request` has them: thousandths of cpu, whole units
-    of all others. `timeout` is in seconds. `topology_key` is empty for a gang that may go anywhere.
-    `released` are the digests of the placements that the gate has released, by the Workload's uid,
-    and `retained` the replicas by cluster that ran before the group did. `ran`: the quorum has run
-    once. `retry` is when the gang is tried again after it was taken away from members,
-    `last_failure` when an attempt last failed, as text.
+    `min_resources` has thousandths of cpu, whole units of all others; `timeout` is in seconds.
+    `released` are digests of released placements, `retained` the replicas by cluster that ran
+    before, both by the Workload's uid. `ran`: the quorum has run once. `retry` is when a gang that
+    was taken back is tried again, `last_failure` when an attempt last failed, as text.
     """
 
     key: Key
@@ -68,7 +66,7 @@ class CompiledGroup:
         return self.key[1]
 
     def rests_until(self, now: datetime) -> datetime | None:
-        """Return `retry` while it is to come; None if the gang may be tried."""
+        """Return `retry` while it is to come."""
         # A time beyond any back-off comes from a leader whose clock was wrong, and is ignored.
         rests = self.retry is not None and now < self.retry <= now + _LONGEST_REST
         return self.retry if rests else None
@@ -87,7 +85,7 @@ def named(key: Key) -> str:
 
 
 def in_words(key: Key) -> str:
-    """Return namespace and name, made safe: a label in a template may hold any text."""
+    """Return namespace and name, made safe: a template's label may hold any text."""
     return f"{key[0]}/{name_in_words(key[1])}"
 
 
@@ -130,7 +128,7 @@ def _told(status: GroupStatus) -> dict[str, Any]:
 
 
 def _amounts(stored: Mapping[str, Any]) -> tuple[dict[str, int], str]:
-    """Return the amounts by resource, and the fault of the first that cannot be counted."""
+    """Return the amounts by resource, and the first fault."""
     if long := next((name for name in stored if len(name) > _LONGEST_KEY), None):
         return {}, f"spec.minResources: {quoted(long)} is no resource"
     amounts = {name: quantities.amount(name, text) for name, text in stored.items()}
@@ -196,10 +194,7 @@ else:
 
 
 class WorkloadGroup(Object, frozen=True):
-    """Workloads that start together or not at all.
-
-    The readable part of an unreadable status is used.
-    """
+    """Only the readable part of its status is used."""
 
     spec: Any = msgspec.field(default_factory=dict)
     status: _Status = GroupStatus()

@@ -1,8 +1,8 @@
-"""The shortage of a gang: before any attempt, by columns over all clusters, and after an attempt.
+"""The shortage of a gang, before and after an attempt.
 
-The resource gap is a lower bound: if it reports a shortage, no pass could place the quorum, or so
-much of it that it were held for the rest. A gang without a gap may still fail. Patches of a
-WorkloadSpread are unknown here: the caller leaves such gangs out.
+The resource gap is a lower bound: if it reports a shortage, no pass could place the quorum, nor so
+much of it that it were held. A gang without a gap may still fail. Patches of a WorkloadSpread are
+unknown here.
 """
 
 from __future__ import annotations
@@ -81,10 +81,9 @@ def gap(
     snapshot: Snapshot,
     filters: Filters = of_default_profile,
 ) -> str:
-    """Return what the quorum lacks, and how much; empty if no shortage is found.
+    """Return what the quorum lacks; empty if no shortage is found.
 
-    `members` are all that could have replicas, with their present shares; `filters` are those of
-    their profiles.
+    `members` are all that could have replicas; `filters` are those of their profiles.
     """
     assigned = sum(member.assigned + member.workload.ended_replicas for member in members)
     need = group.min_member - assigned
@@ -123,7 +122,7 @@ def gap(
 def _short_in_sum(
     found: Sequence[Class], there: Mask, least: int, need: int, snapshot: Snapshot
 ) -> dict[str, int]:
-    """Return the missing amounts in all clusters together for `least` of the smallest replicas."""
+    """Return the missing amounts for `least` of the smallest replicas, over all clusters."""
     short: dict[str, int] = {}
     if (snapshot.virtual & there).any():
         return short
@@ -143,7 +142,7 @@ def _short_in_sum(
 
 
 def _cost(sizes: Sequence[tuple[int, int]], replicas: int) -> int:
-    """Return what the smallest replicas ask for together; `sizes` are (size, number), by size."""
+    """Return the request of the smallest replicas; `sizes` are (size, number), by size."""
     cost = 0
     for size, number in sizes:
         taken = min(number, replicas)
@@ -154,7 +153,7 @@ def _cost(sizes: Sequence[tuple[int, int]], replicas: int) -> int:
 def _short_of_units(
     found: Sequence[Class], open_: Sequence[Mask], need: int, snapshot: Snapshot
 ) -> dict[str, int]:
-    """Return the least missing amount of each resource by itself, by the room for replicas."""
+    """Return the least missing amount of each resource by itself."""
     short = {}
     for resource in sorted({r for each in found for r in each.workload.request}):
         fits = sum(
@@ -209,7 +208,7 @@ def _words(short: Mapping[str, int], why: str) -> str:
 
 
 def keeps_waiting(group: CompiledGroup, found: int) -> bool:
-    """Whether at most a tenth of the quorum is missing, for which the others are held."""
+    """Whether at most a tenth of the quorum is missing."""
     return 0 < found < group.min_member and (group.min_member - found) * 10 <= group.min_member
 
 
@@ -232,10 +231,10 @@ def timed_out(group: CompiledGroup) -> str:
 def rejected(
     group: CompiledGroup, found: int, tried: Sequence[Trial], left_out: Sequence[Key], denial: str
 ) -> tuple[str, str]:
-    """Return the message of a failed attempt: the member that failed, the numbers, and why.
+    """Return the message of a failed attempt, and why it failed.
 
-    `left_out` are members that took no part, because they are refused themselves; `denial` says for
-    how long the gang is not tried again.
+    `left_out` are members that are refused themselves; `denial` says how long the gang is not
+    tried.
     """
     short = next((each for each in tried if each.assigned < each.desired), None)
     who = (
@@ -258,7 +257,6 @@ def rejected(
 
 
 def cure(info: WorkloadInfo, reason: ScheduledReason, code: str) -> str:
-    """Return the change that lifts the refusal, as a noun phrase."""
     name = info.groups[0] if len(info.groups) == 1 else ""
     group = named((info.namespace, name))
     words = _BY_CODE.get(code) or _OF_ALL.get(reason, "what {group} says in its own status")

@@ -1,16 +1,13 @@
 """Which gang goes first if several want the same room, so that none starves.
 
-A gang that misses only a little holds the room that it found (`judge` says WAIT). Two gangs may
-each hold what the other lacks, so:
+A gang that misses only a little holds the room that it found. Two gangs may each hold what the
+other lacks, so:
 
-- no gang begins to hold while an earlier holder may still find what it lacks there;
-- a gang without a quorum asks later holders back, the latest first, no more than it needs by
-  columns, and none if all of them together would not help;
-- a gang that gave way holds nothing until the other one was decided again. If that found no quorum,
-  it does not ask the same holder again while that holds.
+- no gang begins to hold while an earlier holder may find there what it lacks; - a gang without a
+quorum asks the latest holders back, no more than it needs by columns; - a gang that gave way holds
+nothing until the other one was decided again.
 
-docs/decisions/0004-turns-of-gangs.md has the rule of turns, its bounds and its cost. Later gangs
-are those of lower priority, then shorter wait, then by name.
+docs/decisions/0004-turns-of-gangs.md has the rule of turns, its bounds and its cost.
 """
 
 from __future__ import annotations
@@ -62,10 +59,7 @@ _MOST_ASKED: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The clusters where a gang would fit if all gangs gave back their room, known `until` then.
-
-    `order` is its place in line.
-    """
+    """Where a gang would fit if all gangs gave back their room, known `until` then."""
 
     key: Key
     order: Order
@@ -82,7 +76,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The gang that has the turn, for one behind it; `seconds` until the turn is over."""
+    """The gang that has the turn, and the seconds until its turn is over."""
 
     claim: Claim
     seconds: float
@@ -99,10 +93,7 @@ class Behind:
 
 
 class Findings(NamedTuple):
-    """The state that a refusal was found on; a change of any part voids the refusal.
-
-    The clusters' epoch, the group's uid and generation, and the version of its members.
-    """
+    """The state of a refusal; any change voids it."""
 
     epoch: int
     uid: str
@@ -114,14 +105,9 @@ class Findings(NamedTuple):
 class GangTry:
     """A gang that is decided, and the state that it is decided on.
 
-    Args:
-        infos: all of its members.
-        snapshot: without the gang's own room if that is decided again.
-        seen: the same state, as a denial keeps it.
-        patience: seconds after which a gang gets its turn; 0 for never.
-        behind: the gang ahead that has the turn, if known.
-        tries: whether an attempt is due, whose refusal denies the gang.
-        filters: what the profiles of members have at Filter.
+    `snapshot` is without the gang's own room if that is decided again. `patience` is the seconds
+    after which a gang gets its turn; 0 for never. `tries`: an attempt is due, whose refusal denies
+    the gang.
     """
 
     group: CompiledGroup
@@ -155,7 +141,7 @@ class GangTry:
         return bool(group.fault) or group.gate == GateState.CLOSED or later
 
     def place(self) -> Order | None:
-        """Return the place in line; None if the gang is not complete, or has no times."""
+        """Return the place in line; None for a gang that is not complete."""
         wanted, clusters = 0, len(self.snapshot)
         for info in sorted(self.infos, key=lambda info: info.created):
             wanted += info.replicas * (clusters if info.everywhere else 1) + info.ended_replicas
@@ -183,16 +169,16 @@ class GangHold:
 
 
 class Keeping:
-    """Since when the turns of a namespace keep gangs of others out, the last time that they did.
+    """Since when the turns of a namespace keep gangs of others out.
 
-    The next one begins no earlier than SHARE times that length after this one began. For one term.
+    The next stretch begins SHARE times its length after this one began.
     """
 
     def __init__(self) -> None:
         self._since: dict[str, datetime] = {}
 
     def left(self, namespace: str, now: datetime, patience: float) -> float:
-        """Return the seconds for which the turns of a namespace may still keep others out."""
+        """Return the seconds for which the turns of a namespace may still do so."""
         length = TURN * patience
         since = self._since.get(namespace)
         past = length * SHARE if since is None else (now - since).total_seconds()
@@ -201,16 +187,15 @@ class Keeping:
         return max(length - past, 0.0)
 
     def keeps(self, namespace: str, now: datetime, patience: float) -> None:
-        """Begin a stretch, if there is none: a gang of another namespace is kept out."""
         over = timedelta(seconds=TURN * patience * SHARE)
         self._since = {k: at for k, at in self._since.items() if at <= now < at + over}
         self._since.setdefault(namespace, now)
 
 
 class Turns:
-    """Who has the turn, who stands behind it, and who gave way for whom, for one term.
+    """Who has the turn, and who gave way for whom, for one term.
 
-    `wake` queues the Workloads of a group for which another gang made way.
+    `wake` queues the Workloads of a group.
     """
 
     def __init__(self, wake: Callable[[Key], None]) -> None:
@@ -231,7 +216,7 @@ class Turns:
     # --- whose turn it is -------------------------------------------------------------------------
 
     def behind(self, gang: GangTry) -> Behind | None:
-        """Return the gang that is ahead and has the turn; None if this one may start."""
+        """Return the gang ahead that has the turn; None if this one may start."""
         if not gang.patience or gang.started:
             return None
         own, looks = None, 0
@@ -253,7 +238,7 @@ class Turns:
         return None
 
     def again(self, key: Key, now: datetime) -> float | None:
-        """Return the seconds until the turn ends that a gang stands behind, or None."""
+        """Return the seconds until the turn ends that a gang stands behind."""
         if (behind := self._behind.get(key)) is None:
             return None
         if behind[1] > now:
@@ -276,17 +261,15 @@ class Turns:
         return line
 
     def _left(self, since: datetime, key: Key, gang: GangTry) -> float:
-        """Return the seconds left of a gang's turn, as far as it goes for this one."""
         left = turn((gang.now - since).total_seconds(), gang.patience)
         if key[0] != gang.key[0]:
             left = min(left, self._keeping.left(key[0], gang.now, gang.patience))
         return left
 
     def _look(self, gang: GangTry, *, for_room: bool = True, refused: bool = False) -> Claim | None:
-        """Find out whether a gang has a claim on a turn; None for one that waits for too short.
+        """Return a gang's claim on a turn; None for one that waits for too short.
 
-        `for_room`: room may be lacking; other refusals are not helped by room. `refused`: an
-        attempt has just failed.
+        `for_room`: it may lack room. `refused`: an attempt has just failed.
         """
         key, order, before = gang.key, gang.place(), self._claims.get(gang.key)
         clusters, until = frozenset[str](), gang.now
@@ -319,7 +302,7 @@ class Turns:
     def for_whom(
         self, gang: GangTry, tried: Sequence[Trial], holds: Sequence[GangHold]
     ) -> Key | None:
-        """Return the gang that one with this attempt must give way for; None if it may hold."""
+        """Return the gang that must go first; None if this attempt may hold."""
         if (earlier := self._asker(gang.key)) is not None:
             return earlier
         there = {c for each in tried for c in each.workload.arriving(each.placements)}
@@ -328,7 +311,6 @@ class Turns:
         return next(found, None)
 
     def given_back(self, key: Key) -> None:
-        """Record that a gang gave room back or was placed, and queue who asked for that."""
         if (earlier := self._asker(key)) is not None:
             self._wake(earlier)
 
@@ -339,10 +321,7 @@ class Turns:
         tried: Sequence[Trial] = (),
         holds: Sequence[GangHold] = (),
     ) -> list[Key]:
-        """Record the decision on a gang; return the holders that must give way for it now.
-
-        `tried` are the results of its members, if an attempt was made.
-        """
+        """Record the decision on a gang; return the holders that must give way for it now."""
         key, holding = gang.key, {hold.key for hold in holds}
         for pair in [p for p, vain in self._gave.items() if p[0] == key and not vain]:
             if outcome is TrialResult.PLACE:
@@ -374,7 +353,7 @@ class Turns:
         return self._ask(gang, holds) if for_room and alone else []
 
     def over(self, key: Key) -> None:
-        """Forget a group that is changed, gone or placed, and queue who waits for it."""
+        """Forget a group that is changed, gone or placed."""
         self._end(key)
         self._behind.pop(key, None)
         for earlier, holder in list(self._gave):
@@ -389,7 +368,6 @@ class Turns:
         return next(made, None)
 
     def _ask(self, gang: GangTry, holds: Sequence[GangHold]) -> list[Key]:
-        """Return the holders that must give way for a gang without a quorum, the latest first."""
         busy = {holder for (e, holder), vain in self._gave.items() if e == gang.key or not vain}
         later = (h for h in holds if h.order > gang.order and h.key not in busy | {gang.key})
         asked = sorted(later, key=_order, reverse=True)
@@ -406,7 +384,7 @@ class Turns:
 
 
 def turn(waited: float, patience: float) -> float:
-    """Return the seconds left of a gang's turn after that wait; 0 without one."""
+    """Return the seconds left of a gang's turn after that wait."""
     first = TURN * patience
     past = (waited - patience) / first if first else -1.0
     if past < 0:
@@ -420,7 +398,7 @@ def words(key: Key, namespace: str) -> str:
 
 
 def _seen_from(namespace: str, key: Key) -> str:
-    """Name a gang for readers of a namespace, which must not show names of another tenant."""
+    """Name a gang without showing names of another tenant."""
     return named(key) if key[0] == namespace else "a gang of another namespace"
 
 

@@ -1,4 +1,4 @@
-"""WorkloadGroup as a feature: the kinds that the process watches and counts for gangs."""
+"""WorkloadGroup as a feature."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class WorkloadGroups(Feature):
         self.controller.look(key)
 
     def _deleted(self, old: Workload | None, new: Workload | None) -> None:
-        """Queue the group of a deleted Workload, which counted as a member until now."""
+        """Queue the group of a deleted Workload."""
         key = Groups.group_of(old.info) if old is not None and new is None else None
         if key is not None:
             self.controller.look(key)
@@ -104,7 +104,7 @@ class WorkloadGroups(Feature):
         (self.controller.wake if left else self.controller.look)(key)
 
     def _waits_no_more(self, key: Key) -> None:
-        """End the turn of a gang that is complete, or that its Workloads cannot complete."""
+        """End the turn of a gang that is complete, or cannot be."""
         # A gang completed by another scheduler's write is not decided here, so nothing else would
         # end its turn.
         group = self.ledger.get(key)
@@ -121,7 +121,6 @@ class WorkloadGroups(Feature):
             each.complete(key)
 
     def _gone(self, old: WorkloadGroup) -> None:
-        """Forget a deleted group, and queue its Workloads, whose statuses speak of it."""
         key = old.metadata.key
         self.ledger.drop_group(key)
         self.memory.forget(key)

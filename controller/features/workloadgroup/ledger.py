@@ -1,7 +1,6 @@
-"""The ledger of WorkloadGroups: which Workloads are members of which, and which of them are placed.
+"""The ledger of WorkloadGroups: their members, and which of these are placed.
 
-A pass on a whole gang makes an overlay for each member that it places; an overlay computes nothing
-until it is read, which is rare.
+An overlay computes nothing until it is read, which is rare.
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ from machinery.types.metadata import Key
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A Workload of a group, and its shares that count.
-
-    `stored`: the Workload has placements on the hub, also empty ones, and keeps some.
-    """
+    """`stored`: the Workload has placements on the hub, also empty ones, and keeps some."""
 
     workload: WorkloadInfo
     placements: Mapping[str, int]
@@ -41,13 +37,13 @@ class Member:
 
     @property
     def open(self) -> int:
-        """Return the replicas without a cluster; one cluster counts if all are to run it."""
+        """Return the replicas without a cluster."""
         return max(self.workload.replicas - self.assigned, 0)
 
 
 @dataclass(slots=True)
 class _Roll:
-    """The members of one group. `version` changes whenever a member asks for something else."""
+    """`version` changes whenever a member asks for something else."""
 
     members: dict[Key, Member] = field(default_factory=dict)
     placed: dict[Key, Member] = field(default_factory=dict)
@@ -149,11 +145,11 @@ class Groups:
         return (info.namespace, info.groups[0])
 
     def members(self, key: Key) -> Mapping[Key, Member]:
-        """Return the Workloads that name the group, by key. The mapping must not be changed."""
+        """Return the Workloads that name the group, by key. Read only."""
         return self._roll(key).members
 
     def placed(self, key: Key) -> Mapping[Key, Member]:
-        """Return the members with replicas on a cluster. The mapping must not be changed."""
+        """Return the members with replicas on a cluster. Read only."""
         return self._roll(key).placed
 
     def assigned(self, key: Key) -> int:
@@ -161,10 +157,7 @@ class Groups:
         return self._roll(key).assigned
 
     def started(self, key: Key) -> bool:
-        """Whether no quorum is needed any more: enough replicas are placed, or it has run.
-
-        Held placements, and those being written, do not count for that.
-        """
+        """Whether no quorum is needed any more: it is placed, or has run."""
         group, roll = self.get(key), self._roll(key)
         if group is None:
             return False
@@ -172,14 +165,11 @@ class Groups:
         return runs or roll.assigned >= group.min_member
 
     def clusters(self, key: Key) -> Mapping[str, int]:
-        """Return the group's replicas by cluster. The mapping must not be changed."""
+        """Return the group's replicas by cluster. Read only."""
         return self._roll(key).clusters
 
     def desired(self, key: Key, clusters: int = 1) -> int:
-        """Return the replicas that its Workloads want together.
-
-        A Workload that runs everywhere counts once for each of `clusters` clusters.
-        """
+        """Return the wanted replicas; one that runs everywhere counts once a cluster."""
         roll = self._roll(key)
         return roll.desired + roll.everywhere * max(clusters - 1, 0)
 
@@ -187,11 +177,10 @@ class Groups:
         return self._rolls.get(key, _NOBODY).version
 
     def _roll(self, key: Key) -> _Roll:
-        """Return one group's members. The result may be shared and must not be changed."""
         return self._rolls.get(key, _NOBODY)
 
     def _leave(self, key: Key, for_: Key | None) -> Member | None:
-        """Take a Workload out of its group; return its member if it stays in the group `for_`."""
+        """Return its member if it stays in the group `for_`."""
         group = self._of.pop(key, None)
         if group is None:
             return None
@@ -236,7 +225,6 @@ class _GroupOverlay(Groups):
         self._made: dict[Key, _Roll] = {}
 
     def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Place a Workload so. Sums are computed again on the next read."""
         self._placed[info.key] = (info, placements)
         self._made.clear()
 

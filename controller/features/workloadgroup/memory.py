@@ -1,4 +1,4 @@
-"""The memory of one term of leadership about each group, beside the stored objects."""
+"""What a term remembers of each group beside the stored objects."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ it, and a wait that began again with each event would never end.
 class Denial:
     """A refusal that keeps a group from being tried for `seconds`.
 
-    `status` is that of its members: a member that is refused later gets the same one, so that no
-    status is written twice.
+    All members get the same `status`, so that none is written twice.
     """
 
     since: datetime
@@ -52,11 +51,9 @@ def _nothing(_: Key) -> None:
 
 
 class GroupMemory:
-    """The memory by group. One for a process, and one for each dry run.
+    """`queue` queues a group's Workloads.
 
-    Args:
-        queue: queues the Workloads of a group, for which another one has made way.
-        told: called when replicas of a group are held again: no change of an object tells of that.
+    `told` is called when its replicas are held again: no change of an object tells of that.
     """
 
     def __init__(
@@ -69,13 +66,12 @@ class GroupMemory:
         self._groups: dict[Key, _RememberedGroup] = {}
 
     def deny(self, key: Key, denial: Denial) -> None:
-        """Keep a group from being tried until the denial is over."""
         group = self._of(key)
         group.denial, group.asked = denial, False
         group.due = group.comes = None
 
     def denied(self, key: Key, now: datetime, seen: Findings | None = None) -> Denial | None:
-        """Return the denial that holds now; with `seen`, only if it was found on the same state."""
+        """Return the denial that holds now; with `seen`, only one of the same state."""
         group = self._groups.get(key)
         denial = None if group is None else group.denial
         if denial is None or denial.seen.epoch != self.epoch:
@@ -85,7 +81,7 @@ class GroupMemory:
         return denial if seen is None or seen == denial.seen else None
 
     def why(self, key: Key) -> str:
-        """Return the reason of the last refusal, whether or not it holds; empty without one."""
+        """Return the reason of the last refusal."""
         group = self._groups.get(key)
         return "" if group is None or group.denial is None else "; ".join(group.denial.status.args)
 
@@ -109,7 +105,7 @@ class GroupMemory:
         group.found = found
 
     def too_long(self, key: Key, seen: Findings) -> None:
-        """Record that a hold timed out: as many replicas of these members are not held again."""
+        """Record that a hold timed out: as many replicas are not held again."""
         group = self._of(key)
         group.vain = (group.found, seen.generation, seen.members)
 
@@ -131,7 +127,7 @@ class GroupMemory:
             self._told(key)
 
     def held_since(self, key: Key, now: datetime | None = None) -> datetime | None:
-        """Return when the wait began, or None; with `now`, one given back too long ago is over."""
+        """Return when the wait began; with `now`, None for one given back too long ago."""
         group = self._groups.get(key)
         if group is None:
             return None
@@ -152,7 +148,6 @@ class GroupMemory:
         self._of(key).failure = moment
 
     def last_failure(self, key: Key) -> str:
-        """Return when an attempt last failed in this term, as text, or empty."""
         group = self._groups.get(key)
         return "" if group is None else group.failure
 

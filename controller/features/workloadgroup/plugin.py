@@ -1,12 +1,9 @@
-"""The plugin Coscheduling: a gang is placed as one, held for its last few replicas, or not placed.
+"""Coscheduling: a gang is placed as one, held for its last few replicas, or not placed.
 
-All members of a gang that can be decided are decided in one pass
-(`controller.framework.gathering`). With the quorum everything that fits is placed. If at most a
-tenth of it is missing, the replicas are held as waiting Workloads, up to the group's time-out.
-Otherwise nothing is placed, and the gang is denied for a moment, which a new member, an edit of the
-group or a cluster that changes ends at once.
-
-A caller that does not lead changes nothing but the notes of refused members.
+All members that can be decided are decided in one pass (`controller.framework.gathering`). With the
+quorum everything that fits is placed. If at most a tenth of it is missing, the replicas wait, up to
+the group's time-out. Otherwise the gang is denied for a moment, which a new member, an edit or a
+changed cluster ends at once.
 """
 
 from __future__ import annotations
@@ -96,8 +93,8 @@ _SOON = 1.0
 class CoschedulingArgs(Args):
     """How long gangs wait, in seconds.
 
-    `denied_seconds`: until a gang that could not be placed is tried again. `patience_seconds`: a
-    gang that has waited longer has its turn before later ones; 0 for never.
+    `denied_seconds`: until a gang is tried again. `patience_seconds`: a gang that has waited longer
+    has its turn before later ones; 0 for never.
     """
 
     denied_seconds: Annotated[int, Field(strict=True, ge=1, le=900)] = DENIED_SECONDS
@@ -125,7 +122,7 @@ class Coscheduling:
         self._waiting = waiting
 
     def rank(self, info: WorkloadInfo) -> tuple[Any, ...]:
-        """Sort by priority descending, age of the group or its last failed attempt, and name."""
+        """Sort by priority, by age of the group or its last failed attempt, by name."""
         key = Groups.group_of(info)
         group = None if key is None else self._groups().get(key)
         if group is None:
@@ -140,7 +137,7 @@ class Coscheduling:
     def gathering(
         self, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex, now: datetime
     ) -> Gathering | None:
-        """Return the members that this process decides and does not hold; None for no attempt."""
+        """Return the members to decide; None for no attempt."""
         if not info.groups:
             return None
         groups, key = bound.ledger(Groups), Groups.group_of(info)
@@ -177,7 +174,6 @@ class Coscheduling:
         snapshot: Snapshot,
         bound: PlacementIndex,
     ) -> Iterator[Attempt]:
-        """Yield attempts in one domain, in few, or anywhere, off clusters kept for others."""
         gang: GangTry = gathering.about
         kept = None if gang.behind is None else gang.behind.kept(snapshot)
         for each in attempts_of(gang.group, infos, snapshot, bound.ledger(Groups), kept):
@@ -191,7 +187,7 @@ class Coscheduling:
         bound: PlacementIndex,
         now: datetime,
     ) -> GroupDecision:
-        """Count the found replicas and those of members that took no part against the quorum."""
+        """Count the replicas with a cluster, whoever decided them, against the quorum."""
         gang: GangTry = gathering.about
         group, groups = gang.group, bound.ledger(Groups)
         members = groups.members(group.key)
@@ -246,7 +242,7 @@ class Coscheduling:
             self._answer(other, words(key, other[0]))
 
     def complete(self, key: Key) -> None:
-        """Release held members once the quorum has clusters, whichever scheduler placed it."""
+        """Release held members once the quorum has clusters."""
         # The feature calls this at each change of a group or of one of its Workloads; most hold
         # nothing.
         if self.memory.held_since(key) is None:
@@ -388,7 +384,6 @@ class Coscheduling:
         bound: PlacementIndex,
         now: datetime,
     ) -> Status | None:
-        """Return why an attempt would be in vain, by columns alone."""
         attempt = (group.key, self._seen(group, groups), now)
         if attempt == self._passed:  # made again, as the cache has changed meanwhile
             return None
@@ -403,7 +398,7 @@ class Coscheduling:
         return _denied(self._denial(group) + why, why, detail=detail)
 
     def _patched(self, members: Iterable[Member], bound: PlacementIndex, now: datetime) -> bool:
-        """Whether another rule divides a member's replicas: they may ask for less then."""
+        """Whether another rule divides a member's replicas, and may patch them."""
         profiles = self._handle.configuration.profiles
         for info in (member.workload for member in members if member.open):
             profile = profiles.get(info.scheduler_name)
@@ -435,7 +430,6 @@ class Coscheduling:
     def pre_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> Status:
-        """Pass Workloads without a group, members decided together, and those after the quorum."""
         if not info.groups or info.booked or NAME in state.data:
             return SUCCESS
         groups, key = bound.ledger(Groups), Groups.group_of(info)
@@ -464,7 +458,7 @@ class Coscheduling:
     def filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> FilterMask:
-        """Refuse clusters outside of the domains that are tried, or where the gang stands."""
+        """Refuse clusters outside of the tried domains, or where the gang stands."""
         if not info.groups:
             return NOTHING_REFUSED
         attempt = state.data.get(NAME)
@@ -479,7 +473,6 @@ class Coscheduling:
     def post_filter(
         self, state: CycleState, info: WorkloadInfo, _snapshot: Snapshot, _unplaced: Unplaced
     ) -> Status:
-        """Say for replicas beyond the quorum that the others need not wait for them."""
         groups, key = self._groups(), Groups.group_of(info)
         group = None if key is None or NAME in state.data else groups.get(key)
         if group is None or not groups.started(group.key):
@@ -491,7 +484,7 @@ class Coscheduling:
     def reserve(
         self, _state: CycleState, info: WorkloadInfo, _placements: Mapping[str, int]
     ) -> Status:
-        """Hold replicas again that were given back for a decision which then changed nothing."""
+        """Hold replicas again that were given back for a decision."""
         if (key := Groups.group_of(info)) is not None:
             self.memory.hold_on(key)
         return SUCCESS
@@ -542,7 +535,7 @@ class Coscheduling:
         return info
 
     def next_look(self, info: WorkloadInfo, now: datetime) -> float | None:
-        """Return the seconds until this member comes back for all members of its gang."""
+        """Return the seconds until this member comes back for its gang."""
         if (key := Groups.group_of(info)) is None:
             return None
         looks = [self.memory.turns.again(key, now)]
@@ -605,7 +598,7 @@ def _not_found(key: Key) -> Status:
 
 
 def _bare(moment: str) -> str:
-    """Return a time that compares as text: with a fraction of a second it is later than without."""
+    """Return a time that compares as text."""
     return moment.rstrip("Z")
 
 
@@ -639,11 +632,7 @@ def _has_to_give(info: WorkloadInfo, group: CompiledGroup, groups: Groups) -> bo
 
 
 def _withdrawn(group: CompiledGroup, members: Mapping[Key, Member]) -> Withdrawn:
-    """Return the members whose placements are taken back, and the earlier replicas that they keep.
-
-    A closed gate takes back the placements that it had released; without a gate, placements since
-    then are taken back.
-    """
+    """Return the members whose placements are taken back, and what they keep."""
     found = {}
     for key, member in members.items():
         info = member.workload

@@ -1,8 +1,7 @@
 """How many replicas of a gang fit where, at most: by columns, without a pass.
 
-Nothing of the gang counts as placed, and all held room as given back, because some of it may be
-held for the gang: so a pass never places more. Beyond `MOST_CLASSES` the further classes count as
-if they fitted everywhere.
+Nothing of the gang counts as placed, and all held room as free, so a pass never places more.
+Classes beyond `MOST_CLASSES` count as if they fitted everywhere.
 """
 
 from __future__ import annotations
@@ -68,10 +67,7 @@ def filters_of(profiles: Mapping[str, Profile]) -> Filters:
 
 
 def usable(info: WorkloadInfo, snapshot: Snapshot, filters: Filters = of_default_profile) -> Mask:
-    """Return the clusters that rules and their state leave to new replicas, shape (n,).
-
-    A rule that the Workload's profile does not have refuses nothing.
-    """
+    """Return the clusters that the profile's rules leave to new replicas, shape (n,)."""
     refused = np.zeros(len(snapshot), dtype=np.bool_)
     state, bound, asked = CycleState(), PlacementIndex(), filters(info)
     for rule in _RULES:
@@ -84,7 +80,7 @@ def usable(info: WorkloadInfo, snapshot: Snapshot, filters: Filters = of_default
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Members that are alike: the first of them, and how many replicas they want together."""
+    """Members that are alike, and how many replicas they want together."""
 
     workload: WorkloadInfo
     members: int
@@ -107,11 +103,7 @@ def classes(infos: Iterable[WorkloadInfo]) -> list[Class]:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The replicas of a gang that fit where.
-
-    `able` are the replicas of each class that fit on each cluster, shape (classes, n), `any_units`
-    those that fit of whatever class, shape (n,), `wanted` the replicas of each class.
-    """
+    """`able` is of shape (classes, n), `any_units` of any class (n,), `wanted` by class."""
 
     able: Sequence[Ints]
     any_units: Ints
@@ -128,8 +120,8 @@ class Reach:
     ) -> Reach:
         """Return the reach of these members.
 
-        `kept`: clusters where none of them may go, shape (n,). `given`: amounts that others would
-        give back, by resource, shape (n,) each.
+        `kept`: clusters where none may go, shape (n,). `given`: amounts that others give back,
+        shape (n,) each.
         """
         found = classes(infos)
         room = _Room(replace(snapshot, holds=NO_FLIGHTS, merged={}), kept, given, filters)
@@ -148,13 +140,13 @@ class Reach:
         return int(self.places_in(np.zeros(len(self.any_units), dtype=np.int64), 1)[0])
 
     def places_in(self, domain: Ints, domains: int) -> Ints:
-        """Return the most replicas that may fit in each domain; `domain` is of shape (n,)."""
+        """Return the most replicas in each domain; `domain` is of shape (n,)."""
         able = np.minimum(self.able_in(domain, domains), self.wanted[:, np.newaxis])
         each: Ints = able.sum(axis=0)
         return np.minimum(each, sums(domain, self.any_units, domains))
 
     def able_in(self, domain: Ints, domains: int) -> Ints:
-        """Return the replicas that may fit, shape (classes, domains)."""
+        """Shape (classes, domains)."""
         able = np.zeros((len(self.able), domains), dtype=np.int64)
         for row, fits, members in zip(able, self.able, self.wholes, strict=True):
             row[:] = sums(domain, fits, domains)
@@ -181,9 +173,9 @@ def fitting(
     given: Mapping[str, Ints],
     filters: Filters = of_default_profile,
 ) -> Mask:
-    """Return the clusters that could take a gang's quorum with these amounts back, shape (n,).
+    """Return the clusters that could take the quorum with these amounts back, shape (n,).
 
-    Empty if the `need` replicas that the quorum lacks would not fit even so.
+    Empty if the `need` replicas would not fit even so.
     """
     none = np.zeros(len(snapshot), dtype=np.bool_)
     if not len(snapshot) or not _amounts_fit(group, snapshot, given):
@@ -215,7 +207,7 @@ def _domains(group: CompiledGroup, snapshot: Snapshot) -> tuple[Ints, Mask]:
 
 
 def free(resource: str, snapshot: Snapshot, lets_in: Mask | None = None) -> Ints:
-    """Return the free amount of a resource on each cluster, shape (n,), in these node groups."""
+    """Return the free amount of a resource on each cluster, shape (n,)."""
     groups = snapshot.groups
     amounts = times(groups.room(resource), groups.count)
     amounts = amounts if lets_in is None else np.where(lets_in, amounts, 0)
@@ -223,7 +215,7 @@ def free(resource: str, snapshot: Snapshot, lets_in: Mask | None = None) -> Ints
 
 
 def amounts(taken: Mapping[str, Mapping[Load, int]], snapshot: Snapshot) -> dict[str, Ints]:
-    """Return the amounts that replicas take, by cluster and load, as columns (n,) by resource."""
+    """Return the taken amounts as columns (n,) by resource."""
     found: dict[str, list[int]] = {}
     for name, loads in taken.items():
         row = snapshot.row.get(name)
@@ -244,7 +236,6 @@ class _Room:
     filters: Filters
 
     def open(self) -> Ints:
-        """Return no bound, except on clusters that are kept."""
         return self._kept_out(np.full(len(self.snapshot), UNLIMITED, dtype=np.int64))
 
     def able(self, each: Class) -> Ints:
@@ -260,7 +251,6 @@ class _Room:
         return self._kept_out(np.where(usable(info, self.snapshot, self.filters), fits, 0))
 
     def any_units(self, found: Sequence[Class]) -> Ints:
-        """Return how often the least request of all members fits."""
         wanting = [each.workload for each in found if each.wanted]
         least = _least([info.request for info in wanting])
         if not least or not all(info.counted for info in wanting):
@@ -275,7 +265,6 @@ class _Room:
         return fits if self.kept is None else np.where(self.kept, 0, fits)
 
     def _freed(self, request: Mapping[str, int], place: Place, given: Mapping[str, Ints]) -> Ints:
-        """Return the replicas that fit into the free amounts of all nodes together, and `given`."""
         fits = np.full(len(self.snapshot), UNLIMITED, dtype=np.int64)
         lets_in, none = self.snapshot.groups.open_to(place), np.zeros_like(fits)
         for resource, amount in request.items():
@@ -287,7 +276,7 @@ class _Room:
 
 
 def staying(infos: Iterable[WorkloadInfo], snapshot: Snapshot) -> Ints:
-    """Return the replicas that stay until others are placed: their room is the gang's own."""
+    """Return the replicas that stay until others are placed, shape (n,)."""
     kept = (snapshot.by_row(info.moving.kept) for info in infos if info.moving.kept)
     return sum(kept, np.zeros(len(snapshot), dtype=np.int64))
 

@@ -1,12 +1,11 @@
 """Where a gang is tried, the most promising first: inside one domain, in few, or anywhere.
 
 Required keeps a gang inside one domain. Preferred tries one after the other, then the roomiest
-together, one more each time, then all clusters. Domains without room for the quorum by columns are
-left out, except two: a plugin may know of other room, and an attempt has to report what is missing.
+together, then all clusters. Domains without room by columns are left out, except two: an attempt
+has to report what is missing.
 
-A gang takes at most `MOST_PASSES` passes, but at least four ways to place it are tried, at most
-`MOST_WAYS`. In each domain the members go in the order given; if that misses the quorum, the
-smaller ones go first.
+A gang takes at most `MOST_PASSES` passes, but four ways at least. In each domain the members go in
+the order given, then the smaller ones first.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ _HOPELESS = 2
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The domains that new replicas of a gang may go to: those values of the label.
+    """The domains that new replicas may go to: those values of the label.
 
-    `stands`: the gang has replicas there, else it is tried there. `homeless` are clusters with
-    replicas of the gang that are in no domain, if none of its replicas is in any.
+    `stands`: the gang has replicas there, else it is tried there. `homeless` are its clusters in no
+    domain, if none is in any.
     """
 
     group: Key
@@ -85,10 +84,7 @@ def attempts_of(
     ledger: Groups,
     kept: Mask | None = None,
 ) -> Iterator[Attempt]:
-    """Yield the ways to place a gang, each made on demand; `told` is a `Within`, or None.
-
-    `kept`: clusters that are kept for another gang, shape (n,).
-    """
+    """Yield the ways to place a gang; `told` is a `Within`, or None."""
     orders = _orders(infos, snapshot)
     most = MOST_PASSES // max(len(infos) * len(orders), 1)
     ways = _ways(group, infos, snapshot, ledger, kept) if group.topology_key else iter((None,))
@@ -98,7 +94,7 @@ def attempts_of(
 
 
 def standing(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within | None:
-    """Return the domains where members of a gang have replicas; None if it may go anywhere."""
+    """Return the domains of a gang's replicas; None if it may go anywhere."""
     if not group.topology_key:
         return None
     # A cluster that is gone binds no gang.
@@ -115,7 +111,7 @@ def standing(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within
 
 
 def refuge(group: CompiledGroup, snapshot: Snapshot, ledger: Groups) -> Within | None:
-    """Return the domain with the most room for a gang whose clusters are all gone."""
+    """Return the roomiest domain for a gang whose clusters are all gone."""
     members = ledger.members(group.key).values()
     if not group.topology_key or not any(member.assigned for member in members):
         return None
@@ -137,7 +133,6 @@ def no_domain(group: CompiledGroup, snapshot: Snapshot) -> str:
 
 
 def _orders(infos: Sequence[WorkloadInfo], snapshot: Snapshot) -> list[tuple[Key, ...]]:
-    """Return the order given, and, if that differs, the smaller ones first."""
     given = tuple(info.key for info in infos)
     totals = {r: _total(snapshot, r) for r in {r for info in infos for r in info.request}}
     sizes = {info.key: _size(info, totals) for info in infos}
@@ -162,7 +157,6 @@ def _ways(
     ledger: Groups,
     kept: Mask | None,
 ) -> Iterator[Within | None]:
-    """Yield domains one by one; if they are preferred, more of them, then None for all."""
     domains = _Domains.of(group, infos, snapshot, ledger, kept)
     here, required = standing(group, snapshot, ledger), group.topology_required
     if here is not None and required:
@@ -186,9 +180,7 @@ def _ways(
 class _Domains:
     """Every domain, the most promising first.
 
-    `able` are the replicas of each class that fit there, shape (classes, domains), `any_units`
-    those that fit of whatever class, `wanted` the replicas of each class, `need` those that the
-    quorum lacks.
+    `able` is of shape (classes, domains), `any_units` of any class, `wanted` by class.
     """
 
     values: Sequence[str]

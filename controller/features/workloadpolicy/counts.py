@@ -1,7 +1,6 @@
 """WorkloadPolicies in the form of decisions, and the replicas by cluster that count against each.
 
-These are Workloads of the policy's namespace whose pod labels match, except those being deleted,
-and claims of other processes (`set_foreign`).
+Workloads of its namespace whose pod labels match count, and claims of other processes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class WorkloadPolicy(Object, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A checked policy. `domains` are values of `topology_key`, `desired` their numbers."""
+    """`domains` are values of `topology_key`, `desired` their numbers."""
 
     key: Key
     topology_key: str
@@ -99,7 +98,7 @@ class _PolicyCount:
 
 
 class Tally:
-    """Every policy with its counts. `told` is called after each change."""
+    """`told` is called after each change."""
 
     def __init__(self, told: Told = lambda _touched, _eased: None) -> None:
         self._told = told
@@ -197,7 +196,7 @@ class Tally:
         return replicas
 
     def set_foreign(self, key: Key, foreign: Mapping[Key, Placements]) -> bool:
-        """Replace the foreign claims of a policy. Return whether they changed."""
+        """Return whether they changed."""
         table = self._table(key)
         if table is None or table.foreign == foreign:
             return False
@@ -214,7 +213,7 @@ class Tally:
         self._tell()
 
     def _tell(self) -> None:
-        """Report changes. Called last, when the counts are consistent."""
+        """Called last, when the counts are consistent."""
         touched, self._touched = self._touched, set()
         eased, self._eased = self._eased, set()
         if touched or eased:
@@ -239,8 +238,6 @@ class Tally:
 
 
 class _PolicyOverlay(Tally):
-    """Other placements of a few Workloads over unchanged counts."""
-
     def __init__(self, base: Tally, placed: PlacementsByWorkload) -> None:
         super().__init__()
         self._base = base

@@ -1,7 +1,6 @@
-"""WorkloadPolicy as a feature: the status has the replicas of its domains, and claims.
+"""WorkloadPolicy as a feature.
 
-Only `Required` policies are claimed: a `Preferred` one may be exceeded, so concurrent schedulers do
-no harm.
+Only `Required` policies are claimed: a `Preferred` one may be exceeded.
 """
 
 from __future__ import annotations
@@ -133,7 +132,6 @@ class PolicyController(ClaimController[WorkloadPolicy]):
         super().__init__(term, WORKLOAD_POLICIES, WorkloadPolicy, claims=claims)
 
     def quota_of(self, info: WorkloadInfo) -> Key | None:
-        """Return the Workload's policy if it is Required and valid."""
         key = policy_of(info)
         policy = None if key is None else self._counts.policy(key)
         return key if policy is not None and policy.required and not policy.fault else None

@@ -1,7 +1,6 @@
 """WorkloadPolicy: a number of replicas per domain, shared by all counted Workloads.
 
-PreFilter binds the policy and copies its counts, Filter refuses clusters at a Required policy's
-numbers, and the order of domains precedes other scores (`controller.planner.replicacycle`).
+The order of domains precedes other scores (`controller.planner.replicacycle`).
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ _EVENTS = (
 
 @dataclass(slots=True)
 class PolicyState:
-    """The policy as one pass sees it. `replicas` are the counted ones by cluster."""
+    """`replicas` are the counted ones by cluster."""
 
     policy: Policy
     matches: bool
@@ -84,7 +83,7 @@ class PolicyState:
     bound: PlacementIndex
 
     def domain(self, snapshot: Snapshot) -> Ints:
-        """Return each cluster's domain, shape (n,); OUTSIDE for none listed."""
+        """Shape (n,); OUTSIDE for none listed."""
         column = snapshot.domains_by(self.policy.topology_key)
         table = np.full(len(column.vocabulary.values), OUTSIDE, dtype=np.int64)
         for number, name in enumerate(self.policy.domains):
@@ -144,7 +143,6 @@ class WorkloadPolicyPlugin(ClaimsQuota):
     def filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Refuse clusters at a Required policy's numbers, or all for unmatched pods."""
         known: PolicyState | None = state.data.get(NAME)
         if known is None:
             return NOTHING_REFUSED
@@ -226,7 +224,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         return NAME in state.data
 
     def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """Add the order of domains and their numbers. Rank decides within a domain."""
+        """Rank decides within a domain."""
         known: PolicyState | None = field.state.data.get(NAME)
         if known is None:
             return problem

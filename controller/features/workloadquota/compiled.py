@@ -1,7 +1,6 @@
 """A WorkloadQuota in the form of decisions, and the amounts of a replica.
 
-Amounts are integers by the names of `spec.hard`: thousandths for requests.cpu, units for the rest.
-An invalid quota has a `fault` and bounds nothing.
+Amounts are by the names of `spec.hard`: thousandths for requests.cpu, units for the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _PODS = "pods"
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuota:
-    """The key of the configuration's default quota has no name."""
+    """The configuration's default quota has no name."""
 
     key: Key
     uid: str
@@ -58,7 +57,6 @@ def compile_quota(stored: WorkloadQuota) -> CompiledQuota:
 
 
 def default_quota(namespace: str, hard: Mapping[str, Any]) -> CompiledQuota:
-    """Return the default quota, which the configuration's model has checked."""
     return CompiledQuota((namespace, ""), "", "", _amounts(hard))
 
 
@@ -67,17 +65,14 @@ def _amounts(hard: Mapping[str, Any]) -> dict[str, int]:
 
 
 def resource_of(name: str) -> str:
-    """Return the resource that a name in `hard` counts, or the name itself."""
     return name.removeprefix(REQUESTS)
 
 
 def rendered(name: str, amount: int) -> str:
-    """Return the quantity, cut to the allowed maximum."""
     return quantities.render(resource_of(name), min(amount, MOST_AMOUNT))
 
 
 def asked(request: Amounts) -> dict[str, int]:
-    """Return the amounts of one pod, without the pod itself."""
     return {
         REQUESTS + resource: n
         for resource, n in request.items()
@@ -91,7 +86,7 @@ def held(request: Amounts) -> dict[str, int]:
 
 
 def of_unit(info: WorkloadInfo) -> dict[str, int]:
-    """Return the amounts of one replica; none for a placeholder: its Reservation counts."""
+    """None for a placeholder: its Reservation counts."""
     if info.scheduler_name == PLACEHOLDER_SCHEDULER and info.controller[:2] == (
         API_VERSION,
         "Reservation",
@@ -106,5 +101,4 @@ def most_request(info: WorkloadInfo) -> Amounts:
 
 
 def of_cluster(info: WorkloadInfo) -> dict[str, int]:
-    """Return the amounts of the manifests' pods on each cluster."""
     return held(info.alongside) if info.alongside else {}

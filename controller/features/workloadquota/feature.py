@@ -1,4 +1,4 @@
-"""WorkloadQuota as a feature: the status has the amounts in use, and the claims of schedulers."""
+"""WorkloadQuota as a feature."""
 
 from __future__ import annotations
 

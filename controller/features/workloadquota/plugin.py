@@ -1,10 +1,6 @@
 """WorkloadQuota: bounds the new replicas of a namespace by its quotas.
 
-PreFilter limits the replicas of the pass (`controller.framework.room`) to the placed ones plus
-those that the quotas let in.
-
-Reserve and PreBind claim the decision in the oldest quota's status, for schedulers of other names
-(`controller.claims`).
+Decisions are claimed in the oldest quota's status, for schedulers of other names.
 """
 
 from __future__ import annotations
@@ -63,8 +59,6 @@ class WorkloadQuotaArgs(Args):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The limit of a pass on all replicas, and the amount behind it."""
-
     replicas: int
     short: Short
 
@@ -134,7 +128,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return (Note(NoteKind.QUOTA, shortage.pending, known.short.quota.key[1], text),)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Return all clusters, because the quotas bound their sum."""
+        """All clusters, because the quotas bound their sum."""
         known: Bound | None = shortage.state.data.get(NAME)
         if known is None or shortage.reason is not _REASON:
             return ()
@@ -145,7 +139,6 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return book(self._handle.index).routes()
 
     def quotas(self, bound: PlacementIndex, namespace: str) -> Sequence[CompiledQuota]:
-        """Return the quotas of a namespace, or else the default one."""
         found = bound.ledger(Usage).quotas(namespace)
         return found or ([default_quota(namespace, self._default)] if self._default else [])
 
@@ -162,7 +155,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         return spare(quotas, used, held(info.request))
 
     def _may_help(self, info: WorkloadInfo, _old: Any, _new: Any) -> bool:
-        """Whether one more replica would fit now. Called for thousands at once."""
+        """Called for thousands at once."""
         index = self._handle.index()
         reservations, most = index.ledger(ReservationLedger), most_request(info)
         for resource, more in self._left(index, info.namespace, reservations):
@@ -175,7 +168,6 @@ class WorkloadQuotaPlugin(ClaimsQuota):
     def _left(
         self, index: PlacementIndex, namespace: str, reservations: ReservationLedger
     ) -> Sequence[tuple[str, int]]:
-        """Return the rest of each resource, and of replicas by an empty name; cached."""
         usage = index.ledger(Usage)
         about = (namespace, index.version, usage.version)
         if self._known[0] != about:
@@ -350,13 +342,11 @@ def spare(quotas: Iterable[CompiledQuota], used: Used, each: Amounts) -> Spare:
 
 
 def one_more(quotas: Iterable[CompiledQuota], used: Used) -> Short | None:
-    """Return the amount that keeps one more Reservation out, or None."""
     found = spare(quotas, used, {RESERVATIONS: 1})
     return found.short if found.replicas == 0 else None
 
 
 def left(quotas: Iterable[CompiledQuota], used: Used) -> dict[str, int]:
-    """Return what is left of each amount, the least over the quotas."""
     found: dict[str, int] = {}
     for quota in quotas:
         for name, hard in quota.hard.items():

@@ -40,7 +40,7 @@ class LeftNote(NamedTuple):
 
 
 class LeftBehind:
-    """The notes of one namespace: the stored ones, and later changes."""
+    """The notes of one namespace."""
 
     def __init__(self) -> None:
         self._living: set[str] = set()
@@ -63,7 +63,7 @@ class LeftBehind:
             self._leaving[uid] = LeftNote(uid, name, leaves)
 
     def ended(self, uid: str, name: str, leaves: Amounts) -> None:
-        """Record the end of a Workload. Its last amounts replace the noted ones."""
+        """Its last amounts replace the noted ones."""
         self._living.discard(uid)
         self._leaving.pop(uid, None)
         self._sum = None
@@ -71,7 +71,7 @@ class LeftBehind:
             self._ended[uid] = LeftNote(uid, name, leaves)
 
     def stored(self, quota: WorkloadQuota) -> bool:
-        """Read the notes and releases of a quota. Return whether any changed."""
+        """Return whether notes or releases changed."""
         key = quota.metadata.key
         named = quota.metadata.annotations.get(ANNOTATION_RELEASED, "").split(",")
         released = frozenset(uid.strip() for uid in named)
@@ -109,7 +109,7 @@ class LeftBehind:
         return self._sum
 
     def told(self, quota: Key, *, all_of_it: bool) -> list[dict[str, Any]]:
-        """Return `status.left`. `all_of_it` means that the quota is the oldest."""
+        """`all_of_it` means that the quota is the oldest."""
         if not all_of_it:
             return [_told(each) for each in self._stored.get(quota, {}).values()]
         gone = {each.uid: each for each in self._gone()}
@@ -206,7 +206,6 @@ class _QuotaCount:
         return summed(self.each, replicas, self.along, clusters)
 
     def falls(self, after: _QuotaCount) -> bool:
-        """Whether the Workload may count for less than before."""
         if self.replicas > after.replicas or self.clusters > after.clusters:
             return True
         parts = ((self.each, after.each), (self.along, after.along))
@@ -245,7 +244,7 @@ _NOTHING = _Namespace()
 
 
 class Usage:
-    """Every quota and the amounts against it. `told` is called after each change."""
+    """`told` is called after each change."""
 
     def __init__(self, told: Told = lambda _namespace, _eased: None) -> None:
         self._told = told
@@ -271,7 +270,7 @@ class Usage:
         return self._of(key[0]).quotas.get(key)
 
     def quotas(self, namespace: str) -> list[CompiledQuota]:
-        """Return the valid quotas of a namespace, oldest first."""
+        """The valid ones, oldest first."""
         found = self._of(namespace).quotas.values()
         return sorted((each for each in found if not each.fault), key=lambda each: each.order)
 
@@ -330,7 +329,7 @@ class Usage:
         return _QuotaOverlay(self, placed)
 
     def used(self, namespace: str, room: ReservationLedger) -> Used:
-        """Return the amounts that a namespace uses. `room` must be of the same pass."""
+        """`room` must be of the same pass."""
         own = self._of(namespace)
         amounts = dict(own.total)
         for name, n in held(room.unused_in(namespace)).items():
@@ -372,8 +371,6 @@ class Usage:
 
 
 class _QuotaOverlay(Usage):
-    """Other placements of a few Workloads over unchanged sums."""
-
     def __init__(self, base: Usage, placed: PlacementsByWorkload) -> None:
         super().__init__()
         self._base = base
@@ -390,7 +387,6 @@ class _QuotaOverlay(Usage):
         return self._base.quotas(namespace)
 
     def used(self, namespace: str, room: ReservationLedger) -> Used:
-        """Return the base's amounts, corrected for the overlay's Workloads."""
         base = self._base.used(namespace, room)
         amounts, hidden = dict(base.amounts), self._base._of(namespace).counted  # noqa: SLF001 - its own kind
         for key, counted in self._of(namespace).counted.items():

@@ -1,7 +1,6 @@
 """Marks: subsets that take no new replica for a while, because some found no node there.
 
-A mark is a condition in the spread's status, so a restart forgets none. It begins when replicas of
-a subset have had no node for the critical seconds, and lasts for exactly the mark seconds.
+A mark is a condition in the spread's status, so a restart forgets none.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ _TYPE = SubsetCondition.SCHEDULABLE.value
 
 @dataclass(frozen=True, slots=True)
 class UnschedulableUnits:
-    """Replicas of a subset that a cluster has had no node for, since then."""
-
     cluster: str
     replicas: int
     since: datetime
@@ -41,8 +38,6 @@ class UnschedulableUnits:
 
 @dataclass(frozen=True, slots=True)
 class SchedulableCondition:
-    """The condition Schedulable, the events of a change, and when it may change by itself."""
-
     condition: dict[str, Any]
     events: tuple[StatusEvent, ...] = ()
     next_look: datetime | None = None
@@ -57,7 +52,7 @@ def judged(
     *,
     mark_seconds: int,
 ) -> SchedulableCondition:
-    """Whether a subset takes new replicas now; `before` are its stored conditions."""
+    """Whether a subset takes new replicas now, by its stored conditions."""
     name, marks = spread.subsets[place].name, spread.adaptive and place + 1 < len(spread.subsets)
     critical, mark = (timedelta(seconds=n) for n in (spread.critical_seconds, mark_seconds))
     condition = partial(_condition, spread.generation)
@@ -83,7 +78,6 @@ def judged(
 def rescheduled(
     spread: CompiledSpread, before: Sequence[int], after: Sequence[int]
 ) -> StatusEvent | None:
-    """Return the event of replicas that left marked subsets for later ones, or None."""
     marked = [each.name in spread.marked for each in spread.subsets]
     fell = [m and b > a for m, b, a in zip(marked, before, after, strict=True)]
     if True not in fell:
@@ -106,7 +100,7 @@ def rescheduled(
 
 
 def _since(old: conditions.Condition, now: datetime) -> datetime:
-    """Return the last transition; an unreadable one, or one in the future, is now."""
+    """Return the last transition; an unreadable or future one is now."""
     said = str(old.get("lastTransitionTime"))
     return stored_time(said, not_after=now + TOLERATED) or stamp(now)
 

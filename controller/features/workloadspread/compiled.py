@@ -49,10 +49,7 @@ class WorkloadSpread(Object, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CompiledSubset:
-    """A subset of clusters, and how many replicas they take: a number, a percentage, or all.
-
-    Without `required` every cluster is in it. `patch` is a strategic merge on the pod template.
-    """
+    """It takes `most` replicas, or `percent`, or all. Without `required` every cluster is in it."""
 
     name: str
     required: SelectorTerm | None
@@ -71,10 +68,9 @@ class CompiledSubset:
 
 @dataclass(frozen=True, slots=True)
 class CompiledSpread:
-    """A spread; `subsets` are in their order, the first is filled first.
+    """`subsets` are filled in order; `marked` ones take no new replica for a while.
 
-    `simulates`: room is checked before a subset is chosen; `marked` are the names of the subsets
-    that take no new replica for a while.
+    `simulates`: room is checked before a subset is chosen.
     """
 
     key: Key
@@ -95,7 +91,7 @@ class CompiledSpread:
 
     @property
     def age(self) -> tuple[str, str]:
-        """Return the sort key by age: the older of two spreads on one target divides it."""
+        """The older of two spreads on one target divides it."""
         return (self.created, self.name)
 
     @property
@@ -103,7 +99,7 @@ class CompiledSpread:
         return (self.uid, self.generation, self.marked)
 
     def caps(self, total: int) -> Ints:
-        """Return how many of `total` each takes, shape (subsets,); the sum may exceed the total."""
+        """Shape (subsets,); the sum may exceed the total."""
         return np.array([each.cap(total) for each in self.subsets], dtype=np.int64)
 
 
@@ -154,7 +150,7 @@ def _subset(said: Subset) -> CompiledSubset:
 
 
 def _marked(ws: WorkloadSpread, subsets: Sequence[CompiledSubset]) -> frozenset[str]:
-    """Return the subsets marked in the status; never the last one, the refuge of all."""
+    """Return the marked subsets; never the last one, the refuge of all."""
     said = {each.name: each.conditions for each in ws.status.subset_statuses}
     return frozenset(
         each.name
@@ -190,10 +186,7 @@ class Spreads:
         return self._spreads.get(key)
 
     def of(self, key: Key) -> CompiledSpread | None:
-        """Return the spread that divides a Workload: of several the oldest valid one.
-
-        A spread with a fault is returned only if there is no valid one.
-        """
+        """Return the spread that divides a Workload: the oldest valid one, else a faulty one."""
         there = self._of.get(key)
         return there[0] if there else None
 
@@ -204,7 +197,6 @@ class Spreads:
         return list(self._of)
 
     def all_of(self, key: Key) -> Sequence[CompiledSpread]:
-        """Return the spreads of a Workload; the first one divides it."""
         return tuple(self._of.get(key, ()))
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
@@ -236,7 +228,7 @@ V = TypeVar("V")
 
 
 def kept(spread: CompiledSpread, snapshot: Snapshot, name: Hashable, compute: Callable[[], V]) -> V:
-    """Return a value of a spread and the labels and taints of clusters, computed once."""
+    """Return a value of a spread, and labels and taints of clusters, computed once."""
     # The entry holds the spread, so that no other one gets its id meanwhile.
     return snapshot.kept.fixed((id(spread), name), lambda: (spread, compute()))[1]
 
@@ -269,7 +261,7 @@ def inside(subset: CompiledSubset, snapshot: Snapshot) -> Mask:
 
 
 def replicas_of(placements: Mapping[str, int], snapshot: Snapshot) -> Ints:
-    """Return the replicas of each cluster, shape (n,), without those on clusters that are gone."""
+    """Shape (n,), without clusters that are gone."""
     return np.clip(snapshot.by_row(placements), 0, UNBOUNDED)
 
 

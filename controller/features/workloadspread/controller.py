@@ -1,7 +1,6 @@
 """The status of every WorkloadSpread: the replicas of its subsets, and the quota of decisions.
 
-A decision takes its quota first (`controller.claims.controller`): the status names the replicas
-that it is about to place, and only then are the placements written.
+A decision takes its quota first (`controller.claims.controller`).
 """
 
 from __future__ import annotations
@@ -88,7 +87,6 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
             each.discard(key)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """Handle a change of a Workload, which may show granted placements or change the counts."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         spread = self._spreads.of(known.metadata.key)
@@ -131,10 +129,7 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         return True
 
     def subsets(self, spread: CompiledSpread) -> Sequence[Mapping[str, Any]]:
-        """Return the statuses of a spread's subsets as of now, with the quota that is being taken.
-
-        Empty for a spread that does not divide its target.
-        """
+        """Return the subsets' statuses as of now, with the quota that is being taken."""
         stored = self._stored.get(spread.key)
         workload = self._workloads.get(spread.target)
         verdict = verdict_of(spread, self._spreads.of(spread.target), workload)
@@ -178,7 +173,7 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         super().landed(key, result, written=written)
 
     def failed(self, key: Key, result: Result | None, error: TransportError | None) -> None:
-        """Refuse the requests; the next draft takes the quota back if it was written after all."""
+        """Refuse the requests; the next draft takes back quota that was written after all."""
         if result is not None and result.carry:
             self._released[key] = False
         super().failed(key, result, error)
@@ -216,7 +211,6 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
         return subset_statuses(spread, classes, target, before, now, mark_seconds=seconds)
 
     def _mind(self, spread: CompiledSpread, look: SpreadResult) -> None:
-        """Requeue the Workload if replicas are stranded and a changed cluster may help."""
         if not look.stranded:
             self._stranded.discard(spread.key)
         elif spread.key in self._helped:

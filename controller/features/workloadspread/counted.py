@@ -1,10 +1,7 @@
 """Which replicas count to each subset: those that run, that come, and that do not go. Pure.
 
-The counts follow from the placements of the target, the reports of the members, and the moments in
-the spread's own status.
-
-A replica counts while a member runs it, and for `CREATE_SECONDS` while it is being created. One
-that is taken back counts again if its member still has it after `DELETE_SECONDS`.
+A replica counts while a member runs it, and for `CREATE_SECONDS` while it is created. One that is
+taken back counts again if its member still has it after `DELETE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -66,7 +63,6 @@ class Classes:
         return replicas
 
     def ranges(self, placements: Mapping[str, int]) -> Ranges:
-        """Return which replicas on each cluster count to which subset; the excess comes last."""
         replicas = replicas_of(placements, self.snapshot)
         counted, excess, _ = self.subsets.classified(replicas)
         upper = np.vstack((counted, excess)).cumsum(axis=0)
@@ -75,9 +71,9 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """The replicas of each cluster, shape (2 * subsets, n), those in cap before the excess.
+    """Shape (2 * subsets, n), those in cap before the excess.
 
-    Those above `above` up to `last` count to a subset.
+    The replicas above `above` up to `last` count to a subset.
     """
 
     snapshot: Snapshot
@@ -85,7 +81,7 @@ class Ranges:
     last: Ints
 
     def within(self, above: Ints, last: Ints) -> list[int]:
-        """Return the replicas of each subset above and up to these numbers, shape (n,)."""
+        """Return the replicas of each subset between these numbers, shape (n,)."""
         inside = np.minimum(self.last, last) - np.maximum(self.above, above)
         both = np.maximum(inside, 0).sum(axis=1).reshape(2, -1)
         replicas: list[int] = both.sum(axis=0).tolist()
@@ -102,10 +98,7 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class SpreadTarget:
-    """A Workload: wanted replicas, placements and when they were decided, reports of members.
-
-    `leaving` are the stored placements that `placements` are about to replace.
-    """
+    """`leaving` are the stored placements that `placements` are about to replace."""
 
     total: int
     placements: Mapping[str, int]
@@ -164,7 +157,6 @@ def counted(
 def _with_those_on_their_way(
     target: SpreadTarget, spans: Iterable[Span], now: datetime
 ) -> Mapping[str, int]:
-    """Return the placements, with those that may still be written because their quota was taken."""
     if target.certain or target.leaving is not None:
         return target.placements
     most = dict(target.placements)
@@ -177,7 +169,7 @@ def _with_those_on_their_way(
 
 
 def _shown(target: SpreadTarget, snapshot: Snapshot) -> tuple[Ints, Ints]:
-    """Return the replicas of each cluster that exist, and those that ever came, shape (n,) each."""
+    """Return the replicas that exist, and that ever came, shape (n,) each."""
     exist, came = np.zeros((2, len(snapshot)), dtype=np.int64)
     for name, report in target.reports.items():
         if (row := snapshot.row.get(name)) is not None:
@@ -188,7 +180,7 @@ def _shown(target: SpreadTarget, snapshot: Snapshot) -> tuple[Ints, Ints]:
 def _note_waiting(
     found: Sequence[Counted], ranges: Ranges, target: SpreadTarget, now: datetime
 ) -> None:
-    """Add the replicas without a node, which are the last ones of their cluster."""
+    """Add the replicas without a node: the last ones of their cluster."""
     for cluster, report in target.reports.items():
         placed, since = target.placements.get(cluster, 0), report.unschedulable_since
         away = report.state == ShareState.UNREACHABLE.value
@@ -235,7 +227,6 @@ def _count_going(
     told: Sequence[SubsetStatus],
     now: datetime,
 ) -> None:
-    """Count the replicas beyond the placements that still exist: they end, or are stuck."""
     deleting = [entries_of(each.deleting_pods, now) for each in told]
     stuck = [entries_of(each.stuck_pods, now) for each in told]
     if target.leaving is not None:
@@ -277,10 +268,7 @@ def _leaving(classes: Classes, target: SpreadTarget, now: datetime) -> list[list
 
 
 def _seen(report: ClusterShare | None) -> tuple[int, int]:
-    """Return the replicas that exist now, ending ones included, and those that ever came.
-
-    Of a kind with unknown pods the ready ones exist.
-    """
+    """Return the replicas that exist now, and those that ever came."""
     if report is None:
         return 0, 0
     finished = between(0, report.finished, MOST_UNITS)
@@ -290,6 +278,5 @@ def _seen(report: ClusterShare | None) -> tuple[int, int]:
 
 
 def _moment(since: datetime, now: datetime) -> datetime:
-    """Return the moment of a report, no earlier than 1970 and no later than now."""
     aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
     return min(max(aware, _FIRST_MOMENT), now)

@@ -1,8 +1,8 @@
 """Replicas under way: those that no member has shown yet, and those that still end on one.
 
-The replicas of a cluster are numbered from 1. The status of the spread has ranges of these numbers,
-each with the moment since when it waits: `member-a/81-100`. Entries beyond the allowed number are
-stored as a sum: `*/250`.
+The replicas of a cluster are numbered from 1. The status has ranges of these numbers with the
+moment since when each waits: `member-a/81-100`. Entries beyond the allowed number are a sum:
+`*/250`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Span:
 
 
 def entries_of(stored: Mapping[str, str], now: datetime) -> list[Span]:
-    """Read the valid entries of a status; each replica counts once.
+    """Read the valid entries of a status.
 
     An unreadable or future moment is taken for now.
     """
@@ -71,26 +71,24 @@ def units(spans: Iterable[Span]) -> int:
 
 
 def unnamed(spans: Iterable[Span], most: int) -> list[Span]:
-    """Return at most `most` replicas of clusters that are not named, as one span."""
+    """Return at most `most` replicas of clusters that are not named."""
     others = [span for span in spans if span.cluster == OTHERS]
     number = min(units(others), most)
     return [Span(OTHERS, 1, number, max(s.since for s in others))] if number > 0 else []
 
 
 def first_due(spans: Iterable[Span], after: timedelta) -> datetime | None:
-    """Return when the first of them will have waited for so long, or None."""
     first = min((span.since for span in spans), default=None)
     return None if first is None else first + after
 
 
 def parted(spans: Sequence[Span], late: timedelta, now: datetime) -> tuple[list[Span], list[Span]]:
-    """Part them into those that have waited for less than `late`, and the others."""
     due = [span for span in spans if span.since + late <= now]
     return [span for span in spans if span.since + late > now], due
 
 
 def to_dict(spans: Sequence[Span], most: int) -> dict[str, str]:
-    """Return at most `most` entries; of the rest only the number, and the last moment."""
+    """Return at most `most` entries; of the rest the number and the last moment."""
     listed, others = joined(spans), unnamed(spans, MOST_UNITS)
     room = most - 1 if others or len(listed) > most else most
     told = {str(span): timestamp(span.since) for span in listed[:room]}
@@ -110,7 +108,7 @@ def named(spans: Sequence[Span], most: int) -> str:
 
 
 def stamp(moment: datetime) -> datetime:
-    """Round up to a whole second: a stored moment is never too early, so nothing ends early."""
+    """Round up to a whole second, so nothing ends early."""
     whole = moment.replace(microsecond=0)
     return whole if whole == moment else whole + timedelta(seconds=1)
 
@@ -120,7 +118,6 @@ def most_entries(subsets: int) -> int:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """Sort the spans of named clusters, and join those that follow and wait equally long."""
     found: list[Span] = []
     for span in sorted((s for s in spans if s.cluster != OTHERS), key=_place):
         at = (span.cluster, span.first, span.since)

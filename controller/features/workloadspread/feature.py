@@ -1,4 +1,4 @@
-"""WorkloadSpread as a feature: the kinds that the process watches and counts for it."""
+"""WorkloadSpread as a feature."""
 
 from __future__ import annotations
 
@@ -90,8 +90,6 @@ class WorkloadSpreads(Feature):
 def book(
     spreads: Spreads, subsets: Callable[[CompiledSpread], Sequence[Mapping[str, Any]]]
 ) -> Book[CompiledSpread]:
-    """Return the endpoints; `subsets` returns the statuses of a spread's subsets as of now."""
-
     def summary(spread: CompiledSpread) -> dict[str, Any]:
         holder = spreads.of(spread.target)
         return {

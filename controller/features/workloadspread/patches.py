@@ -46,11 +46,10 @@ _Pod: TypeAlias = tuple[Mapping[str, int], Place]
 def variants(
     spread: CompiledSpread, info: WorkloadInfo, before: Sequence[Variant] = ()
 ) -> list[Variant]:
-    """Return the Workload as it is in the subsets where it differs, equal ones as one.
+    """Return the Workload as it is in the subsets where it differs.
 
-    They are laid over the pods of `before`, its other variants, too, if they fit. A cluster of
-    several subsets has the variant of the first one that tolerates its taints, else of the first
-    one.
+    They are laid over its other variants `before`, too, if they fit. Of several subsets of a
+    cluster the first one counts that tolerates its taints, else the first.
     """
     both = []
     for each in before:
@@ -112,8 +111,6 @@ def _among(
     places: Sequence[int],
     snapshot: Snapshot,
 ) -> Mask:
-    """Return the clusters whose variant one of these subsets decides, shape (n,)."""
-
     def first() -> Ints:
         matching = subsets_of(spread, snapshot, total).inside
         bears = {each: snapshot.untolerated(each, HARD) == 0 for each in tolerations}
@@ -176,9 +173,9 @@ def _each_merged(body: bytes, profile: Profile, patch: bytes) -> _Pod:
 def overrides_of(
     spread: CompiledSpread, subsets: Subsets, placements: Mapping[str, int], snapshot: Snapshot
 ) -> list[dict[str, Any]] | None:
-    """Return status.overrides for these subsets; None if no cluster holds any replica.
+    """Return status.overrides; None if no cluster holds any replica.
 
-    A cluster stands under the first subset with replicas there, or in the last entry, without name.
+    A cluster stands under its first subset with replicas, or in the last entry, without name.
     """
     replicas = replicas_of(placements, snapshot)
     classes = np.vstack(subsets.classified(replicas))
@@ -196,7 +193,7 @@ def overrides_of(
 
 
 def _first(subsets: Subsets, classes: Ints) -> Ints:
-    """Return the first subset with counted replicas on each cluster, else its home, shape (n,)."""
+    """Shape (n,)."""
     counted = classes[: len(subsets.names)] > 0
     return np.where(counted.any(axis=0), counted.argmax(axis=0), subsets.home)
 
@@ -216,7 +213,7 @@ def _cluster(name: str, replicas: Ints, costs: Sequence[int]) -> dict[str, Any]:
 
 
 def _head(subset: CompiledSubset) -> dict[str, Any]:
-    """Return the subset's name and its patch, as text if the hub would lose a part of it."""
+    """Return its name and patch, as text if the hub would lose a part of it."""
     if not subset.patch:
         return {"name": subset.name}
     patch: Any = subset.patch

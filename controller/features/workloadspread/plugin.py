@@ -1,8 +1,4 @@
-"""The plugin WorkloadSpread: ordered subsets of clusters for the replicas of one Workload.
-
-PreFilter finds the spread and applies the subsets' patches and tolerations; Filter refuses clusters
-of no subset; Assign gives the plan the subsets with their order, caps and preferences.
-"""
+"""The plugin WorkloadSpread: ordered subsets of clusters for the replicas of one Workload."""
 
 from __future__ import annotations
 
@@ -118,10 +114,7 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         return NAME in state.data
 
     def bound(self, info: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """Add the subsets; inside them preferences and scores decide.
-
-        Replicas without a node in a marked subset are free to go.
-        """
+        """Add the subsets. Replicas without a node in a marked subset are free to go."""
         spread = _spread(field.state)
         if spread is None:
             return problem
@@ -141,7 +134,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
     def post_filter(
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _unplaced: Unplaced
     ) -> Status:
-        """Name the subsets without a cluster; the plan names the full ones."""
         spread = _spread(state)
         if spread is None or not (empty := self._empty(spread, info, snapshot)):
             return SUCCESS
@@ -179,7 +171,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
     ) -> tuple[str, str] | None:
-        """Return the cause of a shrunk share: its replicas had no node in a closed subset."""
         plan = state.plan if NAME in state.data else None
         subsets = None if plan is None else plan.asked.subsets
         if subsets is None or not subsets.closed.any():
@@ -198,7 +189,6 @@ class WorkloadSpreadPlugin(ClaimsQuota):
         return f"WorkloadSpread {name} as its rules say"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """Suggest a larger cap, the end of a mark, or a cluster for an empty subset."""
         spread, plan = _spread(shortage.state), shortage.state.plan
         if spread is None or plan is None:
             return ()
@@ -254,7 +244,7 @@ def _spread(state: CycleState) -> CompiledSpread | None:
 
 
 def _running(info: WorkloadInfo, field: Candidates, subsets: Subsets, problem: Problem) -> Ints:
-    """Return the replicas with a node in marked subsets, if others wait for one, shape (n,)."""
+    """Return the replicas with a node in marked subsets, if others wait, shape (n,)."""
     learnt, home = problem.learnt.copy(), subsets.home
     closed = np.append(subsets.closed, False)[home]
     for name, shown in info.shown.items():

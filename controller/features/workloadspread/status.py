@@ -1,7 +1,4 @@
-"""The status of a WorkloadSpread: its subsets, events, and the moment of the next check. Pure.
-
-See `controller.features.workloadspread.counted` for the replicas that count.
-"""
+"""The status of a WorkloadSpread: its subsets, events, and the moment of the next check. Pure."""
 
 from __future__ import annotations
 
@@ -49,10 +46,7 @@ SUMMARY_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class SpreadResult:
-    """The statuses of the subsets, the events, and when they may change without a report.
-
-    `stranded`: replicas wait for a node in a subset that takes no new one.
-    """
+    """`stranded`: replicas wait for a node in a subset that takes no new one."""
 
     statuses: list[dict[str, Any]]
     events: list[StatusEvent]
@@ -66,7 +60,7 @@ NOTHING = SpreadResult([], [], None)
 
 @dataclass(frozen=True, slots=True)
 class SpreadState:
-    """Whether a spread is valid, and why not; `counts`: whether its subsets are counted."""
+    """`counts`: its subsets are counted."""
 
     reason: SpreadReadyReason = SpreadReadyReason.VALID
     message: str = ""
@@ -74,7 +68,6 @@ class SpreadState:
 
     @property
     def event(self) -> StatusEvent | None:
-        """Return the event of this state; none for a target that may come after its spread."""
         if self.reason in (SpreadReadyReason.VALID, SpreadReadyReason.TARGET_NOT_FOUND):
             return None
         return StatusEvent(self.reason, self.message, warning=True)
@@ -83,7 +76,7 @@ class SpreadState:
 def verdict_of(
     spread: CompiledSpread, holder: CompiledSpread | None, target: Workload | None
 ) -> SpreadState:
-    """Return the state of a spread; `holder` is the spread that divides its target."""
+    """`holder` is the spread that divides its target."""
     if spread.fault:
         return SpreadState(SpreadReadyReason.INVALID_SPREAD, spread.fault, counts=False)
     if holder is not None and holder.key != spread.key:
@@ -133,7 +126,6 @@ def subset_statuses(
     *,
     mark_seconds: int = MARK_SECONDS,
 ) -> SpreadResult:
-    """Return the subsets' statuses as of now, with the moments that `before` holds."""
     counts = counted(spread, classes, target, before, now)
     most = most_entries(len(spread.subsets))
     costs = classes.subsets.cost()[0].tolist()

@@ -66,7 +66,7 @@ class limited:  # noqa: N801 - reads as the statement that it is: `with limited(
 
 
 def _arm(seconds: float) -> bool:
-    """Start the timer. Return False if this thread or process cannot use it."""
+    """False if this thread or process cannot use it."""
     if threading.get_ident() != threading.main_thread().ident:
         return False
     known = signal.getsignal(signal.SIGALRM)

@@ -1,7 +1,6 @@
-"""Keeps the statuses of all WorkloadGroups, and with them the gate of each; the leader runs it.
+"""Keeps the statuses of all WorkloadGroups, and with them their gates; the leader runs it.
 
-A gate that opens, closes or extends is written at once; numbers of one group are written once a
-second at most, and changes of the message alone once in ten.
+A change of the gate is written at once, numbers once a second, a message alone once in ten.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ SLICE_COST = 4000
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The parsed form of a Workload, valid while the informer keeps this version of it."""
+    """Valid while the informer keeps this version of the Workload."""
 
     workload: Workload
     standing: Standing
@@ -68,10 +67,9 @@ class _Known:
 class _GateWatch:
     """The memory of a group between two checks; moments without a type are monotonic.
 
-    `writing` is since when none of the decisions on their way to the hub has arrived, `left` the
-    fewest there were, `failing` since when a failure stands; `looked` is the last check; `due` is
-    when its Workloads are to be decided again, `wake` whether that is now. `most` are the bytes
-    that its gate may take.
+    `writing` is since when no decision has arrived, of at least `left`; `failing` since when a
+    failure stands. Its Workloads are decided again at `due`, or now (`wake`). `most` are the bytes
+    of its gate.
     """
 
     writing: float | None = None
@@ -84,7 +82,7 @@ class _GateWatch:
 
 
 class GroupController(StatusWriter[WorkloadGroup]):
-    """The groups of a hub, for one term of leadership. A draft carries its gate."""
+    """A draft carries its gate."""
 
     action = "Grouping"
 
@@ -125,7 +123,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
         self._watched.pop(key, None)
 
     def saw(self, key: Key, group: Key | None) -> None:
-        """Read a Workload that came, changed or went; `group` is the one that it names."""
+        """Read a Workload that came, changed or went, of that group."""
         before = self._known.get(key)
         if group is None or self._workloads.get(key) is None:
             self._known.pop(key, None)
@@ -183,7 +181,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
         )
 
     def shorter(self, key: Key, result: Result, error: TransportError) -> bool:
-        """Release nothing more if the status is too large; the next, shorter draft says so."""
+        """Release nothing more if the status is too large."""
         gate: Gate = result.carry
         if gate.large or not isinstance(error, TooLarge):
             return False
@@ -217,7 +215,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
         )
 
     def _on_their_way(self, key: Key, read: Iterable[_Known]) -> dict[str, int]:
-        """Return replicas that are decided and not stored, by Workload; 0 of a pure move."""
+        """Return replicas that are decided and not stored, by Workload."""
         decided = self._ledger.members(key)
         found = {}
         for each in read:
@@ -229,7 +227,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
     def _doubts(
         self, key: Key, read: Iterable[_Known], facts: GroupFacts, at: float
     ) -> Unconfirmed:
-        """Return the facts that may change in a moment; bounded, so that no gate waits for ever."""
+        """Return the facts that may change in a moment; bounded in time."""
         watch = self._watched[key]
         left = 0 if facts.held else len(self._on_their_way(key, read))
         if watch.writing is None or left < watch.left:  # decisions are written one by one
@@ -251,7 +249,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
                 yield found
 
     def _chosen(self, stored: WorkloadGroup) -> Iterable[Key]:
-        """Return its members; of too many, those released already, and then those known first."""
+        """Return its members; of too many, the released ones first."""
         key = stored.metadata.key
         members = self._ledger.members(key)
         if len(members) <= MOST_WORKLOADS:
@@ -276,7 +274,7 @@ class GroupController(StatusWriter[WorkloadGroup]):
 
 
 def _less(stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts) -> bool:
-    """Whether the group holds less than its status says, and nothing else is wrong.
+    """Whether the group only holds less than its status says.
 
     Such a status is put off while the group is being decided again.
     """
@@ -286,7 +284,7 @@ def _less(stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupF
 
 
 def _moved(old: Standing, new: Standing) -> bool:
-    """Whether more than numbers and messages has changed, so that the gate may change."""
+    """Whether the gate may change: more than numbers and messages differ."""
     return replace(old, **_NO_MATTER) != replace(new, **_NO_MATTER)
 
 

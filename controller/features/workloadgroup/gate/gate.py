@@ -1,14 +1,12 @@
 """The gate of a WorkloadGroup: which Workloads may stand on members, at which decision. Pure.
 
-The propagator pushes only placements that the group's status releases; one compare-and-swap opens
-or closes the gate for all (docs/decisions/0003-the-gate.md).
+The propagator pushes only what the group's status releases (docs/decisions/0003-the-gate.md).
 
-The gate opens once replicas of at least minMember have a cluster. It closes when one fails before
-that many have run, or when so many find no node that fewer are left. An open gate releases nothing
-more while fewer than minMember are left. After the quorum has run, nothing closes it. It is removed
-when all have lost their placements, so that the next try starts over.
+The gate opens once minMember replicas have a cluster. Until that many have run it closes when one
+fails, or when too few find a node; it releases nothing more while fewer are left. After that
+nothing closes it. It is removed when all have lost their placements.
 
-A gate that closes takes back the placements that it has released, and nothing else.
+A gate that closes takes back what it has released, and nothing else.
 """
 
 from __future__ import annotations
@@ -58,10 +56,9 @@ _STATES: Final = frozenset(state.value for state in GateState)
 class Standing:
     """A member as it is stored.
 
-    `placed`: it has placements, also empty ones; `shares` are their replicas by cluster, `replicas`
-    the sum, and `decision` their digest. What has `ended` keeps its share. `ours`: this controller
-    decides it. `trouble` is the text of what keeps one of its clusters from running them. `stuck`
-    replicas have a cluster on which they find no node, the last of them since `stuck_since`.
+    `placed`: it has placements, also empty ones; `shares` are their replicas by cluster, `decision`
+    their digest. `ours`: this controller decides it. `trouble` is what keeps a cluster from running
+    them. `stuck` replicas find no node, the last since `stuck_since`.
     """
 
     name: str
@@ -91,15 +88,11 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The gate for the status. `ran`: the quorum has run; `failure`: what closes it now.
+    """The gate for the status.
 
-    `released` are the decisions that the gate has released, `retained` the replicas that ran
-    before, both by the Workload's uid. `large`: these are more than the status can hold, so the
-    gate stays as it was.
-
-    `waits`: the gate is put off for decisions that are being written, or for a fact that may be
-    outdated; another check follows soon. `obstacle` is a failure that closes nothing, because the
-    running replicas stood there before; at `due` the gate may change though nothing happens.
+    `released` are decisions and `retained` earlier replicas, by uid. `ran`: the quorum has run.
+    `failure` closes it now, `obstacle` is one that closes nothing. `large`: the status cannot hold
+    it. `waits`: a fact may be outdated; `due` is when time alone may change it.
     """
 
     state: GateState | None
@@ -121,8 +114,8 @@ class Gate:
 class Unconfirmed:
     """Stored facts that may change in a moment.
 
-    `writing`: permitted decisions are on their way to the hub. `most`: the bytes that `released`
-    and `retained` may take.
+    `writing`: decisions are on their way to the hub. `most`: the bytes of `released` and
+    `retained`.
     """
 
     writing: bool = False
@@ -157,7 +150,6 @@ def _state(
 
 
 def standing_of(workload: Workload, *, ours: bool) -> Standing:
-    """Return a member as it is stored; `ours` if its scheduler is one of ours."""
     placements, meta = workload.standing, workload.metadata
     replicas = {cluster: n for cluster, n in placements.items() if n > 0}
     shares = [share for share in workload.status.clusters if share.name in replicas]
@@ -183,7 +175,7 @@ def standing_of(workload: Workload, *, ours: bool) -> Standing:
 
 
 def _pods(share: ClusterShare) -> int:
-    """Return the pods that a cluster has for it; of a custom kind the replicas it reports."""
+    """Return its pods on a cluster; of a custom kind the reported replicas."""
     told = share.scheduled + share.unschedulable + share.finished
     return max(share.current, told, share.ready)
 
@@ -203,7 +195,7 @@ def _stuck(standing: Standing, workload: Workload) -> Standing:
 
 
 def _counted(standing: Standing, shares: Iterable[tuple[ClusterShare, int]]) -> Standing:
-    """Add the reports of the clusters, none of it beyond the shares."""
+    """Add the clusters' reports, none beyond the shares."""
     running = succeeded = failed = 0
     for share, replicas in shares:
         well = between(0, share.succeeded, replicas)
@@ -224,7 +216,7 @@ def _trouble(workload: Workload, shares: Sequence[ClusterShare]) -> str:
 
 
 def _refused(workload: Workload) -> str:
-    """Return the message of Propagated for the present generation, if waiting does not help."""
+    """Return the message of Propagated, if waiting does not help."""
     said = conditions.among(workload.status.conditions, WorkloadCondition.PROPAGATED.value)
     lasting = said.get("status") == "False" and said.get("reason") in _LASTING
     if not lasting or said.get("observedGeneration") != workload.metadata.generation:
@@ -301,7 +293,7 @@ def _open(
 def _too_few_nodes(
     group: CompiledGroup, members: Sequence[Standing], now: datetime
 ) -> tuple[datetime | None, str]:
-    """Return when too few find a node for too long, and the failure once that is so."""
+    """Return when too few find a node for too long, and then the failure."""
     stuck = [each for each in members if each.stuck]
     since = max((each.stuck_since for each in stuck if each.stuck_since), default=None)
     able = sum(each.replicas - each.stuck for each in members)
@@ -319,7 +311,7 @@ def _too_few_nodes(
 
 
 def _closed(group: CompiledGroup, members: Sequence[Standing], now: datetime) -> Gate:
-    """Return the gate of a closed one, which stays until the released placements have left."""
+    """Return the closed gate, which stays until the released placements have left."""
     left = any(_has_to_leave(group, each) for each in members)
     # Workloads of other controllers keep their placements, so without a gate nothing would take
     # these away. Their controllers must see the closed gate, so it stays during the back-off, too.
@@ -366,7 +358,6 @@ def _noted(group: CompiledGroup, members: Sequence[Standing], gate: Gate) -> Gat
 
 
 def _ran_before(group: CompiledGroup, member: Standing) -> Mapping[str, int]:
-    """Return the replicas that ran before the release, without those given up since."""
     if member.uid not in group.released:
         return member.seen
     before = group.retained.get(member.uid, {})
@@ -375,7 +366,6 @@ def _ran_before(group: CompiledGroup, member: Standing) -> Mapping[str, int]:
 
 
 def _bounded(group: CompiledGroup, gate: Gate, doubts: Unconfirmed) -> Gate:
-    """Keep the former gate if the status cannot hold all of the new one."""
     if gate.size <= doubts.most:
         return gate
     large = (
@@ -392,7 +382,7 @@ def _by_name(standing: Standing) -> str:
 
 
 def failure_of(members: Iterable[Standing]) -> str:
-    """Return the first troubles by name, and how many more there are; empty without any."""
+    """Return the first troubles by name, and how many more there are."""
     troubles = sorted(each.trouble for each in members if each.trouble)
     more = len(troubles) - NOTED
     return "; ".join(troubles[:NOTED]) + (f"; and {more} more Workloads" if more > 0 else "")

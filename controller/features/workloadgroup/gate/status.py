@@ -1,8 +1,4 @@
-"""The status of a WorkloadGroup: phase, numbers, condition and events. Pure.
-
-The Workloads' own statuses tell why the last try failed; if none does any more, the stored message
-stays.
-"""
+"""The status of a WorkloadGroup: phase, numbers, condition and events. Pure."""
 
 from __future__ import annotations
 
@@ -62,16 +58,10 @@ _UNWRITTEN: Final = "lastFailureTime"
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """The facts beside the object itself and its gate.
+    """`workloads` name the group, `members` are looked at.
 
-    Args:
-        members: those that are looked at, at most MOST_WORKLOADS.
-        workloads: the number of all that name the group.
-        desired: replicas that they want together.
-        most: the same, with Workloads that run everywhere counted on all clusters.
-        holders: replicas that are held until more of them fit, by the Workload's name.
-        until: when these are given back.
-        last_failure: when the last try failed, as text.
+    `most` is `desired` with Workloads that run everywhere on all clusters. `holders` are the held
+    replicas by Workload, given back at `until`.
     """
 
     members: Sequence[Standing] = ()
@@ -111,7 +101,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """The fields to write, the events to emit, and when the status may change by itself."""
+    """`next_look` is when the status may change by itself."""
 
     fields: Mapping[str, Any]
     events: Sequence[StatusEvent]
@@ -155,7 +145,7 @@ def differs(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
 
 
 def changes(fields: Mapping[str, Any], stored: WorkloadGroup) -> dict[str, Any]:
-    """Return the merge patch that adds the fields; of large maps only the changed entries."""
+    """Return the merge patch; of large maps only the changed entries."""
     said = msgspec.to_builtins(stored.status)
     names = changed(fields, stored.status) if stored.status.phase else fields
     return {each: _delta(said.get(each), fields[each]) for each in names}
@@ -203,7 +193,7 @@ def phase_of(group: CompiledGroup, gate: Gate, facts: GroupFacts) -> GroupPhase:
 def _said(
     stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts, due: datetime | None
 ) -> Said:
-    """Return the most pressing condition; `due` is the next try, if that is to come."""
+    """Return the most pressing condition; `due` is the next try."""
     if group.fault:
         return Said(GroupScheduledReason.INVALID_GROUP, group.fault)
     if facts.workloads > MOST_WORKLOADS:
@@ -312,7 +302,7 @@ def _numbers(stored: WorkloadGroup, gate: Gate, facts: GroupFacts) -> dict[str, 
 def _times(
     stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts, now: datetime
 ) -> dict[str, str | None]:
-    """Return the times: each is set once and stands, until all have lost their placements."""
+    """Return the times: each stands until all have lost their placements."""
     status, at = stored.status, timestamp(now)
     over = group.ran and not gate.ran
     tried = facts.tried or gate.state is not None
@@ -332,7 +322,7 @@ def _failures(group: CompiledGroup, gate: Gate) -> int:
 
 
 def _retry(group: CompiledGroup, gate: Gate, now: datetime) -> datetime | None:
-    """Return when the gang is tried again: as stored, or later after each failure in a row."""
+    """Return when the gang is tried again: later after each failure in a row."""
     if gate.ran or gate.state is GateState.OPEN:
         return None
     if not gate.failure:
@@ -388,7 +378,6 @@ def _gate_events(
 def _events(
     stored: WorkloadGroup, group: CompiledGroup, said: Said, facts: GroupFacts, phase: GroupPhase
 ) -> Iterator[StatusEvent]:
-    """Yield an event for each change; a try that ends as the last one did emits none."""
     if facts.held and not stored.status.waiting:
         yield StatusEvent(GroupEventReason.WAITING_FOR_GROUP, said.message)
     reason, before = _TOLD.get(said.reason), _before(stored)
