@@ -158,7 +158,12 @@ class Verbs(ABC):
         return await self._json("GET", res.path(namespace, name, subresource), errand=errand)
 
     async def pages(
-        self, res: Resource, *, limit: int = PAGE, **chosen: Unpack[Selection]
+        self,
+        res: Resource,
+        *,
+        limit: int = PAGE,
+        errand: RequestClass = LIST,
+        **chosen: Unpack[Selection],
     ) -> AsyncIterator[bytes]:
         """Yield a list, page by page, undecoded; watch from the last page's resourceVersion.
 
@@ -172,7 +177,7 @@ class Verbs(ABC):
         followed: set[int] = set()
         size = limit
         for _ in range(MOST_PAGES):
-            page, size = await self._page(res, path, params, accept, size)
+            page, size = await self._page(res, path, params, accept, size, errand)
             following = onward(page)
             yield page
             if not following:
@@ -185,7 +190,13 @@ class Verbs(ABC):
         raise TransportError(f"the list of {path} has no end after {MOST_PAGES} pages")
 
     async def _page(
-        self, res: Resource, path: str, params: Mapping[str, str], accept: str, size: int
+        self,
+        res: Resource,
+        path: str,
+        params: Mapping[str, str],
+        accept: str,
+        size: int,
+        errand: RequestClass,
     ) -> tuple[bytes, int]:
         """Return one page, and its limit. Raises TooMuch."""
         while True:
@@ -193,7 +204,7 @@ class Verbs(ABC):
             try:
                 with self._doubting(res):
                     page = await self.request(
-                        "GET", path, params=bounded, accept=accept, errand=LIST
+                        "GET", path, params=bounded, accept=accept, errand=errand
                     )
                 if size != 1:
                     check_page(page)
@@ -204,7 +215,9 @@ class Verbs(ABC):
             else:
                 return page, size
 
-    async def list(self, res: Resource, **chosen: Unpack[Selection]) -> dict[str, Any]:
+    async def list(
+        self, res: Resource, *, errand: RequestClass = LIST, **chosen: Unpack[Selection]
+    ) -> dict[str, Any]:
         """Return the whole list as one object; watch from its resourceVersion.
 
         If the server forgets the moment of the pages, the list is requested in one piece, which
@@ -212,7 +225,7 @@ class Verbs(ABC):
         """
         for limit in (PAGE, 0):
             try:
-                return await joined(self.pages(res, limit=limit, **chosen))
+                return await joined(self.pages(res, limit=limit, errand=errand, **chosen))
             except Gone:
                 if not limit:
                     raise

@@ -21,7 +21,9 @@ from machinery.runtime.leader_election import LeaseRecord
 from machinery.types import bounds
 
 _LOOK = RequestClass(PriorityLevel.PROBE, bounds.OBJECT_BYTES)
-"""A renewal of our own Lease never waits behind a look at those of others."""
+_LOOKS = RequestClass(PriorityLevel.PROBE, bounds.PAGE_BYTES)
+"""A renewal of our own Lease never waits behind a look at those of others, nor this behind lists.
+"""
 _FEW = 8
 """Leases that are read one by one at each look: a list of a quiet kind takes longer than a GET."""
 
@@ -77,7 +79,7 @@ class LeaseReader:
         wanted = [*names]
         if len(wanted) > _FEW and self._lists:
             try:
-                listed = await self._client.list(LEASES, namespace=self._namespace)
+                listed = await self._client.list(LEASES, namespace=self._namespace, errand=_LOOKS)
             except Forbidden:  # by the Role of an earlier release
                 self._lists = False
             else:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from machinery.api.lanes import PriorityLevel, RequestClass
 from machinery.api.verbs import Verbs
 from machinery.errors import Forbidden, NotFound
 from machinery.runtime.lease_reader import LeaseReader
@@ -20,6 +21,7 @@ class Leases:
 
     def __init__(self, shards: int, *, lists: bool = True) -> None:
         self.asked: list[str] = []
+        self.lanes: set[PriorityLevel] = set()
         self.renewed = 0
         self._lists = lists
         self._names = [lease_name(each) for each in range(shards)]
@@ -30,14 +32,16 @@ class Leases:
         meta = {"name": name, "annotations": {}, "resourceVersion": "1"}
         return {"metadata": meta, "spec": {**spec, "renewTime": at}}
 
-    async def get(self, _resource: Any, name: str, **_how: Any) -> Json:
+    async def get(self, _resource: Any, name: str, *, errand: RequestClass, **_how: Any) -> Json:
         self.asked.append("GET")
+        self.lanes.add(errand.lane)
         if name not in self._names:
             raise NotFound(code=404, reason="NotFound", message=name)
         return self._of(name)
 
-    async def list(self, _resource: Any, **_how: Any) -> Json:
+    async def list(self, _resource: Any, *, errand: RequestClass, **_how: Any) -> Json:
         self.asked.append("LIST")
+        self.lanes.add(errand.lane)
         if not self._lists:
             raise Forbidden(code=403, reason="Forbidden", message="leases")
         return {"items": [self._of(name) for name in [*self._names, "stowage-controller"]]}
@@ -54,6 +58,7 @@ async def test_a_look_at_many_takes_one_request(shards: int, requests: list[str]
     reader, others = leases.reader(), [lease_name(each) for each in range(1, shards)]
     await reader.look(others)
     assert leases.asked == requests
+    assert leases.lanes == {PriorityLevel.PROBE}  # no list of the hub holds it up
     seen = [reader.get(name) for name in others]
     assert all(each is not None and each.held and each.record.holder for each in seen)
     assert reader.get("stowage-controller") is None
