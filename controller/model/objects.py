@@ -121,13 +121,21 @@ class MemberCluster(Object, frozen=True):
 
     @property
     def ready(self) -> bool:
-        found = self.condition("Ready")
+        return self._holds("Ready")
+
+    def _holds(self, type_: str) -> bool:
+        found = self.condition(type_)
         return found is not None and found.status == "True"
 
     @property
     def reason(self) -> str:
         found = self.condition("Ready")
         return found.reason if found is not None else ""
+
+    @property
+    def agent_old(self) -> bool:
+        """Whether the agent of a member in mode Pull is older than this hub serves."""
+        return self._holds("AgentOld")
 
     @property
     def profile(self) -> Key | None:

@@ -21,10 +21,12 @@ from controller.model.place import HARD, SOFT
 from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
+from crds.membercluster import MemberClusterCondition
 from crds.names import forbidden_namespace
 from machinery.types.taints import Taint
 
 _CORDONED = "Cordoned"
+_AGENT_OLD = MemberClusterCondition.AGENT_OLD.value
 _NAMESPACES = "spec.namespaces.allow of the MemberCluster"
 
 
@@ -134,7 +136,10 @@ def _takes_kinds(info: WorkloadInfo, _old: MemberCluster | None, new: MemberClus
 
 
 class ClusterReady:
-    """Refuses new replicas on clusters that do not answer or are being deleted."""
+    """Refuses new replicas on clusters that do not answer, or are being deleted.
+
+    So it does where an agent is older than this hub serves.
+    """
 
     name = "ClusterReady"
     ignored_during_execution = True
@@ -145,14 +150,22 @@ class ClusterReady:
     def filter(
         self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        return FilterMask([(snapshot.deleting, "being deleted"), (~snapshot.ready, "not ready")])
+        return FilterMask(
+            [
+                (snapshot.deleting, "being deleted"),
+                (~snapshot.ready, "not ready"),
+                (snapshot.agent_old, f"agent too old ({_AGENT_OLD})", _AGENT_OLD),
+            ]
+        )
 
-    def cure(self, _shortage: Shortage, _refusal: Refusal, _rows: Mask) -> str:
+    def cure(self, _shortage: Shortage, refusal: Refusal, _rows: Mask) -> str:
+        if refusal.code == _AGENT_OLD:
+            return "a younger agent: `stowage agents upgrade --image IMAGE`"
         return "a cluster that is ready again"
 
 
 def _is_ready(_info: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
-    return new.ready and not new.metadata.deleting
+    return new.ready and not new.agent_old and not new.metadata.deleting
 
 
 class TaintToleration:

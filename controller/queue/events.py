@@ -73,7 +73,8 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
     )
     if before != after:
         action |= Action.VERSION
-    if (old.ready, old.metadata.deleting) != (new.ready, new.metadata.deleting):
+    takes, took = ((each.ready, each.agent_old, each.metadata.deleting) for each in (new, old))
+    if takes != took:
         action |= Action.READY
     if not same_nodes:
         more = roomier(old_status.node_groups, new_status.node_groups)

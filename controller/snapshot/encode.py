@@ -147,6 +147,7 @@ def _reliability(row: Row) -> int:
 
 PLAIN: Mapping[str, tuple[type[np.generic], Callable[[Row], Any]]] = {
     "ready": (np.bool_, lambda row: row.cluster.ready),
+    "agent_old": (np.bool_, lambda row: row.cluster.agent_old),
     "cordoned": (np.bool_, lambda row: row.cluster.spec.unschedulable),
     "deleting": (np.bool_, lambda row: row.cluster.metadata.deleting),
     "virtual": (np.bool_, lambda row: row.cluster.spec.virtual),

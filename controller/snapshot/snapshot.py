@@ -81,6 +81,7 @@ class Snapshot:
     row: Mapping[str, int]
     by_name: Ints
     ready: Mask
+    agent_old: Mask
     cordoned: Mask
     deleting: Mask
     virtual: Mask

@@ -85,6 +85,8 @@ def status_of(
     status["observedGeneration"] = session.generation
     _tell_held(status, session)
     differs = list[str]()
+    if not cluster.pulls:
+        status.pop("pull", None)
     if isinstance(session, PullSession):
         status["pull"] = _pull(session)
         if session.told.started and verdict.reason not in ANOTHERS:
@@ -172,6 +174,9 @@ def _conditions(
             )
     if isinstance(session, PullSession):
         _tell_agent(after, session, now, differs)
+    elif not cluster.pulls:
+        for kind in _OF_AGENTS:
+            after.pop(kind.value, None)
     strangers = [kind for kind in after if kind not in _KNOWN]
     for kind in strangers[_CONDITIONS_LIMIT - len(_KNOWN) :]:
         del after[kind]  # else the hub would refuse the whole status
@@ -197,6 +202,13 @@ def _forgotten(session: PullSession) -> str:
     return message + (f" and {more} more" if more > 0 else "")
 
 
+_OF_AGENTS = (
+    MemberClusterCondition.HUB_FORGOT,
+    MemberClusterCondition.AGENT_OLD,
+    MemberClusterCondition.REPORT_DIFFERS,
+)
+
+
 def _tell_agent(
     after: dict[str, conditions.Condition],
     session: PullSession,
@@ -204,12 +216,8 @@ def _tell_agent(
     differs: Sequence[str],
 ) -> None:
     """Set the conditions that stand only while there is something to say of an agent."""
-    said = (
-        (MemberClusterCondition.HUB_FORGOT, _forgotten(session)),
-        (MemberClusterCondition.AGENT_OLD, too_old(session)),
-        (MemberClusterCondition.REPORT_DIFFERS, "; ".join(differs)),
-    )
-    for kind, message in said:
+    said = (_forgotten(session), too_old(session), "; ".join(differs))
+    for kind, message in zip(_OF_AGENTS, said, strict=True):
         before = after.pop(kind.value, {})
         if message:
             after[kind.value] = conditions.renewed(
@@ -478,7 +486,12 @@ class ClusterStatusWriter:
 
     def _tell(self, cluster: MemberCluster, now: Mapping[str, Any]) -> None:
         before = ready_condition(cluster.status)
-        if (before.get("status"), before.get("reason")) == (now["status"], now["reason"]):
+        pulled = bool(cluster.status.get("pull"))
+        if (before.get("status"), before.get("reason"), pulled) == (
+            now["status"],
+            now["reason"],
+            cluster.pulls,
+        ):
             return
         told = _EVENTS.get((now["reason"], cluster.pulls), MemberClusterEventReason.DISCONNECTED)
         if now["status"] == "True":

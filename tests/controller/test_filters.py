@@ -162,6 +162,7 @@ class TestClusterSelector:
         }
 
 
+AGENT_OLD = [{"type": each, "status": "True"} for each in ("Ready", "AgentOld")]
 LABELS = {"zone": "z1", "size": "10", "word": "many"}
 OPERATORS = [
     (expression("zone", "In", "z0", "z1"), True),
@@ -220,10 +221,12 @@ class TestState:
             (cluster("a", ready=False), "not ready"),
             (cluster("a", status={"conditions": []}), "not ready"),
             (cluster("a", deleting=True), "being deleted"),
+            (cluster("a", status={"conditions": AGENT_OLD}), "agent too old (AgentOld)"),
             (cluster("a", unschedulable=True), "unschedulable"),
         ],
         ids=lambda found: found if isinstance(found, str) else "",
     )
+    @pytest.mark.proves("PL20")
     def test_new_units_go_to_healthy_clusters_only(self, found: Any, reason: str) -> None:
         assert verdicts(decided(info(), found)) == {"a": reason}
 

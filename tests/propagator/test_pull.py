@@ -452,9 +452,14 @@ async def test_a_member_changes_its_mode_and_nothing_there_is_rewritten() -> Non
             await world.until(lambda: runs(world, "web", m1=2))
             await world.calm(5)
             assert versions(world, "m1") == before
+            assert len(world.hub.events("AgentConnected")) == 1
+            assert world.cluster("m1")["pull"]["release"]
             world.place("web", m1=3)
             await world.until(lambda: runs(world, "web", m1=3))
             before = versions(world, "m1")
+            old = {"type": "AgentOld", "status": "True"}
+            said = [*world.cluster("m1")["conditions"], old]
+            world.hub.edit(MEMBER_CLUSTERS, "m1", {"status": {"conditions": said}}, status=True)
             world.hub.edit(MEMBER_CLUSTERS, "m1", {"spec": {"mode": "Push"}})
             world.tell_mode("m1", "Push")
             # No renewal of 30 s is waited for.
@@ -462,6 +467,9 @@ async def test_a_member_changes_its_mode_and_nothing_there_is_rewritten() -> Non
             await world.until(lambda: runs(world, "web", m1=3))
             await world.calm(5)
             assert versions(world, "m1") == before
+            # Nothing is told of an agent that is no more, and no Workload kept off for it.
+            assert "pull" not in world.cluster("m1")
+            assert not conditions.holds(world.cluster("m1"), "AgentOld")
             world.place("web", m1=1)
             await world.until(lambda: runs(world, "web", m1=1))
             by = [

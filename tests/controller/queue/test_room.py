@@ -13,9 +13,10 @@ from controller.features.workloadgroup.feature import _helps
 from controller.framework.events import Action
 from controller.model.objects import MemberCluster
 from controller.model.room import roomier
+from controller.plugins.clusterstate import ClusterReady
 from controller.queue.events import of_cluster
 from machinery.types.api import NodeGroup
-from tests.controller.make import cluster
+from tests.controller.make import cluster, info
 
 HTTP = "hostport/TCP/80"
 
@@ -110,3 +111,14 @@ def test_a_quota_that_leaves_more_is_room(before: Any, after: Any, action: Actio
         return cluster("a", status={"quotas": quotas})
 
     assert of_cluster(quoted(before), quoted(after)) is action
+
+
+@pytest.mark.proves("PL20")
+def test_an_agent_that_is_no_longer_too_old_lets_workloads_in_again() -> None:
+    """They wait for a cluster that is ready, as `ClusterReady` has it."""
+    said = [{"type": each, "status": "True"} for each in ("Ready", "AgentOld")]
+    old, young = (cluster("a", status={"conditions": listed}) for listed in (said, said[:1]))
+    assert of_cluster(old, young) is Action.READY
+    (hint,) = ClusterReady().events_to_register()
+    assert hint.hint is not None
+    assert [hint.hint(info(), old, each) for each in (old, young)] == [False, True]

@@ -85,7 +85,7 @@ def facts(found: Snapshot) -> dict[str, Any]:
             **{
                 kind: number(getattr(found, kind)[row].item())
                 for kind in (
-                    "ready", "cordoned", "deleting", "virtual", "cost", "latency", "reliability",
+                    "ready", "agent_old", "cordoned", "deleting", "virtual", "cost", "latency", "reliability",
                 )
             },
             **{
