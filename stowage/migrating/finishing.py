@@ -78,9 +78,12 @@ async def _unready(world: World, view: PeerView, workload: Json, record: Record)
     if ready.get("status") != "True":
         why = ready.get("message") or ready.get("reason") or "nothing is seen of it yet"
         return f"is not Ready: {why}"
-    since = words.time(str(ready.get("lastTransitionTime") or ""))
-    if since is None or world.now() - since < timedelta(seconds=world.ready):
-        return f"has to be Ready for {world.ready:.0f} s first: run it again"
+    # It was Ready while the peer brought it, too: Propagated is True since Stowage does.
+    brought = conditions.find(status, "Propagated") or ready
+    for each in (ready, brought):
+        since = words.time(str(each.get("lastTransitionTime") or ""))
+        if since is None or world.now() - since < timedelta(seconds=world.ready):
+            return f"has to be Ready for {world.ready:.0f} s first: run it again"
     seen = (status.get("observed") or {}).get("propagator")
     if seen != workload["metadata"].get("generation"):
         return "was edited, and the members have not seen that yet: run it again"

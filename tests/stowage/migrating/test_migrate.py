@@ -564,11 +564,16 @@ def test_finish_waits_and_then_leaves_no_mark_of_the_peer(fleet: Fleet) -> None:
 
 
 @pytest.mark.proves("IM28")
-def test_a_minute_of_ready_is_asked_for(fleet: Fleet) -> None:
+@pytest.mark.parametrize("lately", ["Ready", "Propagated"])
+def test_a_minute_of_ready_is_asked_for(fleet: Fleet, lately: str) -> None:
+    """Ready by what Stowage brings: it was Ready before, as the peer had brought it."""
     steps(fleet, "adopt", "release", "take")
     ready(fleet)
-    conditions = fleet.workload()["status"]["conditions"]
-    conditions[-1]["lastTransitionTime"] = fleet.clock.now().isoformat()
+    began = {"status": "True", "lastTransitionTime": fleet.clock.now().isoformat()}
+    conditions = [
+        *(each for each in fleet.workload()["status"]["conditions"] if each["type"] != lately),
+        {"type": lately, **began},
+    ]
     fleet.hub.edit(WORKLOADS, "web", {"status": {"conditions": conditions}}, status=True)
     assert "has to be Ready for 60 s first" in fleet.step("finish")["web"].fault
     fleet.clock.elapsed += 60
