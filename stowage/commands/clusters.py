@@ -137,7 +137,7 @@ def shards(
             )
         if found.fault:
             lines.append(found.fault)
-        show({"shards": found.rows()}, output, text="\n".join(lines))
+        show(found.to_dict(number), output, text="\n".join(lines))
         unheld = any(each["state"] == "Unheld" for each in found.rows())
         command.exit(1 if number is None and (unheld or found.fault) else 0)
 

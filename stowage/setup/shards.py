@@ -22,6 +22,7 @@ from machinery.clock import stored_time
 from machinery.errors import NotFound
 from machinery.types import conditions
 from machinery.types.shards import MOST_SHARDS, config_fault, lease_name, owner, shards_of
+from stowage.console import words
 
 _BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 PROCESS = "propagator"
@@ -68,6 +69,23 @@ class Sharding:
     def moved(self, shards: int) -> int:
         """Return how many members change their shard with another number of them."""
         return sum(owner(each, self.shards) != owner(each, shards) for each in self.members)
+
+    def to_dict(self, to: int | None) -> dict[str, Any]:
+        """Return it for programs; with `to`, what becomes of each shard with that number of them.
+
+        Shards to come are Unheld.
+        """
+        rows = self.rows()
+        if to is None:
+            return {"shards": rows}
+        coming = {"holder": "", "term": None, "members": 0, "state": "Unheld"}
+        rows = [
+            *rows[: self.shards],
+            *({"shard": shard, **coming} for shard in range(self.shards, to)),
+        ]
+        after = [*self.counts(to), *[0] * self.shards]
+        becomes = [{**row, "becomes": after[row["shard"]]} for row in rows]
+        return {"shards": becomes, "moved": self.moved(to)}
 
     def _spec(self, shard: int) -> Mapping[str, Any]:
         return self.leases.get(shard, {}).get("spec") or {}
@@ -133,7 +151,7 @@ async def set_number(
     if more:
         await _set_processes(hub, namespace, shards, say)
     await set_config(hub, namespace, shards)
-    say(f"configmap/{PROPAGATOR_CONFIG} says {shards} shards")
+    say(f"configmap/{PROPAGATOR_CONFIG} says {words.count(shards, 'shard')}")
     if processes is not None and not more:
         await _set_processes(hub, namespace, shards, say)
 
@@ -205,19 +223,17 @@ def _named(manifest: Mapping[str, Any], kind: str) -> bool:
 def table_rows(sharding: Sharding, to: int | None) -> list[dict[str, Any]]:
     """Return what a table shows; with `to`, what becomes of it with that number of shards."""
     blank = {None: "-", "": "-"}
-    rows = [{k: blank.get(v, v) for k, v in row.items()} for row in sharding.rows()]
+    listed = sharding.to_dict(to)["shards"]
+    rows = [{k: blank.get(v, v) for k, v in row.items()} for row in listed]
     if to is None:
         return rows
-    before, after = rows[: sharding.shards], sharding.counts(to)
-    for shard in range(sharding.shards, to):
-        spare = shard - sharding.shards < len(sharding.spares)
-        state = "taken by a spare" if spare else "needs a process"
-        blanks = {"shard": shard, "holder": "-", "term": "-", "members": 0}
-        before.append({**blanks, "state": state})
-    for shard, row in enumerate(before):
-        members, becomes = row["members"], after[shard] if shard < to else 0
+    for shard, row in enumerate(rows):
+        if shard >= sharding.shards:
+            spare = shard - sharding.shards < len(sharding.spares)
+            row["state"] = "taken by a spare" if spare else "needs a process"
+        members, becomes = row["members"], row["becomes"]
         row["members"] = members if members == becomes else f"{members} → {becomes}"
-    return before
+    return rows
 
 
 async def _found(

@@ -88,8 +88,14 @@ async def test_a_dry_run_shows_what_moves(number: int) -> None:
     found = await shards.read(cast("Any", hub_of(3, held=3)), SYSTEM_NAMESPACE)
     moves = [n for n in MEMBERS if owner(n, 3) != owner(n, number)]
     assert found.moved(number) == len(moves) > 0
+    said = found.to_dict(number)
+    assert said["moved"] == len(moves)
     rows = shards.table_rows(found, number)
     assert len(rows) == max(number, 3)
+    assert [row["becomes"] for row in said["shards"]] == [row["becomes"] for row in rows]
+    assert sum(row["becomes"] for row in said["shards"]) == len(MEMBERS)
+    assert {row["state"] for row in said["shards"][3:]} <= {"Unheld"}
+    assert "becomes" not in found.to_dict(None)["shards"][0]
     for row in rows:
         before, _, after = str(row["members"]).rpartition(" → ")
         assert int(after) == sum(
