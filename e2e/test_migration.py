@@ -20,21 +20,13 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES, PODS, Resource
 from machinery.errors import TransportError
 from stowage.hub import connection
-from stowage.migrating.peers.karmada import MANAGED
+from stowage.migrating.peers.karmada import MANAGED, PEER
 from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
+from tests.definitions import definition
 from tests.stowage.migrating.smallkarmada import SmallKarmada
 from tests.stowage.test_import_karmada import names, policy, select
-from tests.stowage.test_import_live import definition
 
 pytestmark = pytest.mark.long
-_KINDS = (
-    ("policy.karmada.io", "v1alpha1", "PropagationPolicy", "Namespaced"),
-    ("policy.karmada.io", "v1alpha1", "ClusterPropagationPolicy", "Cluster"),
-    ("cluster.karmada.io", "v1alpha1", "Cluster", "Cluster"),
-    ("work.karmada.io", "v1alpha2", "ResourceBinding", "Namespaced"),
-    ("work.karmada.io", "v1alpha2", "ClusterResourceBinding", "Cluster"),
-    ("work.karmada.io", "v1alpha1", "Work", "Namespaced"),
-)
 _MEMBERS = ("member-1", "member-2")
 _WATCHED = (
     Resource("apps", "v1", "deployments", "Deployment"),
@@ -52,9 +44,7 @@ def karmada(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     try:
         planes.start()
         hub = planes.create("karmada", Parts())
-        kinds = [definition(g, v, kind, scope) for g, v, kind, scope in _KINDS]
-        for each in kinds:
-            each["spec"]["versions"][0]["subresources"] = {"status": {}}
+        kinds = [definition(each) for each in PEER.resources]
         listed = {"apiVersion": "v1", "kind": "List", "items": kinds}
         hub.kubectl("apply", "-f", "-", input=json.dumps(listed))
         for each in kinds:

@@ -15,11 +15,13 @@ from crds.definition import KINDS
 from crds.names import GROUP
 from stowage.importing import pods
 from stowage.importing.fields import DocumentPart
+from stowage.importing.pieces import Placed
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import BUILT_IN, Conversion, Made, System, drop_status, metadata_of
 
 _Name: TypeAlias = tuple[str, str]
 _USED = ("Service", "Secret", "ConfigMap", "ServiceAccount", "PersistentVolumeClaim")
+_FOLLOWED = ("Secret", "ConfigMap", "ServiceAccount")
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 _USERS = ("name", "namespace", "labels", "annotations")
@@ -32,12 +34,13 @@ def take_along(into: Conversion, systems: Sequence[System]) -> None:
     Runs after all systems have converted their own objects.
     """
     owners, there = _Owners(into.workloads.made.values()), defaultdict[str, set[_Name]](set)
+    followed = _followed(into.placed)
     for source in into.bundle.sources:
         there[source.namespace].add((source.kind, source.name))
     for source in list(into.bundle.rest()):
         source.taken = True
         if source.of("", *_USED):
-            _used(into, source, owners.of(source))
+            _used(into, source, owners.of(source), followed.get(_key(source), ()))
         elif source.of(GROUP, *_OURS):
             into.add(source, _own(into, source))
         else:
@@ -76,11 +79,35 @@ class _Owners:
         return [each for each in found if selector.items() <= each.labels.items()]
 
 
+def _followed(placed: Iterable[Placed]) -> dict[tuple[str, _Name], list[str]]:
+    """Return the Workloads of rules that have what their pods name copied from the hub."""
+    found: dict[tuple[str, _Name], list[str]] = defaultdict(list)
+    for each in placed:
+        if each.main is None or each.body["spec"].get("dependencies") != "Follow":
+            continue
+        specs = [template.get("spec") for template in pods.templates(each.main.body)]
+        for kind, name in pods.references(specs):
+            if kind in _FOLLOWED:
+                asked = each.main.namespace, (kind, name)
+                found[asked].append(each.body["metadata"]["name"])
+    return found
+
+
+def _key(source: Source) -> tuple[str, _Name]:
+    return source.namespace, (source.kind, source.name)
+
+
 # --- what goes along ------------------------------------------------------------------------------
 
 
-def _used(into: Conversion, source: Source, owners: Sequence[Made]) -> None:
-    if not owners:
+def _used(
+    into: Conversion, source: Source, owners: Sequence[Made], followed: Sequence[str]
+) -> None:
+    if followed:
+        text = f"is copied from the hub by `dependencies: Follow` ({', '.join(followed)})"
+        more = "apply it there, where its namespace has to be a tenant: stowage tenant add"
+        into.notes.note(source.document, "", f"{text}: {more} {source.namespace}")
+    elif not owners:
         _alone(into, source)
     elif source.kind == "Secret":
         for made in owners:

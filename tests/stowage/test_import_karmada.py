@@ -485,6 +485,16 @@ def test_a_secret_is_named_and_not_printed() -> None:
     assert "Y2FuYXJ5" not in made.text
 
 
+def test_what_is_followed_is_to_be_on_the_hub() -> None:
+    web = deployment(volumes=[{"name": "a", "configMap": {"name": "conf"}}])
+    given = (web, beside("ConfigMap", "conf"), beside("ConfigMap", "other"))
+    for follows in (True, False):
+        said = Made(policy(propagateDeps=follows), *given).said("noted")
+        assert ("copied from the hub" in said["conf: "]) is follows
+        assert ("stowage tenant add shop" in said["conf: "]) is follows
+        assert "no Workload here asks for it" in said["other: "]
+
+
 def test_what_is_on_several_clusters_and_has_one_name_is_told_apart() -> None:
     web, db = deployment(), runs("apps/v1", "StatefulSet", replicas=1)
     made = Made(policy(select(), select("StatefulSet"), name="web"), web, db)
