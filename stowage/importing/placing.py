@@ -30,6 +30,11 @@ from stowage.importing.workloads import Conversion, ours
 MOST_MANIFESTS = 64
 _RULES_OF_REPLICAS = ("distributionWeights", "packing", "replicas", "movement")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+_UNKNOWN = (
+    "which clusters get this number is not certain without the clusters: add the clusters to the"
+    " input, or name them"
+)
 _FORCED_PATHS = {
     ("apps.kruise.io", "UnitedDeployment"): "spec.replicas",
     ("apps.kruise.io", "BroadcastJob"): "spec.parallelism",
@@ -264,6 +269,13 @@ class Placer:
             listed.append(body)
             placed.pieces.append(piece)
             self._carry(placement, placed, piece, f"spec.manifests[{len(listed) - 1}]")
+            if piece.kind in _AUTOSCALERS and placed.main is not None:
+                text = "no Workload runs with an autoscaler of its own object: take it out of"
+                more = (
+                    f"spec.manifests, and have it scale the Workload {placed.main.name} on the hub"
+                )
+                at_ = piece.at("spec.scaleTargetRef")
+                self.into.notes.note(piece.source.document, at_, f"{text} {more}")
         return overrides
 
     def _secrets(self, placement: Placement, placed: Placed, secrets: Sequence[Piece]) -> None:
@@ -320,10 +332,9 @@ class Placer:
             return
         base = dig(template, *replicas.split("."))
         shares = self._shares(placement, spec, found, base if isinstance(base, int) else 1)
-        if shares is None:
-            text = f"/{replicas.replace('.', '/')}: which clusters get this number is not certain"
-            more = "add the clusters to the input, or name them"
-            self.into.notes.lost(by.document, by.path, f"{text} without the clusters: {more}")
+        if isinstance(shares, str):
+            text = f"/{replicas.replace('.', '/')}: {shares}"
+            self.into.notes.lost(by.document, by.path, text)
             return
         spec |= fixed(shares)
         text = f"{piece.kind} {piece.name}: is minReplicas and maxReplicas of these clusters now"
@@ -331,10 +342,11 @@ class Placer:
 
     def _shares(
         self, placement: Placement, spec: Mapping[str, Any], found: Differences, base: int
-    ) -> dict[str, int] | None:
+    ) -> dict[str, int] | str:
+        """Return the replicas of each cluster, or why they are not certain."""
         names = self.fleet.among(placement.terms)
         if names is None or spec.get("spreadConstraints"):
-            return None
+            return _UNKNOWN
         usual: Mapping[str, int] | None = None
         if spec.get("distribution") == "Divided":
             usual = placement.divided(base)
@@ -344,12 +356,12 @@ class Placer:
             for clusters, said in found.numbers:
                 there = self.fleet.matches(clusters, name)
                 if there is None:
-                    return None
+                    return _UNKNOWN
                 number = said if there else number
             if number is None:
                 number = base if spec.get("distribution") != "Divided" else (usual or {}).get(name)
             if number is None:
-                return None
+                return f"how many replicas {name} has beside them is not certain: say it as well"
             shares[name] = number
         return shares
 
@@ -538,7 +550,7 @@ def _of_pods(
         return _selected(piece, mains, dig(spec, "selector"))
     if piece.kind == "PodDisruptionBudget":
         return _selected(piece, mains, dig(spec, "selector", "matchLabels"))
-    if piece.kind in ("HorizontalPodAutoscaler", "ScaledObject"):
+    if piece.kind in _AUTOSCALERS:
         ref = dig(spec, "scaleTargetRef")
         kind = str(dig(ref, "kind") or "Deployment")
         return scaled.get((piece.namespace, kind, str(dig(ref, "name"))), [])

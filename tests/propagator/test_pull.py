@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from crds.groups.gate import decision_of
@@ -618,6 +619,53 @@ async def test_an_agent_that_is_too_old_keeps_what_it_has_and_gets_nothing_new(
             assert [each["metadata"]["name"] for each in world.deployments("paris")] == ["web"]
             world.place("web", paris=3)
             await world.until(lambda: runs(world, "web", paris=3))
+
+
+SINCE = {
+    "memberreports": ("upgrade", "kinds", "kindsOmitted", "quotas"),
+    "assignments": (
+        *("health", "ended", "blocked", "holds", "start", "fields", "reported"),
+        *("completed", "succeeded", "failed", "available", "refused", "outdated"),
+    ),
+}
+"""Fields that agents of the first release do not tell."""
+
+
+@pytest.mark.proves("PL20")
+async def test_an_agent_that_tells_less_and_else_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of two releases ago: it lacks what came since, and may tell what is no more."""
+    world = PullWorld("m1")
+    request, told = world.hub.request, set[str]()
+
+    async def as_it_was(method: str, path: str, **how: Any) -> bytes:
+        (kind,) = [k for k in SINCE if f"/{k}/" in path and path.endswith("/status")] or [""]
+        if method == "PATCH" and kind:
+            patch = how["body"]
+            patch = msgspec.json.decode(patch) if isinstance(patch, bytes) else patch
+            status = {k: v for k, v in patch["status"].items() if k not in SINCE[kind]}
+            if counts := status.get("counts"):
+                status["counts"] = {k: v for k, v in counts.items() if k not in SINCE[kind]}
+            told.add(kind)
+            how["body"] = {**patch, "status": {**status, "former": {"field": [1]}}}
+        return await request(method, path, **how)
+
+    monkeypatch.setattr(world.hub, "request", as_it_was)
+    async with world.propagating(), world.agent():
+        await placed(world, m1=1, paris=1)
+        world.place("web", m1=3, paris=3)
+        await world.until(lambda: runs(world, "web", m1=3, paris=3))
+        edit = {"spec": {"targetDeployment": deployment("web", image="other")}}
+        world.hub.edit(WORKLOADS, "web", edit)
+        await world.until(lambda: world.status("web").get("observedGeneration") == 2)
+        await world.until(lambda: runs(world, "web", m1=3, paris=3))
+        world.place("web", m1=2)
+        await world.until(lambda: not world.deployments("paris"))
+        world.place("web", paris=2)
+        await world.until(lambda: runs(world, "web", paris=2) and not world.deployments("m1"))
+        world.delete("web")
+        await world.until(lambda: not world.hub.all(WORKLOADS))
+        assert not world.deployments("paris")
+    assert told == {*SINCE}
 
 
 @pytest.mark.proves("PL11")

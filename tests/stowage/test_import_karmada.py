@@ -260,6 +260,18 @@ def test_a_number_on_named_clusters(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("IM7")
+def test_a_number_beside_those_that_static_weights_give(tmp_path: Path) -> None:
+    placement = {**THREE, "replicaScheduling": weighted((names("m1"), 10), (names("m2"), 1))}
+    said = override((names("m2"), plain("/spec/replicas", 3)))
+    made = Made(policy(placement=placement), deployment(replicas=11), said)
+    assert planned(tmp_path, made, "m1", "m2", "m3") == {"m1": 10, "m2": 3}
+    assert made.lost == {}
+    lost = Made(policy(placement=placement), deployment(replicas=12), said).lost
+    text = "how many replicas m1 has beside them is not certain"  # one of the twelve is left over
+    assert text in lost["o: spec.overrideRules[0].overriders"]
+
+
+@pytest.mark.proves("IM7")
 def test_a_number_by_labels_needs_the_clusters(tmp_path: Path) -> None:
     said = override(({"labelSelector": {"matchLabels": {"a": "b"}}}, plain("/spec/replicas", 5)))
     given = policy(placement=THREE), deployment(replicas=2), said
@@ -475,6 +487,10 @@ def test_what_belongs_to_one_goes_along_and_the_rest_stays_together() -> None:
     along = {each["kind"]: each for each in made["Workload/web"]["manifests"]}
     assert set(along) == {each["kind"] for each in given}
     assert "clusterIP" not in along["Service"]["spec"]
+    assert (
+        "have it scale the Workload web on the hub"
+        in made.said("noted")["web: spec.scaleTargetRef"]
+    )
 
 
 def test_a_secret_is_named_and_not_printed() -> None:

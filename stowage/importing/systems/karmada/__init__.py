@@ -58,6 +58,7 @@ def convert(into: Conversion) -> None:
             chosen.get(id(policy), []),
             overrides.of,
             suffix=policy.kind.lower(),
+            divided=reader.divided,
         )
         placer.place(placement)
         _told(into, policy, placement)

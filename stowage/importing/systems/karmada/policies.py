@@ -267,6 +267,27 @@ class PolicyReader:
             for selector in clusters.selectors()
         ]
 
+    def divided(self, replicas: int) -> dict[str, int] | None:
+        """Return the shares of so many replicas by static weights, if none is left over."""
+        placement = spec_of(self.source).get("placement") or {}
+        said = placement.get("replicaScheduling") or {}
+        listed = dig(said, "weightPreference", "staticWeightList") or ()
+        names = self.fleet.among(self.terms())
+        if said.get("replicaDivisionPreference") != "Weighted" or not listed or names is None:
+            return None
+        weights = dict.fromkeys(names, 0)
+        for each in listed:
+            clusters = clusters_of(each.get("targetCluster"))
+            for name in names:
+                there = self.fleet.matches(clusters, name)
+                if there is None:
+                    return None
+                weights[name] = max(weights[name], int(each.get("weight") or 0) if there else 0)
+        total = sum(weights.values())
+        if not total or any(replicas * weight % total for weight in weights.values()):
+            return None
+        return {name: replicas * weight // total for name, weight in weights.items()}
+
     # --- the rest -----------------------------------------------------------------------------
 
     def _tolerations(self, placement: Json) -> Iterator[dict[str, Any]]:
