@@ -29,6 +29,9 @@ ANNOTATION_SHARD = f"{GROUP}/shard"
 """On the hub's Lease on a member: the shard whose Lease has that term; 0 without it."""
 ANNOTATION_REPORTED = f"{GROUP}/reported"
 """On the Lease of a shard: the term in which its holder has compared every member."""
+ANNOTATION_SET_BACK = f"{GROUP}/set-back"
+"""On the Lease of a shard: a time after the hub was set back, as a holder has seen it. `reported`
+lacks there until every member was compared since."""
 
 FIELD_MANAGER = "stowage"
 """The field manager of every server-side apply on a member."""

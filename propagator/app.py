@@ -78,7 +78,9 @@ class Propagator:
             hub, controller="stowage.dev/propagator", instance=self._identity, clock=self._clock
         )
         self._number = ShardNumber(hub, namespace=settings.namespace, clock=self._clock)
-        self._election = ShardElection(self._elector, number=self._number, clock=self._clock)
+        self._election = ShardElection(
+            self._elector, number=self._number, history=hub.history, clock=self._clock
+        )
         leases = LeaseReader(
             hub,
             namespace=settings.namespace,

@@ -117,6 +117,21 @@ class MemoryHub(Verbs):
         """Delete an object, at once."""
         self._delete(res.path(namespace if res.namespaced else None, name))
 
+    def snapshot(self) -> bytes:
+        """All that is stored, for `set_back`."""
+        return pickle.dumps((self._objects, self._version))
+
+    def set_back(self, snapshot: bytes, bump: int = 0) -> None:
+        """Be as then, at a version that is higher by `bump`; every watch ends."""
+        self._objects, version = pickle.loads(snapshot)
+        self._version = version + bump
+        ended, self._log = self._log, defaultdict(list)
+        status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "set back"}
+        for collection, log in ended.items():
+            line = msgspec.json.encode({"type": "ERROR", "object": status})
+            log.append(_News(self._version, "", line))
+            self._news[collection].set()
+
     def hold(self, res: Resource) -> Callable[[], None]:
         """Keep watches of that resource silent until the answer is called."""
         collection = res.path(None)

@@ -243,15 +243,11 @@ def _state(cluster: MemberCluster, status: Mapping[str, Any]) -> str:
 
 
 def _tell_held(status: dict[str, Any], session: MemberSession) -> None:
-    held = session.held
-    if held is None:
+    if session.held is None:
         return
     status.pop("sweepHeld", None)
-    if held.reason is not None:
-        status["sweepHeld"] = {
-            "count": held.count,
-            "workloads": [each.entry() for each in held.workloads],
-        }
+    if (entry := session.held.entry()) is not None:
+        status["sweepHeld"] = entry
 
 
 def _pull(session: PullSession) -> dict[str, Any]:

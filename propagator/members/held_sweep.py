@@ -40,5 +40,11 @@ class HeldSweep:
     count: int = 0
     workloads: tuple[HeldWorkload, ...] = ()
 
+    def entry(self) -> Mapping[str, Any] | None:
+        """Return `sweepHeld` of a status; None where nothing is held."""
+        if self.reason is None:
+            return None
+        return {"count": self.count, "workloads": [each.entry() for each in self.workloads]}
+
 
 NOTHING_HELD = HeldSweep()

@@ -20,7 +20,7 @@ import msgspec
 
 from crds.assignment import AssignmentOrder
 from crds.fields.shares import ShareHealth, ShareState
-from crds.membercluster import MemberClusterCondition
+from crds.membercluster import MemberClusterCondition, ReadyReason
 from machinery.runtime.informer import Informer
 from machinery.types import conditions
 from machinery.types.bounds import WORD
@@ -34,6 +34,8 @@ from propagator.types.assignment import Assignment
 from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload
 
+AGENT_LOOKS_SECONDS = 60.0
+"""Within so long an agent that is not silent tells what stands without an Assignment."""
 _COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
 _OTHERS = ("completed", "succeeded", "failed", "available", "refused", "outdated")
 _GONE = ("Kept", "Removed")
@@ -221,6 +223,35 @@ class ShareViews:
         """Whether another shard has the member, or still may."""
         return self._registry.get(member) is None and not self._membership.serves(member)
 
+    def unseen(self, member: str) -> bool:
+        """Whether nobody has told yet what runs there that a hub which was set back has forgotten.
+
+        A member that does not answer does not count: it may be away for long.
+        """
+        cluster, shards = self._clusters.get(("", member)), self._membership
+        if cluster is None:
+            return False
+        session = self._registry.get(member)
+        if session is None or session.contact is not Contact.SERVING:
+            ready = conditions.find(cluster.status, MemberClusterCondition.READY)
+            if ready.get("reason") == ReadyReason.HELD_BY_ANOTHER_HUB:
+                return True
+        if not shards.set_back:
+            return False
+        if cluster.pulls and shards.since_set_back < AGENT_LOOKS_SECONDS:
+            return True
+        if session is not None:
+            return session.contact is Contact.CONNECTING
+        return shards.owner(member) == shards.shard or not shards.looked(shards.owner(member))
+
+    def forgotten(self, workload: Workload, member: str) -> bool:
+        """Whether something is told to be there of another Workload of that name."""
+        key, session = workload.metadata.key, self.pulled(member)
+        if session is not None and session.uids_of(key) - {workload.uid}:
+            return True
+        cluster = self._clusters.get(("", member))
+        return cluster is not None and _names(cluster.status.get("sweepHeld") or {}, workload)
+
     def told(self, member: str) -> bool:
         """Whether another process tells what is on the member: its shard, or its agent."""
         return self.elsewhere(member) or self.pulled(member) is not None
@@ -273,6 +304,15 @@ class ShareViews:
             entries = {each["name"]: each for each in workload.status.clusters}
             self._indexed = workload, entries
         return entries
+
+
+def _names(held: Mapping[str, Any], workload: Workload) -> bool:
+    """Whether a held sweep names another Workload of that name, or may: not all are listed."""
+    listed = [(each["namespace"], each["name"], each["uid"]) for each in held.get("workloads", ())]
+    key, uid = workload.metadata.key, workload.uid
+    if any((namespace, name) == key and of != uid for namespace, name, of in listed):
+        return True
+    return held.get("count", 0) > len(listed) and key > max(listed)[:2]
 
 
 def _of_agent(session: PullSession, workload: Workload) -> ShareView:

@@ -4,6 +4,10 @@ Shares that grow while others leave get no more than is seen to be gone there: t
 count, and pods that an object there still asks for. A member that does not answer may run all that
 leaves it, and so may one whose MemberCluster is gone, until an operator gives it up (`stowage
 unjoin`) or sets the taint `stowage.dev/out-of-service`: nothing runs there.
+
+A hub that was set back may have forgotten another Workload of that name, which still runs. Its
+objects tell that on a member of this process, and elsewhere the held sweep, or the agent; nothing
+is made before all of them have looked.
 """
 
 from __future__ import annotations
@@ -33,11 +37,14 @@ class Waiting:
 
     replicas: int
     clusters: tuple[str, ...]
+    why: str = ""
+    """What is to be known of the first of these clusters."""
 
     def sentence(self, member: str, target: int) -> str:
         first, more = self.clusters[0], len(self.clusters) - 1
         where = f"{first} and {more} more" if more else first
-        return f"{member}: {target - self.replicas} replicas wait until they are gone from {where}"
+        waits = f"{target - self.replicas} replicas wait until they are gone from {where}"
+        return f"{member}: {waits}{self.why}"
 
 
 class AtMostOnce:
@@ -67,7 +74,16 @@ class AtMostOnce:
             return None
         if not main.profile.scales:
             replicas = 0
-        return Waiting(replicas, tuple(name for name in others if by_cluster[name]))
+        clusters = tuple(name for name in others if by_cluster[name])
+        return Waiting(replicas, clusters, self._why(workload, clusters[0]))
+
+    def _why(self, workload: Workload, name: str) -> str:
+        if self._views.unseen(name):
+            return f": what the hub has forgotten of what {name} runs is not told yet"
+        if not self._views.forgotten(workload, name):
+            return ""
+        another = f"another Workload {'/'.join(workload.metadata.key)}, which the hub does not know"
+        return f", which runs {another}: `stowage sweep {name} --confirm` removes it"
 
     def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
         """Return the other clusters that replicas leave, or where some that left may still run.
@@ -75,8 +91,8 @@ class AtMostOnce:
         A cluster stays in the footprint until its pods are gone.
         """
         record, placed = record_of(workload), workload.placements
-        others = (n for n in self._registry.names() if n not in placed and n != member)
-        forgotten = {name for name in others if self._forgotten(workload, main, name)}
+        others = (n for n in self._views.names() if n not in placed and n != member)
+        forgotten = {name for name in others if self._may_be_forgotten(workload, main, name)}
         if record.entries <= placed.keys():  # as mostly, also of a very wide Workload
             return sorted(forgotten | workload.leaving.keys() - {member})
         sent = record.names(self._views.names) - placed.keys() - workload.leaving.keys()
@@ -101,6 +117,17 @@ class AtMostOnce:
         ending = not main.profile.scales
         found = main_object(main, owned(session, main.uid), ending=ending)
         return found is not None or session.pod_counts(main) is None
+
+    def _may_be_forgotten(self, workload: Workload, main: Main, name: str) -> bool:
+        """Whether what runs at most once may run there for another Workload of that name."""
+        if self._shows(name):
+            return self._forgotten(workload, main, name) is not None
+        return self._views.unseen(name) or self._views.forgotten(workload, name)
+
+    def _shows(self, name: str) -> bool:
+        """Whether this process sees the objects there."""
+        session = self._registry.get(name)
+        return session is not None and session.link is not None and _serves(session)
 
     def _forgotten(self, workload: Workload, main: Main, name: str) -> ManagedObject | None:
         """Return the object of a Workload of that name that the hub does not know, or None."""
@@ -215,6 +242,8 @@ class AtMostOnce:
             return 0
         if cluster is None:
             return leaves  # it is named no more, and may run them
+        if not (placed or self._shows(name)) and self._may_be_forgotten(workload, main, name):
+            return 0 if cluster.out_of_service else sum(workload.placements.values())
         view = self._views.of(workload, name)
         if isinstance(view, Told):
             return max(view.current, view.asked, placed) - placed

@@ -121,6 +121,7 @@ class SweepBrake:
         self._workloads = workloads
         self._identity = context.identity
         self._restored = context.restored
+        self._membership = context.membership
         self._behind = False
         """Whether the hub's versions have not passed yet what this process has seen."""
         self._set_back = False
@@ -214,12 +215,15 @@ class SweepBrake:
             await self._settle(session.link, hub)
             return count
         gone = self._recent(session.name) - count.left.keys() - confirmed
+        oldest = min(count.made[uid] for uid in going)
+        went_back = await self._hub_went_back(session) or session.went_back_to is not None
         reason = reason_to_hold(
             going=len(going) + len(gone),
             present=count.present + len(gone),
-            went_back=await self._hub_went_back(session) or session.went_back_to is not None,
+            # Another shard may have seen it, or a process before this one.
+            went_back=went_back or oldest < self._membership.set_back,
             held=self._held_before(session),
-            older=min(count.made[uid] for uid in going) < await self._workloads.kind_since(),
+            older=oldest < await self._workloads.kind_since(),
             restored=await self._was_restored(),
         )
         held = [count.left[uid] for uid in going]

@@ -6,10 +6,12 @@ A process without a shard takes the lowest that is unheld. It holds at most one.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 
-from crds.names import ANNOTATION_SHARDS
+from crds.names import ANNOTATION_REPORTED, ANNOTATION_SET_BACK, ANNOTATION_SHARDS
 from machinery import logs
-from machinery.clock import Clock
+from machinery.api.verbs import ServerHistory
+from machinery.clock import Clock, timestamp
 from machinery.runtime.leader_election import Annotations, LeaderElector
 from machinery.types.shards import lease_name
 from propagator.shards.number import ShardNumber
@@ -18,17 +20,25 @@ LOG = logs.get(__name__)
 
 
 class ShardElection:
-    """`elector(name, taking)` makes the contender for the Lease of that name."""
+    """`elector(name, taking)` makes the contender for the Lease of that name.
+
+    A set-back of the hub, of which `history` tells, ends a term. The next one notes it on the
+    Lease, for processes that have not seen it.
+    """
 
     def __init__(
         self,
         elector: Callable[[str, Callable[[Mapping[str, str]], Annotations]], LeaderElector],
         *,
         number: ShardNumber,
+        history: ServerHistory,
         clock: Clock,
     ) -> None:
         self._make = elector
         self._number = number
+        self._history = history
+        self._known = history.number
+        self._set_back = ""
         self._clock = clock
         self._electors: dict[int, LeaderElector] = {}
         self._resigned = False
@@ -45,6 +55,18 @@ class ShardElection:
     def shards(self) -> int:
         """The number of shards that there should be."""
         return self._number.get(self._of(0).annotations.get(ANNOTATION_SHARDS, ""))
+
+    @property
+    def set_back(self) -> str:
+        """A time after this process has seen the hub set back; empty if it has not."""
+        self._look_back()
+        return self._set_back
+
+    def _look_back(self) -> None:
+        if self._known != self._history.number:
+            self._known = self._history.number
+            # Objects have whole seconds: all that was made before counts as older.
+            self._set_back = timestamp(self._clock.now() + timedelta(seconds=1))
 
     @property
     def alone(self) -> bool:
@@ -82,6 +104,7 @@ class ShardElection:
                 if await self._of(shard).attempt():
                     self.shard = shard
                     return
+                self._look_back()
                 patience.append(self._of(shard).patience())
                 shard += 1
             await self._clock.sleep(min(patience))
@@ -93,7 +116,16 @@ class ShardElection:
             def taking(before: Mapping[str, str]) -> Annotations:
                 # One shard that never was one of several says nothing.
                 several = shard > 0 or self.shards > 1 or ANNOTATION_SHARDS in before
-                return {ANNOTATION_SHARDS: str(self.shards)} if several else {}
+                told = {ANNOTATION_SHARDS: str(self.shards)} if several else {}
+                return {**told, **set_back_on(before, self.set_back)}
 
             elector = self._electors[shard] = self._make(lease_name(shard), taking)
         return elector
+
+
+def set_back_on(before: Mapping[str, str], time: str) -> Annotations:
+    """Return what a Lease with these annotations has to say of a set-back by that time."""
+    if time <= before.get(ANNOTATION_SET_BACK, ""):
+        return {}
+    told: Annotations = {ANNOTATION_SET_BACK: time}
+    return told if ANNOTATION_REPORTED not in before else {**told, ANNOTATION_REPORTED: None}

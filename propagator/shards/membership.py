@@ -7,19 +7,20 @@ never had another takes none, and sends no request for it.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NoReturn, Protocol
 
-from crds.names import ANNOTATION_REPORTED, ANNOTATION_SHARDS
+from crds.names import ANNOTATION_REPORTED, ANNOTATION_SET_BACK, ANNOTATION_SHARDS
 from machinery import logs, metrics
-from machinery.clock import Clock
+from machinery.clock import Clock, stored_time
 from machinery.errors import LeaseLost, TransportError
 from machinery.runtime.leader_election import LeaseRecord, PastTerm
 from machinery.runtime.lease_reader import LeaseReader
 from machinery.tasks import end, within
 from machinery.types.shards import MOST_SHARDS, Claim, Rival, Step, lease_name, owner, shards_of
-from propagator.shards.election import ShardElection
+from propagator.shards.election import ShardElection, set_back_on
 from propagator.shards.number import ShardNumber
 
 LOG = logs.get(__name__)
@@ -84,6 +85,20 @@ class OneShard:
     def tells(self, _shard: int) -> bool:
         return False
 
+    @property
+    def set_back(self) -> str:
+        """A time after the hub was last set back, as any shard has noted it; empty if none has."""
+        return ""
+
+    @property
+    def since_set_back(self) -> float:
+        """Seconds since that time; infinite without one."""
+        return math.inf
+
+    def looked(self, _shard: int) -> bool:
+        """Whether that shard has compared its members since the hub was set back."""
+        return True
+
     def held(self, _shard: int) -> bool:
         return True
 
@@ -127,7 +142,7 @@ class Membership(OneShard):
         self._rivals: Mapping[int, Rival] = {}
         self._answered = True
         self._claim = Claim(0, 1, None)
-        self._told: tuple[Claim, list[int]] = self._claim, []
+        self._told: tuple[Claim, list[int], str] = self._claim, [], ""
         self._on_change: list[Callable[[], None]] = []
         self._serving: Callable[[], Collection[str]] = tuple
         self._hand_over: Callable[[str], Awaitable[None]] = _nothing
@@ -191,9 +206,31 @@ class Membership(OneShard):
         It does while the Lease is held, once its holder has compared everything in this term.
         """
         record = self._held(shard)
-        if record is None:
+        if record is None or not self.looked(shard):
             return False
         return record.annotations.get(ANNOTATION_REPORTED) == str(record.transitions)
+
+    @property
+    def set_back(self) -> str:
+        leases = (self._annotations(each) for each in (self.shard, *self._rivals))
+        noted = (each.get(ANNOTATION_SET_BACK, "") for each in leases)
+        return max(self._election.set_back, *noted)
+
+    @property
+    def since_set_back(self) -> float:
+        time = stored_time(self.set_back)
+        return (self._clock.now() - time).total_seconds() if time is not None else math.inf
+
+    def looked(self, shard: int) -> bool:
+        told = self.set_back
+        said = self._annotations(shard)
+        return not told or (said.get(ANNOTATION_SET_BACK) == told and ANNOTATION_REPORTED in said)
+
+    def _annotations(self, shard: int) -> Mapping[str, str]:
+        if shard == self.shard:
+            return self._election.elector.annotations
+        seen = self._leases.get(lease_name(shard))
+        return seen.record.annotations if seen is not None else {}
 
     async def history(self, shard: int) -> dict[int, PastTerm]:
         """Return the terms of another shard, as its Lease says now. Raises TransportError."""
@@ -366,6 +403,9 @@ class Membership(OneShard):
         """Look at all that were there; of a number that is not announced yet, each may come."""
         await self._leases.look(self._others({*self._rivals, *range(claim.shards)}))
         self._found_rivals()
+        elector = self._election.elector
+        if told := set_back_on(elector.annotations, self.set_back):
+            await elector.note(told)
         others = self._rivals.values()
         waits = any(each.held and each.announced != claim.shards for each in others)
         return WAIT_SECONDS if waits else LOOK_SECONDS
@@ -392,7 +432,7 @@ class Membership(OneShard):
                 yield Rival(0, None, held=False)
 
     def _tell(self) -> None:
-        told = self.claim, [each for each in self._rivals if self.tells(each)]
+        told = self.claim, [each for each in self._rivals if self.tells(each)], self.set_back
         if told != self._told:
             self._told = told
             for listener in self._on_change:

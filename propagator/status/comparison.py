@@ -11,6 +11,7 @@ from machinery.types.metadata import Key
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
+from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
 _REPORT = "report"
@@ -71,12 +72,22 @@ class Comparison:
                 self._owing[each].add(member)
         self._queue.add(_REPORT)
 
+    def _told_of(self, cluster: MemberCluster) -> bool:
+        """Whether its status tells what it has of Workloads that a hub has forgotten."""
+        session = self._registry.get(cluster.name)
+        if session is None or session.contact is not Contact.SERVING:
+            return True
+        held = session.held
+        return held is not None and held.entry() == cluster.status.get("sweepHeld")
+
     async def _report(self, _: str) -> float | None:
         """Say so on the Lease once all are compared."""
         if not self._membership.several or not self._clusters.synced:
             return None
-        ours = (c.name for c in self._clusters.values() if self._membership.serves(c.name))
-        if all(self.compared(name) for name in ours) and self._membership.settled:
+        ours = [c for c in self._clusters.values() if self._membership.serves(c.name)]
+        if self._membership.set_back and not all(map(self._told_of, ours)):
+            return 1.0
+        if all(self.compared(each.name) for each in ours) and self._membership.settled:
             try:
                 await self._membership.report()
             except TransportError as fault:

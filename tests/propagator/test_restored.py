@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,12 +113,6 @@ def shares(world: World) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in world.status("web")["clusters"]}
 
 
-def set_back(world: World, snapshot: bytes, bump: int = 0) -> None:
-    world.hub._objects, version = pickle.loads(snapshot)
-    world.hub._version = version + bump
-    world.hub._log.clear()
-
-
 async def once_free(world: World, holds: Callable[[], bool]) -> None:
     """Let the time pass in which the Lease on the member has to stand still, and a little more."""
     end = world.clock.monotonic() + HELD_SECONDS + 60
@@ -215,13 +208,13 @@ async def test_a_hub_whose_store_was_set_back_sets_nothing_back(bump: int, stead
     async with world.propagating():
         await ready(world)
         await placed(world, "web", "idle")
-        snapshot = pickle.dumps((world.hub._objects, world.hub._version))
+        snapshot = world.hub.snapshot()
         edit(world, "web", targetDeployment=deployment("web", image="newer"))
         await world.until(lambda: image(world) == "newer")
         await placed(world, "later")
         await world.calm(60)
     later, sent = bare(on(world, "later")), on(world)["metadata"]["annotations"]
-    set_back(world, snapshot, bump)
+    world.hub.set_back(snapshot, bump)
     for _ in range(2):  # over a restart as well
         async with world.propagating():
             await once_free(world, lambda: propagated(world, "web") == "HubRestored")
@@ -254,13 +247,13 @@ async def test_a_former_object_that_is_younger_says_that_an_edit_decides(steady:
         world.put(WORKLOADS, once)
         world.place("web", m1=2)
         await world.until(lambda: runs(world, "web", m1=2))
-        snapshot = pickle.dumps((world.hub._objects, world.hub._version))
+        snapshot = world.hub.snapshot()
         edit(world, "web", targetDeployment=deployment("web-2"))
         await world.until(lambda: on(world, "web-2")["spec"]["replicas"] == 2)
         world.place("web", m1=0)
         await world.until(lambda: on(world, "web-2")["spec"]["replicas"] == 0)
         await world.calm(60)
-    set_back(world, snapshot)
+    world.hub.set_back(snapshot)
     async with world.propagating():
         await once_free(world, lambda: propagated(world, "web") == "HubRestored")
         said = conditions.find(world.status("web"), "Propagated")["message"]
@@ -280,11 +273,11 @@ async def test_what_has_moved_to_a_pulled_member_leaves_it_once_the_place_of_bef
     async with world.propagating(), world.agent():
         await ready(world)
         await placed(world, "web")
-        snapshot = pickle.dumps((world.hub._objects, world.hub._version))
+        snapshot = world.hub.snapshot()
         world.place("web", paris=2)
         await world.until(lambda: runs(world, "web", paris=2))
         await world.calm(60)
-    set_back(world, snapshot)
+    world.hub.set_back(snapshot)
     async with world.propagating(), world.agent():
         await once_free(world, lambda: "paris" in shares(world))
         left = shares(world)["paris"]

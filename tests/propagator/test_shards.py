@@ -12,13 +12,14 @@ import pytest
 
 from benchmarks.simulated_members import Member
 from crds.groups.gate import decision_of
-from crds.names import ANNOTATION_CLUSTERS, LABEL_GROUP, SYSTEM_NAMESPACE
+from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_SWEEP, LABEL_GROUP, SYSTEM_NAMESPACE
 from machinery.api.resources import (
     CONFIG_MAPS,
     MEMBER_CLUSTERS,
     WORKLOAD_GROUPS,
     WORKLOADS,
 )
+from machinery.clock import timestamp
 from machinery.types import conditions
 from machinery.types.shards import owner
 from propagator.groups.starting import Contacts, Starting
@@ -487,3 +488,127 @@ async def test_each_of_many_shards_looks_at_the_others_by_one_request(steady: No
             if server == "hub" and method == "GET" and "/leases" in path
         ]
         assert len(looks) <= shards * (seconds / LOOK_SECONDS + 1)
+
+
+def forgotten(world: Fleet, *names: str) -> set[str]:
+    """The Workloads that the status of these members names in a held sweep."""
+    told = [world.cluster(name).get("sweepHeld", {}).get("workloads", []) for name in names]
+    return {each["name"] for listed in told for each in listed}
+
+
+def dated(world: Fleet, member: str, name: str) -> None:
+    """Give what is there of a StatefulSet the time of now, as an API server does."""
+    server, now = world.members[member], timestamp(world.clock.now())
+    for plural, called in (("statefulsets", name), ("configmaps", f"{name}-conf")):
+        server.objects[plural][SPACE, called]["metadata"]["creationTimestamp"] = now
+        server.report(plural, (SPACE, called))
+
+
+def reasons(world: Fleet, *names: str) -> set[str | None]:
+    return {conditions.find(world.cluster(name), "SweepHeld").get("reason") for name in names}
+
+
+@pytest.mark.proves("N11", "SC15", "KD52")
+async def test_each_shard_holds_what_a_hub_has_forgotten_and_no_other_starts_its_ordinals(
+    steady: None,
+) -> None:
+    """One process has seen the hub go back; the others begin after that, and are behind it."""
+    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    world = Fleet(here, there)
+    world.shards(2)
+    async with world.running("a", "b") as ends:
+        await world.until(lambda: world.served(2) and world.reported(2))
+        snapshot = world.hub.snapshot()
+        await world.calm(3)  # each Lease is renewed since
+        for name, member in (("db", here), ("web", there)):
+            world.put(WORKLOADS, statefulset(name))
+            world.place(name, **{member: 2})
+            await world.until(lambda name=name, member=member: member in starts(world, name))
+            dated(world, member, name)
+        await ends[world.holder(1)].aclose()
+        world.hub.set_back(snapshot)
+        for name, member in (("db", there), ("web", here)):
+            world.hub.put(WORKLOADS, statefulset(name))
+            world.place(name, **{member: 2})
+        for _ in range(300):
+            world.hub.bookmark()  # it soon passes all versions of before
+        async with world.running("c"):
+            await world.until(lambda: forgotten(world, here, there) == {"db", "web"})
+            await world.calm(30)
+            assert world.served(2)
+            assert reasons(world, here, there) == {"HubWentBack"}
+            assert {*starts(world, "db")} == {here}
+            assert {*starts(world, "web")} == {there}
+            (share,) = world.status("db")["clusters"]
+            assert f"`stowage sweep {here} --confirm` removes it" in share["message"]
+            (held,) = world.cluster(here)["sweepHeld"]["workloads"]
+            confirmed = {"metadata": {"annotations": {ANNOTATION_SWEEP: held["uid"]}}}
+            world.hub.edit(MEMBER_CLUSTERS, here, confirmed)
+            await world.until(lambda: {*starts(world, "db")} == {there})
+            assert {*starts(world, "web")} == {there}
+
+
+@pytest.mark.proves("SC14", "SC15")
+async def test_nothing_counts_that_a_shard_has_told_before_the_hub_was_set_back(
+    steady: None,
+) -> None:
+    """Its Lease says that it has compared its members, as it had then, and nobody renews it."""
+    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    world = Fleet(here, there)
+    world.shards(2)
+    async with world.running("a", "b") as ends:
+        await world.until(lambda: world.served(2) and world.reported(2))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **{here: 2})
+        await world.until(lambda: runs(world, "web", **{here: 2}))
+        world.away.add(here)
+        world.place("web", **{there: 2})
+        await world.until(lambda: world.deployments(there))
+        await world.calm(3)
+        snapshot = world.hub.snapshot()
+        await world.calm(3)  # each Lease is renewed since
+        await ends[world.holder(1)].aclose()
+        world.members[there].delete("deployments", (SPACE, "web"))
+        sees = world.processes[world.holder(0)]._membership
+        world.hub.set_back(snapshot)
+        await world.until(lambda: sees.set_back)
+        world.away.discard(here)
+        world.put(WORKLOADS, statefulset("db"))
+        world.place("db", **{here: 2})
+        for _ in range(150):
+            await world.calm(STEP)
+            assert world.deployments(here), "the copy elsewhere ran then, and is gone since"
+            assert not starts(world, "db"), "another may run where nobody has looked"
+        async with world.running("c"):
+            await world.until(lambda: world.served(2) and world.reported(2))
+            await world.until(lambda: {*starts(world, "db")} == {here})
+            await world.until(lambda: runs(world, "web", **{there: 2}))
+        first, second = (world.lease(shard)["metadata"]["annotations"] for shard in (0, 1))
+        assert first["stowage.dev/set-back"] == second["stowage.dev/set-back"]
+
+
+@pytest.mark.proves("SC15")
+async def test_a_shard_has_looked_once_the_hub_has_its_held_sweeps(steady: None) -> None:
+    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    world = Fleet(here, there)
+    world.shards(2)
+
+    async def slow(method: str, path: str, _body: Any) -> None:
+        if method == "PATCH" and path.endswith(f"/{here}/status"):
+            await world.clock.sleep(20)
+
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2) and world.reported(2))
+        snapshot = world.hub.snapshot()
+        await world.calm(3)
+        world.put(WORKLOADS, statefulset("db"))
+        world.place("db", **{here: 2})
+        await world.until(lambda: {*starts(world, "db")} == {here})
+        dated(world, here, "db")
+        world.hub.set_back(snapshot)
+        world.hub.faults.append(slow)
+        world.hub.put(WORKLOADS, statefulset("db"))
+        world.place("db", **{there: 2})
+        await world.calm(60)
+        assert {*starts(world, "db")} == {here}
+        assert forgotten(world, here) == {"db"}

@@ -105,3 +105,19 @@ def test_what_a_told_share_asks_for_and_has() -> None:
     rolls = {**ENTRY, "health": ShareHealth.PROGRESSING.value}
     assert Told(rolls).lasting == 0
     assert Told({**rolls, "ready": 2}).lasting == 2, "it waits for a third one"
+
+
+@pytest.mark.proves("SC15")
+@pytest.mark.parametrize(("since", "unseen"), [(59, True), (61, False)])
+def test_an_agent_has_told_what_the_hub_has_forgotten_after_a_while(
+    since: float, *, unseen: bool
+) -> None:
+    cluster = SimpleNamespace(name="m2", status={}, pulls=True)
+
+    class SetBack(Two):
+        set_back = "2026-11-30T12:00:00Z"
+        since_set_back = since
+
+    registry = SimpleNamespace(get=lambda _: None)
+    found = ShareViews(cast("Any", registry), cast("Any", {("", "m2"): cluster}), SetBack())
+    assert found.unseen("m2") is unseen

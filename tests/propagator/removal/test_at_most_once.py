@@ -19,6 +19,7 @@ from propagator.members.health import Contact
 from propagator.members.objects import managed
 from propagator.removal.at_most_once import AtMostOnce, grown, held_back
 from propagator.removal.guard import least
+from propagator.shards.membership import ONE_SHARD, OneShard
 from propagator.types.workload import Workload, workload_of
 from tests.propagator.contexts import Context
 from tests.propagator.stage import deployment
@@ -43,6 +44,10 @@ class Member:
     """Whether its object is that of a Workload of the same name from before."""
     begun: bool = False
     """Whether what the pods of that object need is taken over already."""
+    elsewhere: bool = False
+    """Whether another shard serves it."""
+    status: dict[str, Any] = field(default_factory=dict)
+    """That of its MemberCluster."""
 
 
 @dataclass
@@ -54,15 +59,19 @@ class Fleet:
     workload: Workload | None = None
     missing: set[str] = field(default_factory=set)
     given_up: set[str] = field(default_factory=set)
+    membership: OneShard = ONE_SHARD
 
     def once(self) -> AtMostOnce:
         context: Any = Context(
             registry=SimpleNamespace(
                 get=self.session,
-                names=lambda: list(self.members),
+                names=lambda: [n for n, each in self.members.items() if not each.elsewhere],
                 gave_up=self.given_up.__contains__,
             ),
-            clusters=SimpleNamespace(get=self.cluster),
+            clusters=SimpleNamespace(
+                get=self.cluster, values=lambda: [self.cluster(("", n)) for n in self.members]
+            ),
+            membership=self.membership,
         )
         workloads: Any = SimpleNamespace(by_uid=lambda _uid: self.workload)
         inventory: Any = SimpleNamespace(
@@ -80,11 +89,15 @@ class Fleet:
     def cluster(self, key: Key) -> Any:
         if key[1] in self.missing:
             return None
-        tainted, name = self.members[key[1]].tainted, key[1]
-        return SimpleNamespace(out_of_service=tainted, given_up=name in self.given_up)
+        member, name = self.members[key[1]], key[1]
+        told = {"name": name, "status": member.status, "pulls": False}
+        gone = {"out_of_service": member.tainted, "given_up": name in self.given_up}
+        return SimpleNamespace(**told, **gone)
 
     def session(self, name: str) -> Any:
         member = self.members[name]
+        if member.elsewhere:
+            return None
         watches = SimpleNamespace(
             owned=lambda _uid: self.begun(member) if member.forgotten else self.owned(member),
             named=lambda _key: self.owned(member),
@@ -337,6 +350,93 @@ def test_what_a_hub_that_was_set_back_has_forgotten_is_waited_for_until_a_person
     assert fleet.once().waiting(alone, "new") is None
     fleet = Fleet({"old": Member(replicas=2, forgotten=True), "new": Member()}, kind="Deployment")
     assert fleet.once().waiting(moving("Deployment", leaving=0, sent="new", new=2), "new") is None
+
+
+class Two(OneShard):
+    """This process holds shard 0; `old` is of shard 1."""
+
+    several = True
+
+    def __init__(self, set_back: str = "", *, looked: bool = True) -> None:
+        self.since, self._looked = set_back, looked
+
+    @property
+    def set_back(self) -> str:
+        return self.since
+
+    def serves(self, member: str) -> bool:
+        return member != "old"
+
+    def owner(self, member: str) -> int:
+        return int(member == "old")
+
+    def looked(self, _shard: int) -> bool:
+        return self._looked
+
+
+def held(name: str, uid: str = "before", count: int = 1) -> dict[str, Any]:
+    listed = [{"namespace": "shop", "name": name, "uid": uid}]
+    return {"sweepHeld": {"count": count, "workloads": listed}}
+
+
+def refused(reason: str) -> dict[str, Any]:
+    return {"conditions": [{"type": "Ready", "status": "False", "reason": reason}]}
+
+
+LATER = "2026-11-30T12:00:00Z"
+
+
+@pytest.mark.proves("SC15", "KD52")
+@pytest.mark.parametrize(
+    ("status", "shards", "told"),
+    [
+        (held("web"), Two(), "which runs another Workload shop/web"),
+        (held("web", uid="u"), Two(), ""),
+        (held("api"), Two(), ""),
+        (held("api", count=300), Two(), "which runs another Workload shop/web"),
+        (held("zoo", count=300), Two(), ""),
+        ({}, Two(LATER, looked=False), "is not told yet"),
+        ({}, Two(LATER), ""),
+        ({}, Two(looked=False), ""),
+        (refused("HeldByAnotherHub"), Two(), "is not told yet"),
+        (refused("Unreachable"), Two(), ""),
+    ],
+    ids=[
+        "told",
+        "its own",
+        "another's",
+        "not listed, perhaps",
+        "not listed, and before it",
+        "not looked since",
+        "looked since",
+        "of a hub that was not set back",
+        "not served yet",
+        "away",
+    ],
+)
+def test_what_another_shard_tells_to_be_forgotten_is_waited_for(
+    status: dict[str, Any], shards: OneShard, told: str
+) -> None:
+    old = Member(elsewhere=True, status=status)
+    fleet = Fleet({"old": old, "new": Member()}, membership=shards)
+    alone = moving(leaving=0, sent="new", new=2)
+    waits = fleet.once().waiting(alone, "new")
+    assert (waits is not None) is bool(told)
+    if waits is not None:
+        assert (waits.replicas, waits.clusters) == (0, ("old",))
+        assert told in waits.sentence("new", 2)
+        old.tainted = True
+        assert fleet.once().waiting(alone, "new") is None, "nothing runs there"
+
+
+@pytest.mark.proves("SC15")
+def test_a_member_that_is_not_connected_yet_is_waited_for_after_a_set_back() -> None:
+    for member in (Member(connecting=True), Member(elsewhere=True)):
+        fleet = Fleet({"m0": member, "new": Member()}, membership=Two(LATER))
+        waits = fleet.once().waiting(moving(leaving=0, sent="new", new=2), "new")
+        assert waits is not None
+        fleet.membership = Two()
+        assert fleet.once().waiting(moving(leaving=0, sent="new", new=2), "new") is None
 
 
 @pytest.mark.proves("M51", "A2")

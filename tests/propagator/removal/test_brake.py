@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -20,7 +21,7 @@ from crds.names import (
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, Resource
 from machinery.types.metadata import Meta
 from propagator.members.connection import Link
-from propagator.members.held_sweep import HeldWorkload
+from propagator.members.held_sweep import HeldSweep, HeldWorkload
 from propagator.members.objects import ManagedObject
 from propagator.removal.brake import SweepBrake, _Count, holds_data, left_behind
 from stowage.cli import cli
@@ -290,6 +291,55 @@ async def test_a_process_that_has_not_seen_the_hub_go_back_holds_what_it_finds_f
     assert await brake._hub_went_back(_session("m1", _connection(hub_went_back=True)))
     assert not await brake._hub_went_back(_session("m1", _connection(hub_went_back=True)))
     assert not await brake._hub_went_back(_session("m2", _connection()))
+
+
+@pytest.mark.proves("N11")
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [("2026-11-30T11:59:59Z", "HubWentBack"), ("2026-11-30T12:00:00Z", None)],
+)
+async def test_what_was_made_before_another_shard_has_seen_the_hub_go_back_is_held(
+    made: str, reason: str | None
+) -> None:
+    """This process has begun since, and the hub has passed all versions of before."""
+    brake, _ = _brake(GrowingHub([]))
+    left = {"u": HeldWorkload("shop", "web", "u", 1, 0)}
+    found = _Count("m1", 0.0, left, {"u": made}, 1)
+    brake._membership = cast("Any", SimpleNamespace(set_back="2026-11-30T12:00:00Z"))
+    brake._clusters, brake._let_go, brake._clock = cast("Any", {}), {}, FakeClock()
+    brake._counts = WeakKeyDictionary()
+    brake._restored = cast("Any", SimpleNamespace(noted=_nothing))
+    brake._workloads.kind_since = _never  # type: ignore[method-assign]
+    session = _Counted(found)
+    with mock.patch.object(SweepBrake, "_left_behind", _Counted.left_behind):
+        await brake._count(cast("Any", session))
+    assert session.held is not None
+    assert session.held.reason == reason
+
+
+class _Counted:
+    """A session without objects, of which a count is given."""
+
+    name, link, went_back_to = "m1", None, None
+
+    def __init__(self, count: _Count) -> None:
+        self.count = count
+        self.held: HeldSweep | None = None
+
+    def hold_sweep(self, held: HeldSweep) -> None:
+        self.held = held
+
+    @staticmethod
+    async def left_behind(_brake: SweepBrake, session: Any, _hub: str) -> _Count:
+        return cast("_Count", session.count)
+
+
+async def _nothing() -> None:
+    return None
+
+
+async def _never() -> str:
+    return ""
 
 
 def _session(name: str, link: Any) -> Any:
