@@ -21,6 +21,7 @@ import msgspec
 from crds.assignment import AssignmentOrder
 from crds.fields.shares import ShareHealth, ShareState
 from crds.membercluster import MemberClusterCondition, ReadyReason
+from crds.names import ANNOTATION_SWEEP
 from machinery.runtime.informer import Informer
 from machinery.types import conditions
 from machinery.types.bounds import WORD
@@ -224,13 +225,15 @@ class ShareViews:
         return self._registry.get(member) is None and not self._membership.serves(member)
 
     def unseen(self, member: str) -> bool:
-        """Whether nobody has told yet what runs there that a hub which was set back has forgotten.
+        """Whether nobody tells yet what runs there that a hub which was set back has forgotten.
 
         A member that does not answer does not count: it may be away for long.
         """
         cluster, shards = self._clusters.get(("", member)), self._membership
         if cluster is None:
             return False
+        if ANNOTATION_SWEEP in cluster.metadata.annotations:
+            return True  # a person lets some of it go, which is named no more
         session = self._registry.get(member)
         if session is None or session.contact is not Contact.SERVING:
             ready = conditions.find(cluster.status, MemberClusterCondition.READY)

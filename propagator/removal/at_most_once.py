@@ -79,11 +79,11 @@ class AtMostOnce:
 
     def _why(self, workload: Workload, name: str) -> str:
         if self._views.unseen(name):
-            return f": what the hub has forgotten of what {name} runs is not told yet"
+            return f": what {name} runs that the hub does not know is not told yet"
         if not self._views.forgotten(workload, name):
             return ""
-        another = f"another Workload {'/'.join(workload.metadata.key)}, which the hub does not know"
-        return f", which runs {another}: `stowage sweep {name} --confirm` removes it"
+        another = f"another Workload {'/'.join(workload.metadata.key)}"
+        return f": {name} runs {another} that the hub does not know, see `stowage sweep {name}`"
 
     def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
         """Return the other clusters that replicas leave, or where some that left may still run.

@@ -140,6 +140,7 @@ class Membership(OneShard):
         self._clock = clock
         self._read = False  # all others, since the present number was announced
         self._rivals: Mapping[int, Rival] = {}
+        self._noted = ""  # by them, of a set-back
         self._answered = True
         self._claim = Claim(0, 1, None)
         self._told: tuple[Claim, list[int], str] = self._claim, [], ""
@@ -212,9 +213,8 @@ class Membership(OneShard):
 
     @property
     def set_back(self) -> str:
-        leases = (self._annotations(each) for each in (self.shard, *self._rivals))
-        noted = (each.get(ANNOTATION_SET_BACK, "") for each in leases)
-        return max(self._election.set_back, *noted)
+        ours = self._election.elector.annotations.get(ANNOTATION_SET_BACK, "")
+        return max(self._election.set_back, ours, self._noted)
 
     @property
     def since_set_back(self) -> float:
@@ -398,6 +398,8 @@ class Membership(OneShard):
 
     def _found_rivals(self) -> None:
         self._read, self._rivals = True, {each.shard: each for each in self._found()}
+        theirs = (self._annotations(each).get(ANNOTATION_SET_BACK, "") for each in self._rivals)
+        self._noted = max(theirs, default="")
 
     async def _look_again(self, claim: Claim) -> float:
         """Look at all that were there; of a number that is not announced yet, each may come."""

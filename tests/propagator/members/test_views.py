@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from crds.fields.shares import ShareHealth
+from machinery.types.metadata import Meta
 from propagator.members.views import UNKNOWN, Live, ShareViews, Told
 from propagator.shards.membership import OneShard
 from propagator.types.workload import Workload, workload_of
@@ -112,7 +113,7 @@ def test_what_a_told_share_asks_for_and_has() -> None:
 def test_an_agent_has_told_what_the_hub_has_forgotten_after_a_while(
     since: float, *, unseen: bool
 ) -> None:
-    cluster = SimpleNamespace(name="m2", status={}, pulls=True)
+    cluster = SimpleNamespace(name="m2", metadata=Meta(), status={}, pulls=True)
 
     class SetBack(Two):
         set_back = "2026-11-30T12:00:00Z"

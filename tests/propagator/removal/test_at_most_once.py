@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from crds.names import ANNOTATION_SWEEP
 from crds.workload import PropagatedReason
 from machinery.api.resources import USUAL
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Meta
 from propagator.errors import Refused
 from propagator.members.health import Contact
 from propagator.members.objects import managed
@@ -48,6 +49,8 @@ class Member:
     """Whether another shard serves it."""
     status: dict[str, Any] = field(default_factory=dict)
     """That of its MemberCluster."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    """The same."""
 
 
 @dataclass
@@ -90,7 +93,8 @@ class Fleet:
         if key[1] in self.missing:
             return None
         member, name = self.members[key[1]], key[1]
-        told = {"name": name, "status": member.status, "pulls": False}
+        meta = Meta(name=name, annotations=member.annotations)
+        told = {"name": name, "metadata": meta, "status": member.status, "pulls": False}
         gone = {"out_of_service": member.tainted, "given_up": name in self.given_up}
         return SimpleNamespace(**told, **gone)
 
@@ -390,10 +394,10 @@ LATER = "2026-11-30T12:00:00Z"
 @pytest.mark.parametrize(
     ("status", "shards", "told"),
     [
-        (held("web"), Two(), "which runs another Workload shop/web"),
+        (held("web"), Two(), "old runs another Workload shop/web that"),
         (held("web", uid="u"), Two(), ""),
         (held("api"), Two(), ""),
-        (held("api", count=300), Two(), "which runs another Workload shop/web"),
+        (held("api", count=300), Two(), "old runs another Workload shop/web that"),
         (held("zoo", count=300), Two(), ""),
         ({}, Two(LATER, looked=False), "is not told yet"),
         ({}, Two(LATER), ""),
@@ -427,6 +431,15 @@ def test_what_another_shard_tells_to_be_forgotten_is_waited_for(
         assert told in waits.sentence("new", 2)
         old.tainted = True
         assert fleet.once().waiting(alone, "new") is None, "nothing runs there"
+
+
+@pytest.mark.proves("SC15")
+def test_what_a_person_lets_go_of_elsewhere_is_waited_for() -> None:
+    old = Member(elsewhere=True, annotations={ANNOTATION_SWEEP: "before"})
+    fleet = Fleet({"old": old, "new": Member()}, membership=Two())
+    assert fleet.once().waiting(moving(leaving=0, sent="new", new=2), "new") is not None
+    del old.annotations[ANNOTATION_SWEEP]
+    assert fleet.once().waiting(moving(leaving=0, sent="new", new=2), "new") is None
 
 
 @pytest.mark.proves("SC15")
