@@ -24,6 +24,7 @@ from propagator.status.cluster_share import (
     without,
 )
 from propagator.status.observed_share import ObservedShare
+from propagator.types.assignment import Assignment
 from propagator.types.workload import Workload
 
 _BEGUN = (ShareState.CREATING.value, ShareState.RUNNING.value)
@@ -65,6 +66,9 @@ def told_by_agent(
         _keep(entry, before)
     if "ended" not in entry and leaving:
         _leave(entry, workload, outcome)
+    elif outcome is None and _stands(found, entry, before, desired):
+        told = ("state", "message", "reason") if "reason" in before else ()
+        entry |= {name: before[name] for name in told}
     elif "ended" not in entry:
         _place(entry, outcome, before, current=current)
     entry["message"] = str(entry["message"])[:MESSAGE_LIMIT]
@@ -101,6 +105,16 @@ def _of_silent(
     share = share_of(seen, workload.profile, before, said=said)
     stands = session.contact is Contact.CONNECTING and before
     return ToldShare(before if stands else share.entry, share.told)
+
+
+def _stands(
+    found: Assignment | None, entry: Mapping[str, Any], before: Mapping[str, Any], of: DesiredShare
+) -> bool:
+    """Whether the stored entry is of the present order, which this process has not given itself."""
+    if found is None or not found.carried_out or not {"ended", "reason"}.isdisjoint(entry):
+        return False
+    numbers = before.get("replicas"), before.get("observedGeneration")
+    return numbers == (of.replicas, entry.get("observedGeneration")) == (of.replicas, of.generation)
 
 
 def _leave(entry: dict[str, Any], workload: Workload, outcome: Outcome | None) -> None:

@@ -59,3 +59,28 @@ def test_a_share_that_has_ended_stays_so_while_its_agent_tells_nothing(contact: 
     found = told_by_agent(session(contact, version=5), workload(stored), None, stored, 1)
     assert found is not None
     assert found.told["state"] == "Complete"
+
+
+@pytest.mark.proves("PL31", "SC27")
+@pytest.mark.parametrize(
+    ("stored", "state"),
+    [
+        ({"state": "Running", "message": ""}, "Running"),
+        ({"state": "Creating", "message": "waits for others", "reason": "Propagating"}, "Creating"),
+        ({"state": "Running", "message": "", "observedGeneration": 0}, "Creating"),
+        ({"state": "Running", "message": "", "replicas": 1}, "Creating"),
+    ],
+    ids=["as it was", "as it waited", "of another generation", "of another number"],
+)
+def test_a_share_stands_as_it_was_told_until_a_process_that_begins_has_looked_at_it(
+    stored: Json, state: str
+) -> None:
+    before = {"name": "paris", "replicas": 2, "observedGeneration": 1, "asked": 1} | stored
+    found = told_by_agent(session(Contact.SERVING, version=5), workload(before), None, before, 1)
+    assert found is not None
+    told = found.told
+    assert told["state"] == state
+    as_before = before["observedGeneration"] == 1 and before["replicas"] == 2
+    kept = {"message": told["message"], "reason": told.get("reason")}
+    was = {"message": before["message"], "reason": before.get("reason")}
+    assert (kept == was) is as_before
