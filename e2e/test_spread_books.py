@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from e2e.harness import deployment, wait, workload
+from e2e.harness import wait, workload
 from e2e.stage import Stage
 from e2e.test_spread import POOL, POOLS, spread, subset, until_placed
 
@@ -146,66 +146,7 @@ def hanging(running: Stage, space: str) -> Iterator[None]:
     until_told(running, space, (5, 1), 0)
 
 
-@pytest.mark.proves("W18", "W25", "Z2")
-def test_a_unit_that_does_not_end_counts_again_until_it_has_ended(
-    running: Stage, space: str
-) -> None:
-    """A pod takes room until it has ended; what only a finalizer holds after that takes none."""
-    template = deployment("web", replicas=5)
-    template["spec"]["template"]["spec"] |= {"terminationGracePeriodSeconds": ENDS_SECONDS}
-    (container,) = template["spec"]["template"]["spec"]["containers"]
-    container["lifecycle"] = {"preStop": {"sleep": {"seconds": ENDS_SECONDS}}}
-    running.hub.apply(
-        spread("web", space, *pools(6)), workload("web", space, template=template, replicas=5)
-    )
-    until_placed(running, space, "web", member_1=5)
-    running.until_running(space, "web")
-    until_told(running, space, (5, 1), 0)
-    held = pods(running, "member-1", space)
-    patch(running, "member-1", held, {"metadata": {"finalizers": [HOLD]}})
-
-    def ending() -> list[bool]:
-        return sorted(
-            "deletionTimestamp" in p["metadata"] for p in pods(running, "member-1", space)
-        )
-
-    try:
-        scale(running, space, 4)
-        until_told(running, space, (4, 2), 0, deletingPods=["member-1/5"])
-        assert len(ending()) == 5, "the member has all of them still"
-        until_told(running, space, (5, 1), 0, stuckPods=["member-1/5"])
-        wait("the warning", lambda: warnings(running, space, "DeleteFailed"))
-        (said,) = warnings(running, space, "DeleteFailed")
-        assert said == "subset normal, replicas 1: not deleted in 15 s: member-1/5"
-        assert ending() == [False] * 4 + [True]
-        until_ended(running, "member-1", space)
-        until_told(running, space, (4, 2), 0)
-        assert ending() == [False] * 4 + [True], "its finalizer holds it still"
-    finally:
-        patch(running, "member-1", held, {"metadata": {"finalizers": None}})
-    wait("it to be gone", lambda: ending() == [False] * 4)
-    until_told(running, space, (4, 2), 0)
-    assert running.placements(space, "web") == {"member-1": 4}
-    assert len(warnings(running, space, "DeleteFailed")) == 1
-
-
-ENDS_SECONDS = 60
 """The time that a kubelet lets a pod end in the test above, which is stuck after 15."""
-
-
-def until_ended(stage: Stage, member: str, space: str) -> None:
-    """Wait until all deleted pods have ended; end them ourselves where kwok leaves a held one."""
-
-    def left() -> list[dict[str, Any]]:
-        ends = [p for p in pods(stage, member, space) if "deletionTimestamp" in p["metadata"]]
-        return [p for p in ends if p["status"]["phase"] not in ("Succeeded", "Failed")]
-
-    if stage.provider == "local":
-        for pod in left():
-            name, ended = pod["metadata"]["name"], json.dumps({"status": {"phase": "Failed"}})
-            how = ("--subresource=status", "--type=merge", "-p", ended)
-            stage.members[member]("-n", space, "patch", "pod", name, *how)
-    wait("them to end", lambda: not left(), timeout=2 * ENDS_SECONDS)
 
 
 MOST = 4

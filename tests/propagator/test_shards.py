@@ -23,7 +23,7 @@ from machinery.clock import timestamp
 from machinery.types import conditions
 from machinery.types.shards import owner
 from propagator.groups.starting import Contacts, Starting
-from propagator.shards.membership import LOOK_SECONDS, OneShard
+from propagator.shards.membership import OneShard
 from stowage.setup.rename import Rename, rename
 from tests.propagator.contexts import Context
 from tests.propagator.fleet import ALL, MEMBERS, Fleet
@@ -469,25 +469,6 @@ async def test_shards_do_not_wait_for_each_other_before_a_statefulset_is_made(st
         await world.until(
             lambda: starts(world, "db") == {n: (i * 1000, "other") for i, n in enumerate(MEMBERS)}
         )
-
-
-@pytest.mark.long
-@pytest.mark.proves("SC33")
-async def test_each_of_many_shards_looks_at_the_others_by_one_request(steady: None) -> None:
-    """Together they send as many as there are shards, and not as there are pairs."""
-    world, shards, seconds = Fleet("m1", "m2"), 12, 20
-    world.shards(shards)
-    async with world.running(*(f"p{n}" for n in range(shards))):
-        await world.until(lambda: world.held(shards) and world.served(shards))
-        await world.until(lambda: world.reported(shards))
-        sent = len(world.sent)
-        await world.calm(seconds)
-        looks = [
-            path
-            for server, method, path, _, _ in world.sent[sent:]
-            if server == "hub" and method == "GET" and "/leases" in path
-        ]
-        assert len(looks) <= shards * (seconds / LOOK_SECONDS + 1)
 
 
 def forgotten(world: Fleet, *names: str) -> set[str]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -19,7 +16,6 @@ from machinery.clock import SystemClock, parse_timestamp, timestamp
 from stowage.report.features import RESERVATIONS as LISTED
 from stowage.report.findings import Report
 from tests.controller.features.reservation.reserving import (
-    inside,
     owner,
     phase,
     pods,
@@ -35,10 +31,8 @@ from tests.controller.live import (
     deciding,
     placements,
     policy,
-    process,
 )
 from tests.controller.make import REQUIRED
-from tests.controller.pairs import free_lease
 from tests.patience import until
 
 pytestmark = pytest.mark.long
@@ -164,32 +158,6 @@ async def test_a_policy_counts_what_is_reserved(world: World) -> None:
         await reserve(world, replicas=5, template=template)
         said = await phase(world, "Available", assigned=3, pending=2)
         assert condition(said, "Scheduled")["reason"] == "ReplicasReached"
-
-
-@pytest.mark.proves("E26", "E28")
-async def test_a_leader_that_is_killed_leaves_nothing_used_twice(
-    world: World, tmp_path: Path
-) -> None:
-    """Owners come while one of two controllers is killed; the other goes on with what is stored."""
-    await world.cluster("a", cpu="8")
-    team = {"team": "x"}
-    owners = [{"labelSelector": {"matchLabels": team}}]
-    with process(world, tmp_path / "1.log") as one, process(world, tmp_path / "2.log") as two:
-        await reserve(world, replicas=6, requests={"cpu": "1"}, allocateOnce=False, owners=owners)
-        await phase(world, "Available")
-        leader = one if f"_{one.pid}_" in await _leader(world) else two
-        for n in range(12):
-            await world.workload(f"w{n}", cpu="500m", labels=team)
-            if n == 5:
-                await world.until("w3", lambda status: status["placements"])
-                os.kill(leader.pid, signal.SIGKILL)
-                leader.wait()
-                await free_lease(world)
-        await phase(world, "Available", allocated={"cpu": "6"}, owners=12)
-        found = [await world.get(f"w{n}") for n in range(12)]
-        assert [inside(each) for each in found] == [{("room", "a"): 1}] * 12
-        await world.workload("stranger", cpu="500m", replicas=6, distribution="Divided")
-        await world.until("stranger", lambda status: status["assigned"] == 4)
 
 
 async def _leader(world: World) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from machinery.api.resources import EVENTS, WORKLOAD_SPREADS, WORKLOADS
-from tests.controller.features.workloadspread.spreads import KIND, adaptive, stored, subset
+from tests.controller.features.workloadspread.spreads import KIND, stored, subset
 from tests.controller.live import World, deciding, placements
 from tests.patience import until
 
@@ -115,46 +115,6 @@ async def test_a_dry_run_takes_nothing(pools: World) -> None:
         assert placements(await pools.get("demo")) == {"normal1": 1}
         after = await pools.client.get(WORKLOAD_SPREADS, "ws", namespace=pools.namespace)
         assert after.get("status") == before.get("status")
-
-
-@pytest.mark.proves("W23", "W29", "W30")
-async def test_meddling_is_repaired_and_a_mark_is_kept_over_a_restart(pools: World) -> None:
-    world, blind = pools, {"rescheduleCriticalSeconds": 0, "disableSimulationSchedule": True}
-    strategy = adaptive(**blind)
-    await apply(world, subset("normal", 100), subset("elastic"), scheduleStrategy=strategy)
-    await world.workload("demo", replicas=10, cpu="1m")
-    async with deciding(world):
-        assert await world.placed("demo") == {"normal1": 10}
-        waits = {"current": 10, "unschedulable": 4, "unschedulableSince": "2026-01-01T00:00:00Z"}
-        await report(world, normal1=waits)
-        status = await shown(
-            world, lambda s: s["normal"]["conditions"][0]["reason"] == "PodUnschedulable"
-        )
-        mark = status["normal"]["conditions"]
-        await world.until(
-            "demo", lambda s: placements({"status": s}) == {"normal1": 6, "elastic1": 4}
-        )
-        await report(world, normal1={"current": 6}, elastic1={"current": 4})
-        await shown(world, lambda s: numbers(s) == {"normal": (6, 94), "elastic": (4, -1)})
-        await until(lambda: told(world, "Rescheduled"))
-        wrong = [{"name": "normal", "missingReplicas": 1}, {"name": "elastic"}]
-        wrong[0]["conditions"] = mark
-        await world.client.merge_patch(
-            WORKLOAD_SPREADS,
-            "ws",
-            {"status": {"subsetStatuses": wrong}},
-            namespace=world.namespace,
-            subresource="status",
-        )
-        status = await shown(world, lambda s: numbers(s)["normal"] == (6, 94))
-        assert status["normal"]["conditions"] == mark
-    version = status[""]["version"]
-    async with deciding(world, identity="two"):
-        await world.settle()
-        await reported(world, "marker")  # what it would have written before is written
-        status = await shown(world, lambda s: s[""])
-        assert status["normal"]["conditions"] == mark
-        assert status[""]["version"] == version, "a restart writes nothing"
 
 
 @pytest.mark.proves("W24")
