@@ -26,7 +26,15 @@ from controller.framework.explains import (
 )
 from controller.framework.gathering import GroupScheduling
 from controller.framework.interface import Plugin
-from controller.framework.room import needed, resources_of, room, room_of, variants_of
+from controller.framework.room import (
+    lacking_for_more,
+    needed,
+    no_room_for_more,
+    resources_of,
+    room,
+    room_of,
+    variants_of,
+)
 from controller.framework.status import Refusal
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.decision import FITS, Decision
@@ -72,8 +80,12 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
     said = [(stop.kind, plugin, stop.text) for plugin, stop in stops]
     rows = np.flatnonzero(shortage.feasible).tolist()
     left = (NoteKind.NO_ROOM, "", "no more by the rules of its distribution")
-    full = (NoteKind.NO_ROOM, "", "no room for more")
-    stopped = Counter((*said, full if tight[row] else left)[first[row]] for row in rows)
+    lacks = lacking_for_more(shortage.workload, shortage.snapshot, shortage.held).tolist()
+
+    def full(row: int) -> tuple[NoteKind, str, str]:
+        return (NoteKind.NO_ROOM, "", no_room_for_more(shortage.workload, lacks[row]))
+
+    stopped = Counter((*said, full(row) if tight[row] else left)[first[row]] for row in rows)
     for (kind, plugin, text), number in stopped.most_common():
         notes.append(Note(kind, number, plugin, f"{_clusters(number)}: {text}"))
     return notes + [Note(NoteKind.BOUND, 0, "", text) for text in decision.choosing]
@@ -259,7 +271,7 @@ def _most(decision: Decision, fits: Ints, lacking: list[str], rows: Mask) -> str
     if most := int(fits[rows].max()):
         return f": there is room for {most} at the most"
     groups = decision.snapshot.groups
-    asked = {r: _asked(decision, r) for r in lacking if hostports.code(r) is None and r != "pods"}
+    asked = {r: _of_one(decision, r) for r in lacking if hostports.code(r) is None and r != "pods"}
     asked = {r: n for r, n in asked.items() if n and not hostports.is_apart(r)}
     there = np.flatnonzero(rows[groups.cluster] & groups.open_to(decision.seen.place))
     if not (asked and len(there)):
@@ -361,6 +373,14 @@ def _fits(decision: Decision, *, only: str | None = None) -> Ints:
 def _asked(decision: Decision, resource: str) -> int:
     said = [each.request for each in variants_of(decision.cycle_state)]
     return max(request.get(resource, 0) for request in (decision.seen.request, *said))
+
+
+def _of_one(decision: Decision, resource: str) -> int:
+    """Return the request of the largest pod of a replica."""
+    parts = decision.seen.place.parts
+    if not parts:
+        return _asked(decision, resource)
+    return max(dict(each.request).get(resource, 0) for each in parts)
 
 
 def _divided(info: WorkloadInfo) -> bool:

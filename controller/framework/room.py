@@ -135,5 +135,24 @@ def room(
     return fits
 
 
+def lacking_for_more(info: WorkloadInfo, snapshot: Snapshot, held: Ints) -> Ints:
+    """Return the component that finds no node for one more than `held`, shape (n,); -1 if none."""
+    if not info.place.parts:
+        return np.full(len(snapshot), -1, dtype=np.int64)
+    more = held + 1
+    for there in (info.present, info.moving.kept):
+        for name, replicas in there.items():
+            if name in snapshot.row:
+                more[snapshot.row[name]] -= replicas
+    return snapshot.lacking(info.place, np.maximum(more, 1))
+
+
+def no_room_for_more(info: WorkloadInfo, component: int) -> str:
+    if component < 0:
+        return "no room for more"
+    part = info.place.parts[component]
+    return f"no room for {part.count} {part.name} of another replica"
+
+
 def resources_of(state: CycleState, info: WorkloadInfo) -> list[str]:
     return sorted({*info.request, *(r for each in variants_of(state) for r in each.request)})

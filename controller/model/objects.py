@@ -246,6 +246,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     manifests: list[Manifest] = []
     replicas_path: str = ""
     overrides: Any = None
+    ignore_fields: Any = None
     movement: Movement = Movement()
     suspend: Suspension | None = None
     rollout: Rollout | None = None

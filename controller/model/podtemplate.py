@@ -82,12 +82,12 @@ def check(template: Template, profile: Profile) -> None:
     body = {"spec": template.spec}
     templates.check(profile, body)
     for each in templates.pods_in(profile, body):
-        _read(each.template, _Pods, f"spec.template.{each.path}")
+        check_pods(each.template, f"spec.template.{each.path}")
 
 
-def check_pods(pods: Any) -> None:
+def check_pods(pods: Any, field: str = "") -> None:
     """Raise ValueError, naming the field, for a malformed pod template."""
-    _read(pods, _Pods, "")
+    _read(pods, _Pods, field)
 
 
 def skeleton(metadata: Mapping[str, Any], pod: Mapping[str, Any]) -> bytes:

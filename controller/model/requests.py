@@ -12,7 +12,7 @@ from controller.model.place import Part, Place, apart
 from crds.admission.placeholder import CLASS_TEXT
 from crds.names import PLACEHOLDER_CLASS
 from machinery.kinds.profile import Profile
-from machinery.kinds.templates import pods_in
+from machinery.kinds.templates import PodSet, pods_in
 from machinery.types import hostports, quantities
 from machinery.types.bounds import MOST_AMOUNT, RESOURCES, quoted
 
@@ -90,11 +90,22 @@ def parts_of(profile: Profile, body: Mapping[str, Any]) -> list[Part]:
     found = []
     for each in pods_in(profile, body):
         spec, meta = each.template.get("spec") or {}, each.template.get("metadata") or {}
-        request = request_of(spec, meta.get("labels") or {})
+        try:
+            request = request_of(spec, meta.get("labels") or {})
+        except ValueError as e:
+            raise ValueError(_elsewhere(each, str(e))) from e
         if request and each.count:
             asked = tuple(sorted(request.items()))
             found.append(Part(each.name, each.count, asked, Place.of(spec)))
     return found
+
+
+def _elsewhere(pods: PodSet, fault: str) -> str:
+    """Return what `request_of` says, with the place of these pods in the object."""
+    where, _, text = fault.partition(": ")
+    if pods.made:
+        return f"spec.template: {pods.path}.requests of its kind: {text}"
+    return f"spec.template.{pods.path}.{where.removeprefix('spec.template.')}: {text}"
 
 
 def _host_ports(pod: Mapping[str, Any]) -> dict[str, int]:

@@ -44,6 +44,7 @@ from crds.names import BINDING_LABELS
 from crds.workload import OnDelete
 from machinery.api.resources import CRDS, group_of
 from machinery.kinds.builtin import DEPLOYMENT
+from machinery.kinds.paths import steps
 from machinery.kinds.profile import Profile
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import ALONE, PRESENT, may_change, profile_of
@@ -53,6 +54,7 @@ from machinery.kinds.templates import (
     first_ordinal,
     is_whole,
     pod_template,
+    pods_in,
     replicas_in,
     run_of,
     runs_once,
@@ -340,6 +342,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     body = {"metadata": _marks(template), "spec": template.spec}
     indivisible = is_whole(profile, body) or (profile.whole and profile.counted)
     _refuse_dividing(spec, profile, indivisible=indivisible)
+    _refuse_ignoring(spec, profile)
     pods = pod_template(profile, body)
     pod_meta, pod = pods.get("metadata") or {}, pods.get("spec") or {}
     counted, replicas = profile.counted, replicas_in(profile, body, spec.replicas)
@@ -362,9 +365,11 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     groups = groups_named(meta.labels, podtemplate.labels_of(template), labels)
     leaves_data = spec.movement.data == MovedData.LEAVE
     claims = max(len(claims_in(profile, body)), profile.data.always)
-    if not (replicas or leaves_data) and claims and profile.data.go_with_replicas:
+    none = not replicas or (profile.whole and not any(n.count for n in pods_in(profile, body)))
+    if none and claims and profile.data.go_with_replicas and not leaves_data:
+        field = "spec.template" if profile.whole else "spec.replicas"
         raise ValueError(
-            f"spec.replicas: at 0 a {profile.kind} deletes its claims and their data; "
+            f"{field}: at 0 a {profile.kind} deletes its claims and their data; "
             f"spec.movement.data: {MovedData.LEAVE} lets them go"
         )
     return WorkloadInfo(
@@ -581,6 +586,7 @@ def compact(workload: Workload) -> Workload:
         template=None,
         manifests=[],
         overrides=None,
+        ignore_fields=None,
     )
     return msgspec.structs.replace(workload, spec=slim, status=why.compact(workload.status))
 
@@ -593,6 +599,7 @@ def with_bodies(slim: Workload, spec: WorkloadSpec) -> Workload:
         template=spec.template,
         manifests=spec.manifests,
         overrides=spec.overrides,
+        ignore_fields=spec.ignore_fields,
     )
     return msgspec.structs.replace(slim, spec=whole)
 
@@ -695,7 +702,8 @@ def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool)
         where = profile.replicas
         why = f"a {profile.kind} runs whole: set distribution to Single or Duplicated"
         if where is not None:
-            why = f"{where.why or f'{where.whole} holds'}: set distribution to Single"
+            why = where.why or f"a {profile.kind} is not divided while {where.whole}"
+            why = f"{why}: set distribution to Single"
         raise ValueError(f"spec.distribution: {why}")
     if profile.whole and not profile.known and spec.distribution == Distribution.DIVIDED:
         raise ValueError(
@@ -710,8 +718,25 @@ def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool)
         )
     path = spec.replicas_path if profile is not PRESENT else ""
     if profile.known and path and path != profile.replicas_path:
-        has = f"is {profile.replicas_path}" if profile.replicas_path else "has none"
-        raise ValueError(f"spec.replicasPath: that of a {profile.kind} {has}: remove the field")
+        of = f"a {profile.kind}"
+        has = f"that of {of} is {profile.replicas_path}" if profile.replicas else f"{of} has none"
+        raise ValueError(f"spec.replicasPath: {has}: remove the field")
+
+
+def _refuse_ignoring(spec: WorkloadSpec, profile: Profile) -> None:
+    """Raise ValueError where a member is to have the number of replicas of its main object."""
+    own = steps(profile.replicas_path)
+    for each in spec.ignore_fields if own and isinstance(spec.ignore_fields, list) else ():
+        if not isinstance(each, Mapping) or each.get("target"):
+            continue
+        for path in each.get("paths") or ():
+            names = steps(path)
+            shorter = min(len(names), len(own))
+            if names[:shorter] == own[:shorter]:
+                raise ValueError(
+                    f"spec.ignoreFields: {path} is the number of replicas, which is Stowage's to "
+                    "set: it is no field of a member"
+                )
 
 
 def _refuse_numbers(spec: WorkloadSpec) -> None:

@@ -17,7 +17,7 @@ from controller.framework.events import THE_PLAN
 from controller.framework.explains import Explainer, clusters, full, method_of
 from controller.framework.interface import Assignment, Bounds, Candidates
 from controller.framework.profile import Profile
-from controller.framework.room import limit_of, within
+from controller.framework.room import lacking_for_more, limit_of, no_room_for_more, within
 from controller.model.unit import WorkloadInfo
 from controller.planner.plan import UNBOUNDED, Apportionment, Problem, apportion
 from controller.planner.reasons import Obstacle, Reason, RuleKind
@@ -254,8 +254,12 @@ class Shortfall:
         pairs = (str(each) for each in self.plan.contradictions)
         found = [*self.lacks, *self._rules(), *pairs, *untried]
         full = self._full()
-        if found and full.any():
-            found.append(f"{clusters(full, 'has', 'have')} no room for more")
+        lacks = lacking_for_more(self.info, self.field.snapshot, self.shares)
+        for component in np.unique(lacks[full]).tolist():
+            if found or component >= 0:
+                mask = full & (lacks == component)
+                words = no_room_for_more(self.info, component)
+                found.append(f"{clusters(mask, 'has', 'have')} {words}")
         return tuple(found)
 
     def _all_have_parts(self) -> bool:

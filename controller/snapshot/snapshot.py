@@ -323,9 +323,10 @@ class Snapshot:
 
         return self.kept.column(("together", tuple(parts)), compute).copy()
 
-    def lacking(self, place: Place, replicas: int) -> Ints:
+    def lacking(self, place: Place, replicas: Ints | int) -> Ints:
         """Return the first component without a node for its pods of so many replicas, or -1."""
-        return lacking(self.groups, place.parts, np.full(len(self), replicas, dtype=np.int64))
+        asked: Ints = np.zeros(len(self), dtype=np.int64) + replicas
+        return lacking(self.groups, place.parts, asked)
 
     def assuming(
         self, load: Load, replicas: Mapping[str, int], charge: Charge | None = None

@@ -204,7 +204,13 @@ def reads_whole(profile: Profile) -> bool:
 
 def fields_of(profile: Profile, body: Body) -> dict[str, str]:
     """Return the values that a profile wants told of an object; one that fails is left out."""
-    scope, found = Scope(body), {}
+    if not profile.status_fields:
+        return {}
+    meta, status = body.get("metadata"), body.get("status")
+    generation = meta.get("generation") if isinstance(meta, Mapping) else None
+    listed = status.get("conditions") if isinstance(status, Mapping) else None
+    said = _statuses(listed, generation if type(generation) is int else 0)
+    scope, found = Scope(body, conditions=said), {}
     for each in profile.status_fields:
         with suppress(EvaluationError):
             found[each.name] = as_text(read(each.value, scope))

@@ -26,10 +26,13 @@ HASHED_MAKERS: Final = frozenset(
     if each.made_by and each.made_by.named is Naming.TEMPLATE_HASH
 )
 """The objects that carry the hash of a pod template in their names, as (group, kind)."""
-NAMING_LABELS: Final = {"jobset.sigs.k8s.io/jobset-name": ("trainer.kubeflow.org", "TrainJob")}
+NAMING_LABELS: Final = {
+    "jobset.sigs.k8s.io/jobset-name": ("trainer.kubeflow.org", "TrainJob"),
+    "strimzi.io/pool-name": ("kafka.strimzi.io", "KafkaNodePool"),
+}
 """Labels of pods with the name of the object, of group and kind, for which another controller made
 them. A TrainJob has no template for the Workload's label: its JobSet, of its name, has the runtime
-of the member.
+of the member. That of a KafkaNodePool would take the place of its Kafka's.
 """
 NAMED_BY_PODS: Final = frozenset(NAMING_LABELS.values())
 PRESENT: Final = Profile(group="", kind="", replicas=Replicas("spec.replicas"))

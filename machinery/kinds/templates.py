@@ -70,6 +70,8 @@ class PodSet(msgspec.Struct, frozen=True):
     name: str
     count: int
     template: Body
+    made: bool = False
+    """Of requests."""
 
 
 def pods_in(profile: Profile, template: Body) -> Iterator[PodSet]:
@@ -83,10 +85,7 @@ def pods_in(profile: Profile, template: Body) -> Iterator[PodSet]:
                     yield PodSet(path, sort.name or kind_of_pods(path), 1, found)
                     break
             continue
-        try:
-            yield from _pods_of(sort, f"pods[{at}]", scope or Scope(template))
-        except EvaluationError as e:
-            raise InvalidTemplate(f"{FIELD}: pods[{at}] of its kind: {e}") from e
+        yield from _pods_of(sort, f"pods[{at}]", scope or Scope(template))
 
 
 def kind_of_pods(path: str) -> str:
@@ -96,22 +95,31 @@ def kind_of_pods(path: str) -> str:
 
 
 def _pods_of(sort: Pods, field: str, scope: Scope) -> Iterator[PodSet]:
-    for where, name, inner in _elements(sort, field, scope):
-        count = _count(sort, field, inner)
-        if sort.requests is not None:
-            yield PodSet(field, name, count, _made(sort, inner))
-            continue
-        if (given := _given(sort, inner)) is not None:
-            path, found = given
-            yield PodSet(path.replace("item", where, 1) if where else path, name, count, found)
+    where = ""
+    try:
+        for where, key, inner in _elements(sort, scope):
+            name, count = _name(sort, key, inner), _count(sort, field, inner)
+            if sort.requests is not None:
+                yield PodSet(field, name, count, _made(sort, inner), made=True)
+            elif (given := _given(sort, inner, where)) is not None:
+                yield PodSet(given[0], name, count, given[1])
+    except EvaluationError as e:
+        at = ".".join(filter(None, (FIELD, where)))
+        raise InvalidTemplate(f"{at}: {field} of its kind: {e}") from e
 
 
-def _given(sort: Pods, scope: Scope) -> tuple[str, Body] | None:
-    """Return the template and its path; None where the object has none."""
+def _given(sort: Pods, scope: Scope, where: str) -> tuple[str, Body] | None:
+    """Return the template and its path; None where the object has none.
+
+    Raises InvalidTemplate.
+    """
     for path in filter(None, (sort.template, sort.otherwise)):
         found = read(path, scope)
+        at = path.replace("item", where, 1) if where else path
         if isinstance(found, Mapping):
-            return path, found
+            return at, found
+        if found is not None:
+            raise InvalidTemplate(f"{FIELD}.{at}: must be a mapping, and not {quoted(found)}")
     return None
 
 
@@ -135,18 +143,21 @@ def pods_each(profile: Profile, body: Body) -> int:
         counts = (
             _count(sort, "pods", inner)
             for sort in seen or profile.pods
-            for _, _, inner in _elements(sort, "pods", scope)
-            if sort.requests is not None or _given(sort, inner) is not None
+            for where, _, inner in _elements(sort, scope)
+            if sort.requests is not None or _given(sort, inner, where) is not None
         )
         return max(sum(counts), 1)
     except (EvaluationError, InvalidTemplate):
         return 1
 
 
-def _elements(sort: Pods, field: str, scope: Scope) -> Iterator[tuple[str, str, Scope]]:
-    """Yield (path of the element, name, scope); one with an empty path for pods of no list."""
+def _elements(sort: Pods, scope: Scope) -> Iterator[tuple[str, str, Scope]]:
+    """Yield (path of the element, key, scope); one with an empty path for pods of no list.
+
+    Raises InvalidTemplate.
+    """
     if not sort.each:
-        yield "", sort.name or kind_of_pods(sort.template), scope
+        yield "", "", scope
         return
     listed = read(sort.each, scope)
     if listed is None:
@@ -157,9 +168,18 @@ def _elements(sort: Pods, field: str, scope: Scope) -> Iterator[tuple[str, str, 
         raise InvalidTemplate(f"{FIELD}.{sort.each}: has more than {MOST_ELEMENTS} elements")
     pairs = listed.items() if isinstance(listed, Mapping) else enumerate(listed)
     for key, item in pairs:
-        inner = scope.within(item, key)
-        name = read(sort.name, inner) if sort.name else key
-        yield f"{sort.each}[{key}]", clean(str(key if name is None else name), NAME), inner
+        if sort.template.startswith("item.") and not isinstance(item, Mapping):
+            raise InvalidTemplate(
+                f"{FIELD}.{sort.each}[{key}]: must be a mapping, and not {quoted(item)}"
+            )
+        yield f"{sort.each}[{key}]", str(key), scope.within(item, key)
+
+
+def _name(sort: Pods, key: str, scope: Scope) -> str:
+    if not sort.each:
+        return sort.name or kind_of_pods(sort.template)
+    found = read(sort.name, scope) if sort.name else None
+    return clean(key if found is None else str(found), NAME)
 
 
 def _made(sort: Pods, scope: Scope) -> Body:

@@ -50,7 +50,8 @@ KRUISE_STATEFUL_SET: Final = Profile(
     group="apps.kruise.io",
     kind="StatefulSet",
     versions=("v1beta1",),
-    replicas=Replicas("spec.replicas"),
+    # It counts from 0 on each cluster, whatever its ordinals say while their gate is off.
+    replicas=Replicas("spec.replicas", whole="size(spec.volumeClaimTemplates) > 0"),
     pods=(Pods(template="spec.template"),),
     ready=Ready(replicas="status.readyReplicas", updated="status.updatedReadyReplicas"),
     data=Data("spec.volumeClaimTemplates"),
@@ -372,7 +373,7 @@ POSTGRES_CLUSTER: Final = Profile(
         ),
     ),
     suspended="metadata.?annotations[?'cnpg.io/hibernation'].orValue('off') == 'on'",
-    data=Data(always=True),
+    data=Data(always=True, go_with_replicas=True),
     warns=(Warned("spec.instances", "an instance that a lower number removes loses its claim"),),
     orphan="the new one keeps its claims, and ends every pod at once",
 )

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from controller.model.place import Part, together
+from controller.model.podtemplate import check_pods
 from controller.model.requests import parts_of
 from machinery.api.resources import WORKLOAD_KINDS, WORKLOADS, group_version
 from machinery.config.kubeconfig import Connection
@@ -16,7 +17,7 @@ from machinery.kinds import table
 from machinery.kinds.paths import InvalidTemplate
 from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import counts_of, judge
-from machinery.kinds.templates import check, replicas_in
+from machinery.kinds.templates import FIELD, check, pods_in, replicas_in
 from machinery.kinds.workloadkinds import WorkloadKind, use_stored
 from machinery.types import hostports, quantities
 from machinery.types.bounds import clean
@@ -58,10 +59,15 @@ def listed(api: ObjectReader, namespace: str | None) -> list[Row]:
         counts[profile] += 1
     known = dict.fromkeys(table.known_kinds(), 0) | counts
     rows = [_row(profile, n, versions.get(profile, "")) for profile, n in known.items()]
-    return sorted(rows, key=lambda row: (_ORIGINS.index(row["origin"]), row["group"], row["kind"]))
+    return sorted(rows, key=_order)
 
 
 _ORIGINS = ("built-in", "hub", "unknown")
+
+
+def _order(row: Row) -> tuple[bool, bool, int, str, str]:
+    origin, unknown = _ORIGINS.index(row["origin"]), row["origin"] == _ORIGINS[-1]
+    return unknown, not row["workloads"], origin, row["group"], row["kind"]
 
 
 def _row(profile: Profile, workloads: int, version: str) -> Row:
@@ -99,17 +105,39 @@ def try_(files: Sequence[str]) -> bool:
     documents = manifests.read(files)
     use_stored(kinds_of(documents))
     objects = [each for each in documents if each.kind != WORKLOAD_KINDS.kind]
-    if not objects:
+    found = [tried(each) for document in objects for each in _placed(document)]
+    if not found:
         raise ConfigurationError(f"{', '.join(files)}: no object in these files")
-    found = [tried(each) for each in objects]
     say("\n\n".join("\n".join(lines) for lines, _ in found))
     return all(known for _, known in found)
 
 
-def tried(document: Document) -> tuple[list[str], bool]:
+Placed = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""An object, and the spec of the Workload that places it, which is empty without one."""
+
+
+def _placed(document: Document) -> Iterator[Placed]:
+    if document.kind != WORKLOADS.kind:
+        yield document.body, {}
+        return
+    spec = _mapping(document.body.get("spec"))
+    if main := _mapping(spec.get("template")):
+        yield main, spec
+    elif main := _mapping(spec.get("targetDeployment")):
+        yield {"apiVersion": "apps/v1", "kind": "Deployment", **main}, spec
+    else:
+        alone = spec.get("manifests")
+        yield from ((_mapping(each), {}) for each in (alone if isinstance(alone, list) else ()))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def tried(placed: Placed) -> tuple[list[str], bool]:
     """Return what the profile of its kind makes of an object, and whether it has one."""
-    body = _main(document)
-    profile = table.profile_in(body)
+    body, spec = placed
+    profile = table.profile_in(body, spec.get("replicasPath"))
     title = " ".join(clean(str(body.get(each) or "")) for each in ("kind", "apiVersion"))
     if not profile.known:
         others = ", ".join(profile.versions)
@@ -117,7 +145,9 @@ def tried(document: Document) -> tuple[list[str], bool]:
         return [f"{title}: unknown, {known}"], False
     try:
         check(profile, body)
-        replicas, parts = replicas_in(profile, body), parts_of(profile, body)
+        for each in pods_in(profile, body):
+            check_pods(each.template, f"{FIELD}.{each.path}")
+        replicas, parts = replicas_in(profile, body, spec.get("replicas")), parts_of(profile, body)
     except (InvalidTemplate, ValueError) as fault:
         return [f"{title}: {clean(str(fault))}"], False
     size = "whole" if profile.whole else f"{replicas} replica{'' if replicas == 1 else 's'}"
@@ -125,14 +155,6 @@ def tried(document: Document) -> tuple[list[str], bool]:
     if parts:
         lines.append(" · ".join(map(_part, parts)))
     return [*lines, *_state(profile, body, replicas)], True
-
-
-def _main(document: Document) -> Mapping[str, Any]:
-    """Return an object, of a Workload that of its template."""
-    if document.kind != WORKLOADS.kind:
-        return document.body
-    spec = document.body.get("spec") or {}
-    return spec.get("template") or spec.get("targetDeployment") or document.body
 
 
 def _sum(parts: Sequence[Part], replicas: int) -> Iterator[str]:
@@ -155,11 +177,11 @@ def _amounts(amounts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _state(profile: Profile, body: Mapping[str, Any], replicas: int) -> Iterator[str]:
-    meta = body.get("metadata") or {}
-    generation = meta.get("generation") if isinstance(meta, dict) else 0
+    meta = _mapping(body.get("metadata"))
+    generation = meta.get("generation")
     judged = judge(
         profile,
-        {"metadata": meta, **body},
+        {**body, "metadata": meta},
         generation=generation if isinstance(generation, int) else 0,
         deleting=bool(meta.get("deletionTimestamp")),
     )

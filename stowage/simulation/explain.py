@@ -262,7 +262,7 @@ def recomputed(about: Reference, present: PlanInputs, where: plan.Where) -> Expl
     if decision is None:
         raise ConfigurationError(plan.left(workload, profiles))
     found = told(record(decision), about.resource.kind)
-    return Explanation(found, remarks(found, workload))
+    return Explanation(_with_kind(found, workload), remarks(found, workload))
 
 
 class _Unanswered(Exception):
@@ -285,7 +285,20 @@ def ask(about: Reference, namespace: str, hub: Connection, controller: Connectio
     found = told(_asked(path, controller), about.resource.kind)
     if found.get("uid") != workload.metadata.uid:
         raise _Unanswered(f"the controller at {controller.server} does not serve this hub")
-    return Explanation(found, remarks(found, workload))
+    return Explanation(_with_kind(found, workload), remarks(found, workload))
+
+
+def _with_kind(record: Record, workload: Workload) -> Record:
+    """Return the record with what its kind makes of the Workload: its pods, and its health there.
+
+    The health is that of the status, and a cluster without a share has none.
+    """
+    said = {each.name: each.health for each in workload.status.clusters if each.health}
+    clusters = [
+        {**each, "health": said[each["name"]]} if each["name"] in said else each
+        for each in record["clusters"]
+    ]
+    return {**record, "clusters": clusters, "profile": plan.profile_of(workload.info)}
 
 
 def _asked(path: str, controller: Connection) -> Record:

@@ -29,6 +29,8 @@ MPIS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 VOLCANOS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 WORKFLOWS = Resource("argoproj.io", "v1alpha1", "workflows", "Workflow")
 FLINKS = Resource("flink.apache.org", "v1beta1", "flinkdeployments", "FlinkDeployment")
+TASKS = Resource("tekton.dev", "v1", "taskruns", "TaskRun")
+POOLS = Resource("kafka.strimzi.io", "v1", "kafkanodepools", "KafkaNodePool")
 DATABASES = Resource("postgresql.cnpg.io", "v1", "clusters", "Cluster")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 WHEN = "2026-01-01T00:00:00Z"
@@ -177,9 +179,13 @@ ONCE: list[tuple[Resource, dict[str, Any], str]] = [
         main(TENSORS, "tf", tfReplicaSpecs={"Worker": PODS_OF}),
         "spec.tfReplicaSpecs.Worker.template.metadata.labels",
     ),
-    (TRAINS, main(TRAINS, "fit", runtimeRef={"name": "torch"}), ""),
+    (TASKS, main(TASKS, "build", taskSpec={"steps": []}), "metadata.labels"),
+    (TRAINS, main(TRAINS, "fit", runtimeRef={"name": "torch"}), "jobset.sigs.k8s.io/jobset-name"),
+    (POOLS, main(POOLS, "brokers", replicas=1), "strimzi.io/pool-name"),
 ]
-"""What runs at most once, and where the labels of its pods are: those of a TrainJob are not ours."""
+"""What runs at most once, and where the labels of its pods are: or the label with its name that its
+own controller gives them.
+"""
 
 
 @pytest.mark.long
@@ -259,8 +265,9 @@ async def _once(stage: Stage, of: Resource, template: dict[str, Any], labels: st
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         await m1.create(ACCOUNTS, account, namespace=stage.namespace)
     found = await stage.appears("m1", name, kind=of)
-    marks = value_at(found, labels) if labels else {"jobset.sigs.k8s.io/jobset-name": name}
-    assert not labels or marks[LABEL_WORKLOAD_UID]
+    ours = value_at(found, labels)
+    marks = ours or {labels: name}
+    assert not ours or ours[LABEL_WORKLOAD_UID]
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -123,12 +123,29 @@ def test_try_reads_an_object_by_the_kind_beside_it(write: Files, status: Any, re
             {**RAY, "spec": {"workerGroupSpecs": 3}},
             "RayCluster ray.io/v1: spec.template.spec.workerGroupSpecs: must be a list",
         ),
+        (
+            {**RAY, "spec": {"headGroupSpec": {"template": {"spec": {"containers": "c"}}}}},
+            "RayCluster ray.io/v1: spec.template.spec.headGroupSpec.template.spec.containers: ",
+        ),
     ],
 )
 def test_try_fails_for_what_is_not_known_or_malformed(write: Files, body: Any, says: str) -> None:
     told = run("kinds", "try", "-f", write("x.yaml", body))
     assert told.exit_code == 1
     assert says in told.stdout
+
+
+@pytest.mark.proves("KD6")
+def test_try_reads_a_workload_as_explain_does(write: Files) -> None:
+    widget = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": "none", "spec": {}}
+    kind = {**KIND, "spec": {**KIND["spec"], "pods": []}}
+    named = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    alone = workload(None, "c", manifests=[named])
+    del alone["spec"]["template"]
+    told = run("kinds", "try", "-f", write("w.yaml", workload(widget, replicas=7), alone, kind))
+    assert told.stdout.splitlines()[0] == "Gadget example.com/v1: 7 replicas"
+    assert told.stdout.splitlines()[-2:] == ["ConfigMap v1: whole", "ready: yes"]
+    assert told.exit_code == 0
 
 
 def test_a_kind_that_cannot_be_used_is_refused_with_its_file(write: Files) -> None:
@@ -223,6 +240,30 @@ def test_explain_tells_the_pods_of_a_replica(write: Files, template: Any, profil
     )
 
 
+@pytest.mark.proves("KD6", "KD14")
+def test_explain_tells_of_a_workload_that_runs_its_profile_and_the_health_of_each_share(
+    write: Files,
+) -> None:
+    there = workload(RAY)
+    there["status"] = {
+        "placements": [{"cluster": "m1", "replicas": 1}],
+        "clusters": [{"name": "m1", "replicas": 1, "health": "Progressing"}],
+    }
+    fleet = write("fleet.yaml", cluster("m1", 20, cpu="16"), cluster("m2", 20, cpu="16"), there)
+    found = json.loads(run("explain", "wl/w", "--fleet", fleet, "-o", "json").stdout)
+    assert found["profile"]["whole"]
+    assert {each["name"]: each["count"] for each in found["profile"]["pods"]} == {
+        "tpu": 8,
+        "auto": 3,
+        "head": 1,
+    }
+    assert {each["name"]: each.get("health") for each in found["clusters"]} == {
+        "m1": "Progressing",
+        "m2": None,
+    }
+    assert "runs whole: tpu 8 x cpu 8" in run("explain", "wl/w", "--fleet", fleet).stdout
+
+
 @pytest.mark.proves("KD4")
 def test_plan_takes_a_kind_of_its_files_as_the_hubs(write: Files) -> None:
     fleet = write("fleet.yaml", cluster("m1", 1, cpu="8"))
@@ -289,6 +330,8 @@ def test_kinds_lists_what_is_known_and_where_from(tmp_path: Path) -> None:
         assert told.exit_code == 1
         lines = [line for line in told.stdout.splitlines() if line.startswith("RayCluster")]
         assert lines[0].split()[-2:] == ["hub", "0"]
+        first = told.stdout.splitlines()[1]
+        assert first.startswith("Deployment"), "those with Workloads come first"
         assert lines[1].split()[2:] == ["v1", "-", "0", "no", "no", "-", "-", "unknown", "1"]
         assert "v1 is not one of its known versions: v1alpha1" in told.stdout
 

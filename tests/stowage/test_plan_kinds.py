@@ -97,3 +97,87 @@ def test_plan_says_what_a_lower_number_deletes(write: Write) -> None:
     none = write("none.yaml", placing(CLONES, replicas=0))
     refused = run("plan", "-f", none, "--fleet", write("fleet.yaml", cluster("a")))
     assert "at 0 a CloneSet deletes its claims" in str(refused.exception)
+    for spec, allowed in (({}, False), ({"movement": {"data": "Leave"}}, True)):
+        gone = write("gone.yaml", placing({**postgres, "spec": {"instances": 0}}, **spec))
+        refused = run("plan", "-f", gone, "--fleet", write("fleet.yaml", cluster("a", cpu=500)))
+        assert (refused.exception is None) is allowed
+        said = "spec.template: at 0 a Cluster deletes its claims and their data"
+        assert (said in str(refused.exception)) is not allowed
+
+
+def refused(write: Write, template: Any, **spec: Any) -> str:
+    fleet = write("fleet.yaml", cluster("a", cpu=500))
+    files = ("-f", write("w.yaml", placing(template, **spec)), "--fleet", fleet)
+    return str(run("plan", *files).exception)
+
+
+@pytest.mark.proves("KD58")
+@pytest.mark.parametrize("path", ["spec.replicas", "spec.replicas.n"])
+def test_a_number_of_replicas_is_no_ignored_field_wherever_its_profile_has_it(
+    write: Write, path: str
+) -> None:
+    ignored = [{"paths": ["spec.paused", path]}]
+    said = refused(write, ROLLOUT, ignoreFields=ignored)
+    assert f"spec.ignoreFields: {path} is the number of replicas" in said
+    ours = {"target": {"kind": "Rollout", "name": "other"}, "paths": ["spec.replicas"]}
+    manifest = {**ROLLOUT, "metadata": {"name": "other"}}
+    assert refused(write, ROLLOUT, ignoreFields=[ours], manifests=[manifest]) == "None"
+
+
+@pytest.mark.proves("KD46")
+def test_a_stateful_set_without_ordinals_of_its_own_is_not_divided_with_its_claims(
+    write: Write,
+) -> None:
+    """Each cluster would have pods and claims of the same numbers."""
+    body = {**CLONES, "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet"}
+    said = refused(write, body, distribution="Divided", replicas=3)
+    assert "spec.distribution: a StatefulSet is not divided while" in said
+    assert refused(write, body, replicas=3) == "None"
+    alone = {**body, "spec": {"template": body["spec"]["template"]}}
+    assert refused(write, alone, distribution="Divided", replicas=3) == "None"
+
+
+def _group(template: Any, **more: Any) -> dict[str, Any]:
+    return {"groupName": "g", "template": template, **more}
+
+
+def _ray(*groups: Any) -> dict[str, Any]:
+    return {**RAY, "spec": {**RAY["spec"], "workerGroupSpecs": [*groups]}}
+
+
+@pytest.mark.proves("KD15")
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (
+            _ray(_group({}), _group("none")),
+            "spec.template.spec.workerGroupSpecs[1].template: must be a mapping, and not 'none'",
+        ),
+        (
+            _ray("none"),
+            "spec.template.spec.workerGroupSpecs[0]: must be a mapping, and not 'none'",
+        ),
+        (_ray(_group({}), _group({}, replicas="3")), "spec.template.spec.workerGroupSpecs[1]: "),
+        (
+            _ray(_group({"spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}})),
+            (
+                "spec.template.spec.workerGroupSpecs[0].template.spec.containers[0].resources: "
+                "not a quantity: 'x'"
+            ),
+        ),
+        (
+            {
+                "apiVersion": "postgresql.cnpg.io/v1",
+                "kind": "Cluster",
+                "metadata": {"name": "pg"},
+                "spec": {"instances": 1, "resources": {"requests": {"cpu": "x"}}},
+            },
+            "spec.template: pods[0].requests of its kind: not a quantity: 'x'",
+        ),
+    ],
+    ids=["template", "group", "number", "quantity", "made"],
+)
+def test_pods_of_another_form_are_refused_with_their_place(
+    write: Write, template: Any, said: str
+) -> None:
+    assert said in refused(write, template)

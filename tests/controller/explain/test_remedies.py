@@ -15,6 +15,7 @@ from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.decision import Decision
 from tests.controller.make import ZONE, beside, cluster, decided, info, required_terms
+from tests.kindsof import RAY
 
 SMALL = [{"count": 1, "free": {"cpu": "2", "memory": "4Gi", "pods": "10"}}]
 
@@ -68,6 +69,16 @@ def test_without_room_for_a_single_one_the_largest_node_is_named() -> None:
     full = [{"count": 1, "free": {"cpu": "0", "memory": "0", "pods": "10"}}]
     (note,) = said(decided(asked, cluster("a", groups=full)))
     assert note == "all 2 replicas need 4 cpu and 8Gi memory each on a", "there is nothing to name"
+
+
+@pytest.mark.proves("E30", "KD12")
+def test_a_node_is_too_small_for_one_pod_and_not_for_all_of_a_replica() -> None:
+    roomy = [{"count": 11, "free": {"cpu": "8", "memory": "64Gi", "pods": "110"}}]
+    (note,) = said(decided(info(template=RAY), cluster("a", groups=roomy)))
+    assert note == "the replica needs 90 cpu on a", "a node takes the largest of its pods"
+    small = [{"count": 50, "free": {"cpu": "4", "memory": "64Gi", "pods": "110"}}]
+    (note,) = said(decided(info(template=RAY), cluster("a", groups=small)))
+    assert note == "the replica needs 90 cpu on a: the largest node, on a, has 4 cpu free"
 
 
 @pytest.mark.proves("E30")

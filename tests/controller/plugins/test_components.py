@@ -69,6 +69,8 @@ async def test_a_group_of_leader_and_workers_is_on_a_cluster_as_a_whole(
     async with stage.leading():
         create(stage, LEADER_WORKERS, distribution="Divided")
         await stage.until(lambda: stage.placed("w") == {"m": held})
+        said = stage.says("w")[2]
+        assert ("1 cluster has no room for 3 worker of another replica" in said) is (held < 3)
 
 
 @pytest.mark.proves("KD12")

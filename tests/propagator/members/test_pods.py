@@ -153,6 +153,11 @@ def test_pods_that_another_controller_makes_are_known_by_the_label_with_the_name
     )
     assert labelled is not None
     assert labelled.uid == "v", "a JobSet of its own Workload"
+    pool = Main("u", "ns", "kafka.strimzi.io", "KafkaNodePool", "brokers")
+    broker = claim_of(Meta(namespace="ns", labels={"strimzi.io/pool-name": "brokers"}))
+    assert broker is not None
+    assert made_by(broker, known.labelled(pool))
+    assert not made_by(broker, known.labelled(pool._replace(name="controllers")))
 
 
 def test_no_more_is_remembered_of_what_was_taken_over_than_a_member_may_have(monkeypatch):

@@ -24,6 +24,7 @@ GEAR = Profile(
         Told("teeth", "size(status.teeth)"),
         Told("wanted", "spec.size"),
         Told("phase", "status.phase"),
+        Told("oiled", "conditions.Oiled"),
     ),
 )
 
@@ -57,6 +58,15 @@ def test_values_of_the_kind_stand_beside_those_of_the_author_who_names_them_firs
         "teeth": "2",
         "wanted": "3",
     }
+
+
+@pytest.mark.proves("KD69")
+def test_a_condition_is_told_by_its_type_and_not_of_an_older_generation() -> None:
+    meta = {"name": "g", "namespace": "shop", "generation": 2}
+    for about, said in (({}, "True"), ({"observedGeneration": 1}, None)):
+        oiled = {"type": "Oiled", "status": "True", **about}
+        body = {"metadata": meta, "spec": {"size": 3}, "status": {"conditions": [oiled]}}
+        assert told_fields(workload(), [(GEARS, managed(GEARS, body))]).get("oiled") == said
 
 
 @pytest.mark.proves("KD69")
