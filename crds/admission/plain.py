@@ -78,6 +78,7 @@ def _body(body: str) -> str:
         (
             *(f"!has({spec}.{field})" for field in ("jobTemplate", "volumeClaimTemplates")),
             f"(!has({spec}.replicas) || (type({spec}.replicas) == int && {spec}.replicas >= 0))",
+            f"(!has({spec}.ordinals) || type({spec}.ordinals) == map)",
             f"(!has({pods}) || (type({pods}) == map && {inside}))",
         )
     )

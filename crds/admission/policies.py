@@ -78,6 +78,7 @@ MARKS = (ANNOTATION_KINDS, ANNOTATION_CLUSTERS, ANNOTATION_ORDINALS)
 NAMESPACE_TEXT = "the object's namespace must be the target namespace; leave it out"
 INDEXED_TEXT = "an Indexed Job counts from 0 on each cluster: set distribution to Single"
 REPLICAS_TEXT = "must be a whole number that is not negative"
+ORDINALS_TEXT = "must be a mapping"
 LIMIT_TEXT = f"at most {FOREIGN_LIMIT} namespaces other than the Workload's own; split the Workload"
 OWNER_TEXT = (
     "owners are Workloads of the Reservation's own namespace; leave the namespace out, or make the "
@@ -147,6 +148,7 @@ def validating_policy() -> Manifest:
             *selecting.cel_validations("object.spec"),
             *(_stays_in_target(part) for part in (*_TEMPLATES, "targetService")),
             *(_not_negative(part) for part in _TEMPLATES),
+            _with_ordinals(),
             _not_divided(),
             {
                 "expression": f"size(variables.foreign{FOREIGN_LIMIT}) == 0",
@@ -239,6 +241,17 @@ def _not_negative(part: str) -> Manifest:
         f" || type({path}.spec) != map || !has({path}.spec.replicas)"
         f" || (type({path}.spec.replicas) == int && {path}.spec.replicas >= 0)",
         "message": f"spec.{part}.spec.replicas: {REPLICAS_TEXT}",
+    }
+
+
+def _with_ordinals() -> Manifest:
+    """Of a StatefulSet, whose first ordinal is set in there."""
+    path = "object.spec.template"
+    return {
+        "expression": f"!has({path}) || {path}.apiVersion.contains('.') || !has({path}.spec)"
+        f" || type({path}.spec) != map || !has({path}.spec.ordinals)"
+        f" || type({path}.spec.ordinals) == map",
+        "message": f"spec.template.spec.ordinals: {ORDINALS_TEXT}",
     }
 
 

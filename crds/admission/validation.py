@@ -22,6 +22,7 @@ from crds.admission.policies import (
     INDEXED_TEXT,
     LIMIT_TEXT,
     NAMESPACE_TEXT,
+    ORDINALS_TEXT,
     OWNER_TEXT,
     REPLICAS_TEXT,
 )
@@ -301,6 +302,9 @@ def _wrong_numbers(workload: Json) -> Iterator[str]:
             yield f"spec.{part}.spec.replicas: {REPLICAS_TEXT}"
     template = workload["spec"].get("template") or {}
     inner = template.get("spec")
+    ordinals = inner.get("ordinals", {}) if isinstance(inner, Mapping) else {}
+    if "." not in template.get("apiVersion", ".") and not isinstance(ordinals, Mapping):
+        yield f"spec.template.spec.ordinals: {ORDINALS_TEXT}"
     indexed = isinstance(inner, Mapping) and inner.get("completionMode") == "Indexed"
     divided = workload["spec"].get("distribution") == Distribution.DIVIDED
     if indexed and divided and template.get("apiVersion") == "batch/v1":

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -22,6 +23,8 @@ FIELD = "spec.template"
 Body = Mapping[str, Any]
 MOST_ELEMENTS = 64
 """Elements of a list or map of pods."""
+MOST_LOOKED_AT = 4096
+"""Mappings and lists of an object in which a label is looked for."""
 _PLACING = ("nodeSelector", "tolerations", "affinity")
 _LABELS = ("metadata", "labels")
 _FORMER = ("spec.template", "spec.jobTemplate.spec.template")
@@ -224,6 +227,25 @@ def template_places(profile: Profile, body: Body) -> list[Place]:
     if not profile.known or any(each.requests is not None for each in profile.pods):
         return []
     return [place[: -len(_LABELS)] for place in label_places(profile, body)]
+
+
+def labelled_places(body: Any, label: str) -> Iterator[Place]:
+    """Yield the places of labels with that one in an object's spec, as far as it is looked at."""
+    left: deque[tuple[Place, Any]] = deque([(("spec",), at_place(body, ("spec",)))])
+    for _ in range(MOST_LOOKED_AT):
+        if not left:
+            return
+        place, found = left.popleft()
+        if place[-1] == _LABELS[-1] and isinstance(found, Mapping) and label in found:
+            yield place
+            continue
+        if isinstance(found, Mapping):
+            inner: Iterable[tuple[Any, Any]] = found.items()
+        else:
+            inner = enumerate(found) if isinstance(found, list) else ()
+        left.extend(
+            ((*place, key), each) for key, each in inner if isinstance(each, Mapping | list)
+        )
 
 
 def _label_places(sort: Pods, body: Body) -> Iterator[Place]:

@@ -415,15 +415,37 @@ def _with_start(piece: Piece, live: ManagedObject) -> Piece:
 
 
 def _with_label(piece: Piece, live: ManagedObject) -> Piece:
-    label = live.pods_uid
-    places = label_places(profile_in(piece.body), piece.body) if label is not None else ()
-    known = (at_place(piece.body, place) or {} for place in places)
-    if label is None or all(each.get(LABEL_WORKLOAD_UID, "") == label for each in known):
+    there = _labels_there(piece.body, live)
+    uid = LABEL_WORKLOAD_UID
+    known = {place: at_place(piece.body, place) or {} for place in there}
+    if all(known[place].get(uid, "") == each.get(uid, "") for place, each in there.items()):
         return piece
     body: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(piece.body))
-    for place in places:
-        _set_labels(body, place, {LABEL_WORKLOAD_UID: label} if label else {})
-    return _changed(piece, body, label=label)
+    for place, labels in there.items():
+        _set_labels(body, place, labels)
+    more = {"labels": live.pods_labels} if live.pods_labels else {}
+    return _changed(piece, body, label=live.pods_uid, **more)
+
+
+def _labels_there(body: Mapping[str, Any], live: ManagedObject) -> dict[Place, dict[str, str]]:
+    """Return our labels of the existing object by their place, empty where it has none.
+
+    Its profile may be another one than when it was made: others would be an edit of its pods.
+    """
+    profile, said = profile_in(body), {place: dict(ours) for place, ours in live.pods_labels}
+    if not profile.known and said:
+        return {
+            place: each
+            for place, each in said.items()
+            if isinstance(at_place(body, place[:-2]), Mapping)
+            and isinstance(at_place(body, place[:-1]), Mapping | None)
+        }
+    if live.pods_uid is None:
+        return {}
+    uid = LABEL_WORKLOAD_UID
+    alike = {uid: live.pods_uid}
+    found = {place: said.get(place, alike) for place in label_places(profile, body)}
+    return {place: {uid: each[uid]} if each.get(uid) else {} for place, each in found.items()}
 
 
 def _changed(piece: Piece, body: dict[str, Any], **what: Any) -> Piece:

@@ -42,7 +42,15 @@ from machinery.kinds.paths import value_at
 from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import Judged, fields_of, judge, of_same_template, reads_whole
 from machinery.kinds.table import profile_of
-from machinery.kinds.templates import at_place, first_ordinal, label_places, pods_each
+from machinery.kinds.templates import (
+    MOST_ELEMENTS,
+    Place,
+    at_place,
+    first_ordinal,
+    label_places,
+    labelled_places,
+    pods_each,
+)
 from machinery.types.bounds import CONDITIONS, MESSAGE, NAME, clean
 from machinery.types.metadata import Key, Meta, Object, shared
 from propagator.members.capacity.kept import PodLabels
@@ -74,6 +82,8 @@ class ManagedObject(Object, frozen=True):
     """The label `stowage.dev/workload-uid` in its pod templates, empty without one. None if the
     kind's pod template is unknown, unless it has the label where earlier releases set it.
     """
+    pods_labels: tuple[tuple[Place, tuple[tuple[str, str], ...]], ...] = ()
+    """Our labels in its pod templates by their place, where `pods_uid` does not tell them all."""
     pods_templates: tuple[str, ...] = ()
     """The digests of its pod templates, of a kind whose pods outlive an edit of them."""
     pods_each: int = 1
@@ -144,6 +154,7 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
         applied=print_of(entries, resource.kind),
         rivals=rivals_of(entries),
         pods_uid=_pods_uid(profile, body),
+        pods_labels=_pods_labels(profile, body),
         pods_templates=_pods_templates(profile, body),
         pods_each=pods_each(profile, body),
         start=first_ordinal(profile, body) if profile.ordered else None,
@@ -212,6 +223,30 @@ def _pods_uid(profile: Profile, body: Mapping[str, Any]) -> str | None:
     if not isinstance(uid, str) or not is_label_value(uid):
         uid = ""
     return shared(uid) if uid or profile.known else None
+
+
+_OURS = (LABEL_WORKLOAD_UID, LABEL_TEMPLATE)
+
+
+def _pods_labels(
+    profile: Profile, body: Mapping[str, Any]
+) -> tuple[tuple[Place, tuple[tuple[str, str], ...]], ...]:
+    """Those of a kind whose profile is another one than when it was made, or is gone."""
+    if profile.known and (profile.pod_path or not profile.pods):
+        return ()
+    places = label_places(profile, body)
+    if not profile.known:
+        found = [*itertools.islice(labelled_places(body, LABEL_WORKLOAD_UID), MOST_ELEMENTS)]
+        return () if found == places else tuple((each, _ours(body, each)) for each in found)
+    said = [(each, _ours(body, each)) for each in places]
+    alike = len({dict(ours).get(LABEL_WORKLOAD_UID) for _, ours in said}) < 2
+    return () if alike else tuple(said)
+
+
+def _ours(body: Any, place: Place) -> tuple[tuple[str, str], ...]:
+    labels = at_place(body, place)
+    pairs = ((each, labels.get(each)) for each in _OURS) if isinstance(labels, Mapping) else ()
+    return tuple((k, shared(v)) for k, v in pairs if isinstance(v, str) and is_label_value(v))
 
 
 def _pods_templates(profile: Profile, body: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ Stalled.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -301,7 +301,7 @@ def _conditions(
         why, text = WorkloadReadyReason.COMPLETED, _AGAIN
     elif not ready:
         why, text = _not_ready(workload, entries)
-        text = text or missing
+        text = text or _joined([missing, *_whys(workload, entries)])
     if kept := [_keeps(workload, *each) for each in kept_pods.items()]:
         text = f"{text}; {_joined(kept)}"
     _renew(after, workload, WorkloadCondition.READY, ready, why.value, text, now)
@@ -367,6 +367,16 @@ def _not_ready(workload: Workload, entries: Sequence[Entry]) -> tuple[WorkloadRe
     profile = workload.profile
     advice = f"; {_advice(profile)}" if not (profile.known or profile.fault) else ""
     return WorkloadReadyReason.READINESS_UNKNOWN, f"{_joined(silent)}{advice}"
+
+
+def _whys(workload: Workload, entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield what an object that runs whole says of its readiness: no number tells it."""
+    if not workload.profile.whole or workload.profile.everywhere:
+        return
+    for each in entries:
+        waits = each.get("health") in (ShareHealth.PROGRESSING, ShareHealth.DEGRADED)
+        if waits and each["message"] and not _leaves(each, workload):
+            yield f"{each['name']}: {each['message']}"
 
 
 def _advice(profile: Profile) -> str:

@@ -45,7 +45,7 @@ class Workers:
         most: int,
         seconds: float,
         patience: float = 0.0,
-        command: tuple[str, ...] = (sys.executable, "-m", "stowage.web.worker"),
+        command: tuple[str, ...] = (sys.executable, "-P", "-m", "stowage.web.worker"),
     ) -> None:
         self._snapshot, self.seconds, self._patience = snapshot, seconds, patience
         self._command = command

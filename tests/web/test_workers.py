@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import resource
+import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +32,13 @@ while head := sys.stdin.buffer.read(4):
     sys.stdout.buffer.write((18).to_bytes(4, "big") + b'{"result":{"a":1}}')
     sys.stdout.buffer.flush()
 """
+
+
+def test_a_worker_takes_no_module_of_the_folder_that_it_is_started_in(tmp_path: Path) -> None:
+    (tmp_path / "crds.py").write_text("raise SystemExit(3)")
+    command = inspect.signature(Workers).parameters["command"].default
+    ended = subprocess.run(command, cwd=tmp_path, input=b"", check=False, timeout=PATIENCE * 60)
+    assert ended.returncode == 0
 
 
 def workers(patience: float, may_answer: Path) -> Workers:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from crds.names import DEFAULT_SCHEDULER, LABEL_TEMPLATE
+from crds.names import DEFAULT_SCHEDULER, LABEL_TEMPLATE, Edits
 from crds.names import LABEL_WORKLOAD_UID as LABEL
 from machinery.api.resources import Resource
+from machinery.kinds import table
 from machinery.kinds.paths import value_at
+from machinery.kinds.profile import Pods, Profile
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import at_place, label_places
 from propagator.apply.render import PatchMisfit, Piece, beside, render
@@ -129,6 +134,48 @@ def test_an_object_that_stands_keeps_the_pods_that_it_has(kind: str) -> None:
     for place in label_places(profile_in(other), other):
         at_place(other, place)[LABEL] = "u0"
     assert labelled(beside(piece, there(piece, dict(other))).body) == ["u0"] * places
+
+
+GADGETS = Profile(
+    group="gadgets.dev",
+    kind="Gadget",
+    versions=("v1",),
+    pods=(Pods(name="core", template="spec.core"), Pods(each="spec.groups", template="item.pods")),
+    edits=Edits.NEW_PODS,
+)
+GADGET: dict[str, Any] = {
+    "apiVersion": "gadgets.dev/v1",
+    "kind": "Gadget",
+    "metadata": {"name": "g"},
+    "spec": {"core": pods(), "groups": [{"pods": pods()}]},
+}
+
+
+@pytest.fixture
+def kinds() -> Iterator[Callable[..., None]]:
+    before = table.from_hub()
+    yield lambda *more: table.use([*before, *more])
+    table.use(before)
+
+
+@pytest.mark.proves("KD4", "KD10")
+def test_a_kind_that_comes_changes_or_goes_edits_no_pods_of_what_stands(kinds: Any) -> None:
+    head = msgspec.structs.replace(GADGETS, pods=GADGETS.pods[:1])
+    profiles: list[tuple[Profile, ...]] = [(), (head,), (GADGETS,)]
+    for made_by, read_by in itertools.product(profiles, profiles[1:]):
+        kinds(*made_by)
+        stands = dict(rendered(GADGET).body)
+        kinds(*read_by)
+        if len(made_by) and made_by[0].pods != read_by[0].pods[: len(made_by[0].pods)]:
+            continue  # less is known of its pods than before
+        there_now = there(rendered(GADGET), stands)
+        assert beside(rendered(GADGET), there_now).body["spec"] == stands["spec"]
+        kinds()
+        there_now = there(rendered(GADGET), stands)
+        piece = beside(rendered(GADGET), there_now)
+        assert piece.body["spec"] == stands["spec"], "its WorkloadKind is gone"
+        other = {**GADGET, "spec": {"core": [pods()], "groups": {"a": pods()}}}
+        assert beside(rendered(other), there_now).body["spec"] == other["spec"]
 
 
 @pytest.mark.proves("KD57")

@@ -732,6 +732,20 @@ def test_a_share_that_is_stuck_is_degraded_with_the_words_of_its_member() -> Non
     assert (entry["health"], entry["message"]) == ("Degraded", "no such volume")
 
 
+@pytest.mark.proves("KD35", "A3")
+def test_ready_says_what_an_object_that_runs_whole_waits_for() -> None:
+    template = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": {}}
+    placed = {"placements": [{"cluster": "m1", "replicas": 1}]}
+    meta = {"name": "ray", "namespace": "shop", "uid": "u1", "generation": 1}
+    ray = workload_of({"metadata": meta, "spec": {"template": template}, "status": placed})
+    resource = Resource("ray.io", "v1", "rayclusters", "RayCluster")
+    one = seen(main=managed(resource, {"metadata": {"name": "ray"}}), units_asked=1)
+    share = share_of(replace(one, outcome=Outcome(one.desired)), ray.profile, {}, said=1)
+    assert ready(status_of(ray, [share.told], T0))["message"] == (
+        "0 of 1 replicas are ready; m1: conditions.RayClusterProvisioned is missing"
+    )
+
+
 @pytest.mark.proves("KD57")
 def test_ready_says_that_pods_keep_the_template_of_before() -> None:
     main = ManagedObject(metadata=Meta(name="web"), kind="RayCluster")
