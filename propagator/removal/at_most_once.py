@@ -176,6 +176,8 @@ class AtMostOnce:
         for name in workload.placements.keys() - {member}:
             session = self._registry.get(name)
             if session is None and self._views.elsewhere(name):
+                if self._views.unseen(name):
+                    return name  # its MemberCluster may be as the hub had it then
                 if self._views.answers(name) and not self._views.looked(workload, name):
                     return name
                 continue

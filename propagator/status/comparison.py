@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from crds.membercluster import MemberClusterCondition
 from machinery import logs
 from machinery.errors import TransportError
 from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types import conditions
 from machinery.types.metadata import Key
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
@@ -73,10 +75,12 @@ class Comparison:
         self._queue.add(_REPORT)
 
     def _told_of(self, cluster: MemberCluster) -> bool:
-        """Whether its status tells what it has of Workloads that a hub has forgotten."""
+        """Whether its status tells that it answers, and what it has that the hub has forgotten."""
         session = self._registry.get(cluster.name)
         if session is None or session.contact is not Contact.SERVING:
             return True
+        if not conditions.holds(cluster.status, MemberClusterCondition.READY):
+            return False
         held = session.held
         return held is not None and held.entry() == cluster.status.get("sweepHeld")
 

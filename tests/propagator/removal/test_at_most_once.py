@@ -433,6 +433,17 @@ def test_what_another_shard_tells_to_be_forgotten_is_waited_for(
         assert fleet.once().waiting(alone, "new") is None, "nothing runs there"
 
 
+@pytest.mark.proves("SC15", "KD52")
+def test_no_ordinals_are_given_before_each_shard_has_looked_since_a_set_back() -> None:
+    """Its MemberCluster is as the hub had it then, so it may serve a member that is not Ready."""
+    old = Member(elsewhere=True, status=refused("Unauthorized"))
+    fleet = Fleet({"old": old, "new": Member()}, membership=Two(LATER, looked=False))
+    with pytest.raises(Refused, match="waits until old has told which ordinals it has"):
+        fleet.once().first_ordinal(fleet.session("new"), stateful("new", "old"))
+    fleet.membership = Two(LATER)
+    assert fleet.once().first_ordinal(fleet.session("new"), stateful("new", "old")) == 0
+
+
 @pytest.mark.proves("SC15")
 def test_what_a_person_lets_go_of_elsewhere_is_waited_for() -> None:
     old = Member(elsewhere=True, annotations={ANNOTATION_SWEEP: "before"})
