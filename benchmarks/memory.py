@@ -33,6 +33,7 @@ from machinery.clock import SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.types import conditions
 from propagator.hub.workloads import HubWorkloads
+from propagator.shares import ShareTable
 from propagator.types.kept import kept
 from propagator.types.workload import Workload
 
@@ -129,7 +130,9 @@ def measure_kept(count: int) -> None:
     answers = [msgspec.json.encode(running(number)) for number in range(count)]
     hub = ApiClient(Connection(server="https://hub.invalid"), name="hub")
     registry = SimpleNamespace(holders=lambda _: ())
-    context: Any = SimpleNamespace(hub=hub, registry=registry, clusters=None, clock=SystemClock())
+    context: Any = SimpleNamespace(
+        hub=hub, registry=registry, clusters=None, clock=SystemClock(), shares=ShareTable()
+    )
     informer, decoder = HubWorkloads(context).informer, msgspec.json.Decoder(Workload)
     gc.collect()
     tracemalloc.start()

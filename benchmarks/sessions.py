@@ -110,7 +110,7 @@ async def measure_sessions(connection: Connection, count: int) -> None:
         none: Informer[MemberCluster] = Informer(
             client, MEMBER_CLUSTERS, MemberCluster, clock=clock
         )
-        identities = Identities(none)
+        identities = Identities(client, none, clock=clock)
     registry = MemberRegistry(
         settings=SessionSettings(),
         clock=clock,

@@ -39,7 +39,6 @@ from propagator.members.pod_index import PodIndex
 from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
-from propagator.shares import ShareTable
 from propagator.types.overrides import MOST_COST, Costs
 from propagator.types.workload import Workload
 
@@ -100,7 +99,6 @@ class CostWriter:
     def __init__(
         self,
         context: ControllerContext,
-        shares: ShareTable,
         *,
         workloads: Workloads,
         may_write: Callable[[Workload], bool],
@@ -111,15 +109,15 @@ class CostWriter:
         self._workloads = workloads
         self._may_write = may_write
         self._links: WeakSet[Link] = WeakSet()  # whose pods are listened to
-        self._marks = shares.column(set[str])  # members that may have pods with costs of ours
+        # Of the Workload: the members that may have pods with costs of ours.
+        self._marks = context.shares.column(set[str])
         self._queues: dict[str, WorkQueue[tuple[str, str]]] = {}
         """By member: the namespaces and UIDs of Workloads."""
         self._begun = asyncio.Event()
         self._forbidden: KeyedBackoff[tuple[str, str]] = KeyedBackoff(
             clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
-        self._logged: set[tuple[str, str]] = set()  # where a refusal was logged and still holds
-        self._pods = shares.backoff(
+        self._pods = context.shares.backoff(
             _Which, clock=context.clock, base=FIRST_POD_PAUSE, cap=LONGEST_POD_PAUSE
         )
         context.registry.on_change(self._member_changed)
@@ -182,7 +180,6 @@ class CostWriter:
 
     def _reset(self, member: str) -> None:
         self._forbidden.reset_where(lambda of: of[0] == member)
-        self._logged = {of for of in self._logged if of[0] != member}
         self._pods.reset_where(lambda of: of.member == member)
 
     def _listen(self, member: str, link: Link) -> None:
@@ -250,7 +247,8 @@ class CostWriter:
             there = {pod.metadata.uid for pod in ours}
             self._pods.reset_where(lambda of: of[:2] == share and of.pod not in there)
             return min((wait for _, wait in todo), default=None)
-        few = due[: 1 if (session.name, workload.namespace) in self._logged else FOR_ONE_WORKLOAD]
+        forbidden = (session.name, workload.namespace) in self._forbidden
+        few = due[: 1 if forbidden else FOR_ONE_WORKLOAD]
         with working_for(workload.metadata.key):
             await self._put_all(session, workload, few)
         await self._clock.sleep(len(few) / PER_SECOND)
@@ -281,7 +279,7 @@ class CostWriter:
         match result:
             case bool():
                 WRITES.labels("written").inc()
-                self._logged.discard((session.name, workload.namespace))
+                self._forbidden.reset((session.name, workload.namespace))
             case Forbidden():
                 WRITES.labels("refused").inc()
                 self._forbid(session, workload, result)
@@ -290,10 +288,10 @@ class CostWriter:
 
     def _forbid(self, session: MemberSession, workload: Workload, fault: Forbidden) -> None:
         where = (session.name, workload.namespace)
+        known = where in self._forbidden
         self._forbidden.failed(where)
-        if where in self._logged:
+        if known:
             return
-        self._logged.add(where)
         LOG.warning(
             "%s: deletion costs are not written in namespace %s, so that the member alone decides "
             "which pods go first: let the propagator patch pods there, as `stowage join` does: %s",

@@ -14,8 +14,6 @@ from propagator.hub.workloads import SECRET_INDEX, HubWorkloads, clusters_of
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
 from propagator.reconciler import running
-from propagator.removal.guard import Guard
-from propagator.shares import ShareTable
 from propagator.status.controller import Reporter
 from propagator.types.cluster import MemberCluster
 from propagator.types.hub_objects import HubSecret
@@ -33,8 +31,6 @@ class EventHandlers:
         secrets: NamedObjects[HubSecret],
         inventory: OwnedObjects,
         reporter: Reporter,
-        guard: Guard,
-        shares: ShareTable,
     ) -> None:
         self._registry = context.registry
         self._membership = context.membership
@@ -42,8 +38,7 @@ class EventHandlers:
         self._secrets = secrets
         self._inventory = inventory
         self._reporter = reporter
-        self._guard = guard
-        self._shares = shares
+        self._shares = context.shares
         self.syncs: Gradually[tuple[str, Key]] = Gradually(lambda at: self._registry.wake(*at))
         self.reports: Gradually[Key] = Gradually(reporter.queue.add)
         workloads.informer.add_handler(self.workload_changed)
@@ -101,7 +96,6 @@ class EventHandlers:
     def _end(self, old: Workload, new: Workload | None) -> None:
         if new is None or new.uid != old.uid:
             self._shares.drop_workload(old.uid)
-            self._guard.forget(old.metadata.key)
         for secret in set(old.secrets) - set(new.secrets if new is not None else ()):
             key = (old.metadata.namespace, secret)
             if not self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):

@@ -24,7 +24,6 @@ from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from propagator.hub.agent_accounts import AgentAccounts
-from propagator.hub.cluster_notes import ClusterNotes
 from propagator.hub.cluster_status import ClusterStatusWriter
 from propagator.hub.registration import Registrar
 from propagator.hub.token_renewal import Renewer
@@ -84,18 +83,10 @@ class Manager:
             settings=settings.sessions,
             clock=clock,
             before_write=election.check,
-            identities=Identities(self._clusters, membership),
+            identities=Identities(hub, self._clusters, membership, clock=clock),
             holder=self._holder,
             mark=lambda: membership.mark,
         )
-        notes = ClusterNotes(
-            hub,
-            clusters=self._clusters,
-            identities=self.registry.identities,
-            membership=membership,
-            clock=clock,
-        )
-        self.registry.identities.note_first = notes.note
         context = ControllerContext(
             hub=hub,
             registry=self.registry,

@@ -32,7 +32,6 @@ from propagator.removal.left_claims import LeftClaims
 from propagator.removal.orphans import Orphans
 from propagator.removal.rule import taken_up
 from propagator.share_writer import FIRST_PAUSE, LONGEST_PAUSE, ShareWriter
-from propagator.shares import ShareTable
 from propagator.status.cluster_share import UNPLACED
 from propagator.status.controller import Reporter
 from propagator.types.workload import Workload
@@ -47,7 +46,6 @@ class WorkloadReconciler:
     def __init__(
         self,
         context: ControllerContext,
-        table: ShareTable,
         *,
         workloads: HubWorkloads,
         judged: InForce,
@@ -80,8 +78,8 @@ class WorkloadReconciler:
         self._stale = asyncio.Lock()
         pauses: Any = {"clock": context.clock, "base": FIRST_PAUSE, "cap": LONGEST_PAUSE}
         # A swept object has no Workload: its key stands for the UID.
-        self._sweeps = table.backoff(tuple[Key, str], **pauses)
-        self._moves = table.backoff(tuple[str, str], **pauses)
+        self._sweeps = context.shares.backoff(tuple[Key, str], **pauses)
+        self._moves = context.shares.backoff(tuple[str, str], **pauses)
 
     async def reconcile(self, session: MemberSession, key: Key) -> float | None:
         """Return seconds until requeue, or None."""
@@ -183,7 +181,7 @@ class WorkloadReconciler:
     ) -> float | None:
         requeue_after = await self._shares.remove(session, workload, verdict)
         if requeue_after is None:
-            self._gates.removed(workload, session.name)
+            self._gates.note_clean(workload, session.name)
         return requeue_after
 
     async def _remove_replaced(self, session: MemberSession, workload: Workload) -> float | None:

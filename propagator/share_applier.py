@@ -13,15 +13,19 @@ from dataclasses import replace
 from crds.assignment import AssignmentOrder
 from crds.names import Edits
 from crds.workload import PropagatedReason
-from machinery.clock import Clock
+from machinery.types.metadata import Key
+from propagator.access.namespaces import Namespaces
 from propagator.apply import applier
-from propagator.apply.apply_records import UnconfirmedWrites
+from propagator.apply.apply_records import ApplyRecords, UnconfirmedWrites
 from propagator.apply.image_turns import ImageTurns
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import Unchangeable, unlisted
 from propagator.apply.render import Piece, beside
 from propagator.dependencies.follower import Follower
+from propagator.drift.records import DriftRecords
 from propagator.errors import Refused
+from propagator.hub.workloads import HubWorkloads
+from propagator.members.context import ControllerContext
 from propagator.members.inventory import (
     OwnedObjects,
     has_ended,
@@ -38,32 +42,43 @@ from propagator.orders import Share, ShareReport
 from propagator.outcome import DesiredShare, Outcome
 from propagator.removal.formers import Formers, StandingIn
 from propagator.removal.prune import Pruner, PruneResult
-from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
 
 class ShareApplier:
-    """`may_apply` is asked before each wave, `standing_in` is that of the guard."""
+    """`may_apply` is asked before each wave, `standing_in` is that of the guard.
+
+    `changed` is called with the key of a Workload whose drift is another.
+    """
 
     def __init__(
         self,
-        shares: ShareTable,
+        context: ControllerContext,
         *,
-        clock: Clock,
+        workloads: HubWorkloads,
         dependencies: Follower,
         inventory: OwnedObjects,
-        writer: PieceWriter,
-        unconfirmed: UnconfirmedWrites,
-        pruner: Pruner,
         standing_in: StandingIn,
         may_apply: Callable[[Workload], bool],
+        changed: Callable[[Key], None],
     ) -> None:
+        clock, shares = context.clock, context.shares
         self._dependencies = dependencies
         self._inventory = inventory
-        self._writer = writer
-        self._unconfirmed = unconfirmed
-        self._pruner = pruner
-        self._formers = Formers(pruner, standing_in)
+        self._unconfirmed = UnconfirmedWrites(shares, clock=clock)
+        self.namespaces = Namespaces(clock=clock)
+        self.drift = DriftRecords(shares, clock=clock, recorder=context.recorder, changed=changed)
+        records = ApplyRecords(shares, clock=clock)
+        self.pruner = Pruner(context, records, known=workloads.by_uid)
+        self.writer = PieceWriter(
+            context,
+            records,
+            unconfirmed=self._unconfirmed,
+            workloads=workloads,
+            namespaces=self.namespaces,
+            drift=self.drift,
+        )
+        self._formers = Formers(self.pruner, standing_in)
         self._images = ImageTurns(shares, clock=clock)
         self._may_apply = may_apply
 
@@ -105,7 +120,7 @@ class ShareApplier:
         stays = ended and workload.profile.edits is Edits.RESTARTS
         forgets = workload.forgets(session.name)
         applied = await applier.apply(
-            self._writer,
+            self.writer,
             session,
             workload,
             pieces[:-1] if gone or stays or forgets else pieces,
@@ -120,7 +135,7 @@ class ShareApplier:
             formers = await self._formers.lower(session, workload, decided=share.decided)
         if applied.whole and not formers:
             left = await self._prune(session, share, pieces[:-1] if forgets else pieces)
-            self._writer.rendered(session.name, workload, pieces)
+            self.writer.rendered(session.name, workload, pieces)
             refusals += left.refused.values()
         if refusals:
             raise Refused.of(refusals)
@@ -131,7 +146,7 @@ class ShareApplier:
 
     async def _lower(self, session: MemberSession, share: Share) -> ShareReport:
         """`Outcome.message` says why it has to wait."""
-        why = await self._pruner.lower_main(
+        why = await self.pruner.lower_main(
             session, share.workload, share.replicas, decided=share.decided
         )
         return ShareReport(Outcome(share.desired, PropagatedReason.PROPAGATING, why))
@@ -165,7 +180,7 @@ class ShareApplier:
         found: list[Found] = []
         refusals = []
         for resource, fault in self._inventory.hidden(session, workload).items():
-            named = await self._pruner.find(session, workload, resource)
+            named = await self.pruner.find(session, workload, resource)
             if named is None:
                 refusals.append(unlisted(session.name, resource, fault))
             else:
@@ -190,7 +205,7 @@ class ShareApplier:
     ) -> PruneResult:
         workload = share.workload
         held = await self._dependencies.held(session, workload, keep)
-        left = await self._pruner.prune(
+        left = await self.pruner.prune(
             session,
             workload.uid,
             ended=workload.ended,
@@ -215,7 +230,7 @@ class ShareApplier:
         stuck = {each.id for each in refusals if isinstance(each, Unchangeable)}
         stuck |= self._dependencies.withdrawn(session, workload)
         if stuck:
-            await self._pruner.prune(
+            await self.pruner.prune(
                 session,
                 workload.uid,
                 decided=share.decided,

@@ -22,7 +22,6 @@ from machinery.overrides.override import OverrideMisfit, UnreadableOverrides
 from machinery.overrides.variables import ClusterFacts
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
-from propagator.access.namespaces import Namespaces
 from propagator.apply.applier import Overtaken
 from propagator.apply.refusals import invalid_override, misfit, unreadable
 from propagator.apply.render import (
@@ -54,7 +53,6 @@ from propagator.removal.deletions import DeletionBrake
 from propagator.removal.finalizer import Finalizer
 from propagator.removal.guard import Guard, Kept
 from propagator.share_applier import ShareApplier
-from propagator.shares import ShareTable
 from propagator.telemetry import applying
 from propagator.types.hub_objects import HubSecret
 from propagator.types.workload import Workload
@@ -80,7 +78,6 @@ class ShareWriter:
     def __init__(
         self,
         context: ControllerContext,
-        shares: ShareTable,
         *,
         workloads: HubWorkloads,
         revisions: Revisions,
@@ -88,7 +85,6 @@ class ShareWriter:
         dependencies: Follower,
         inventory: OwnedObjects,
         finalizer: Finalizer,
-        namespaces: Namespaces,
         members: ShareApplier,
         assignments: AssignmentWriter,
         guard: Guard,
@@ -98,14 +94,13 @@ class ShareWriter:
     ) -> None:
         self._workloads = workloads
         self._revisions = revisions
-        self._deletions = DeletionBrake(workloads, clock=context.clock)
+        self._deletions = DeletionBrake(context, workloads)
         self._secrets = secrets
         self._dependencies = dependencies
         self._inventory = inventory
         self._identity = context.identity
         self._restored = context.restored
         self._finalizer = finalizer
-        self._namespaces = namespaces
         self._members = members
         self._assignments = assignments
         self._guard = guard
@@ -113,9 +108,9 @@ class ShareWriter:
         self._record_outcome = record_outcome
         self._gate = gate
         self._clock = context.clock
-        self._shares = shares
-        self._contended = shares.column(self._clock.monotonic)
-        self._backoff = shares.backoff(
+        self._shares = context.shares
+        self._contended = self._shares.column(self._clock.monotonic)
+        self._backoff = self._shares.backoff(
             tuple[str, str], clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
 
@@ -312,7 +307,7 @@ class ShareWriter:
         """Record on the hub what a write requires; return the Workload as the member gets it."""
         workload = await self._revisions.of_member(workload, session.name)
         await self._gate.admit(session, workload)
-        await self._namespaces.admit(session, workload)
+        await self._members.namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
         restored = await self._restored.of(workload, session.went_back_to)
         there = owned(session, workload.uid) if restored.mark else ()

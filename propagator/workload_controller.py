@@ -16,16 +16,11 @@ from machinery.discovery import enforcement
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import CarriedObjectsReview
-from propagator.access.namespaces import Namespaces
-from propagator.apply.apply_records import ApplyRecords, UnconfirmedWrites
-from propagator.apply.object_writer import PieceWriter
 from propagator.deletion_costs import CostWriter
 from propagator.dependencies.copies import FOLLOWED
 from propagator.dependencies.follower import Follower
-from propagator.drift.records import DriftRecords
 from propagator.eventhandlers import EventHandlers
 from propagator.groups.gates import Gates
-from propagator.hub.concern import Concern
 from propagator.hub.named_objects import NamedObjects
 from propagator.hub.revisions import Revisions
 from propagator.hub.watched_kinds import Census, IdleKinds
@@ -41,11 +36,9 @@ from propagator.removal.finalizer import Finalizer
 from propagator.removal.guard import Guard
 from propagator.removal.left_claims import LeftClaims
 from propagator.removal.orphans import Orphans
-from propagator.removal.prune import Pruner
-from propagator.removal.remover import Remover
+from propagator.shards.concern import Concern
 from propagator.share_applier import ShareApplier
 from propagator.share_writer import ShareWriter
-from propagator.shares import ShareTable
 from propagator.status.comparison import Comparison
 from propagator.status.controller import Reporter
 from propagator.status.observation import Survey
@@ -55,14 +48,13 @@ from propagator.types.workload import Workload
 
 class WorkloadController:
     def __init__(self, context: ControllerContext) -> None:
-        self._clusters = context.clusters
+        self._clusters, self._shares = context.clusters, context.shares
         self._judged = enforcement.validating(
             context.hub, clock=context.clock, namespace=context.namespace
         )
         self._workloads = HubWorkloads(context)
         self._workloads.informer.add_handler(context.restored.workload_changed)
-        self._table = table = ShareTable()
-        revisions = Revisions(context.hub, table)
+        revisions = Revisions(context.hub, context.shares)
         self._watches: dict[str, NamedObjects[Any]] = {
             kind: NamedObjects(
                 context.hub,
@@ -73,134 +65,86 @@ class WorkloadController:
             )
             for kind, (resource, type_) in FOLLOWED.items()
         }
-        self._dependencies = Follower(
-            context,
-            table,
-            workloads=self._workloads,
-            watches=self._watches,
-            report=self._news,
-        )
-        self._inventory = OwnedObjects(context)
-        self._gates = Gates(context, workloads=self._workloads, wake=self._gate_changed)
-        self.kinds = HubKinds(context, workloads=self._workloads, wake=self._gate_changed)
-        self._idle = IdleKinds(context, table, workloads=self._workloads, inventory=self._inventory)
-        records = ApplyRecords(table, clock=context.clock)
-        pruner = Pruner(
-            table,
-            records,
-            Remover(clock=context.clock),
-            registered=context.registry.identities.exists,
-            known=self._workloads.by_uid,
-            restored=context.restored,
-        )
+        shared: dict[str, Any] = {"workloads": self._workloads}
+        self._dependencies = Follower(context, watches=self._watches, report=self._news, **shared)
+        self._gates = Gates(context, wake=self._gate_changed, **shared)
+        self.kinds = HubKinds(context, wake=self._gate_changed, **shared)
+        self._claims = LeftClaims(context, changed=self._news, **shared)
+        self._refusals = RefusalEvents(context, changed=self._news, **shared)
         self._census = Census(context)
-        self._brake = SweepBrake(context, workloads=self._workloads, searched=self._census.searched)
+        self._brake = SweepBrake(context, searched=self._census.searched, **shared)
         self._census.on_searched = self._brake.searched
         assignments = AssignmentWriter(context.hub, described=self.kinds.describing)
+        leftovers = Leftovers(brake=self._brake, assignments=assignments, **shared)
+        shared["inventory"] = inventory = OwnedObjects(context)
+        self._idle = IdleKinds(context, **shared)
+        once = AtMostOnce(context, **shared)
+        self._guard = Guard(context, once=once)
+        members = ShareApplier(
+            context,
+            dependencies=self._dependencies,
+            standing_in=self._guard.standing_in,
+            may_apply=self._gates.may_apply,
+            changed=self._news,
+            **shared,
+        )
         orphans = Orphans(
             workloads=self._workloads,
             identity=context.identity,
-            pruner=pruner,
+            pruner=members.pruner,
             brake=self._brake,
         )
-        leftovers = Leftovers(workloads=self._workloads, brake=self._brake, assignments=assignments)
-        finalizer = Finalizer(context, table, inventory=self._inventory)
-        drift = DriftRecords(
-            table, clock=context.clock, recorder=context.recorder, changed=self._news
-        )
-        self._claims = LeftClaims(context, table, workloads=self._workloads, changed=self._news)
-        self._refusals = RefusalEvents(
-            context, table, workloads=self._workloads, changed=self._news
-        )
+        finalizer = Finalizer(context, inventory=inventory)
         self._reporter = Reporter(
             context,
-            table,
             workloads=self._workloads,
             survey=Survey(
                 context,
-                inventory=self._inventory,
+                inventory=inventory,
                 revisions=revisions,
                 left=self._claims.standing,
                 refusals=self._refusals.told,
             ),
             finalizer=finalizer,
-            drift=drift,
+            drift=members.drift,
             dependencies=self._dependencies,
             rereading=self.kinds.rereading,
         )
         self._comparison = Comparison(context, workloads=self._workloads)
         self._reporter.reported = self._comparison.reported
-        once = AtMostOnce(context, workloads=self._workloads, inventory=self._inventory)
-        self._guard = Guard(context, table, once=once)
-        unconfirmed = UnconfirmedWrites(table, clock=context.clock)
-        namespaces = Namespaces(clock=context.clock)
-        members = ShareApplier(
-            table,
-            clock=context.clock,
-            dependencies=self._dependencies,
-            inventory=self._inventory,
-            writer=PieceWriter(
-                table,
-                records,
-                unconfirmed=unconfirmed,
-                workloads=self._workloads,
-                identity=context.identity,
-                restored=context.restored,
-                namespaces=namespaces,
-                drift=drift,
-                recorder=context.recorder,
-                clock=context.clock,
-            ),
-            unconfirmed=unconfirmed,
-            pruner=pruner,
-            standing_in=self._guard.standing_in,
-            may_apply=self._gates.may_apply,
-        )
+        shared |= {"revisions": revisions, "guard": self._guard, "once": once}
         shares = ShareWriter(
             context,
-            table,
-            workloads=self._workloads,
-            revisions=revisions,
             secrets=self._watches[SECRETS.kind],
             dependencies=self._dependencies,
-            inventory=self._inventory,
             finalizer=finalizer,
-            namespaces=namespaces,
             members=members,
             assignments=assignments,
-            guard=self._guard,
-            once=once,
             gate=CarriedObjectsReview(context, judged=self._judged),
             record_outcome=self._reporter.record_outcome,
+            **shared,
         )
         self._costs = CostWriter(
-            context, table, workloads=self._workloads, may_write=self._gates.may_apply
+            context, workloads=self._workloads, may_write=self._gates.may_apply
         )
         self._workloads.informer.add_handler(self._costs.workload_changed)
         self.reconciler = WorkloadReconciler(
             context,
-            table,
-            workloads=self._workloads,
             judged=self._judged,
             gates=self._gates,
-            revisions=revisions,
-            inventory=self._inventory,
             shares=shares,
-            guard=self._guard,
-            once=once,
             orphans=orphans,
             leftovers=leftovers,
             claims=self._claims,
             reporter=self._reporter,
+            **shared,
         )
         self._handlers = EventHandlers(
             context,
             workloads=self._workloads,
             secrets=self._watches[SECRETS.kind],
-            inventory=self._inventory,
+            inventory=inventory,
             reporter=self._reporter,
-            guard=self._guard,
-            shares=table,
         )
 
     @property
@@ -220,7 +164,7 @@ class WorkloadController:
     def begin(self, *, alone: bool) -> None:
         """`alone`: no other instance has led since this one's last term."""
         self._gates.begin()
-        self._table.new_term(alone=alone)
+        self._shares.new_term(alone=alone)
         self._comparison.begin()
         if not alone:
             for watch in self._watches.values():

@@ -53,6 +53,10 @@ class KeyedBackoff(Generic[K]):
         self._jitter = jitter
         self._pending: dict[K, _Failure] = {}
 
+    def __contains__(self, key: K) -> bool:
+        """Whether it failed, and was not reset since."""
+        return key in self._pending
+
     def failed(self, key: K, of: object = None, *, reason: object = None) -> float:
         """Record that `of` failed for the key; return seconds until the next attempt."""
         now = self._clock.monotonic()

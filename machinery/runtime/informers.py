@@ -7,7 +7,7 @@ resumes them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -61,6 +61,13 @@ class InformerPool(Generic[K, T]):
             self._needed[key] = _Needed(self._make(key))
             self._begin(key)
         self._needed[key].users.add(user)
+
+    def keep(self, keys: Collection[K], user: Hashable) -> None:
+        """That user needs these, and no others any more."""
+        for key in keys:
+            self.need(key, user)
+        for key in [key for key in self if key not in keys]:
+            self.drop(key, user)
 
     def drop(self, key: K, user: Hashable) -> None:
         needed = self._needed.get(key)

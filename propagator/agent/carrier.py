@@ -24,22 +24,17 @@ from machinery.api.resources import ASSIGNMENTS
 from machinery.clock import Clock, timestamp
 from machinery.errors import Conflict, LeaseLost, NotFound, TransportError
 from machinery.kinds.profile import kind_name
-from machinery.runtime.backoff import KeyedBackoff
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.api import AssignmentStatus
 from machinery.types.merge_patch import merging
 from machinery.types.metadata import Key
-from propagator.access.namespaces import Namespaces
 from propagator.agent.assigned import Assigned, status_of, unreadable
 from propagator.agent.context import AssignedWorkloads
 from propagator.agent.told_kinds import ToldKinds
 from propagator.apply.applier import Overtaken
-from propagator.apply.apply_records import ApplyRecords, UnconfirmedWrites
-from propagator.apply.object_writer import PieceWriter
 from propagator.deletion_costs import CostWriter
 from propagator.dependencies.follower import Follower
-from propagator.drift.records import DriftRecords
 from propagator.errors import Refused
 from propagator.hub.revisions import Revisions
 from propagator.hub.watched_kinds import Census
@@ -57,10 +52,8 @@ from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.brake import left_behind
 from propagator.removal.disruptions import Disruptions
 from propagator.removal.guard import Guard
-from propagator.removal.prune import Pruner
-from propagator.removal.remover import Remover
 from propagator.share_applier import ShareApplier
-from propagator.shares import ShareTable
+from propagator.shares import Column
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
 from propagator.status.refusals import RefusalEvents
@@ -75,6 +68,8 @@ LONGEST_PAUSE = 30.0
 SPACING_SECONDS = 1.0
 """The minimum seconds between two reports of one share."""
 _TELLERS = 8
+_ORDER = ""
+"""State of an order is that of its Workload, whatever the member holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,74 +116,41 @@ class Carrier:
         self._hub = hub
         self._namespace = namespace
         self._may_act = may_act
-        self._assigned: dict[str, Assigned | Unreadable] = {}
+        # Of the Workload: its order ends with its Assignment.
+        self._shares = shares = context.shares
+        self._assigned: Column[Assigned | Unreadable] = shares.column()
         self._kinds = ToldKinds(self._kind_changed)
-        self._done: dict[str, _Done] = {}
-        self._told: dict[str, _Told] = {}
+        self._done: Column[_Done] = shares.column()
+        self._told: Column[_Told] = shares.column()
         self.queue: WorkQueue[str] = WorkQueue(name="assignments", clock=self._clock)
         pauses: Any = {"clock": self._clock, "base": FIRST_PAUSE, "cap": LONGEST_PAUSE}
-        self._backoff: KeyedBackoff[str] = KeyedBackoff(**pauses)
-        self._of_hub: KeyedBackoff[str] = KeyedBackoff(**pauses)
+        self._backoff = shares.backoff(tuple[str, str], **pauses)
+        self._of_hub = shares.backoff(tuple[str, str], **pauses)
         self._census = Census(context, noted=False)
         self._build(context)
         context.registry.on_change(self._member_changed)
 
     def _build(self, context: ControllerContext) -> None:
-        table, clock = ShareTable(), self._clock
-        self._table = table
-        self._workloads = AssignedWorkloads()
-        workloads: Any = self._workloads  # as much of the hub's as is asked here
-        self._inventory = inventory = OwnedObjects(context)
-        records = ApplyRecords(table, clock=clock)
-        self._drift = DriftRecords(
-            table, clock=clock, recorder=context.recorder, changed=self._tell_key
-        )
-        pruner = Pruner(
-            table,
-            records,
-            Remover(clock=clock),
-            registered=context.registry.identities.exists,
-            known=self._workloads.by_uid,
-            restored=context.restored,
-        )
-        guard = Guard(
-            context, table, once=AtMostOnce(context, workloads=workloads, inventory=inventory)
-        )
+        self._workloads = AssignedWorkloads(context.shares)
+        # As much of the hub's as is asked here, and who hears of a change.
+        shared: dict[str, Any] = {"workloads": self._workloads, "changed": self._tell_key}
+        self._refusals = RefusalEvents(context, **shared)
+        self._inventory = shared["inventory"] = OwnedObjects(context)
+        workloads: Any = self._workloads
+        once = AtMostOnce(context, workloads=workloads, inventory=self._inventory)
         self._disruptions = Disruptions(context)
-        unconfirmed = UnconfirmedWrites(table, clock=clock)
-        self._namespaces = Namespaces(clock=clock)
         self._applier = ShareApplier(
-            table,
-            clock=clock,
-            dependencies=Follower(
-                context, table, workloads=workloads, watches={}, report=self._tell_key
-            ),
-            inventory=inventory,
-            writer=PieceWriter(
-                table,
-                records,
-                unconfirmed=unconfirmed,
-                workloads=workloads,
-                identity=context.identity,
-                restored=context.restored,
-                namespaces=self._namespaces,
-                drift=self._drift,
-                recorder=context.recorder,
-                clock=clock,
-            ),
-            unconfirmed=unconfirmed,
-            pruner=pruner,
-            standing_in=guard.standing_in,
+            context,
+            dependencies=Follower(context, workloads=workloads, watches={}, report=self._tell_key),
+            standing_in=Guard(context, once=once).standing_in,
             may_apply=self._stands,
+            **shared,
         )
-        self._costs = CostWriter(
-            context, table, workloads=self._workloads, may_write=self._may_write
-        )
-        self._refusals = RefusalEvents(context, table, workloads=workloads, changed=self._tell_key)
+        self._costs = CostWriter(context, workloads=self._workloads, may_write=self._may_write)
         self._survey = Survey(
             context,
-            inventory=inventory,
-            revisions=Revisions(context.hub, table),
+            inventory=self._inventory,
+            revisions=Revisions(context.hub, context.shares),
             refusals=self._refusals.told,
         )
 
@@ -228,10 +190,10 @@ class Carrier:
             return 0.0
         except Unreadable as fault:
             report = _refused(assigned, Refused(PropagatedReason.PROPAGATING, str(fault)))
-            requeue_after = self._backoff.failed(uid, str(fault))
+            requeue_after = self._backoff.failed((uid, _ORDER), str(fault))
         except Refused as fault:
             report = _refused(assigned, fault)
-            requeue_after = self._backoff.failed(uid, str(fault))
+            requeue_after = self._backoff.failed((uid, _ORDER), str(fault))
         except (Conflict, LeaseLost):
             raise
         except TransportError as fault:
@@ -243,23 +205,23 @@ class Carrier:
         self._record(uid, digest, report)
         removed = assigned.order is AssignmentOrder.REMOVE and not report.stays
         if removed and report.obstacle is None:
-            self._table.drop_share(uid, session.name)
+            self._shares.drop_share(uid, session.name)
         return requeue_after
 
     def _pause(self, uid: str, report: ShareReport) -> float | None:
         waits = [report.requeue_after] if report.requeue_after is not None else []
         under_way = report.waiting or report.obstacle or report.outcome.blocked
         if under_way is not None:
-            waits.append(self._backoff.failed(uid, str(under_way)))
+            waits.append(self._backoff.failed((uid, _ORDER), str(under_way)))
         elif not waits:
-            self._backoff.reset(uid)
+            self._backoff.reset((uid, _ORDER))
         return min(waits, default=None)
 
     async def _by_order(self, session: MemberSession, assigned: Assigned) -> ShareReport:
         if why := _elsewhere(session, assigned):
             raise Refused(PropagatedReason.PROPAGATING, why)
         if assigned.order is AssignmentOrder.APPLY:
-            await self._namespaces.admit(session, assigned.workload)
+            await self._applier.namespaces.admit(session, assigned.workload)
         share = assigned.share(self._contents(assigned), hub=self._hub())
         if assigned.order in (AssignmentOrder.KEEP, AssignmentOrder.OBSERVE):
             await self._inventory.wait_listed(session, share.workload)
@@ -317,7 +279,7 @@ class Carrier:
         return applies and self._may_act()
 
     def _record(self, uid: str, digest: str, report: ShareReport) -> None:
-        self._done[uid] = _Done(digest, report)
+        self._done.put(uid, _ORDER, _Done(digest, report))
         self.queue.add(uid)
 
     def _tell_key(self, key: Key) -> None:
@@ -347,7 +309,7 @@ class Carrier:
             assigned = Assigned(new, self._session.name)
         except (Unreadable, ValueError, KeyError) as fault:
             LOG.warning("an Assignment cannot be read: %s", fault, extra={"object": new.uid})
-            self._assigned[new.uid] = Unreadable(str(fault))
+            self._assigned.put(new.uid, _ORDER, Unreadable(str(fault)))
             self.queue.add(new.uid)
             return
         self._take(assigned)
@@ -357,7 +319,7 @@ class Carrier:
 
     def _take(self, assigned: Assigned) -> None:
         before = self._workloads.by_uid(assigned.found.uid)
-        self._assigned[assigned.found.uid] = assigned
+        self._assigned.put(assigned.found.uid, _ORDER, assigned)
         self._workloads.hold(assigned.workload)
         self._costs.workload_changed(before, assigned.workload)
 
@@ -365,7 +327,7 @@ class Carrier:
         """Read anew what was read by its former profile."""
         if self._session.link is not None:
             self._session.link.watches.judge_anew(group, kind)
-        for each in list(self._assigned.values()):
+        for each in [self._assigned.at(*at) for at in self._assigned]:
             if isinstance(each, Assigned) and kind_name(group, kind) in each.kinds:
                 self._take(Assigned(each.found, self._session.name))
                 self._session.wake(each.found.workload)
@@ -373,13 +335,7 @@ class Carrier:
     def _drop(self, uid: str) -> None:
         """A missing Assignment removes nothing."""
         self._kinds.drop(uid)
-        self._assigned.pop(uid, None)
-        self._done.pop(uid, None)
-        self._told.pop(uid, None)
-        self._backoff.reset(uid)
-        self._of_hub.reset(uid)
-        self._workloads.drop(uid)
-        self._table.drop_workload(uid)
+        self._shares.drop_workload(uid)
 
     def secret_changed(self, new: Secret) -> None:
         for found in self._assignments.values():
@@ -409,7 +365,7 @@ class Carrier:
         if status == stored:
             return None
         wanted["time"] = timestamp(self._clock.now())
-        self._told[uid] = _Told(self._clock.monotonic(), wanted["time"])
+        self._told.put(uid, _ORDER, _Told(self._clock.monotonic(), wanted["time"]))
         patch = {
             "metadata": {"uid": found.metadata.uid},
             "status": merging(msgspec.to_builtins(found.status), wanted),
@@ -428,8 +384,8 @@ class Carrier:
             return FIRST_PAUSE  # the Lease on the hub is not held yet, or any more
         except TransportError as fault:
             LOG.info("the hub took no report: %s", fault, extra={"object": uid})
-            return self._of_hub.failed(uid)
-        self._of_hub.reset(uid)
+            return self._of_hub.failed((uid, _ORDER))
+        self._of_hub.reset((uid, _ORDER))
         self._assignments.upsert(msgspec.convert(answer, Assignment))
         return None
 
@@ -442,8 +398,8 @@ class Carrier:
         share = share_of(seen, workload.profile, before, said=workload.metadata.generation)
         if share.look_in is not None:
             self.queue.add_after(found.uid, share.look_in)
-        drift = self._drift.told(workload)
-        if (over := self._drift.soonest(drift)) is not None:
+        drift = self._applier.drift.told(workload)
+        if (over := self._applier.drift.soonest(drift)) is not None:
             self.queue.add_after(found.uid, over)
         return status_of(
             assigned,
@@ -464,7 +420,7 @@ class Carrier:
         if session.link is None or not self._census.searched(session.link):
             return found
         for uid, key in session.owners.items():
-            if uid not in self._assigned:
+            if self._assigned.get(uid) is None:
                 objects = [each for _, each in owned(session, uid) if left_behind(each, uid, hubs)]
                 if objects:
                     found[uid] = key, objects

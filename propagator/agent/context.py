@@ -14,6 +14,7 @@ from machinery.types.metadata import Key
 from propagator.members.cluster_identity import ClusterIdentity
 from propagator.members.health import MemberHealth
 from propagator.members.restored import NOTHING, Restored
+from propagator.shares import Column, ShareTable
 from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload
 
@@ -24,23 +25,20 @@ class AssignedWorkloads:
     listed = True
     """A term begins with all Assignments."""
 
-    def __init__(self) -> None:
-        self._held: dict[str, Workload] = {}
+    def __init__(self, shares: ShareTable) -> None:
+        self._held: Column[Workload] = shares.column()
 
     def hold(self, workload: Workload) -> None:
-        self._held[workload.uid] = workload
-
-    def drop(self, uid: str) -> None:
-        self._held.pop(uid, None)
+        self._held.put(workload.uid, "", workload)
 
     def known(self, uid: str) -> bool:
-        return uid in self._held
+        return self._held.get(uid) is not None
 
     def by_uid(self, uid: str) -> Workload | None:
         return self._held.get(uid)
 
     def touching(self, _member: str) -> list[Workload]:
-        return list(self._held.values())
+        return [self._held.at(*at) for at in self._held]
 
     async def vanished(self, _uid: str, _key: Key) -> bool:
         """Whether the hub has no such Workload: that is not the agent's to know."""

@@ -6,7 +6,7 @@ them, some tell an older one: of each kind the youngest counts.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
@@ -22,7 +22,6 @@ class ToldKinds:
     def __init__(self, changed: Callable[[str, str], None]) -> None:
         self._told: defaultdict[str, dict[_Age, WorkloadKind]] = defaultdict(dict)
         self._by: dict[str, set[tuple[str, _Age]]] = {}
-        self._tellers: Counter[tuple[str, _Age]] = Counter()
         self._follower = Follower(self._youngest, changed)
 
     def take(self, uid: str, names: Iterable[str], told: Iterable[WorkloadKind]) -> None:
@@ -32,18 +31,18 @@ class ToldKinds:
         before = {name: self._of(name) for name in concerned}
         self.drop(uid)
         self._by[uid] = {*now}
-        self._tellers.update(self._by[uid])
         for (name, age), kind in now.items():
             self._told[name][age] = kind
         for name in concerned:
             of = self._told[name]
-            for age in [age for age in of if not self._tellers[name, age]]:
+            told_still = {age for each in self._by.values() for of_, age in each if of_ == name}
+            for age in of.keys() - told_still:
                 del of[age]
             self._follower.kind_changed(before[name], self._of(name))
 
     def drop(self, uid: str) -> None:
         """The Assignment is gone. What it told stands until another one tells of its kinds."""
-        self._tellers.subtract(self._by.pop(uid, ()))
+        self._by.pop(uid, None)
 
     def _of(self, name: str) -> WorkloadKind | None:
         told = self._told[name]

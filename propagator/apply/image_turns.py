@@ -7,7 +7,7 @@ so a new process continues.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -55,8 +55,8 @@ class ImageTurns:
     def __init__(self, shares: ShareTable, *, clock: Clock) -> None:
         self._clock = clock
         self._turns: dict[str, _Turn] = {}
-        self._waiting: defaultdict[str, set[str]] = defaultdict(set)
-        self._known = shares.column(bool, ended=self._end)
+        self._waiting = Counter[str]()  # shares, by member
+        self._waits = shares.column(bool, ended=self._end)  # False: it has, or had, the turn
 
     def pause(self, member: str, uid: str, main: Piece, look: Look, units: int) -> float | None:
         """Return seconds to leave a Workload unchanged on that member; None to apply it.
@@ -64,26 +64,27 @@ class ImageTurns:
         `units` is the wanted number of its replicas.
         """
         live, now = look(), self._clock.monotonic()
-        waiting = self._waiting[member]
-        waiting.discard(uid)
+        if self._waits.get(uid, member):
+            self._waits.pop(uid, member)
         turn = self._turns.get(member)
         if turn is not None and turn.uid == uid:  # over by what is asked by now
             turn = self._turns[member] = replace(turn, main=main, look=look, units=units)
         if live is None or not _only_images(main, live):
             return None
         if turn is not None and turn.uid != uid and not turn.over(now):
-            waiting.add(uid)
-            self._known.put(uid, member, True)
-            return max(LOOK_SECONDS, len(waiting) / LOOKS_PER_SECOND)
+            self._waits.put(uid, member, True)
+            self._waiting[member] += 1
+            return max(LOOK_SECONDS, self._waiting[member] / LOOKS_PER_SECOND)
         since = now if turn is None or turn.uid != uid else turn.since
         self._turns[member] = _Turn(uid, since, main, look, units)
-        self._known.put(uid, member, True)
+        self._waits.put(uid, member, False)
         return None
 
-    def _end(self, uid: str, member: str, _: bool) -> None:
-        self._waiting[member].discard(uid)
+    def _end(self, uid: str, member: str, waits: bool) -> None:
         turn = self._turns.get(member)
-        if turn is not None and turn.uid == uid:
+        if waits:
+            self._waiting[member] -= 1
+        elif turn is not None and turn.uid == uid:
             del self._turns[member]
 
 

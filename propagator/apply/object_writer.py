@@ -17,7 +17,6 @@ from crds.names import ANNOTATION_DRIFT, API_VERSION, LABEL_MANAGED, OWNER_PREFI
 from crds.workload import Adoption, EventReason, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
-from machinery.clock import Clock
 from machinery.errors import (
     ApiError,
     Conflict,
@@ -30,7 +29,7 @@ from machinery.errors import (
 from machinery.kinds.fieldpaths import Steps
 from machinery.kinds.paths import steps
 from machinery.runtime.backoff import steady
-from machinery.runtime.event_recorder import EventRecorder, ObjectRef, one_cluster
+from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.informer import Informer
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
@@ -65,14 +64,12 @@ from propagator.drift.fields import (
 from propagator.drift.records import Drifted, DriftRecords
 from propagator.errors import HubFault, Refused, says_no
 from propagator.hub.workloads import HubWorkloads
-from propagator.members.context import HubIdentity
+from propagator.members.context import ControllerContext
 from propagator.members.inventory import has_ended, listed
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import writable_kinds
 from propagator.members.objects import ManagedObject, hub_of, managed, owners
-from propagator.members.restored import RestoredHub
 from propagator.members.session import MemberSession
-from propagator.shares import ShareTable
 from propagator.telemetry import sending
 from propagator.types.workload import Workload
 
@@ -115,29 +112,25 @@ class PieceWriter:
 
     def __init__(
         self,
-        shares: ShareTable,
+        context: ControllerContext,
         records: ApplyRecords,
         *,
         unconfirmed: UnconfirmedWrites,
         workloads: HubWorkloads,
-        identity: HubIdentity,
-        restored: RestoredHub,
         namespaces: Namespaces,
         drift: DriftRecords,
-        recorder: EventRecorder,
-        clock: Clock,
     ) -> None:
-        self._recorder = recorder
+        self._recorder = context.recorder
         self._records = records
         self._unconfirmed = unconfirmed
         self._workloads = workloads
-        self._identity = identity
-        self._restored = restored
+        self._identity = context.identity
+        self._restored = context.restored
         self._namespaces = namespaces
         self._drift = drift
-        self._clock = clock
-        self._refusals = shares.backoff(
-            tuple[str, ...], clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
+        self._clock = context.clock
+        self._refusals = context.shares.backoff(
+            tuple[str, ...], clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
         )
 
     async def write(

@@ -40,7 +40,6 @@ from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.members.watches import Found
-from propagator.shares import ShareTable
 from propagator.types.hub_objects import HubObject, HubServiceAccount
 from propagator.types.workload import ObjectId, Workload
 
@@ -101,7 +100,6 @@ class Follower:
     def __init__(
         self,
         context: ControllerContext,
-        shares: ShareTable,
         *,
         workloads: HubWorkloads,
         watches: Mapping[str, NamedObjects[Any]],
@@ -111,8 +109,8 @@ class Follower:
         self._workloads = workloads
         self._watches = watches
         self._report = report
-        self._shares = shares.column(_Share, ended=self._end)
-        self._told = shares.column(set[Name])  # of the Workload: reported as missing
+        self._shares = context.shares.column(_Share, ended=self._end)
+        self._told = context.shares.column(set[Name])  # of the Workload: reported as missing
 
     def users(self, kind: str, key: Key) -> list[tuple[Key, str]]:
         """Return (Workload's key, member) of shares that name an object of the hub."""

@@ -12,7 +12,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -39,6 +39,7 @@ from propagator.groups.rule import (
 from propagator.groups.starting import Contacts, Starting
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
+from propagator.shares import Column
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
@@ -58,6 +59,14 @@ _READERS = 4
 _group = msgspec.json.Decoder(WorkloadGroup)
 
 
+class _Leaves(NamedTuple):
+    """That a Workload must leave its clusters since its gate closed, even if it is open again."""
+
+    group: Key
+    clean: set[str]
+    """The clusters that keep its objects, or have none any more."""
+
+
 class Gates:
     """`wake` queues a Workload on all of its clusters."""
 
@@ -70,10 +79,11 @@ class Gates:
     ) -> None:
         self._clock = context.clock
         self._clusters = context.clusters
-        self._workloads = workloads.informer
+        self._hub_workloads, self._workloads = workloads, workloads.informer
         self._wake = wake
         self._contacts = Contacts(context)
-        self._given: dict[Key, set[GateVerdict]] = {}  # verdicts given since the last review
+        # Of the Workload: the verdicts that were given since the last review.
+        self._given = context.shares.column(set[GateVerdict])
         self._starting: dict[Key, Starting] = {}
         self._hub = context.hub
         # Thousands of gangs may start in one moment after each start of this process.
@@ -82,7 +92,9 @@ class Gates:
         )
         self._asked: dict[str, set[Key]] = {}
         """The groups that wait for a probe, by cluster."""
-        self._closed = ClosedGates()
+        self._shut: set[Key] = set()
+        """The groups that were closed, and are not open again."""
+        self._leaves: Column[_Leaves] = context.shares.column()  # of the Workload
         self._due: dict[Key, float] = {}
         self._obstacle: str | None = ""
         self._blocked = False  # an obstacle was the answer to a Workload since the last check
@@ -113,8 +125,8 @@ class Gates:
     def verdict(self, workload: Workload) -> GateVerdict:
         """Requires placements."""
         verdict = self._judge(workload)
-        if workload.groups and workload.metadata.key in self._workloads:
-            self._given.setdefault(workload.metadata.key, set()).add(verdict)
+        if workload.groups and self._hub_workloads.by_uid(workload.uid) is not None:
+            self._given.at(workload.uid).add(verdict)
         return verdict
 
     def may_apply(self, workload: Workload) -> bool:
@@ -134,10 +146,17 @@ class Gates:
 
     def removal_pending(self, workload: Workload, member: str) -> bool:
         """Whether a closed gate required its removal there, and objects may remain."""
-        return self._closed.removal_pending(workload, member) and self._unread() is None
+        leaves = self._leaves_of(workload)
+        return leaves is not None and member not in leaves.clean and self._unread() is None
 
-    def removed(self, workload: Workload, member: str) -> None:
-        self._closed.removed(workload, member)
+    def note_clean(self, workload: Workload, member: str) -> None:
+        """What a closed gate required is removed there."""
+        if (leaves := self._leaves_of(workload)) is not None:
+            leaves.clean.add(member)
+
+    def _leaves_of(self, workload: Workload) -> _Leaves | None:
+        leaves = self._leaves.get(workload.uid)
+        return leaves if leaves is not None and leaves.group == group_of(workload) else None
 
     def _judge(self, workload: Workload) -> GateVerdict:
         obstacle = self._unread() if workload.groups else None
@@ -177,10 +196,14 @@ class Gates:
         if known is None or (old is not None and new is not None and old.status == new.status):
             return
         key = known.metadata.key
-        if new is None or new.open:
-            self._closed.open(key)
-        elif new.closed:
-            self._closed.close(new, self._workloads.by_index(GROUP_INDEX, "/".join(key)))
+        if new is None or new.open or new.closed:
+            self._shut.discard(key)
+            for each in self._workloads.by_index(GROUP_INDEX, "/".join(key)):
+                self._leaves.pop(each.uid)
+                if new is not None and new.closed and group_of(each) == key:
+                    self._have_leave(each, new)
+        if new is not None and new.closed:
+            self._shut.add(key)
         starting = self._starting.get(key)
         if starting and not (new and _starts(new) and starting.released == new.released):
             del self._starting[key]
@@ -193,8 +216,6 @@ class Gates:
         known = new or old
         if known is None:
             return
-        if new is None or (old is not None and old.uid != new.uid):
-            self._given.pop(known.metadata.key, None)
         if not (known.groups or (old is not None and old.groups)):
             return
         self._come_and_go(old, new)
@@ -212,16 +233,18 @@ class Gates:
         if old is not None and new is not None and group_of(old) == group_of(new):
             return
         if old is not None:
-            self._closed.parted(old)
-        if new is not None and self._closed_to(new):
-            group = self._group_of(new)
-            self._closed.joined(new, group.retained(new.uid) if group is not None else ())
-
-    def _closed_to(self, workload: Workload) -> bool:
+            self._leaves.pop(old.uid)  # its objects stay, even if it joins again
+        group = self._group_of(new) if new is not None else None
+        if new is None or group is None or group.metadata.key not in self._shut:
+            return
         # Workloads that arrive during the first list do not join: they were members already.
-        group = self._group_of(workload)
-        takes = group is not None and workload.uid in group.released
-        return group is not None and takes and (group.closed or not self._workloads.synced)
+        if group.closed or not self._workloads.synced:
+            self._have_leave(new, group)
+
+    def _have_leave(self, workload: Workload, group: WorkloadGroup) -> None:
+        if workload.uid in group.released:
+            retained = set(group.retained(workload.uid))
+            self._leaves.put(workload.uid, "", _Leaves(group.metadata.key, retained))
 
     def _member_changed(self, name: str, key: Key | None) -> None:
         if key is not None:
@@ -259,7 +282,7 @@ class Gates:
             await self._clock.sleep(CHECK_SECONDS)
 
     def _mark_all(self) -> None:
-        asked = (self._workloads.get(key) for key in self._given)
+        asked = (self._hub_workloads.by_uid(uid) for uid, _ in self._given)
         for key in {key for each in asked if each is not None for key in _groups(each)}:
             self._mark(key)
 
@@ -283,9 +306,9 @@ class Gates:
             self._due.pop(key, None)
 
     def _correct(self, workload: Workload) -> None:
-        key, now = workload.metadata.key, self._judge(workload)
-        if self._given.get(key, {now}) != {now}:
-            self._given[key] = {now}
+        now = self._judge(workload)
+        if (self._given.get(workload.uid) or {now}) != {now}:
+            self._given.put(workload.uid, "", {now})
             self._wake(workload)
 
     async def _gather(self, group: WorkloadGroup) -> None:
@@ -365,53 +388,6 @@ class Gates:
                 await self._hub.merge_patch(WORKLOAD_GROUPS, name, patch, **where)
             starting.awaited.discard(own)
         return not starting.awaited
-
-
-class ClosedGates:
-    """Workloads that must leave clusters since their gate closed, even if it is open again.
-
-    So members and clean clusters are kept until the gate opens or the group is deleted.
-    """
-
-    def __init__(self) -> None:
-        self._groups: dict[Key, dict[str, set[str]]] = {}
-        """The clusters without objects of a member, by the Workload's UID."""
-
-    def __len__(self) -> int:
-        return len(self._groups)
-
-    def close(self, group: WorkloadGroup, members: Iterable[Workload]) -> None:
-        key = group.metadata.key
-        concerned = (e for e in members if group_of(e) == key and e.uid in group.released)
-        self._groups[key] = {each.uid: set(group.retained(each.uid)) for each in concerned}
-
-    def open(self, group: Key) -> None:
-        self._groups.pop(group, None)
-
-    def joined(self, workload: Workload, keeps: Iterable[str] = ()) -> None:
-        """`keeps` are clusters that keep its objects."""
-        group = group_of(workload)
-        if group is not None and group in self._groups:
-            self._groups[group][workload.uid] = set(keeps)
-
-    def parted(self, workload: Workload) -> None:
-        """Drop a Workload that left the group. Its objects stay, even if it joins again."""
-        group = group_of(workload)
-        if group is not None and group in self._groups:
-            self._groups[group].pop(workload.uid, None)
-
-    def removal_pending(self, workload: Workload, member: str) -> bool:
-        removed = self._removed(workload)
-        return removed is not None and member not in removed
-
-    def removed(self, workload: Workload, member: str) -> None:
-        removed = self._removed(workload)
-        if removed is not None:
-            removed.add(member)
-
-    def _removed(self, workload: Workload) -> set[str] | None:
-        group = group_of(workload)
-        return self._groups.get(group, {}).get(workload.uid) if group is not None else None
 
 
 def _starts(group: WorkloadGroup) -> bool:

@@ -376,7 +376,6 @@ class ClusterStatusWriter:
         self._recorder = recorder
         self._clock = clock
         self._next_turn = -math.inf
-        self._with_turn: set[str] = set()
         self._queue: WorkQueue[str] = WorkQueue(name="clusterstatus", clock=clock)
         registry.on_facts(self._queue.add)
         clusters.add_handler(self._cluster_changed)
@@ -396,7 +395,6 @@ class ClusterStatusWriter:
         cluster = self._clusters.get(("", name))
         session = self._registry.get(name)
         if cluster is None or session is None or session.verdict is None:
-            self._with_turn.discard(name)
             return None
         if session.contact is Contact.CONNECTING:
             return None  # the last status stands; the session's verdict queues the key again
@@ -444,14 +442,13 @@ class ClusterStatusWriter:
         """Return the seconds until the member's turn, which this gives it; 0 if that is now."""
         if session.next_status > now:
             return session.next_status - now
-        if session.name in self._with_turn:
-            self._with_turn.discard(session.name)
+        if session.has_turn:
+            session.has_turn = False
             return 0.0
         turn = max(self._next_turn, now)
         self._next_turn = turn + 1 / WRITES_PER_SECOND
         if turn > now:
-            self._with_turn.add(session.name)
-            session.next_status = turn
+            session.has_turn, session.next_status = True, turn
         return turn - now
 
     async def _label(self, cluster: MemberCluster, labels: Mapping[str, str]) -> MemberCluster:

@@ -56,6 +56,7 @@ KIND_SECONDS = 10.0
 """Seconds until a cluster is looked at again whose MemberCluster went with the kind."""
 
 FORMER_INDEX = "former"
+SECRET_INDEX = "secret"  # noqa: S105 - the name of an index
 _WORKERS = 4
 
 
@@ -81,8 +82,9 @@ class Registrar:
         self._clusters = clusters
         self._registry = registry
         self._queue: WorkQueue[str] = WorkQueue(name="registrar", clock=clock)
-        self._records = SecretBook(hub, labelled=secrets, clock=clock, changed=self._queue.add)
-        self._parsed: dict[str, tuple[object, Credentials | MemberHealth]] = {}
+        self._records = SecretBook(
+            hub, labelled=secrets, clusters=clusters, clock=clock, changed=self._queue.add
+        )
         self._kind = OwnKind(hub, MEMBER_CLUSTERS, clock=clock)
         clusters.add_index(FORMER_INDEX, lambda each: each.spec.former_names)
         secrets.add_handler(self._secret_changed)
@@ -117,7 +119,7 @@ class Registrar:
         if not self._membership.serves(name):
             # What was served before was handed over. That it was given up counts everywhere.
             if self._registry.get(name) is None:
-                self._forget(name)
+                self._records.refer(name, None)
             elsewhere = self._clusters.get(("", name))
             if elsewhere is not None and elsewhere.given_up:
                 self._registry.identities.give_up(name)
@@ -145,12 +147,8 @@ class Registrar:
         if secret is not None:
             await self._register(secret)
 
-    def _forget(self, name: str) -> None:
-        self._records.refer(name, None)
-        self._parsed.pop(name, None)
-
     async def _let_go(self, name: str, *, given_up: bool) -> None:
-        self._forget(name)
+        self._records.refer(name, None)
         if given_up:  # another name may have the cluster at once
             await self._registry.let_go(name)
             self._registry.identities.give_up(name)
@@ -256,7 +254,6 @@ class Registrar:
             if pull != before and not await is_its_own(self._hub, cluster):
                 pull = None
         if present is not None and before != pull:
-            self._parsed.pop(name, None)
             await self._registry.let_go(name)
         return self._registry.admit(name, pull)
 
@@ -290,11 +287,9 @@ class Registrar:
     async def _use(self, session: MemberSession, cluster: MemberCluster, secret: Secret) -> None:
         meta, endpoint = secret.metadata, cluster.spec.endpoint
         version = (meta.uid, meta.resource_version, endpoint)
-        parsed = self._parsed.get(session.name)
-        if parsed is None or parsed[0] != version:
-            parsed = (version, await _parse(completed(secret, endpoint)))
-            self._parsed[session.name] = parsed
-        match parsed[1]:
+        if session.parsed is None or session.parsed[0] != version:
+            session.parsed = version, await _parse(completed(secret, endpoint))
+        match session.parsed[1]:
             case Credentials() as credentials:
                 session.use(credentials)
             case MemberHealth() as verdict:
@@ -311,6 +306,11 @@ def completed(secret: Secret, endpoint: ClusterEndpoint | None) -> Secret:
     if endpoint is None or secret.excess or {"kubeconfig", "endpoint"} & secret.data.keys():
         return secret
     return msgspec.structs.replace(secret, data={**secret.data, **endpoint.data})
+
+
+def _secret_of(cluster: MemberCluster) -> list[str]:
+    reference = cluster.spec.secret_ref
+    return ["/".join(reference.key)] if reference is not None else []
 
 
 def _marked(secret: Secret) -> bool:
@@ -386,25 +386,22 @@ class SecretBook:
         hub: ApiClient,
         *,
         labelled: Informer[Secret],
+        clusters: Informer[MemberCluster],
         clock: Clock,
         changed: Callable[[str], None],
     ) -> None:
         self._hub = hub
+        self._clusters = clusters
         self._labelled = labelled
         self._clock = clock
         self._changed = changed
-        self._references: dict[str, Key] = {}
+        clusters.add_index(SECRET_INDEX, _secret_of)
         self._watches = InformerPool(self._watch, told=self._tell, shown=self._tell)
         labelled.add_handler(self._labelled_changed)
 
     def refer(self, cluster: str, key: Key | None) -> None:
-        before = self._references.get(cluster)
-        if before != key and before is not None:
-            del self._references[cluster]
-            self._watches.drop(before, cluster)
-        if key is not None:
-            self._references[cluster] = key
-            self._need(key, cluster)
+        watched = [key] if key is not None and self._labelled.get(key) is None else []
+        self._watches.keep(watched, cluster)
 
     def known(self, key: Key) -> bool:
         """Whether `get` is reliable yet."""
@@ -424,12 +421,6 @@ class SecretBook:
         """A further run resumes the watches."""
         await self._watches.run()
 
-    def _need(self, key: Key, cluster: str) -> None:
-        if self._labelled.get(key) is not None:
-            self._watches.drop(key, cluster)
-        else:
-            self._watches.need(key, cluster)
-
     def _watch(self, key: Key) -> Informer[Secret]:
         namespace, name = key
         informer = Informer(
@@ -445,8 +436,8 @@ class SecretBook:
         return informer
 
     def _tell(self, key: Key) -> None:
-        for cluster in [name for name, used in self._references.items() if used == key]:
-            self._changed(cluster)
+        for cluster in self._clusters.by_index(SECRET_INDEX, "/".join(key)):
+            self._changed(cluster.name)
 
     def _labelled_changed(self, old: Secret | None, new: Secret | None) -> None:
         secret = new or old

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -42,7 +41,6 @@ from propagator.members.kinds import USUAL_KINDS
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
 from propagator.members.watches import MANAGED_SELECTOR
-from propagator.shares import ShareTable
 from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload
 
@@ -65,7 +63,6 @@ class IdleKinds:
     def __init__(
         self,
         context: ControllerContext,
-        shares: ShareTable,
         *,
         workloads: HubWorkloads,
         inventory: OwnedObjects,
@@ -77,7 +74,7 @@ class IdleKinds:
         self._workloads = workloads
         self._inventory = inventory
         # Of the Workload, at the last check. Another leader may have written objects since.
-        self._seen_idle = shares.column(set[Pair], of_term=True)
+        self._seen_idle = context.shares.column(set[Pair], of_term=True)
 
     async def run(self) -> None:
         while True:
@@ -177,8 +174,7 @@ class Census:
         self._registry = context.registry
         self._clusters = context.clusters
         self._clock = context.clock
-        self._due: WeakKeyDictionary[Link, float] = WeakKeyDictionary()
-        self._history = context.hub.history.number  # of `_due`
+        self._history = context.hub.history.number  # of what was searched
         self._queue: WorkQueue[str] = WorkQueue(name="census", clock=context.clock)
         self._backoff: KeyedBackoff[str] = KeyedBackoff(
             clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
@@ -186,13 +182,15 @@ class Census:
         context.registry.on_change(self._member_changed)
 
     def searched(self, link: Link) -> bool:
-        return link in self._due
+        return link.search_due is not None
 
     async def run(self) -> None:
         if self._history != self._hub.history.number:  # a hub that was set back ends the term
             self._history = self._hub.history.number
-            self._due.clear()
             for member in self._registry.names():
+                session = self._registry.get(member)
+                if session is not None and session.link is not None:
+                    session.link.search_due = None
                 self._queue.add(member)
         await work(self._queue, self._reconcile, workers=_WORKERS, log=LOG)
 
@@ -211,7 +209,7 @@ class Census:
             self._backoff.reset(member)
             return None
         wait = max(
-            self._backoff.remaining(member), self._due.get(link, 0.0) - self._clock.monotonic()
+            self._backoff.remaining(member), (link.search_due or 0.0) - self._clock.monotonic()
         )
         if wait > 0:
             return wait if wait < math.inf else None
@@ -222,7 +220,7 @@ class Census:
             return self._backoff.failed(member)
         self._backoff.reset(member)
         self.on_searched(member)
-        return LATE_SECONDS if self._due[link] < math.inf else None
+        return LATE_SECONDS if link.search_due != math.inf else None
 
     async def _search(
         self, session: MemberSession, link: Link, cluster: MemberCluster | None
@@ -231,11 +229,11 @@ class Census:
             seen = link.watches.is_apart(resource) or session.tracked(resource) is not None
             if not seen and await _any(link.client, resource):
                 session.track(resource)
-        if link in self._due:
-            self._due[link] = math.inf
+        if link.search_due is not None:
+            link.search_due = math.inf
         else:
             await self._search_others(session, link, cluster)
-            self._due[link] = self._clock.monotonic() + LATE_SECONDS
+            link.search_due = self._clock.monotonic() + LATE_SECONDS
 
     async def _search_others(
         self, session: MemberSession, link: Link, cluster: MemberCluster | None

@@ -21,7 +21,6 @@ from machinery.runtime.informer import Informer, Page
 from machinery.tasks import KeyedLocks
 from machinery.types.metadata import Key, Object
 from machinery.types.written_clusters import ALL, digest
-from propagator.hub.concern import Concern
 from propagator.hub.own_kind import OwnKind
 from propagator.hub.workload_metadata import (
     entries_patch,
@@ -36,6 +35,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.kinds import USUAL_KINDS
 from propagator.members.noted_kinds import without_kinds
 from propagator.members.objects import version_number
+from propagator.shards.concern import Concern
 from propagator.types.kept import kept
 from propagator.types.workload import Workload, departing, workload_of
 
@@ -75,10 +75,11 @@ class HubWorkloads:
         self.informer.add_index(KIND_INDEX, _kinds_of)
         self.newest = 0
         self._by_uid: dict[str, Key] = {}
-        self._witnessed: set[str] = set()  # UIDs of Workloads whose decision was seen to change
+        # Of the Workload: whether its decision was seen to change, and since when its end is known.
+        self._witnessed = context.shares.column(bool)
+        self._ending = context.shares.column(float)
         self._clock = context.clock
         self._kind = OwnKind(context.hub, WORKLOADS, clock=context.clock)
-        self._ending: dict[str, float] = {}  # since when deletions are known, by UID
         self.informer.add_handler(self._witness)
         self.informer.on_aside(self._see)
 
@@ -175,7 +176,7 @@ class HubWorkloads:
 
         Infinite if this process saw the decision arrive: a restored hub shows old ones.
         """
-        if workload.uid in self._witnessed:
+        if self._witnessed.get(workload.uid):
             return math.inf
         return version_number(workload.metadata.resource_version) or math.inf
 
@@ -196,7 +197,8 @@ class HubWorkloads:
 
     async def kind_ends(self, uid: str) -> bool:
         """Return whether a deleted or unknown Workload goes with its kind. Raises HubFault."""
-        return await self._kind.ends(since=self._ending.get(uid, self._clock.monotonic()))
+        since = self._ending.get(uid)
+        return await self._kind.ends(since=self._clock.monotonic() if since is None else since)
 
     async def kind_since(self) -> str:
         """Return when the hub got the kind; empty where it has none. Raises HubFault."""
@@ -260,17 +262,14 @@ class HubWorkloads:
             seen = version_number(new.metadata.resource_version) or 0
             self.newest = max(self.newest, seen)
             self._by_uid[new.uid] = new.metadata.key
-            if new.metadata.deleting:
-                self._ending.setdefault(new.uid, self._clock.monotonic())
+            if new.metadata.deleting and self._ending.get(new.uid) is None:
+                self._ending.put(new.uid, "", self._clock.monotonic())
         elif old is not None:
             self._by_uid.pop(old.uid, None)
-        if old is None:
+        if old is None or new is None:
             return
-        if new is None or new.uid != old.uid:
-            self._witnessed.discard(old.uid)
-            self._ending.pop(old.uid, None)
-        elif new.metadata.generation != old.metadata.generation or new.placements != old.placements:
-            self._witnessed.add(new.uid)
+        if new.metadata.generation != old.metadata.generation or new.placements != old.placements:
+            self._witnessed.put(new.uid, "", True)
 
     @asynccontextmanager
     async def _latest(self, workload: Workload) -> AsyncIterator[Workload]:

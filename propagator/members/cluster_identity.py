@@ -9,18 +9,20 @@ Credentials may differ in what they can read; UIDs decide if both are known.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import msgspec
 
 from crds.membercluster import MemberClusterCondition, ReadyReason
 from crds.names import ANNOTATION_IDENTITY, ID_PROPERTY, SET_PROPERTY
-from machinery.api.resources import NAMESPACES, Resource
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, Resource
 from machinery.api.responses import shaped
 from machinery.api.verbs import Verbs
-from machinery.errors import Forbidden, NotFound
+from machinery.clock import Clock
+from machinery.errors import Forbidden, NotFound, Unreachable
+from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.informer import Informer
 from machinery.types import conditions
 from machinery.types.bounds import UID, clean
@@ -123,30 +125,42 @@ _RUNS_ELSEWHERE = (
     "there. End that agent; if the cluster was rebuilt, confirm by `stowage join {name} --pull "
     "--replace`"
 )
-NoteFirst: TypeAlias = Callable[[str, ClusterIdentity], Awaitable[None]]
-"""(member's name, what was read). Raises TransportError."""
+READ_SECONDS = 10.0
 
 
-async def _nothing(_name: str, _found: ClusterIdentity) -> None:
-    return
+@dataclass(slots=True)
+class _Known:
+    """What this process knows of the MemberCluster of a name."""
+
+    read: ClusterIdentity = ClusterIdentity()
+    """The cluster that its session has read."""
+    served: ClusterIdentity | None = None
+    """The cluster that is served, or was when last judged."""
+    serving: bool = False
+    given_up: bool = False
+    left: ClusterIdentity | None = None
+    """The cluster that was served when the MemberCluster went."""
+    unread: bool = False
+    """Whether its cluster was noted, and the other MemberClusters were not read since."""
 
 
 class Identities:
     """The clusters that MemberClusters lead to: noted in their status, or read by sessions."""
 
-    def __init__(self, clusters: Informer[MemberCluster], membership: OneShard = ONE_SHARD) -> None:
+    def __init__(
+        self,
+        hub: ApiClient,
+        clusters: Informer[MemberCluster],
+        membership: OneShard = ONE_SHARD,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._hub = hub
         self._clusters = clusters
         self._membership = membership
-        self.note_first: NoteFirst = _nothing
-        """Called before a cluster is judged."""
-        self._read: dict[str, ClusterIdentity] = {}
+        self._clock = clock
+        self._names: defaultdict[str, _Known] = defaultdict(_Known)
         self._readers: defaultdict[str, set[str]] = defaultdict(set)
-        self._serving: set[str] = set()
-        self._served: dict[str, ClusterIdentity] = {}
-        """The clusters that are served, or were when last judged."""
-        self._given_up: set[str] = set()
-        self._left: dict[str, ClusterIdentity] = {}
-        """The clusters that were served by a name whose MemberCluster is gone."""
         clusters.add_index(CLUSTER_ID_INDEX, lambda each: noted(each).keys)
         clusters.add_index(UID_INDEX, lambda each: [each.metadata.uid])
 
@@ -160,48 +174,60 @@ class Identities:
         before another is: two must never write.
         """
         self._record(name, found)
-        refused = self._judge(name, found)
-        self._served.pop(name, None)
+        refused, known = self._judge(name, found), self._names[name]
+        known.served = None
         if refused is None and found.id:
-            self._serving.add(name)
-            self._served[name] = found
-            self._left.pop(name, None)
-            self._given_up.discard(name)
+            known.served, known.serving, known.given_up, known.left = found, True, False, None
         return refused
 
-    def taken(self, name: str, found: ClusterIdentity) -> bool:
-        """Whether another MemberCluster has noted that cluster."""
-        return any(noted(each).same(found) for each in self._noted(found.keys, but=name))
+    async def note_first(self, name: str, found: ClusterIdentity) -> None:
+        """Note the cluster before it is judged, where there are several shards.
+
+        Two MemberClusters of one cluster may belong to two shards, and neither sees what the other
+        has read. So a shard notes the cluster, and then reads every MemberCluster: of two that did
+        so in one moment, one at least sees both, and yields. Raises TransportError.
+        """
+        cluster, known = self._clusters.get(("", name)), self._names[name]
+        if cluster is None or not found.id or not self._membership.several:
+            return
+        others = self._noted(found.keys, but=name)
+        if not cluster.cluster_id and not any(noted(each).same(found) for each in others):
+            known.unread = True
+            metadata = {"resourceVersion": cluster.metadata.resource_version}
+            patch = {"metadata": metadata, "status": self.note(cluster, found)}
+            answer = await self._hub.merge_patch(MEMBER_CLUSTERS, name, patch, subresource="status")
+            self._clusters.upsert(msgspec.convert(answer, MemberCluster))
+        if known.unread:
+            informers = [self._clusters]
+            if not await caught_up(self._hub, informers, clock=self._clock, within=READ_SECONDS):
+                raise Unreachable("the MemberClusters could not be read")
+            known.unread = False
 
     def release(self, name: str) -> None:
-        self._serving.discard(name)
+        self._names[name].serving = False
 
     def forget(self, name: str) -> None:
         """Drop what the session of that MemberCluster has read.
 
         The name stays its cluster's until that is given up: shares under it are of that cluster.
         """
-        if (found := self._served.pop(name, None)) is not None:
-            self._left[name] = found
-        self.release(name)
+        known = self._names[name]
+        known.left, known.served, known.serving = known.served or known.left, None, False
         self._record(name, ClusterIdentity())
 
     def give_up(self, name: str) -> None:
         """An operator gives the cluster up, until it is served again."""
-        self._left.pop(name, None)
-        self._given_up.add(name)
+        self._names[name].given_up, self._names[name].left = True, None
 
     def gave_up(self, name: str) -> bool:
         """As far as this process has seen."""
-        return name in self._given_up
+        return name in self._names and self._names[name].given_up
 
     def left(self, cluster: MemberCluster) -> list[str]:
         """Return names that the cluster was served by, and has lost since."""
         found = noted(cluster)
-        if not (self._left and found.id):
-            return []
-        names = (name for name, each in self._left.items() if each.same(found))
-        return sorted(name for name in names if name != cluster.name)
+        lost = ((name, each.left) for name, each in self._names.items() if each.left is not None)
+        return sorted(n for n, left in lost if found.id and left.same(found) and n != cluster.name)
 
     def note(self, cluster: MemberCluster, found: ClusterIdentity) -> dict[str, str]:
         """Return the identity for the status.
@@ -217,12 +243,11 @@ class Identities:
         return told | ({"clusterSet": found.cluster_set} if found.cluster_set else {})
 
     def _record(self, name: str, found: ClusterIdentity) -> None:
-        for key in self._read.pop(name, found).keys:
+        for key in self._names[name].read.keys:
             self._readers[key].discard(name)
             if not self._readers[key]:
                 del self._readers[key]
-        if found.id:
-            self._read[name] = found
+        self._names[name].read = found
         for key in found.keys:
             self._readers[key].add(name)
 
@@ -241,8 +266,8 @@ class Identities:
         others = self._others(name, found)
         first = min((*others, cluster), key=_rank)
         if first.name == name:
-            first = next((each for each in others if each.name in self._serving), cluster)
-        if first.name == name and self._membership.several and name not in self._serving:
+            first = next((each for each in others if self._names[each.name].serving), cluster)
+        if first.name == name and self._membership.several and not self._names[name].serving:
             first = next((each for each in others if _may_serve(each)), cluster)
         if first.name == name:
             return None
@@ -258,7 +283,7 @@ class Identities:
 
         The annotation of `stowage join --replace` overrides the latter.
         """
-        before, left = noted(cluster), self._left.get(cluster.name, ClusterIdentity())
+        before, left = noted(cluster), self._names[cluster.name].left or ClusterIdentity()
         said = cluster.metadata.annotations.get(ANNOTATION_IDENTITY, left.uid)
         return before if before.id or said != left.uid else left
 
@@ -271,7 +296,7 @@ class Identities:
         stored = [self._clusters.get(("", each)) for each in sorted(read)]
         unnoted = [each for each in stored if each is not None and not each.cluster_id]
         alike = [e for e in self._noted(found.keys, but=name) if noted(e).same(found)]
-        return [*alike, *(e for e in unnoted if self._read[e.name].same(found))]
+        return [*alike, *(e for e in unnoted if self._names[e.name].read.same(found))]
 
     def _noted(self, keys: Iterable[str], *, but: str) -> list[MemberCluster]:
         by_index = self._clusters.by_index

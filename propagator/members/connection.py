@@ -133,6 +133,10 @@ class Link:
             connection = replace(connection, token=None, token_source=self._token)
         self.client = self._client(connection, settings.connections)
         self.serving = False
+        self.search_due: float | None = None
+        """When the member is searched again for what is ours; None before the first time."""
+        self.absent: set[tuple[str, str]] = set()
+        """The kinds, as (apiVersion, kind), that the member was found to lack."""
         self._lease = HubLease(
             self.client, home=self.home, holder=holder, before_write=before_write, clock=clock
         )
@@ -194,8 +198,9 @@ class Link:
         tenants = [self.tenants.informer] if self.tenants else []
         for informer in (self._nodes, self._pods, *tenants):
             self._begin(informer)
-        for resource in (*resources, *(CONFIDENTIAL if self._narrow else ())):
-            self.watches.follow(resource)
+        for resource in resources:
+            if not self.watches.is_apart(resource):  # those follow from the tenants
+                self.watches.track(resource, EVERYWHERE)
 
     @property
     def pods(self) -> Informer[Object]:
@@ -267,6 +272,8 @@ class Link:
 
     def answered(self, kind: tuple[str, str], *, namespaces: Collection[str]) -> bool:
         """As `Watches.answered`, once the tenants are listed."""
+        if kind in self.absent:
+            return True
         listed = self.tenants is None or self.tenants.listed
         return listed and self.watches.answered(*kind, namespaces=namespaces)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from machinery import logs
@@ -18,6 +18,7 @@ from propagator.members.registry import MemberRegistry
 from propagator.members.restored import RestoredHub
 from propagator.members.views import ShareViews
 from propagator.shards.membership import ONE_SHARD, OneShard
+from propagator.shares import ShareTable
 from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
@@ -79,6 +80,8 @@ class ControllerContext:
     """Whether the view of the hub is fresh enough to remove objects."""
     membership: OneShard = ONE_SHARD
     """Which members this process serves."""
+    shares: ShareTable = field(default_factory=ShareTable)
+    """The state of each share, of all its parts."""
 
     @cached_property
     def views(self) -> ShareViews:

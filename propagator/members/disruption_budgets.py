@@ -85,16 +85,14 @@ class DisruptionBudgets:
         self._begin = begin
         self._clock = clock
         self._heard: dict[Key, float] = {}
-        self._listeners: list[Callable[[str], None]] = []
+        self._told: Callable[[str], None] = lambda _: None
         self.informer: Informer[Object] | None = None
         """None until needed."""
 
     def listen(self, changed: Callable[[str], None]) -> None:
-        """`changed` is called with the namespace of each budget that changes."""
-        if changed in self._listeners:
-            return
-        self._listeners.append(changed)
+        """The first one is called with the namespace of each budget that changes."""
         if self.informer is None:
+            self._told = changed
             self.informer = Informer(
                 self._client,
                 BUDGETS,
@@ -149,8 +147,7 @@ class DisruptionBudgets:
             self._heard.pop(key, None)
         else:
             self._heard[key] = self._clock.monotonic()
-        for listener in self._listeners:
-            listener(key[0])
+        self._told(key[0])
 
 
 def slim_budget(found: Object) -> Object:

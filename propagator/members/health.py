@@ -110,7 +110,7 @@ class HealthProbe:
     def __init__(self) -> None:
         self._latency: float | None = None
         self._provisional = False
-        self._round: list[float] = []
+        self._least, self._answers = math.inf, 0  # of the present round
         self._answered: float | None = None
         self._recorded = False
 
@@ -137,12 +137,11 @@ class HealthProbe:
             self._latency, self._provisional = seconds, True
 
     def _measure(self, seconds: float) -> None:
-        self._round.append(seconds)
+        self._least, self._answers = min(self._least, seconds), self._answers + 1
         if self._latency is None or self._provisional:
             self._latency, self._provisional = seconds, False
-        if len(self._round) == LATENCY_ANSWERS:
-            self._latency = min(self._round)
-            self._round.clear()
+        if self._answers == LATENCY_ANSWERS:
+            self._latency, self._least, self._answers = self._least, math.inf, 0
 
     @property
     def latency_milliseconds(self) -> int | None:

@@ -7,7 +7,6 @@ Workload has been listed. A member that does not answer, or is unknown yet, may 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 from crds.fields.shares import ShareHealth
 from machinery.api.resources import Resource, group_of
@@ -18,7 +17,6 @@ from machinery.kinds.table import profile_of
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Meta
 from propagator.errors import Refused
-from propagator.members.connection import Link
 from propagator.members.context import ControllerContext
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import needed_kinds
@@ -176,7 +174,6 @@ class OwnedObjects:
         self._registry = context.registry
         self._clusters = context.clusters
         self._clock = context.clock
-        self._absent: WeakKeyDictionary[Link, set[tuple[str, str]]] = WeakKeyDictionary()
 
     def holders(self, uid: str) -> set[str]:
         return self._registry.holders(uid)
@@ -204,7 +201,7 @@ class OwnedObjects:
     async def _list(
         self, session: MemberSession, workload: Workload, kinds: set[tuple[str, str]]
     ) -> set[tuple[str, str]]:
-        absent, found = self._absent_on(session), set()
+        found, absent = set(), session.link.absent if session.link is not None else set()
         for pair in kinds:
             try:
                 await self._listed(session, workload, await resource_of(session, *pair))
@@ -243,10 +240,9 @@ class OwnedObjects:
         """Whether each kind (of that name) was listed, does not exist there, or is `hidden`."""
         if not session.ready or session.link is None:
             return False
-        link, absent = session.link, self._absent_on(session)
-        namespaces = workload.namespaces()
+        link, namespaces = session.link, workload.namespaces()
         return all(
-            pair in absent or link.answered(pair, namespaces=namespaces)
+            link.answered(pair, namespaces=namespaces)
             for pair in needed_kinds(workload)
             if kind in ("", pair[1])
         )
@@ -260,8 +256,3 @@ class OwnedObjects:
         if session.refused_as_second:
             return False  # another registration of the cluster knows
         return not self.knows(session, workload)
-
-    def _absent_on(self, session: MemberSession) -> set[tuple[str, str]]:
-        if session.link is None:
-            return set()
-        return self._absent.setdefault(session.link, set())

@@ -142,34 +142,31 @@ class OtherLabels:
     """
 
     def __init__(self) -> None:
-        self._sizes: dict[Main, int] = {}
-        self._noted: dict[Main, tuple[Key, tuple[str, ...]]] = {}
+        self._noted: dict[Main, tuple[Key, tuple[str, ...], int]] = {}
+        """The key, the labels, and how many pods a replica has."""
         self._mains: defaultdict[tuple[str, str], set[Main]] = defaultdict(set)
 
-    def note(self, main: Main, key: Key, *labels: str) -> None:
-        """Record which labels the pods may have, empty for none, and the Workload's key."""
+    def note(self, main: Main, key: Key, *labels: str, each: int | None = None) -> None:
+        """Record which labels the pods may have, empty for none, and the Workload's key.
+
+        `each` is how many pods a replica has; None keeps what is known.
+        """
         # Kept when the object is deleted: its pods end later, and count until then.
+        size = self.size(main) if each is None else each
         self._remove(main)
-        if labels != (main.uid,):
-            self._noted[main] = key, labels
+        if labels != (main.uid,) or size != 1:
+            self._noted[main] = key, labels, size
             for label in labels:
                 self._mains[label, main.namespace].add(main)
         if len(self._noted) > MOST_OTHERS:  # a member may show new ones forever
             self._remove(next(iter(self._noted)))
 
-    def note_size(self, main: Main, pods: int) -> None:
-        """Record how many pods a replica has; as `note`."""
-        self._sizes.pop(main, None)
-        if pods != 1:
-            self._sizes[main] = pods
-        if len(self._sizes) > MOST_OTHERS:
-            del self._sizes[next(iter(self._sizes))]
-
     def size(self, main: Main) -> int:
-        return self._sizes.get(main, 1)
+        noted = self._noted.get(main)
+        return noted[2] if noted is not None else 1
 
     def _remove(self, main: Main) -> None:
-        _, labels = self._noted.pop(main, (None, ()))
+        _, labels, _ = self._noted.pop(main, (None, (), 1))
         for label in labels:
             mains = self._mains[label, main.namespace]
             mains.discard(main)
@@ -179,8 +176,8 @@ class OtherLabels:
     def labelled(self, main: Main) -> Main:
         """Return the object with the UID that its pods' labels have."""
         own = "" if (main.group, main.kind) in NAMED_BY_PODS else main.uid
-        _, labels = self._noted.get(main, (None, (own,)))
-        return main._replace(uid=labels[0])
+        _, labels, _ = self._noted.get(main, (None, (), 1))
+        return main._replace(uid=own if labels in ((), (main.uid,)) else labels[0])
 
     def keys(self, claim: PodClaim) -> set[Key]:
         """Return the keys of the Workloads whose pod it may be."""

@@ -184,6 +184,8 @@ class PullSession(MemberSession):
         """When the agent's token ends, as it has noted."""
         self.skew_seconds = 0
         """By how much the agent's clock is ahead of the hub's, where that is much."""
+        self.tidying, self.tidy = asyncio.Lock(), False
+        """Held while copies that no Assignment names are removed, once before the first write."""
         self._ended = False
         """Whether an operator has ended the credential of the agent."""
         self._counted: tuple[int, str] = (0, "")

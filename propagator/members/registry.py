@@ -52,7 +52,6 @@ class MemberRegistry:
         mark: Callable[[], str] = str,
     ) -> None:
         self._mark = mark
-        self._handing_over: set[str] = set()
         self.identities = identities
         self._before_write = before_write
         self._holder = holder
@@ -126,7 +125,7 @@ class MemberRegistry:
                 "clock": self._clock,
                 "changed": self._changed,
                 "facts": self._facts,
-                "before_write": functools.partial(self._may_write, name),
+                "before_write": self._before_write,
                 "holder": self._holder,
                 "holders": self._holders,
                 "identities": self.identities,
@@ -139,7 +138,7 @@ class MemberRegistry:
                 session = PullSession(name, source=pull, **shared)
                 self._pulls += 1
             self._sessions[name] = session
-            session.tasks["session"] = asyncio.create_task(
+            session.task = asyncio.create_task(
                 self._keep(session, session.run), name=f"member {name}"
             )
             if self._reconcile is not None:
@@ -153,7 +152,7 @@ class MemberRegistry:
         if session is None:
             return
         self._pulls -= isinstance(session, PullSession)
-        await end([*session.tasks.values()])
+        await end(_tasks(session))
         self.identities.forget(name)
         self._changed(name, None)
 
@@ -162,23 +161,22 @@ class MemberRegistry:
         session = self._sessions.get(name)
         if session is None:
             return
-        self._handing_over.add(name)
+        session.handed_over = True
         try:
-            while (left := session.writes.seconds) > 0:  # workers end well, or their time is over
-                await self._clock.sleep(min(left, _LANDING_PAUSE))
+            await self._landed(session)  # workers end well, or their time is over
             await self.drop(name)
         finally:
-            self._handing_over.discard(name)
+            session.handed_over = False
 
     async def let_go(self, name: str) -> None:
         """As `hand_over`, to an agent or another name: the Lease there is let go of as well."""
         session = self._sessions.get(name)
         if session is None:
             return
-        if (working := session.tasks.pop("workers", None)) is not None:
-            await end([working])  # from here on nothing but the Lease is written
-        while (left := session.writes.seconds) > 0:
-            await self._clock.sleep(min(left, _LANDING_PAUSE))
+        if session.workers is not None:
+            await end([session.workers])  # from here on nothing but the Lease is written
+            session.workers = None
+        await self._landed(session)
         if session.link is not None:
             try:
                 await session.link.let_go()
@@ -186,14 +184,13 @@ class MemberRegistry:
                 LOG.info("its Lease is not let go of: %s", fault, extra={"object": name})
         await self.drop(name)
 
-    def _may_write(self, name: str) -> float | None:
-        if name in self._handing_over:
-            raise LeaseLost(f"{name} is handed over to another shard")
-        return self._before_write()
+    async def _landed(self, session: MemberSession) -> None:
+        while (left := session.writes.seconds) > 0:
+            await self._clock.sleep(min(left, _LANDING_PAUSE))
 
     async def close(self) -> None:
         """Calls no listeners."""
-        tasks = [task for each in self._sessions.values() for task in each.tasks.values()]
+        tasks = [task for each in self._sessions.values() for task in _tasks(each)]
         self._sessions.clear()
         await end(tasks)
 
@@ -206,11 +203,13 @@ class MemberRegistry:
             await asyncio.Event().wait()
         finally:
             self._reconcile = None
-            found = [each.tasks.pop("workers", None) for each in self._sessions.values()]
-            await end([task for task in found if task is not None])
+            working = [each.workers for each in self._sessions.values() if each.workers]
+            for each in self._sessions.values():
+                each.workers = None
+            await end(working)
 
     def _start_workers(self, session: MemberSession, reconcile: Reconcile) -> None:
-        session.tasks["workers"] = asyncio.create_task(
+        session.workers = asyncio.create_task(
             self._keep(session, functools.partial(session.work, reconcile)),
             name=f"workers of {session.name}",
         )
@@ -238,3 +237,7 @@ class MemberRegistry:
     def _facts(self, name: str) -> None:
         for listener in self._on_facts:
             listener(name)
+
+
+def _tasks(session: MemberSession) -> list[asyncio.Task[None]]:
+    return [each for each in (session.task, session.workers) if each is not None]

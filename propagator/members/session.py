@@ -91,6 +91,21 @@ class MemberSession:
     and `facts(name)` when content of MemberCluster.status does. `before_write` raises LeaseLost.
     """
 
+    task: asyncio.Task[None] | None = None
+    workers: asyncio.Task[None] | None = None
+    """Both run by the registry, the workers within a term."""
+    handed_over = False
+    """Whether nothing more may be written: another shard gets the member."""
+    next_status = -math.inf
+    """Before this monotonic time the status of the MemberCluster is not computed again."""
+    has_turn = False
+    """Whether `next_status` is the member's turn among all."""
+    parsed: tuple[object, Credentials | MemberHealth] | None = None
+    """What the registrar parsed last, and of which version."""
+    token_renewed = -math.inf
+    uncompared: set[Key] | None = None
+    """The Workloads of which this shard has not told since it connected; None: all of them."""
+
     def __init__(
         self,
         name: str,
@@ -127,11 +142,6 @@ class MemberSession:
         """The MemberCluster generation last passed to `take_in`."""
         self.held: HeldSweep | None = None
         """The sweep that waits for an operator; None until the brake has decided."""
-        self.tasks: dict[str, asyncio.Task[None]] = {}
-        """Run by the registry: the session, and its workers within a term."""
-        self.next_status = -math.inf
-        """Before this monotonic time the status of the MemberCluster is not computed again."""
-        self.token_renewed = -math.inf
         self._judged = False  # by the present credentials
         self._settings = settings
         self._clock = clock
@@ -407,7 +417,7 @@ class MemberSession:
                 resources=self._resources,
                 listener=self._listener(),
                 health=self.health,
-                before_write=self._before_write,
+                before_write=self._may_write,
                 holder=self._holder,
                 identities=self._identities,
                 members=self._members,
@@ -421,6 +431,11 @@ class MemberSession:
             for uid in self.owners:  # the next link tells of every object again
                 self._holders.discard(uid, self.name)
             self.link = None
+
+    def _may_write(self) -> float | None:
+        if self.handed_over:
+            raise LeaseLost(f"{self.name} is handed over to another shard")
+        return self._before_write()
 
     def _listener(self) -> LinkListener:
         return LinkListener(
@@ -489,8 +504,8 @@ class MemberSession:
             namespace, name = new.metadata.key
             where = (namespace, group_of(new.api_version), new.kind, name)
             for uid, key in after.items():
-                self._other_labels.note(Main(uid, *where), key, new.pods_uid)
-                self._other_labels.note_size(Main(uid, *where), new.pods_each)
+                main = Main(uid, *where)
+                self._other_labels.note(main, key, new.pods_uid, each=new.pods_each)
         looked_at = old is not None and new is not None and stands_alike(old, new)
         for key in {*before.values(), *after.values()}:
             if not looked_at and not (new is not None and works_for(key)):

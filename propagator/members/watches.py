@@ -54,8 +54,6 @@ class Watches:
         self._end = end
         self._changed = changed
         self._clock = clock
-        self._namespaces: set[str] = set()
-        self._followed: set[Resource] = set()
         self._informers: dict[Watched, Informer[ManagedObject]] = {}
         self._asked: dict[Watched, float] = {}
         self.owners: dict[str, Key] = {}
@@ -66,21 +64,11 @@ class Watches:
     def __iter__(self) -> Iterator[Informer[ManagedObject]]:
         return iter(list(self._informers.values()))  # a copy, to be walked across an await
 
-    def follow(self, resource: Resource) -> None:
-        if resource not in self._apart:
-            self.track(resource, EVERYWHERE)
-            return
-        self._followed.add(resource)
-        for namespace in self._namespaces:
-            self.track(resource, namespace)
-
     def add_namespace(self, namespace: str) -> None:
-        self._namespaces.add(namespace)
-        for resource in self._followed:
+        for resource in self._apart:
             self.track(resource, namespace)
 
     def remove_namespace(self, namespace: str) -> None:
-        self._namespaces.discard(namespace)
         for watched in [each for each in self._informers if each[1] == namespace]:
             self._drop(watched)
 
@@ -103,7 +91,6 @@ class Watches:
         return informer
 
     def untrack(self, resource: Resource) -> None:
-        self._followed.discard(resource)
         for watched in [each for each in self._informers if each[0] == resource]:
             self._drop(watched)
 
@@ -116,7 +103,7 @@ class Watches:
 
         A kind that the member lacks counts as listed, and so does one without a tenant.
         """
-        apart = any(_is(each, api_version, kind) for each in self._followed)
+        apart = any(_is(each, api_version, kind) for each in self._apart)
         found = self.concerning(api_version, kind, namespaces=namespaces)
         return (apart or bool(found)) and all(
             informer.trusted or isinstance(informer.last_error, NotFound | Forbidden)

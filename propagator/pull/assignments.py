@@ -13,13 +13,11 @@ once wait for approval (`removal.brake`).
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -70,8 +68,6 @@ class AssignmentWriter:
     ) -> None:
         self._hub = hub
         self._described = described
-        self._tidied: WeakKeyDictionary[PullSession, asyncio.Lock] = WeakKeyDictionary()
-        """Locked until the first write to a member may begin."""
 
     async def carry_out(self, session: PullSession, share: Share) -> ShareReport:
         """Write the Assignment if it changes; return what its agent has told of this very order.
@@ -139,12 +135,10 @@ class AssignmentWriter:
 
     async def _tidy_first(self, session: PullSession) -> None:
         """Remove copies that no Assignment names: a process died between the two writes."""
-        if (turn := self._tidied.get(session)) is None:
-            turn = self._tidied[session] = asyncio.Lock()
-            async with turn:
+        async with session.tidying:  # a copy that has just been made has no Assignment yet
+            if not session.tidy:
+                session.tidy = True
                 await self._tidy(session)
-        async with turn:  # a copy that has just been made has no Assignment yet
-            return
 
     async def _tidy(self, session: PullSession) -> None:
         named = {each.name for one in session.assignments.values() for each in one.spec.secrets}

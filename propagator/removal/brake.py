@@ -13,6 +13,7 @@ import asyncio
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -104,6 +105,19 @@ class _Count(NamedTuple):
     """All Workloads of this hub with an object on the member."""
 
 
+@dataclass(slots=True)
+class _Sweep:
+    """What goes from one member. It ends with the session."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    count: _Count | None = None
+    let_go: dict[str, float] = field(default_factory=dict)
+    """The monotonic time, by the Workload's UID."""
+    declined: set[str] = field(default_factory=set)
+    judged: bool = False
+    """Whether it was counted since the hub went back, or since this process began."""
+
+
 class SweepBrake:
     def __init__(
         self,
@@ -126,12 +140,7 @@ class SweepBrake:
         """Whether the hub's versions have not passed yet what this process has seen."""
         self._set_back = False
         """Whether this process has seen the hub go back."""
-        self._judged = set[str]()
-        """The members that were counted since the hub went back, or since this process began."""
-        self._locks: WeakKeyDictionary[MemberSession, asyncio.Lock] = WeakKeyDictionary()
-        self._counts: WeakKeyDictionary[MemberSession, _Count] = WeakKeyDictionary()
-        self._let_go: dict[str, dict[str, float]] = {}  # monotonic time, by member and UID
-        self._declined: dict[str, set[str]] = {}  # UIDs, by member
+        self._sweeps: WeakKeyDictionary[MemberSession, _Sweep] = WeakKeyDictionary()
         self._queue: WorkQueue[str] = WorkQueue(name="sweeps", clock=context.clock)
         context.clusters.add_handler(self._cluster_changed)
         context.registry.on_change(self._member_changed)
@@ -150,22 +159,22 @@ class SweepBrake:
         """
         if await self._lets_go(session, uid):
             return True
-        self._declined.setdefault(session.name, set()).add(uid)
+        self._sweep(session).declined.add(uid)
         return False
 
     async def _lets_go(self, session: MemberSession, uid: str) -> bool:
         if not self._sees_all(session):
             self._queue.add_after(session.name, FRESH_SECONDS)
             return False
-        now = self._clock.monotonic()
-        async with self._locks.setdefault(session, asyncio.Lock()):
-            count = self._counts.get(session)
+        now, sweep = self._clock.monotonic(), self._sweep(session)
+        async with sweep.lock:
+            count = sweep.count
             if count is None or now - count.at > FRESH_SECONDS or uid not in count.left:
                 count = await self._count(session)
         free = uid in _free(session, count.left)
         if not (free or uid in self._confirmed(session.name)):
             return False
-        self._let_go.setdefault(session.name, {})[uid] = now
+        sweep.let_go[uid] = now
         return True
 
     def swept(self, session: MemberSession) -> None:
@@ -179,15 +188,15 @@ class SweepBrake:
             return None  # the end of the census queues the member again
         if not self._fresh() or not self._sees_all(session):
             return FRESH_SECONDS
-        async with self._locks.setdefault(session, asyncio.Lock()):
+        sweep = self._sweep(session)
+        async with sweep.lock:
             count = await self._count(session)
         confirmed = self._confirmed(member)
         free = _free(session, count.left) | (count.left.keys() & confirmed)
-        declined = self._declined.pop(member, set()) & count.left.keys()
+        declined = sweep.declined & count.left.keys()
         for uid in declined.intersection(free):
             self._registry.wake(member, (count.left[uid].namespace, count.left[uid].name))
-        if declined.difference(free):
-            self._declined[member] = declined.difference(free)
+        sweep.declined = declined.difference(free)
         if not confirmed & count.left.keys():
             await self._end_permission(member)
         return None
@@ -206,15 +215,16 @@ class SweepBrake:
     async def _count(self, session: MemberSession) -> _Count:
         """Count all that would go, and set on the session whether the sweep is held."""
         hub = await self._identity.uid()
-        count = self._counts[session] = await self._left_behind(session, hub)
+        sweep = self._sweep(session)
+        count = sweep.count = await self._left_behind(session, hub)
         confirmed = self._confirmed(session.name)
         going = count.left.keys() - confirmed
         if not going:
             session.hold_sweep(NOTHING_HELD)
-            self._judged.add(session.name)
+            sweep.judged = True
             await self._settle(session.link, hub)
             return count
-        gone = self._recent(session.name) - count.left.keys() - confirmed
+        gone = self._recent(sweep) - count.left.keys() - confirmed
         oldest = min(count.made[uid] for uid in going)
         went_back = await self._hub_went_back(session) or session.went_back_to is not None
         reason = reason_to_hold(
@@ -264,9 +274,11 @@ class SweepBrake:
         The proportion is that of shares: a Workload may have one on each member.
         """
         going, shares, present = set[str](), 0, 0
-        for count in self._counts.values():
+        for sweep in self._sweeps.values():
+            if (count := sweep.count) is None:
+                continue
             confirmed = self._confirmed(count.member)
-            gone = self._recent(count.member) - count.left.keys() - confirmed
+            gone = self._recent(sweep) - count.left.keys() - confirmed
             leaves = (count.left.keys() - confirmed) | gone
             going |= leaves
             shares, present = shares + len(leaves), present + count.present + len(gone)
@@ -320,14 +332,16 @@ class SweepBrake:
         return there
 
     async def _hub_went_back(self, session: MemberSession) -> bool:
-        member, there = session.name, await self._newest(session)
+        sweep, there = self._sweep(session), await self._newest(session)
         # Seen before the request: while it is in flight the hub goes on, and so does what we see.
         seen = self._workloads.newest
         now = await self._workloads.version()
         if now is None:
             return self._behind
         if seen > now and not self._behind:
-            self._set_back, self._judged = True, set()
+            self._set_back = True
+            for each in self._sweeps.values():
+                each.judged = False
             for name in self._registry.names():
                 self._queue.add(name)
             LOG.warning(
@@ -338,8 +352,8 @@ class SweepBrake:
             )
         self._behind = seen > now
         was_back = session.link is not None and session.link.hub_went_back
-        first = (self._set_back or was_back) and member not in self._judged
-        self._judged.add(member)
+        first = (self._set_back or was_back) and not sweep.judged
+        sweep.judged = True
         # What a member says counts for that member alone, so that `_behind` stays as it is.
         return self._behind or first or there > now
 
@@ -352,11 +366,13 @@ class SweepBrake:
         said = conditions.find(cluster.status, MemberClusterCondition.SWEEP_HELD)
         return said.get("status") == "True" and said.get("reason") != SweepHeldReason.HOLDS_DATA
 
-    def _recent(self, member: str) -> set[str]:
+    def _sweep(self, session: MemberSession) -> _Sweep:
+        return self._sweeps.setdefault(session, _Sweep())
+
+    def _recent(self, sweep: _Sweep) -> set[str]:
         since = self._clock.monotonic() - AT_ONCE_SECONDS
-        recent = {u: at for u, at in self._let_go.get(member, {}).items() if at >= since}
-        self._let_go[member] = recent
-        return set(recent)
+        sweep.let_go = {uid: at for uid, at in sweep.let_go.items() if at >= since}
+        return set(sweep.let_go)
 
     def _confirmed(self, member: str) -> frozenset[str]:
         cluster = self._clusters.get(("", member))
@@ -373,10 +389,6 @@ class SweepBrake:
 
     def _member_changed(self, member: str, key: Key | None) -> None:
         if key is None:
-            if self._registry.get(member) is None:
-                self._let_go.pop(member, None)
-                self._declined.pop(member, None)
-                self._judged.discard(member)
             self._queue.add(member)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:

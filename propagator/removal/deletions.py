@@ -14,12 +14,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 from crds.workload import OnDelete, PropagatedReason, WorkloadCondition
-from machinery.clock import Clock, parse_timestamp
+from machinery.clock import parse_timestamp
 from machinery.types import conditions
 from machinery.types.metadata import Meta, Object
-from propagator.hub.concern import Brief
 from propagator.hub.workloads import HubWorkloads
+from propagator.members.context import ControllerContext
 from propagator.removal.brake import AT_ONCE_SECONDS, much
+from propagator.shards.concern import Brief
 from propagator.types.workload import Workload
 
 YOUNG_SECONDS = 600.0
@@ -31,16 +32,15 @@ HELD = (
 
 
 class DeletionBrake:
-    def __init__(self, workloads: HubWorkloads, *, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, context: ControllerContext, workloads: HubWorkloads) -> None:
+        self._clock = context.clock
         self._standing: set[str] = set()
         """The UIDs of the Workloads that run something."""
         self._ending: set[str] = set()
         """Those of them that count as deleted."""
         self._gone: dict[str, float] = {}  # monotonic time, by UID
-        self._held: set[str] = set()
-        self._begun: set[str] = set()
-        """Those whose removal has begun: it continues to its end."""
+        self._held = context.shares.column(bool)
+        """Of the Workload. A removal that was not held continues to its end."""
         workloads.informer.add_handler(self._changed)
         workloads.informer.on_aside(self._put_aside)
 
@@ -53,23 +53,24 @@ class DeletionBrake:
         uid = workload.uid
         if not _takes(workload):
             return False
-        if uid in self._held or _said(workload):
+        known = self._held.get(uid)
+        if known or _said(workload):
             return True
-        if uid in self._begun or uid not in self._ending:
+        if known is not None or uid not in self._ending:
             return False
         since = self._clock.monotonic() - AT_ONCE_SECONDS
         self._gone = {each: at for each, at in self._gone.items() if at >= since}
         gone = len(self._gone)
         held = much(len(self._ending) + gone, len(self._standing) + gone)
-        (self._held if held else self._begun).add(uid)
+        self._held.put(uid, "", held)
         return held
 
     def _changed(self, old: Workload | None, new: Workload | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):
             if old.uid in self._ending:
                 self._gone[old.uid] = self._clock.monotonic()
-            for each in (self._standing, self._ending, self._held, self._begun):
-                each.discard(old.uid)
+            self._standing.discard(old.uid)
+            self._ending.discard(old.uid)
         if new is not None:
             runs = bool(new.placements.keys() - new.ends.keys())
             self._count(new.metadata, runs=runs, takes=_takes(new))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from machinery.errors import Forbidden, NotFound
 from machinery.types.metadata import Key
@@ -20,6 +20,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.disruption_budgets import BUDGETS, DisruptionBudget, DisruptionBudgets
 from propagator.members.pods import Main
 from propagator.members.session import MemberSession
+from propagator.shares import Column
 from propagator.types.workload import Workload
 
 SETTLE_SECONDS = 5.0
@@ -51,17 +52,19 @@ class _Step:
 
 @dataclass(slots=True)
 class _Member:
+    """Of one session: a step counts until its pods are gone, whatever becomes of its Workload."""
+
     steps: dict[Key, _Step] = field(default_factory=dict)
     waiting: dict[Key, str] = field(default_factory=dict)
     """Workloads that wait for budgets, and the namespaces of these."""
-    heard: WeakSet[DisruptionBudgets] = field(default_factory=WeakSet)
 
 
 class Disruptions:
     def __init__(self, context: ControllerContext) -> None:
         self._registry = context.registry
         self._clock = context.clock
-        self._members: dict[str, _Member] = {}
+        self._members: WeakKeyDictionary[MemberSession, _Member] = WeakKeyDictionary()
+        self._waits: Column[Key] = context.shares.column(ended=self._wait_ended)
 
     def allowed(
         self,
@@ -80,35 +83,31 @@ class Disruptions:
         budgets that the Workload itself carries count as well. Replicas that go count against the
         budgets until they are gone.
         """
-        member, key = self._members.setdefault(session.name, _Member()), workload.metadata.key
+        member, key = self._members.setdefault(session, _Member()), workload.metadata.key
         answer = self._ask(
             member, session, workload, main, present, keeps, carried=carried, labels=labels
         )
         if answer.why:
             member.waiting[key] = main.namespace
+            self._waits.put(workload.uid, session.name, key)
         else:
-            member.waiting.pop(key, None)
+            self._waits.pop(workload.uid, session.name)
         return answer
 
-    def forget(self, member: str, key: Key) -> None:
-        """Drop the wait of a share that nothing keeps any more; its last step still counts."""
-        if (known := self._members.get(member)) is not None:
-            known.waiting.pop(key, None)
+    def keeps_nothing(self, workload: Workload, member: str) -> None:
+        """The share waits no more; its last step still counts."""
+        self._waits.pop(workload.uid, member)
 
-    def waiting(self, member: str) -> list[Key]:
-        known = self._members.get(member)
-        return list(known.waiting) if known is not None else []
-
-    def gone(self, key: Key) -> None:
-        for name in self._members:
-            self.forget(name, key)
-
-    def removed(self, member: str) -> None:
-        self._members.pop(member, None)
+    def wake(self, member: str, namespace: str | None = None) -> None:
+        """Wake the Workloads that wait for budgets there, of that namespace or of any."""
+        known = self._of(member)
+        for key, where in list(known.waiting.items()) if known is not None else ():
+            if namespace in (None, where):
+                self._registry.wake(member, key)
 
     def look(self, name: str, key: Key) -> None:
         """Record whether the pods of a step are gone; called when those of a Workload changed."""
-        session, known = self._registry.get(name), self._members.get(name)
+        session, known = self._registry.get(name), self._of(name)
         step = known.steps.get(key) if known is not None else None
         if session is None or known is None or step is None or step.gone is not None:
             return
@@ -132,9 +131,7 @@ class Disruptions:
         if session.link is None or not pods or keeps >= present:
             return Allowed(keeps)
         budgets = session.link.budgets
-        if budgets not in member.heard:
-            member.heard.add(budgets)
-            budgets.listen(partial(self._budget_changed, session.name))
+        budgets.listen(partial(self.wake, session.name))
         if not budgets.known and not isinstance(budgets.obstacle, NotFound):
             return Allowed(present, _unknown(session.name, budgets))
         own = set() if carried else {*workload.names_of(BUDGETS.api_version, BUDGETS.kind)}
@@ -181,11 +178,13 @@ class Disruptions:
             step.gone = now
         return step.gone is not None
 
-    def _budget_changed(self, name: str, namespace: str) -> None:
-        known = self._members.get(name)
-        for key, where in list(known.waiting.items()) if known is not None else ():
-            if where == namespace:
-                self._registry.wake(name, key)
+    def _wait_ended(self, _uid: str, member: str, key: Key) -> None:
+        if (known := self._of(member)) is not None:
+            known.waiting.pop(key, None)
+
+    def _of(self, member: str) -> _Member | None:
+        session = self._registry.get(member)
+        return self._members.get(session) if session is not None else None
 
 
 def _tightest(

@@ -13,21 +13,18 @@ from propagator.hub.workload_metadata import record_of
 from propagator.hub.workloads import clusters_of
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
-from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
 
 class Finalizer:
-    def __init__(
-        self, context: ControllerContext, shares: ShareTable, *, inventory: OwnedObjects
-    ) -> None:
+    def __init__(self, context: ControllerContext, *, inventory: OwnedObjects) -> None:
         self._registry = context.registry
         self._views = context.views
         self._clusters = context.clusters
         self._inventory = inventory
         # Another leader may have written to the member since, and a member that was removed may
         # come back: both are asked again.
-        self._acknowledged = shares.column(bool, of_term=True)
+        self._acknowledged = context.shares.column(bool, of_term=True)
 
     def acknowledge(self, workload: Workload, member: str) -> None:
         """Record that the member holds nothing of a Workload whose deletion it knows of."""

@@ -27,7 +27,6 @@ from propagator.members.pods import Main, main_of
 from propagator.members.views import Live, Told
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Disruptions
-from propagator.shares import ShareTable
 from propagator.types.cluster import MemberCluster
 from propagator.types.movement import Blocked
 from propagator.types.workload import Workload
@@ -88,7 +87,7 @@ class _Count:
 
 
 class Guard:
-    def __init__(self, context: ControllerContext, shares: ShareTable, *, once: AtMostOnce) -> None:
+    def __init__(self, context: ControllerContext, *, once: AtMostOnce) -> None:
         self._registry = context.registry
         self._views = context.views
         self._clusters = context.clusters
@@ -99,7 +98,7 @@ class Guard:
         self._disruptions = Disruptions(context)
         self._once = once
         # `leaving` names a share no more once its successors are ready, but it still leaves.
-        self._causes = shares.column(str)
+        self._causes = context.shares.column(str)
         context.registry.on_change(self._member_changed)
         context.clusters.add_handler(self._cluster_changed)
 
@@ -108,7 +107,7 @@ class Guard:
         self.note(workload, member)
         target, main = workload.shares.get(member, 0), main_of(workload)
         if self._seen(workload, main, member, own=True).present <= target:
-            self._drop(workload, member)
+            self._lets_go(workload, member)
             return None
         counted = await self._count(workload, main)
         own = self._seen(workload, main, member, own=True)
@@ -134,7 +133,7 @@ class Guard:
         if left is not None and left < keeps:
             keeps, why = left, ""  # what runs twice goes at once
         if keeps <= target:
-            self._drop(workload, member)
+            self._lets_go(workload, member)
             return None
         return Kept(keeps, elsewhere, goal, why, max(counted.replaced - own.replaced, 0))
 
@@ -156,12 +155,8 @@ class Guard:
         if cause is not None:
             self._causes.put(workload.uid, member, cause)
 
-    def forget(self, key: Key) -> None:
-        self._ready.pop(key, None)
-        self._disruptions.gone(key)
-
-    def _drop(self, workload: Workload, member: str) -> None:
-        self._disruptions.forget(member, workload.metadata.key)
+    def _lets_go(self, workload: Workload, member: str) -> None:
+        self._disruptions.keeps_nothing(workload, member)
         if member not in workload.causes:
             self._causes.pop(workload.uid, member)
 
@@ -203,13 +198,10 @@ class Guard:
         if key is not None:
             self._ready.pop(key, None)
             self._disruptions.look(member, key)
-        elif self._registry.get(member) is None:
-            self._disruptions.removed(member)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         if old is not None and new is not None and old.spec.taints != new.spec.taints:
-            for key in self._disruptions.waiting(new.name):
-                self._registry.wake(new.name, key)
+            self._disruptions.wake(new.name)
 
     async def _count(self, workload: Workload, main: Main) -> _Count:
         key, version = workload.metadata.key, workload.metadata.resource_version
@@ -217,6 +209,7 @@ class Guard:
             known, now = self._ready.get(key), self._clock.monotonic()
             if known is not None and known.version == version and now < known.until:
                 return known
+            self._ready = {k: each for k, each in self._ready.items() if now < each.until}
             self._ready[key] = count = _Count(version, now + COUNT_SECONDS)
             async for name in in_slices(workload.shares):
                 seen = self._seen(workload, main, name)

@@ -21,7 +21,6 @@ from propagator.members.inventory import main_object, owned
 from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
-from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
 CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
@@ -35,7 +34,6 @@ class LeftClaims:
     def __init__(
         self,
         context: ControllerContext,
-        shares: ShareTable,
         *,
         workloads: HubWorkloads,
         changed: Callable[[Key], None],
@@ -45,8 +43,8 @@ class LeftClaims:
         self._workloads = workloads
         self._changed = changed
         # Of the Workload, as both outlive the share.
-        self._noted = shares.column(dict[str, set[Key]])
-        self._gone = shares.column(set[tuple[str, Key]])
+        self._noted = context.shares.column(dict[str, set[Key]])
+        self._gone = context.shares.column(set[tuple[str, Key]])
 
     async def note(self, session: MemberSession, workload: Workload) -> bool:
         """Record what a share would leave; return whether the hub's status already has it.

@@ -23,16 +23,15 @@ from propagator.apply.apply_records import ApplyRecords, ObjectPlace
 from propagator.apply.render import ANNOTATION_HASH, ANNOTATION_TEMPLATE_HASH, Piece
 from propagator.drift.fields import applied
 from propagator.errors import Refused
+from propagator.members.context import ControllerContext
 from propagator.members.inventory import owned
 from propagator.members.kinds import resource_of
 from propagator.members.objects import ManagedObject, managed, owners
 from propagator.members.pods import main_of
-from propagator.members.restored import RestoredHub
 from propagator.members.session import MemberSession
 from propagator.members.watches import Found
 from propagator.removal.remover import Remover, newest
 from propagator.removal.rule import NOTHING_TO_TELL, Grant, Stays, granted
-from propagator.shares import ShareTable
 from propagator.types.workload import Workload, WorkTold
 
 _SAID: Mapping[Grant | Stays, tuple[PropagatedReason, str]] = {
@@ -75,20 +74,17 @@ class Pruner:
 
     def __init__(
         self,
-        shares: ShareTable,
+        context: ControllerContext,
         records: ApplyRecords,
-        remover: Remover,
         *,
-        registered: Callable[[str], bool],
         known: Callable[[str], Workload | None],
-        restored: RestoredHub,
     ) -> None:
         self._records = records
         self._known = known
-        self._restored = restored
-        self._registered = registered
-        self._remover = remover
-        self._left = shares.column(frozenset[ObjectPlace], ended=self._free)
+        self._restored = context.restored
+        self._registered = context.registry.identities.exists
+        self._remover = Remover(clock=context.clock)
+        self._left = context.shares.column(frozenset[ObjectPlace], ended=self._free)
 
     async def prune(
         self,

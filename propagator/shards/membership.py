@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from crds.names import ANNOTATION_REPORTED, ANNOTATION_SET_BACK, ANNOTATION_SHARDS
 from machinery import logs, metrics
@@ -20,6 +20,7 @@ from machinery.runtime.leader_election import LeaseRecord, PastTerm
 from machinery.runtime.lease_reader import LeaseReader
 from machinery.tasks import end, within
 from machinery.types.shards import MOST_SHARDS, Claim, Rival, Step, lease_name, owner, shards_of
+from propagator.shards.concern import Concern
 from propagator.shards.election import ShardElection, set_back_on
 from propagator.shards.number import ShardNumber
 
@@ -39,19 +40,6 @@ HANDOVER = metrics.histogram(
 
 class Resigned(Exception):
     """The term ends: its shard is no more."""
-
-
-class Coverage(Protocol):
-    """The Workloads that are kept whole; see `propagator.hub.concern`."""
-
-    @property
-    def numbers(self) -> frozenset[int]: ...
-
-    def begin(self, shard: int, numbers: frozenset[int]) -> None: ...
-
-    def covers(self, number: int) -> bool: ...
-
-    async def cover(self, numbers: frozenset[int]) -> None: ...
 
 
 class OneShard:
@@ -147,7 +135,7 @@ class Membership(OneShard):
         self._on_change: list[Callable[[], None]] = []
         self._serving: Callable[[], Collection[str]] = tuple
         self._hand_over: Callable[[str], Awaitable[None]] = _nothing
-        self._coverage: Coverage | None = None
+        self._coverage: Concern | None = None
         self._covering: tuple[frozenset[int], asyncio.Task[None]] | None = None
 
     # What others ask.
@@ -274,7 +262,7 @@ class Membership(OneShard):
         self,
         serving: Callable[[], Collection[str]],
         hand_over: Callable[[str], Awaitable[None]],
-        coverage: Coverage,
+        coverage: Concern,
     ) -> None:
         """`serving` returns the members that are served; `hand_over` stops that.
 
@@ -366,7 +354,7 @@ class Membership(OneShard):
         if under_way is None and settled and numbers != self._coverage.numbers:
             self._covering = numbers, asyncio.create_task(self._read_for(self._coverage, numbers))
 
-    async def _read_for(self, coverage: Coverage, numbers: frozenset[int]) -> None:
+    async def _read_for(self, coverage: Concern, numbers: frozenset[int]) -> None:
         while True:
             try:
                 await coverage.cover(numbers)

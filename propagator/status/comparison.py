@@ -27,8 +27,8 @@ class Comparison:
         self._clusters = context.clusters
         self._membership = context.membership
         self._workloads = workloads
-        self._owed: dict[str, set[Key]] = {}
         self._owing: defaultdict[Key, set[str]] = defaultdict(set)
+        """The members whose `uncompared` has the Workload, and former ones."""
         self._queue: WorkQueue[str] = WorkQueue(name="comparison", clock=context.clock)
         context.registry.on_change(self._member_changed)
         context.registry.comparing(self.compared)
@@ -36,13 +36,16 @@ class Comparison:
 
     def compared(self, member: str) -> bool:
         """Whether what is told of the member is what its watches have shown since it connected."""
-        return not self._membership.several or self._owed.get(member) == set()
+        session = self._registry.get(member)
+        compared = session is not None and session.uncompared == set()
+        return compared or not self._membership.several
 
     def begin(self) -> None:
         """A term begins: what another one has compared counts no more."""
-        self._owed.clear()
         self._owing.clear()
         for name in self._registry.names():
+            if (session := self._registry.get(name)) is not None:
+                session.uncompared = None
             self._member_changed(name, None)
 
     async def run(self) -> None:
@@ -50,7 +53,10 @@ class Comparison:
 
     def reported(self, key: Key) -> None:
         for member in self._owing.pop(key, ()):
-            owed = self._owed.get(member, set())
+            session = self._registry.get(member)
+            owed = session.uncompared if session is not None else None
+            if owed is None:
+                continue
             owed.discard(key)
             if not owed:
                 self._registry.tell_facts(member)
@@ -58,19 +64,19 @@ class Comparison:
 
     def _shards_changed(self) -> None:
         for name in self._registry.names() if self._membership.several else ():
-            if name not in self._owed:  # as there was one shard, nobody was told
+            session = self._registry.get(name)
+            if session is not None and session.uncompared is None:  # there was one shard
                 self._registry.look_again(name)
         self._queue.add(_REPORT)
 
     def _member_changed(self, member: str, key: Key | None) -> None:
         if key is not None or not self._membership.several:
             return
-        for each in self._owed.pop(member, ()):
-            self._owing[each].discard(member)
-        session = self._registry.get(member)
+        if (session := self._registry.get(member)) is not None:
+            session.uncompared = None
         if session is not None and session.contact is not Contact.CONNECTING:
-            self._owed[member] = {each.metadata.key for each in self._workloads.touching(member)}
-            for each in self._owed[member]:
+            session.uncompared = {w.metadata.key for w in self._workloads.touching(member)}
+            for each in session.uncompared:
                 self._owing[each].add(member)
         self._queue.add(_REPORT)
 

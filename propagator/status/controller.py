@@ -38,7 +38,7 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.outcome import Outcome
 from propagator.removal.finalizer import Finalizer
-from propagator.shares import Column, ShareTable
+from propagator.shares import Column
 from propagator.status.aggregation import (
     behind,
     condition,
@@ -138,7 +138,6 @@ class Reporter:
     def __init__(
         self,
         context: ControllerContext,
-        shares: ShareTable,
         *,
         workloads: HubWorkloads,
         survey: Survey,
@@ -158,15 +157,15 @@ class Reporter:
         self._dependencies = dependencies
         self._rereading = rereading
         self._fresh = context.fresh
-        self._backoff = shares.backoff(
+        self._backoff = context.shares.backoff(
             tuple[str, str], clock=context.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
         )
-        self._outcomes: Column[Outcome] = shares.column(of_term=True)
-        self._decisions: Column[str] = shares.column(of_term=True)
+        self._outcomes: Column[Outcome] = context.shares.column(of_term=True)
+        self._decisions: Column[str] = context.shares.column(of_term=True)
         """Those that shares were last reconciled with, where there are several shards."""
         self.reported: Callable[[Key], None] = lambda _: None
         """Called when the status tells all that this process sees of a Workload."""
-        self._timing = shares.column(_Timing, of_term=True)  # of the Workload
+        self._timing = context.shares.column(_Timing, of_term=True)  # of the Workload
         self._burst = BurstDetector(context.clock)
         self._write_seconds = 0.0
         self.queue: WorkQueue[Key] = WorkQueue(

@@ -37,7 +37,7 @@ from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject, Refused
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
-from propagator.shares import Column, ShareTable
+from propagator.shares import Column
 from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
@@ -144,7 +144,6 @@ class RefusalEvents:
     def __init__(
         self,
         context: ControllerContext,
-        shares: ShareTable,
         *,
         workloads: HubWorkloads,
         changed: Callable[[Key], None],
@@ -153,7 +152,7 @@ class RefusalEvents:
         self._registry = context.registry
         self._workloads = workloads
         self._changed = changed
-        self._watched: Column[_Watched] = shares.column(of_term=True)
+        self._watched: Column[_Watched] = context.shares.column(of_term=True)
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue(name="refusals", clock=context.clock)
 
     def told(

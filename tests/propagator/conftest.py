@@ -200,7 +200,7 @@ def unknown_members(monkeypatch: pytest.MonkeyPatch) -> None:
 def unregistered() -> Identities:
     """For a link without a MemberCluster: it serves whichever cluster it leads to."""
     hub = MemoryHub(clock=SystemClock(), admission=False)
-    return Identities(Informer(hub, MEMBER_CLUSTERS, MemberCluster))
+    return Identities(hub, Informer(hub, MEMBER_CLUSTERS, MemberCluster), clock=hub.clock)
 
 
 @asynccontextmanager
@@ -229,7 +229,7 @@ async def running(
             settings=settings,
             clock=clock,
             before_write=lambda: None,
-            identities=Identities(clusters),
+            identities=Identities(client, clusters, clock=clock),
         )
         registrar = Registrar(
             client,

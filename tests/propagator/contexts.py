@@ -8,10 +8,14 @@ from typing import Any
 
 from propagator.members.views import ShareViews
 from propagator.shards.membership import ONE_SHARD
+from propagator.shares import ShareTable
 
 
 class Context(SimpleNamespace):
     """Of a fleet of one shard."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**{"shares": ShareTable()} | parts)
 
     membership = ONE_SHARD
     registry: Any = SimpleNamespace(pulls=False, get=lambda _: None)

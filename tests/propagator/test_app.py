@@ -19,10 +19,10 @@ from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
 from propagator import leadership
 from propagator.app import Propagator
-from propagator.hub.concern import Concern
 from propagator.members.context import ControllerContext
 from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
+from propagator.shards.concern import Concern
 from stowage.playground.controlplanes import Cluster
 from tests.examples import window
 from tests.relay import Relay

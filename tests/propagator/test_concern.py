@@ -17,10 +17,11 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import WORKLOADS
 from machinery.config.kubeconfig import Connection
 from machinery.types.shards import owner
-from propagator.hub.concern import Concern
 from propagator.hub.workloads import HubWorkloads
 from propagator.removal.deletions import DeletionBrake
+from propagator.shards.concern import Concern
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 from tests.propagator.fleet import MEMBERS, Fleet
 from tests.propagator.memory import SPACE
 from tests.propagator.test_one_shard import runs, workload
@@ -204,9 +205,9 @@ def test_a_workload_without_a_share_here_takes_400_bytes() -> None:
 def _measured(number: int) -> int:
     hub = ApiClient(Connection(server="https://hub.invalid"), name="hub")
     registry = SimpleNamespace(holders=lambda _: ())
-    context: Any = SimpleNamespace(hub=hub, registry=registry, clusters=None, clock=FakeClock())
+    context: Any = Context(hub=hub, registry=registry, clock=FakeClock())
     workloads = HubWorkloads(context)
-    brake = DeletionBrake(workloads, clock=context.clock)
+    brake = DeletionBrake(context, workloads)
     mine = {owner(f"member-{each}", 64) for each in range(3)}
     shard = next(each for each in range(1, 64) if each not in mine)
     workloads.concern.begin(shard, frozenset({64}))

@@ -19,7 +19,6 @@ from propagator.deletion_costs import CostWriter, changes
 from propagator.members.capacity.kept import Pod, WirePod, slim_pod
 from propagator.members.pod_index import PodIndex
 from propagator.members.pods import PodClaim
-from propagator.shares import ShareTable
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
@@ -247,7 +246,7 @@ def test_only_pods_with_a_mark_or_of_a_share_with_costs_queue_it(
     shown.replace(pod("before", uid="u2", marked=True))
     shown.replace(pod("gone", uid="u3", marked=True))
     shown.replace(pod("plain", uid="u2"))
-    writer = CostWriter(context, ShareTable(), workloads=cast("Any", hub), may_write=lambda _: True)
+    writer = CostWriter(context, workloads=cast("Any", hub), may_write=lambda _: True)
     queued: list[str] = []
     monkeypatch.setattr(writer, "_enqueue", lambda member, of, after=0.0: queued.append(of.uid))
     writer._member_changed("m1", None)

@@ -14,7 +14,6 @@ from propagator.hub.workloads import touches
 from propagator.members.pod_index import PodCounts
 from propagator.members.pods import Main, OtherLabels, claim_of
 from propagator.reconciler import WorkloadReconciler
-from propagator.shares import ShareTable
 from propagator.status.aggregation import BY_OTHERS, OthersShare, undelivered_status
 from propagator.types.workload import Workload, workload_of
 from tests import kstatus
@@ -209,7 +208,7 @@ async def test_only_a_member_that_was_sent_something_is_looked_at(sent: bool) ->
     }
     context = cast("Any", Context(clock=FakeClock(), registry=None, fresh=lambda: True))
     session = cast("Any", SimpleNamespace(name="m1", facts=SimpleNamespace(labels={})))
-    await WorkloadReconciler(context, ShareTable(), **parts).reconcile(session, of.metadata.key)
+    await WorkloadReconciler(context, **parts).reconcile(session, of.metadata.key)
     assert did == (["remove"] if sent else [])
     assert of.ended
     assert of.orphans

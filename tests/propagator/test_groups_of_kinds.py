@@ -25,6 +25,7 @@ from propagator.types.hub_objects import HubConfigMap
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.apply.memberfacts import member_facts
+from tests.propagator.contexts import Context
 
 UID = "u-1"
 OTHERS = "example.com/v1"
@@ -96,8 +97,7 @@ def follower(*there: Any) -> Follower:
     workloads = SimpleNamespace(by_uid=workload)
     recorder = SimpleNamespace(event=lambda *_, **__: None)
     return Follower(
-        cast("Any", SimpleNamespace(recorder=recorder)),
-        ShareTable(),
+        cast("Any", Context(recorder=recorder)),
         workloads=cast("Any", workloads),
         watches=cast("Any", {"ConfigMap": _Watch(*there), "ServiceAccount": _Watch()}),
         report=lambda _: None,
@@ -177,17 +177,14 @@ def test_drift_of_two_groups_is_told_apart() -> None:
         at = Drifted("m1", "ConfigMap", "shop", "settings", group)
         records.repaired(of, at, [FieldDrift(("data", "a"), "b", "c", "kubectl-edit")])
     assert [each.get("group", "") for each in records.told(of)] == ["", "example.com"]
+    context = Context(clock=FakeClock(), recorder=None, identity=None, restored=None)
     writer = PieceWriter(
-        shares,
+        cast("Any", context),
         cast("Any", None),
         unconfirmed=cast("Any", None),
         workloads=cast("Any", None),
-        identity=cast("Any", None),
-        restored=cast("Any", None),
         namespaces=cast("Any", None),
         drift=records,
-        recorder=cast("Any", None),
-        clock=FakeClock(),
     )
     left = workload((OTHERS, "ConfigMap", "settings"))
     writer.rendered("m1", left, pieces(left))

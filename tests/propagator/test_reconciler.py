@@ -83,9 +83,7 @@ async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
     }
     context: Any = Context(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m2", mark=Mark(), facts=ClusterFacts("m2", {}))
-    await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
-        session, workload.metadata.key
-    )
+    await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
     assert done == did
 
 
@@ -128,9 +126,7 @@ async def test_nothing_is_written_on_a_member_that_still_runs_what_runs_elsewher
     }
     context: Any = Context(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m2", mark=Mark(), facts=ClusterFacts("m2", {}))
-    again = await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
-        session, workload.metadata.key
-    )
+    again = await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
     assert did == ([] if overdue else ["apply"])
     assert not overdue or (again or 0) > 0, "it is looked at again"
 
@@ -179,9 +175,7 @@ async def test_what_runs_at_most_once_goes_from_a_cluster_made_again_once_all_of
     }
     context: Any = Context(clock=FakeClock(), registry=None, fresh=lambda: True)
     session: Any = SimpleNamespace(name="m3", mark=Mark(), facts=ClusterFacts("m3", {}))
-    await WorkloadReconciler(context, ShareTable(), **parts).reconcile(
-        session, workload.metadata.key
-    )
+    await WorkloadReconciler(context, **parts).reconcile(session, workload.metadata.key)
     goes = placed == 5 and not formerly
     assert ("lower" in did) == goes
     assert ("stays" in did) == (not goes)

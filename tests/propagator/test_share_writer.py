@@ -63,7 +63,6 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
     parts: dict[str, Any] = dict.fromkeys(
         (
             "inventory",
-            "namespaces",
             "gate",
             "workloads",
             "secrets",
@@ -74,10 +73,9 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
     )
     return ShareWriter(
         Context(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing), restored=NEVER),  # type: ignore[arg-type] # as much as is asked
-        ShareTable(),
         **parts,
         revisions=Revisions(cast("ApiClient", None), ShareTable()),
-        members=SimpleNamespace(),  # type: ignore[arg-type] # nothing is ordered
+        members=SimpleNamespace(namespaces=SimpleNamespace(admit=nothing)),  # type: ignore[arg-type] # nothing is ordered
         assignments=SimpleNamespace(),  # type: ignore[arg-type] # no member is in mode Pull
         guard=SimpleNamespace(kept=nothing),  # type: ignore[arg-type] # nothing is lowered
         once=SimpleNamespace(waiting=lambda *_: None, first_ordinal=lambda *_: None),  # type: ignore[arg-type] # nor waited for
@@ -138,29 +136,35 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         written.append(piece.kind)
 
     parts: dict[str, Any] = dict.fromkeys(
-        ("inventory", "namespaces", "gate", "workloads", "secrets", "finalizer"),
+        ("inventory", "gate", "workloads", "secrets", "finalizer"),
         SimpleNamespace(
             admit=answer, shown=answer, prepare=answer, informer=DEAF, decided=lambda _: math.inf
         ),
     )
     dependencies: Any = SimpleNamespace(follow=_no_pieces)  # nothing is followed
-    nothing: Any = SimpleNamespace()
-    members = ShareApplier(
-        ShareTable(),
+    nothing: Any = SimpleNamespace(by_uid=None)
+    registry = SimpleNamespace(identities=SimpleNamespace(exists=None), get=lambda _: None)
+    context: Any = Context(
         clock=FakeClock(),
+        hub=None,
+        recorder=None,
+        registry=registry,
+        identity=SimpleNamespace(uid=_no_mark),
+        restored=NEVER,
+    )
+    members = ShareApplier(
+        context,
+        workloads=nothing,
         dependencies=dependencies,
         inventory=nothing,
-        writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as much as is asked
-        unconfirmed=nothing,
-        pruner=nothing,
         standing_in=lambda *_: 0,
         may_apply=lambda _: next(open_for),
+        changed=lambda _: None,
     )
+    members.writer = cast("Any", SimpleNamespace(write=write))  # as much as is asked
+    members.namespaces = cast("Any", SimpleNamespace(admit=answer))
     shares = ShareWriter(
-        Context(
-            clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=_no_mark), restored=NEVER
-        ),  # type: ignore[arg-type] # as much as is asked
-        ShareTable(),
+        context,
         **parts,
         revisions=Revisions(cast("ApiClient", None), ShareTable()),
         dependencies=dependencies,

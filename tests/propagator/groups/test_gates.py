@@ -31,6 +31,7 @@ from propagator.groups.starting import PATIENCE_SECONDS
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
+from propagator.shares import ShareTable
 from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock, settle
@@ -123,6 +124,13 @@ class Hub:
         self.workloads = HubWorkloads(cast("ControllerContext", context))
         wake = lambda each: self.woken.append(each.metadata.name)  # noqa: E731 - one line
         self.gates = Gates(cast("ControllerContext", context), workloads=self.workloads, wake=wake)
+        self._shares: ShareTable = context.shares
+        self.workloads.informer.add_handler(self._end)
+
+    def _end(self, old: Workload | None, new: Workload | None) -> None:
+        """As the event handlers of the term do."""
+        if old is not None and new is None:
+            self._shares.drop_workload(old.uid)
 
     async def _at_once(self) -> None:
         return None
@@ -251,7 +259,7 @@ async def test_what_had_to_go_goes_though_the_gate_is_away_again(hub: Hub):
     assert hub.ask("a") == [GateAnswer.WAIT]
     assert hub.gates.removal_pending(a, "m1")
     assert not hub.gates.removal_pending(hub.seen("alone"), "m1")
-    hub.gates.removed(a, "m1")
+    hub.gates.note_clean(a, "m1")
     assert not hub.gates.removal_pending(a, "m1")
     assert hub.gates.removal_pending(a, "m2"), "each member by itself"
     hub.group(gate="Open", decisions=BOTH)
@@ -289,7 +297,7 @@ async def test_who_joins_a_group_that_was_closed_before_keeps_what_runs(hub: Hub
     assert hub.ask("alone") == [GateAnswer.WAIT]
     assert not hub.gates.removal_pending(hub.seen("alone"), "m1")
     assert hub.gates.removal_pending(hub.seen("a"), "m1"), "who was a member then has to leave"
-    hub.gates.removed(hub.seen("alone"), "m2")
+    hub.gates.note_clean(hub.seen("alone"), "m2")
     hub.group(gate="Closed", decisions=BOTH | entry("alone", m1=1))
     hub.group()
     assert hub.gates.removal_pending(hub.seen("alone"), "m2"), "now it is one as well"
@@ -299,7 +307,7 @@ async def test_who_joins_a_group_that_was_closed_before_keeps_what_runs(hub: Hub
 async def test_who_joins_a_closed_group_has_to_leave_and_who_parts_from_it_has_not(hub: Hub):
     await gang(hub, gate="Closed", decisions=BOTH | entry("alone", m1=1))
     hub.place("alone", "batch", m1=1)
-    hub.gates.removed(hub.seen("a"), "m1")
+    hub.gates.note_clean(hub.seen("a"), "m1")
     hub.place("a", None, m1=1)  # pushed by itself
     hub.place("a", "batch", m1=1)
     hub.place("b", None, m2=1)
@@ -704,8 +712,8 @@ async def test_nothing_is_kept_of_what_went(hub: Hub, first: str):
     await hub.wakes()
     await hub.clock.advance(CHECK_SECONDS)
     gates = hub.gates
-    kept = (gates._given, gates._starting, gates._due, gates._closed, gates._asked)
-    assert not any(kept), kept
+    kept = ([*gates._given], gates._starting, gates._due, gates._shut, gates._asked)
+    assert not any((*kept, [*gates._leaves])), kept
 
 
 async def remove_group(hub: Hub) -> None:
@@ -721,4 +729,4 @@ async def test_of_one_that_left_its_group_no_answer_is_kept(hub: Hub):
     hub.place("a", None, m1=1)
     hub.gates.verdict(a)  # by a worker that has not heard of it yet
     hub.workloads.informer.give_up(("shop", "a"), hub.seen("a"))
-    assert list(hub.gates._given) == [("shop", "b")]
+    assert list(hub.gates._given) == [("u-b", "")]

@@ -19,7 +19,6 @@ from machinery.types.written_clusters import digest
 from propagator.hub.watched_kinds import FEW, IdleKinds
 from propagator.hub.workloads import clusters_of, touches
 from propagator.members.noted_kinds import without_kinds
-from propagator.shares import ShareTable
 from propagator.types.workload import MOST_KINDS, Workload, WorkloadStatus
 from tests.propagator.contexts import Context
 from tests.propagator.stage import Stage, configmap, settled
@@ -137,9 +136,7 @@ async def test_others_run_while_many_members_are_looked_at(monkeypatch: pytest.M
     registry = SimpleNamespace(names=lambda: names, get=lambda name: name)
     context: Any = Context(clock=None, fresh=lambda: True, registry=registry)
     hub: Any = SimpleNamespace(informer={})
-    sweeping = asyncio.create_task(
-        IdleKinds(context, ShareTable(), workloads=hub, inventory=hub).sweep()
-    )
+    sweeping = asyncio.create_task(IdleKinds(context, workloads=hub, inventory=hub).sweep())
     seen = []
     while not sweeping.done():
         await asyncio.sleep(0)
@@ -158,7 +155,7 @@ async def test_others_run_while_one_workload_is_looked_for_on_many_members():
     wide = msgspec.structs.replace(noting("v1/A"), status=placed(*names))
     inventory: Any = SimpleNamespace(holders=lambda uid: set(), knows=lambda session, of: True)
     hub: Any = SimpleNamespace(informer={wide.metadata.key: wide})
-    idle = IdleKinds(context, ShareTable(), workloads=hub, inventory=inventory)
+    idle = IdleKinds(context, workloads=hub, inventory=inventory)
     looking = asyncio.create_task(idle._idle(wide))
     seen = []
     while not looking.done():

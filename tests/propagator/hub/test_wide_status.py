@@ -13,7 +13,6 @@ from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
 from machinery.clock import SystemClock
 from machinery.errors import Unreachable
 from propagator.hub.workload_metadata import WIDE, entries_patch
-from propagator.shares import ShareTable
 from propagator.status.controller import GATHER_SECONDS, SPACING_SECONDS, Reporter
 from propagator.types.kept import kept
 from propagator.types.workload import workload_of
@@ -164,7 +163,7 @@ async def test_a_status_that_the_hub_did_not_take_waits_for_no_further_news(monk
     others: Any = SimpleNamespace(
         workloads=hub, survey=None, finalizer=None, drift=None, dependencies=None, rereading=quiet
     )
-    reporter = Reporter(context, ShareTable(), **vars(others))
+    reporter = Reporter(context, **vars(others))
     begun = clock.at
     while (again := await reporter._report(known.metadata.key)) is not None:
         clock.at += again + 0.001

@@ -26,7 +26,6 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.members.kinds import USUAL_KINDS
 from propagator.members.noted_kinds import first_kinds, needed_kinds, writable_kinds
 from propagator.removal.finalizer import Finalizer
-from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
 from tests.propagator.contexts import Context
 
@@ -125,7 +124,7 @@ def test_a_workload_that_may_be_anywhere_ends_when_each_member_has_said_so():
     ended = workload(**{"stowage_dev/clusters": many})
     deleting = msgspec.structs.replace(ended.metadata, deletion_timestamp="2026-11-21T10:00:00Z")
     ended = msgspec.structs.replace(ended, metadata=deleting)
-    finalizer = Finalizer(context, ShareTable(), inventory=inventory)
+    finalizer = Finalizer(context, inventory=inventory)
     assert finalizer.awaited(ended) == names
     assert without_member(ended, "m1") == {}
     for name in sorted(names):
@@ -240,7 +239,7 @@ def test_a_member_without_a_session_yet_is_awaited_by_its_digest_too(entry: str)
     inventory: Any = SimpleNamespace(holders=lambda uid: set())
     context: Any = Context(registry=registry, clusters=clusters)
     ended = workload(**{"stowage_dev/clusters": entry})
-    finalizer = Finalizer(context, ShareTable(), inventory=inventory)
+    finalizer = Finalizer(context, inventory=inventory)
     assert finalizer.awaited(ended) == {"m1"}
     clusters.clear()
     given_up = True
@@ -265,7 +264,7 @@ def test_the_end_of_a_share_on_a_cluster_that_is_named_no_more_holds_no_deletion
     meta = {"name": "bill", "namespace": "shop", "uid": "u1"}
     meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     bill = workload_of({"metadata": meta, "spec": {"template": job}, "status": status})
-    awaited = Finalizer(context, ShareTable(), inventory=inventory).awaited(bill)
+    awaited = Finalizer(context, inventory=inventory).awaited(bill)
     assert awaited == (set() if ended else {"m1"})
 
 

@@ -181,6 +181,7 @@ async def publishing(
         health=HealthProbe(),
         held=None,
         next_status=0.0,
+        has_turn=False,
     )
     facts: list[Callable[[str], None]] = []
     clusters = Informer(hub, MEMBER_CLUSTERS, MemberCluster, clock=clock)

@@ -86,6 +86,7 @@ class Widgeted:
 class Link:
     client: Widgeted
     hub_went_back: bool = False
+    search_due: float | None = None
 
     def __post_init__(self) -> None:
         self.watches = SimpleNamespace(is_apart=lambda _: True)  # the usual kinds are followed

@@ -15,7 +15,6 @@ from machinery.types.metadata import Meta
 from propagator.members.cluster_identity import ClusterIdentity, Identities
 from propagator.members.inventory import OwnedObjects
 from propagator.removal.finalizer import Finalizer
-from propagator.shares import ShareTable
 from propagator.types.cluster import MemberCluster
 from propagator.types.workload import workload_of
 from tests.memoryhub import MemoryHub
@@ -25,7 +24,7 @@ from tests.propagator.contexts import Context
 def _registered(*clusters: MemberCluster) -> Identities:
     hub = MemoryHub(clock=SystemClock(), admission=False)
     informer = Informer(hub, MEMBER_CLUSTERS, MemberCluster)
-    found = Identities(informer)
+    found = Identities(hub, informer, clock=hub.clock)
     for each in clusters:
         informer.upsert(each)
     return found
@@ -83,7 +82,7 @@ def test_a_registration_that_is_refused_is_no_cluster_to_ask() -> None:
     workload = workload_of({"metadata": {**ending, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
     inventory = OwnedObjects(context)
     assert not inventory.may_hold(workload, "m1")
-    assert not Finalizer(context, ShareTable(), inventory=inventory).awaited(workload)
+    assert not Finalizer(context, inventory=inventory).awaited(workload)
     second.refused_as_second = False
     assert inventory.may_hold(workload, "m1")
-    assert Finalizer(context, ShareTable(), inventory=inventory).awaited(workload) == {"m1"}
+    assert Finalizer(context, inventory=inventory).awaited(workload) == {"m1"}

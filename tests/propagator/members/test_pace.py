@@ -76,6 +76,7 @@ class Fleet:
             health=HealthProbe(),
             held=None,
             next_status=0.0,
+            has_turn=False,
         )
 
     @asynccontextmanager

@@ -18,7 +18,6 @@ from machinery.types.metadata import Meta
 from propagator.hub.watched_kinds import IdleKinds
 from propagator.members.objects import ManagedObject
 from propagator.members.watches import EVERYWHERE, Watches
-from propagator.shares import ShareTable
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
 
@@ -79,8 +78,7 @@ def secret(namespace: str, name: str, uid: str) -> ManagedObject:
 @pytest.fixture
 def desk() -> Desk:
     desk = Desk()
-    for resource in (DEPLOYMENTS, SECRETS, CONFIG_MAPS):
-        desk.watches.follow(resource)
+    desk.watches.track(DEPLOYMENTS, EVERYWHERE)
     return desk
 
 
@@ -169,7 +167,7 @@ async def test_a_kind_that_nobody_uses_is_watched_until_it_was_listed(desk: Desk
     workloads: Any = SimpleNamespace(informer={}, referring=lambda *_: [])
     context: Any = Context(clock=desk.clock, fresh=lambda: True, registry=registry)
     inventory: Any = None
-    idle = IdleKinds(context, ShareTable(), workloads=workloads, inventory=inventory)
+    idle = IdleKinds(context, workloads=workloads, inventory=inventory)
     desk.watches.track(BUDGETS, EVERYWHERE)
     await idle.sweep()
     assert desk.watches.tracked(BUDGETS, EVERYWHERE), (

@@ -173,18 +173,20 @@ def test_the_workloads_of_all_members_count_together(
     members: int, left: int, present: int, much: bool
 ) -> None:
     brake = object.__new__(SweepBrake)
-    brake._let_go, brake._clock = {}, FakeClock()
+    brake._clock = FakeClock()
     brake._clusters = cast("Any", {})
     sessions = [cast("Any", _Session()) for _ in range(members)]
-    brake._counts = WeakKeyDictionary()
+    brake._sweeps = WeakKeyDictionary()
     for at, session in enumerate(sessions):
         gone = {f"{at}-{n}": HeldWorkload("shop", f"w{n}", f"{at}-{n}", 1, 0) for n in range(left)}
-        brake._counts[session] = _Count(f"m{at}", 0.0, gone, {}, present)
+        brake._sweep(session).count = _Count(f"m{at}", 0.0, gone, {}, present)
     assert brake._fleet_loses_much() is much
 
 
-class _Session:
+class _Session(SimpleNamespace):
     """A session, of which only the identity counts."""
+
+    __hash__ = object.__hash__
 
 
 @pytest.mark.proves("N11")
@@ -251,7 +253,7 @@ async def test_a_hub_that_goes_on_while_it_is_asked_was_not_set_back(
 def _brake(hub: Any) -> tuple[SweepBrake, list[str]]:
     """A brake that knows the hub alone, and the members that it calls for a count."""
     brake, called = object.__new__(SweepBrake), list[str]()
-    brake._behind, brake._set_back, brake._judged = False, False, set()
+    brake._behind, brake._set_back, brake._sweeps = False, False, WeakKeyDictionary()
     brake._identity = brake._workloads = hub
     brake._registry = cast("Any", SimpleNamespace(names=lambda: ["m1", "m2"]))
     brake._queue = cast("Any", SimpleNamespace(add=called.append))
@@ -262,34 +264,33 @@ def _brake(hub: Any) -> tuple[SweepBrake, list[str]]:
 async def test_a_restore_is_over_when_versions_have_passed_it_and_each_member_was_counted():
     hub = GrowingHub([])
     brake, called = _brake(hub)
-    link = _connection()
+    m1, m2 = (_session(name, _connection()) for name in ("m1", "m2"))
     now = 100
 
     async def version() -> int:
         return now
 
     hub.version, hub.newest = version, 200  # type: ignore[method-assign]
-    assert await brake._hub_went_back(_session("m1", link))
+    assert await brake._hub_went_back(m1)
     assert called == ["m1", "m2"], "the rest is counted as well"
     now = 200
-    assert not await brake._hub_went_back(_session("m1", link))
-    assert await brake._hub_went_back(_session("m2", link)), (
-        "what it has of lost Workloads is not swept"
-    )
-    assert not await brake._hub_went_back(_session("m2", link))
+    assert not await brake._hub_went_back(m1)
+    assert await brake._hub_went_back(m2), "what it has of lost Workloads is not swept"
+    assert not await brake._hub_went_back(m2)
     now = 150
-    assert await brake._hub_went_back(_session("m1", link)), "set back once more"
+    assert await brake._hub_went_back(m1), "set back once more"
     hub.newest = now = 300
-    assert not await brake._hub_went_back(_session("m1", link))
-    assert await brake._hub_went_back(_session("m2", link))
+    assert not await brake._hub_went_back(m1)
+    assert await brake._hub_went_back(m2)
 
 
 @pytest.mark.proves("N11")
 async def test_a_process_that_has_not_seen_the_hub_go_back_holds_what_it_finds_first():
     """The hub has passed the versions of before, but not the Lease on the member."""
     brake, _ = _brake(GrowingHub([]))
-    assert await brake._hub_went_back(_session("m1", _connection(hub_went_back=True)))
-    assert not await brake._hub_went_back(_session("m1", _connection(hub_went_back=True)))
+    m1 = _session("m1", _connection(hub_went_back=True))
+    assert await brake._hub_went_back(m1)
+    assert not await brake._hub_went_back(m1)
     assert not await brake._hub_went_back(_session("m2", _connection()))
 
 
@@ -343,7 +344,7 @@ async def _never() -> str:
 
 
 def _session(name: str, link: Any) -> Any:
-    return SimpleNamespace(name=name, link=link)
+    return _Session(name=name, link=link)
 
 
 def _connection(*watches: Any, hub_went_back: bool = False) -> Any:

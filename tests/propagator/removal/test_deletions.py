@@ -18,9 +18,11 @@ from propagator.hub.workloads import HubWorkloads
 from propagator.removal import deletions
 from propagator.removal.brake import AT_ONCE_SECONDS, FEW
 from propagator.removal.deletions import DeletionBrake
+from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
 from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
+from tests.propagator.contexts import Context
 from tests.propagator.removal.test_brake import command
 from tests.propagator.stage import DEPLOYMENTS, MakeStage, settled
 from tests.propagator.waits import until
@@ -51,7 +53,9 @@ class Hub:
         told: list[Callable[..., None]] = []
         informer = SimpleNamespace(add_handler=told.append, on_aside=lambda _: None)
         hub = cast("HubWorkloads", SimpleNamespace(informer=informer))
-        self.brake = DeletionBrake(hub, clock=self.clock)
+        self.shares = ShareTable()
+        context: Any = Context(clock=self.clock, shares=self.shares)
+        self.brake = DeletionBrake(context, hub)
         (self.tell,) = told
         for each in self.stored.values():
             self.tell(None, each)
@@ -64,6 +68,7 @@ class Hub:
     def gone(self, *numbers: int) -> None:
         for n in numbers:
             self.tell(self.stored.pop(f"uid-{n}"), None)
+            self.shares.drop_workload(f"uid-{n}")
 
     def held(self, *numbers: int) -> list[int]:
         return [n for n in numbers if self.brake.holds(self.stored[f"uid-{n}"])]

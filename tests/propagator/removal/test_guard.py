@@ -19,7 +19,6 @@ from propagator.members.pod_index import Availability, PodCounts
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Allowed
 from propagator.removal.guard import COUNT_SECONDS, Guard, least
-from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
@@ -93,6 +92,10 @@ def test_the_highest_ordinals_stay_while_one_below_is_not_ready() -> None:
     assert least(**facts, ready=3, ordered=True) == 4
 
 
+class _Session(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
 @dataclass
 class Fleet:
     """Members with a share of one Workload each, as the guard looks at them."""
@@ -118,11 +121,11 @@ class Fleet:
             clusters=SimpleNamespace(get=lambda _key: None, add_handler=lambda _handler: None),
         )
         no: Any = SimpleNamespace()
-        return Guard(context, ShareTable(), once=AtMostOnce(context, workloads=no, inventory=no))
+        return Guard(context, once=AtMostOnce(context, workloads=no, inventory=no))
 
     def session(self, name: str) -> Any:
         watches = SimpleNamespace(owned=lambda _uid: self.owned(name))
-        return SimpleNamespace(
+        return _Session(
             contact=Contact.SERVING,
             link=SimpleNamespace(watches=watches),
             availability=lambda _main, _seconds: self.available,
@@ -262,14 +265,12 @@ async def test_disruption_budgets_are_matched_by_the_labels_of_the_pods_on_the_m
 
 
 @pytest.mark.proves("B12")
-async def test_what_is_noted_of_a_member_ends_with_it() -> None:
-    fleet = Fleet(FakeClock(), {"m1": 3, "m2": 3}, present=3)
-    guard, members = fleet.guard(), {"m1"}
-    guard._registry = cast("Any", SimpleNamespace(get=lambda name: name in members or None))
-    guard._disruptions._members = {"m1": cast("Any", None), "m2": cast("Any", None)}
-    fleet.changed("m1", None)
-    fleet.changed("m2", None)
-    assert guard._disruptions._members.keys() == {"m1"}
+def test_what_is_noted_of_a_member_ends_with_its_session() -> None:
+    disruptions = Fleet(FakeClock(), {"m1": 3}, present=3).guard()._disruptions
+    session: Any = _Session(name="m1")
+    disruptions._members[session] = cast("Any", None)
+    del session
+    assert not disruptions._members
 
 
 async def replicas(stage: Stage, member: str) -> int:

@@ -11,7 +11,6 @@ import pytest
 from machinery.tasks import end
 from propagator.removal import left_claims
 from propagator.removal.left_claims import CLAIMS, LOOK_SECONDS, LeftClaims
-from propagator.shares import ShareTable
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
@@ -43,7 +42,6 @@ async def test_a_new_process_goes_on_with_what_the_status_names_until_it_is_gone
     asked: list[Any] = []
     claims = LeftClaims(
         cast("Any", context),
-        ShareTable(),
         workloads=cast("Any", SimpleNamespace(by_uid=lambda _: workload)),
         changed=asked.append,
     )

@@ -20,7 +20,6 @@ from machinery.types.metadata import Key
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
 from propagator.outcome import DesiredShare, Outcome
-from propagator.shares import ShareTable
 from propagator.status.aggregation import status_of
 from propagator.status.cluster_share import share_of
 from propagator.status.controller import (
@@ -90,7 +89,6 @@ class Burst:
         )
         self.reporter = Reporter(
             cast("Any", context),
-            ShareTable(),
             workloads=cast("Any", self.hub),
             survey=cast("Any", survey),
             finalizer=cast("Any", None),

@@ -24,7 +24,6 @@ from machinery.types.metadata import Meta
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import claim_of, made_by
-from propagator.shares import ShareTable
 from propagator.status import refusals
 from propagator.status.refusals import (
     CORE_EVENTS,
@@ -126,7 +125,6 @@ class Fleet:
         self.workload = workload_of(body)
         self.refusals = RefusalEvents(
             cast("Any", Context(clock=self.clock, registry={"m1": self.session})),
-            ShareTable(),
             workloads=cast("Any", SimpleNamespace(by_uid=lambda _: self.workload)),
             changed=self.news.append,
         )

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from machinery.types.metadata import Key
-from propagator.shares import ShareTable
 from propagator.status.controller import RELEASE_SECONDS, Reporter
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
@@ -55,7 +54,6 @@ async def test_a_release_that_a_hub_lost_is_repeated_until_the_workload_is_gone(
     context = Context(clock=clock, recorder=None, fresh=lambda: True)
     reporter = Reporter(
         cast("Any", context),
-        ShareTable(),
         workloads=cast("Any", hub),
         finalizer=cast("Any", finalizer),
         rereading=cast("Any", SimpleNamespace(due=False)),
