@@ -1,8 +1,7 @@
 """The propagator process: the hub's client, the lease, and an HTTP server for health and metrics.
 
-Only the holder of a shard works (see `leadership` and `shards`). If the hub is away, the lease and
-the term end: nothing changes on members until it is back. Sessions with members outlive the term
-until another instance has led for `kept_sessions` seconds.
+Only the holder of a shard works (`leadership`, `shards`). If the hub is away, the term ends.
+Sessions with members outlive it until another instance has led for `kept_sessions` seconds.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ SHARD_MEMBERS = metrics.gauge("stowage_shard_members", "Members that this instan
 
 
 class Propagator:
-    """One instance, standby or leader. `hub` carries the lease and the events."""
+    """`hub` carries the lease and the events."""
 
     def __init__(
         self,
@@ -135,7 +134,6 @@ class Propagator:
             await server.stop()
 
     async def _serve(self) -> None:
-        """Join the election once the hub's schema has all fields of this release."""
         await self._schema.settled()
         await self._election.run(self._lead)
 
@@ -160,10 +158,7 @@ class Propagator:
             LEADER.set(0)
 
     async def _watch_successor(self) -> None:
-        """End the sessions of a former leader once another has led for long enough.
-
-        They stay while no leader is seen.
-        """
+        """End the sessions of a former leader once another has led for long enough."""
         since: float | None = None
         while True:
             await self._clock.sleep(CHECK_SECONDS)

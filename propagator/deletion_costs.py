@@ -1,11 +1,8 @@
 """Writes changed deletion costs to the pods of members, at a low rate, each member by itself.
 
 status.overrides gives the number of replicas with each cost. Pods are patched, because a change of
-their template would restart them. Failures are retried, and the share does not fail. A member that
-forbids to patch pods is retried with a single pod. A mark makes costs of an earlier process
-removable.
-
-The pods of a member in mode Pull are patched by its agent, by the costs that its Assignments tell.
+their template would restart them. Failures are retried, and the share does not fail. A mark makes
+costs of an earlier process removable. The agent of a member in mode Pull patches its pods.
 
 The highest costs go to ready pods, the lowest to pods that wait for a node. Among equals the higher
 present cost comes first, then the older pod: nothing changes without an event.
@@ -92,8 +89,8 @@ class Workloads(Protocol):
 class CostWriter:
     """Listens to members from its construction on; `run` writes.
 
-    Its owner calls `workload_changed`. `may_write` says of a placed Workload whether its share may
-    be written at all.
+    Its owner calls `workload_changed`. `may_write` says whether a placed Workload's share may be
+    written.
     """
 
     def __init__(
@@ -269,7 +266,6 @@ class CostWriter:
     def _learn(
         self, session: MemberSession, workload: Workload, change: CostChange, result: object
     ) -> None:
-        """A pod that refused, or that another client changed, backs off."""
         pod = _Which(workload.uid, session.name, change.pod.metadata.uid)
         spoilt = change.pod.marked and change.pod.cost is None
         if result is True and not spoilt:
@@ -301,10 +297,7 @@ class CostWriter:
         )
 
     async def _put(self, session: MemberSession, namespace: str, change: CostChange) -> bool:
-        """Return whether the informer shows the cost. Raises TransportError.
-
-        The patch names the UID: a later pod of that name must not get it.
-        """
+        """Return whether the informer shows the cost. Raises TransportError."""
         pod, link = change.pod, session.link
         answer = await session.client_for(namespace).merge_patch(
             PODS, pod.metadata.name, _patch(change), namespace=namespace

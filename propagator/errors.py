@@ -1,7 +1,6 @@
-"""The exception for an object that a member refuses, and which faults it covers.
+"""Refusals of single objects by a member, and which faults are such.
 
-A refusal concerns one object: others continue, and it is retried later. Any other fault concerns
-the request or the member, and has its Workload retried.
+A refusal stops no other object, and is retried later. Any other fault has its Workload retried.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ class HubFault(StowageError):
 def says_no(fault: ApiError) -> bool:
     """Whether the member refused the object, and not only this request.
 
-    A server answers 500 for unknown fields, for webhooks that cannot be called, and for failures of
-    its store: only the last do not concern the object.
+    A server answers 500 for unknown fields, for webhooks that cannot be called, and for its store;
+    the last does not concern the object.
     """
     if isinstance(fault, ServerError):
         return fault.code == HTTPStatus.INTERNAL_SERVER_ERROR and not _of_the_store(fault.message)

@@ -1,7 +1,4 @@
-"""Maps each change on the hub or on a member to the keys to reconcile, and drops ended state.
-
-Many keys are queued gradually: a Workload may be on ten thousand members.
-"""
+"""Maps each change on the hub or on a member to the keys to reconcile, and drops ended state."""
 
 from __future__ import annotations
 
@@ -120,7 +117,6 @@ class EventHandlers:
         return patched
 
     def _told_anew(self, before: Workload, known: Workload) -> bool:
-        """Whether other shards tell something that shares here may wait for."""
         if not self._membership.several or not known.leaves:
             return False
         if before.decided_by != known.decided_by or before.sent != known.sent:

@@ -1,9 +1,8 @@
 """All that a propagator does: sessions read without the lease, writes end with the term.
 
 The Manager is created when the lease is first won, so a standby holds no session, watch or Secret.
-Between two terms sessions continue to probe and watch; those of one of several shards end. The
-watches of the hub resume with the next term, which acts once they are fresh. If another instance
-has led in between, the term first waits for its writes, and drops records of own ones.
+Between two terms sessions continue to probe and watch; those of one of several shards end. If
+another instance has led in between, the term waits for its writes, and drops records of own ones.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ LOG = logs.get(__name__)
 
 
 class Manager:
-    """`lead` runs in each term, `close` after the last.
-
-    `hub` and every client of a member call `election` before each attempt of a write.
-    """
+    """`hub` and every client of a member call `election` before each attempt of a write."""
 
     def __init__(
         self,
@@ -105,27 +101,12 @@ class Manager:
             secrets,
             *self.workloads.informers,
         ]
-        shared: dict[str, Any] = {"clusters": self._clusters, "registry": self.registry}
-        shared |= {"clock": clock, "membership": membership}
-        self._registrar = Registrar(hub, namespace=settings.namespace, secrets=secrets, **shared)
-        shared.pop("membership")
-        self._renewer = Renewer(
-            hub, secrets=secrets, settings=settings.renewal, recorder=recorder, **shared
-        )
-        self._publisher = ClusterStatusWriter(
-            hub, recorder=recorder, membership=membership, **shared
-        )
+        self._registrar = Registrar(context, secrets=secrets)
+        self._renewer = Renewer(context, secrets=secrets, settings=settings.renewal)
+        self._publisher = ClusterStatusWriter(context)
+        self._agents = AgentAccounts(context)
         for informer in (*self._informers, *self.workloads.optional):
             informer.crowded = lambda: membership.several
-        self._agents = AgentAccounts(
-            hub,
-            clusters=self._clusters,
-            on_facts=self.registry.on_facts,
-            identity=self._identity,
-            recorder=recorder,
-            clock=clock,
-            membership=membership,
-        )
         membership.serve(self.registry.names, self.registry.hand_over, self.workloads.coverage)
 
     def stale(self) -> str:
@@ -144,14 +125,11 @@ class Manager:
         return ""
 
     def hub_fresh(self) -> bool:
-        """Whether an object that the informers lack may be considered deleted.
-
-        And whether all Workloads are read by the present profiles of their kinds.
-        """
+        """Whether the informers may prove that an object is gone, read by the present profiles."""
         return not self.stale() and not self.workloads.kinds.rereading.due
 
     async def lead(self, *, alone: bool) -> None:
-        """`alone`: no other instance has led since the last term of this one.
+        """`alone`: no other instance has led since the last term.
 
         Returns when the shard is no more.
         """
@@ -210,7 +188,6 @@ class Manager:
         )
 
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:
-        """Wait until the informers show the hub's present state."""
         for informer in self._informers:
             await informer.wait_trusted()
         if not alone:

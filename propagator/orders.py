@@ -1,8 +1,7 @@
 """What the hub orders of one member for one Workload (Share), and what that answers (ShareReport).
 
-The hub side decides, records what a write requires, and renders (`share_writer`). The member side
-applies, lowers, removes and observes (`share_applier`). A Share is all that the member side knows
-of the decision, so it may run elsewhere.
+A Share is all that the member side (`share_applier`) knows of the decision, so it may run
+elsewhere.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A Workload's share of a cluster (DesiredShare), and how its last sync ended (Outcome).
-
-An outcome belongs to exactly one desired share. An edit, or a Workload created again under the same
-name, makes another one, whose outcome is unknown until its sync.
-"""
+"""A Workload's share of a cluster (DesiredShare), and how its last sync ended (Outcome)."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from propagator.types.workload import Workload
 class DesiredShare:
     """Two shares differ if one of these fields does.
 
-    A share of no replicas differs from no share: its objects exist.
+    A share of no replicas is one: its objects exist.
     """
 
     uid: str
@@ -35,7 +31,6 @@ class DesiredShare:
 
     @classmethod
     def of(cls, workload: Workload, cluster: str) -> DesiredShare:
-        """`replicas` is 0 if the Workload is not placed there."""
         replicas = workload.shares.get(cluster, 0)
         placed = cluster in workload.placements
         patch = workload.overrides.of(cluster).digest if placed else ""

@@ -2,9 +2,8 @@
 
 A share that left the placements is removed once all present shares are ready; a shrinking share is
 scaled down as far as others are ready (`removal.guard`). Everything is removed if the Workload is
-deleted or wants no replicas. A Workload that wants replicas but is placed nowhere keeps its
-objects. The gate of a group comes before placements (`propagator.groups`), and `removal.rule`
-decides on each deletion.
+deleted or wants no replicas. A Workload that is placed nowhere keeps its objects. The gate of a
+group comes before placements, and `removal.rule` decides on each deletion.
 """
 
 from __future__ import annotations
@@ -41,8 +40,6 @@ STALE_SECONDS = 0.5
 
 
 class WorkloadReconciler:
-    """`judged` returns whether the hub enforces its admission policy."""
-
     def __init__(
         self,
         context: ControllerContext,
@@ -173,7 +170,6 @@ class WorkloadReconciler:
         return await self._remove_replaced(session, workload)
 
     def _may_own(self, session: MemberSession, workload: Workload) -> bool:
-        """Whether the member was sent objects, and may still have them."""
         return touches(workload, session.name) or self._inventory.holds(session, workload)
 
     async def _give_back(
@@ -185,7 +181,6 @@ class WorkloadReconciler:
         return requeue_after
 
     async def _remove_replaced(self, session: MemberSession, workload: Workload) -> float | None:
-        """Scale down or remove a departed share, once the present ones are ready."""
         move = (workload.uid, session.name)
         await self._inventory.wait_listed(session, workload)
         there = [found for _, found in owned(session, workload.uid)]

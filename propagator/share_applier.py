@@ -1,8 +1,7 @@
 """Carries out what the hub orders of a member for one Workload: applies, lowers, or removes.
 
-The member side of `share_writer`: it reads nothing of the hub but the Share. A write applies, and
-then removes what is no longer rendered: the predecessor of a workload must exist until its
-successor does.
+It reads nothing of the hub but the Share. A write applies, and then removes what is no longer
+rendered: the predecessor of a workload must exist until its successor does.
 """
 
 from __future__ import annotations
@@ -152,7 +151,6 @@ class ShareApplier:
         return ShareReport(Outcome(share.desired, PropagatedReason.PROPAGATING, why))
 
     async def _remove(self, session: MemberSession, share: Share) -> ShareReport:
-        """Kept objects are looked for again when the Workload ends."""
         workload = share.workload
         await self._inventory.wait_listed(session, workload)
         pending = await self._unconfirmed.resolve(session, workload.uid)
@@ -173,10 +171,7 @@ class ShareApplier:
     async def _unlisted(
         self, session: MemberSession, workload: Workload
     ) -> tuple[list[Found], list[Refused]]:
-        """Return objects found by name, and refusals, of kinds that may not be listed.
-
-        A refused kind may hide further objects.
-        """
+        """Return objects found by name, and refusals, of kinds that may not be listed."""
         found: list[Found] = []
         refusals = []
         for resource, fault in self._inventory.hidden(session, workload).items():
@@ -222,10 +217,7 @@ class ShareApplier:
     async def _make_way(
         self, session: MemberSession, share: Share, refusals: Sequence[Refused]
     ) -> None:
-        """Remove copies that must be created again to change, and withdrawn ones.
-
-        The last owner of a copy deletes it. Refusals of other objects do not matter.
-        """
+        """Remove copies that must be created again to change, and withdrawn ones."""
         workload = share.workload
         stuck = {each.id for each in refusals if isinstance(each, Unchangeable)}
         stuck |= self._dependencies.withdrawn(session, workload)

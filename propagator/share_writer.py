@@ -1,8 +1,7 @@
 """The hub side of a share: orders all objects of one Workload on one member, or their removal.
 
-The `reconciler` decides which. This records on the hub what a write requires, asks how many
-replicas stay or wait, and renders. The member side (`share_applier`) carries the order out, and its
-answer becomes the outcome that is reported.
+It records on the hub what a write requires, asks how many replicas stay or wait, and renders. The
+answer of the member side (`share_applier`) becomes the outcome that is reported.
 """
 
 from __future__ import annotations
@@ -115,10 +114,7 @@ class ShareWriter:
         )
 
     async def apply(self, session: MemberSession, workload: Workload) -> float | None:
-        """Apply the whole share, then remove what is no longer rendered.
-
-        Return seconds until requeue, or None. Raises TransportError to have the key retried.
-        """
+        """Return seconds until requeue, or None. Raises TransportError to have the key retried."""
         with applying(session.name, workload):
             return await self._write(session, workload, self._apply)
 
@@ -143,7 +139,6 @@ class ShareWriter:
         workload: Workload,
         write: Callable[[MemberSession, Workload, DesiredShare], Awaitable[_Written]],
     ) -> float | None:
-        """Call `write` with the Workload as the member gets it."""
         desired = DesiredShare.of(workload, session.name)
         try:
             workload = await self._prepared(session, workload)
@@ -237,7 +232,6 @@ class ShareWriter:
         self._end(session, workload, Outcome(desired, PropagatedReason.SUSPENDED, message))
 
     async def ask(self, session: PullSession, workload: Workload) -> None:
-        """Have the agent tell what is there, unless an order of which it has to tell stands."""
         if session.assignment(workload.uid) is None:
             desired = DesiredShare.of(workload, session.name)
             share = await self._share(session, workload, AssignmentOrder.OBSERVE, desired)
@@ -248,8 +242,7 @@ class ShareWriter:
     ) -> float | None:
         """Remove all objects; return and raise as `apply`.
 
-        The member acknowledges once it is clean. `verdict` is the gate's reason if the share is
-        placed.
+        `verdict` is the gate's reason if it is placed.
         """
         desired, share = DesiredShare.of(workload, session.name), (workload.uid, session.name)
         if isinstance(session, PullSession) and self._finalizer.acknowledged(workload, share[1]):
@@ -324,8 +317,8 @@ class ShareWriter:
     async def _found(self, session: MemberSession, workload: Workload) -> str:
         """Return the present revision of a Workload that was not staged before.
 
-        It is the spec's if nothing exists there, or if applying the spec would change nothing. Else
-        it has no ControllerRevision: the hub keeps no copy of what runs.
+        It is the spec's if applying the spec would change nothing; else the hub keeps no copy of
+        it.
         """
         await self._inventory.wait_listed(session, workload)
         spec, there = revision_of_spec(workload), owned(session, workload.uid)
@@ -429,7 +422,6 @@ class ShareWriter:
         return [*await self._dependencies.follow(session, workload, pieces, facts), *pieces]
 
     async def _cluster(self, session: MemberSession, workload: Workload) -> ClusterFacts:
-        """Return what overrides may name of the member, and of what was carried there."""
         if not workload.spec.movement.carry:
             return session.facts
         if isinstance(session, PullSession):
@@ -440,7 +432,6 @@ class ShareWriter:
         return replace(session.facts, carried=carried_to(workload, live))
 
     async def _ends_with_kind(self, workload: Workload) -> bool:
-        """Whether it is deleted because its kind is: its objects stay on the members."""
         return workload.metadata.deleting and await self._workloads.kind_ends(workload.uid)
 
     async def _needed_secrets(self, workload: Workload) -> list[HubSecret]:

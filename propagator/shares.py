@@ -1,7 +1,7 @@
 """The state of each share in this process, by (Workload's UID, member).
 
-Each part keeps its state in a column. `workload_controller` and `share_writer` tell the table when
-a Workload, share, member or term ends; a part pops only what it alone ends sooner.
+Each part keeps its state in a column, which ends with Workload, share, member or term. A part pops
+only what it alone ends sooner.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ class ShareTable:
             backoff.reset_where(lambda key: key[1] == member)
 
     def new_term(self, *, alone: bool) -> None:
-        """Unless `alone`, another instance has led since, and written."""
         for column in [] if alone else [each for each in self._columns if each.of_term]:
             for uid, member in [*column]:
                 column.pop(uid, member)

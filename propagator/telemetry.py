@@ -1,7 +1,7 @@
 """The propagator's spans in the trace of a decision, and gauges of its members.
 
-The Workload's UID and the decision's id identify the trace (`machinery.tracing`). An apply that
-sends nothing makes no span. Series of a member exist while this instance has a session with it.
+An apply that sends nothing makes no span. Series of a member exist while this instance has a
+session with it.
 """
 
 from __future__ import annotations

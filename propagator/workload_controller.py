@@ -1,7 +1,6 @@
 """The controller of Workloads: its parts, and which of them run while this instance leads.
 
-Created once by `leadership.Manager`, which calls `begin` and `run` in each term and lets the
-members' workers call `reconciler`. The constructor starts to listen to the members' sessions.
+Its constructor starts to listen to the members' sessions.
 """
 
 from __future__ import annotations

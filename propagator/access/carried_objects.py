@@ -1,8 +1,7 @@
 """Which objects a Workload may bring to a member: admission's last check, with member facts.
 
-It also covers Workloads that a hub without policies has stored: the controller's review of the edit
-is then required. The member's discovery extends admission's table of guarded kinds
-(`crds.admission.carried`): the Workload's namespace needs the right to use cluster-scoped kinds.
+It also covers Workloads that a hub without policies has stored, which need the controller's review.
+A cluster-scoped kind needs a right of the Workload's namespace (`crds.admission.carried`).
 """
 
 from __future__ import annotations
@@ -47,10 +46,7 @@ def not_taken(session: MemberSession, resource: Resource, field: str = "") -> Re
 
 
 class CarriedObjectsReview:
-    """Called before anything of a Workload is written to a member.
-
-    `judged` returns whether the hub enforces its policy.
-    """
+    """`judged` returns whether the hub enforces its policy."""
 
     def __init__(self, context: ControllerContext, *, judged: InForce) -> None:
         self._judged = judged
@@ -77,10 +73,9 @@ class CarriedObjectsReview:
                 await self._ask(workload, kind_name(api_version, kind), field)
 
     async def _admit_unseen(self, session: PullSession, workload: Workload) -> None:
-        """Judge the kinds by name: only the agent knows which of them its member has, and how.
+        """Judge the kinds by name: only the agent knows their scope.
 
-        It refuses a cluster-scoped kind that the member does not take. One that it takes needs the
-        right of the namespace here, whatever its scope is.
+        One that is not guarded needs the right of the namespace.
         """
         for (api_version, kind), field in _unusual(workload).items():
             name = kind_name(api_version, kind)
@@ -155,7 +150,7 @@ def _named(raw: Raw) -> dict[str, str]:
 
 
 def _unusual(workload: Workload) -> dict[tuple[str, str], str]:
-    """Usual kinds are never guarded. Each kind has the name of a field."""
+    """Each kind has the name of a field."""
     named: dict[tuple[str, str], str] = {}
     for field, pair in _carried(workload):
         if pair not in USUAL_KINDS:

@@ -2,8 +2,7 @@
 
 A propagator that writes as itself creates a missing namespace. One that writes as the namespace's
 account also creates that account, and uses an existing namespace only if `stowage join` or the
-label `stowage.dev/tenant` gave it. The account that creates namespaces may do nothing else; without
-it, namespaces are given by name alone.
+label `stowage.dev/tenant` gave it.
 """
 
 from __future__ import annotations
@@ -82,7 +81,6 @@ class Namespaces:
         tenants.informer.upsert(shaped(made, Object))
 
     async def _take_effect(self, link: Link, name: str) -> None:
-        """Wait until the API server applies our new rights, which it learns by watch."""
         # Not forever: a write that is refused then reports why.
         until = self._clock.monotonic() + EFFECT_SECONDS
         while self._clock.monotonic() < until and not await _may_act(link, name):
@@ -99,7 +97,7 @@ async def _may_act(link: Link, name: str) -> bool:
 
 
 async def _given(maker: Acting, member: str, link: Link, tenants: Tenants, name: str) -> None:
-    """Create the namespace, or check that it was given. Raises Refused."""
+    """Raises Refused."""
     try:
         found = await maker.get(NAMESPACES, name)
     except NotFound:

@@ -129,7 +129,6 @@ class MemberSecret:
         return await follow_image(self._own, image, home=self._home)
 
     async def member(self) -> Credentials:
-        """Return the credentials for the member: those of the account that Push has there, too."""
         token = MemberToken(self._own, clock=self._clock, home=self._home)
         connection = replace(
             self._own.connection, token=None, client_cert=None, client_key=None, token_source=token
@@ -160,7 +159,6 @@ class Agent:
         self._obstacle = "its hub was not reached yet"
         self._facts: HubFacts | None = None
         self.upgrade = ""
-        """Why the image that the hub names does not start; empty where it does."""
         self.changed: Callable[[], None] = lambda: None
         """Called when `upgrade` changes."""
         self.session: MemberSession | None = None
@@ -189,7 +187,6 @@ class Agent:
             await server.stop()
 
     async def _obtain(self) -> HubAccess:
-        """Ask until there is a way to the hub: only that may say what is to be on the member."""
         pauses: KeyedBackoff[str] = KeyedBackoff(clock=self.clock, base=FIRST_RETRY, cap=LAST_RETRY)
         while True:
             try:
@@ -241,7 +238,6 @@ class Agent:
         self._facts = facts
 
     async def _follow(self, access: HubAccess, following: asyncio.Queue[HubAccess]) -> None:
-        """Take new addresses while the old ones still answer."""
         taken = access.facts
         while True:
             await self.clock.sleep(CHECK_SECONDS)
@@ -324,8 +320,6 @@ class Agent:
 
 
 class _Reads:
-    """What the agent reads of its namespace on the hub. It goes on whoever writes on the member."""
-
     def __init__(self, hub: ApiClient, namespace: str, *, clock: Clock) -> None:
         where: dict[str, Any] = {"namespace": namespace, "clock": clock}
         self.assignments: Informer[Assignment] = Informer(hub, ASSIGNMENTS, Assignment, **where)
@@ -400,7 +394,6 @@ class _Term:
         )
 
     async def run(self) -> None:
-        """Serve the member until it is in mode Pull no more."""
         name = member_of(self._access.namespace)
         registry = MemberRegistry(
             settings=self._agent.settings.sessions,
@@ -494,7 +487,6 @@ def member_of(namespace: str) -> str:
 
 
 def _any(part: Any) -> Any:
-    """One of `agent.context`: as much of the hub's own as the member side asks."""
     return part
 
 

@@ -1,7 +1,7 @@
-"""Between Assignments and Shares on the member's side: the orders read, the reports told.
+"""The orders of Assignments as Shares, and ShareReports as their status. Pure.
 
-The member side knows a Workload by its names, its kinds and its rules. All of that is in the
-Assignment, so the same code carries out an order here and in the propagator. Pure.
+The Assignment has all that the member side knows of a Workload, so the same code carries out an
+order here and in the propagator.
 """
 
 from __future__ import annotations
@@ -130,7 +130,6 @@ def _workload(found: Assignment, bundle: Bundle, order: AssignmentOrder, member:
 
 
 def _fields(bundle: Bundle) -> list[dict[str, Any]]:
-    """Return spec.statusFields as the objects note them: the names of what is to be told."""
     found: dict[str, str] = {}
     for each in bundle.objects:
         noted = each.body["metadata"].get("annotations", {}).get(ANNOTATION_TOLD, "")
@@ -200,7 +199,6 @@ def status_of(
 
 
 def unreadable(found: Assignment, why: str) -> dict[str, Any]:
-    """Return the status of an Assignment that is not carried out, as this agent cannot read it."""
     return {
         "digest": found.spec.digest,
         "decided": found.spec.decided,

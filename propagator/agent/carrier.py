@@ -1,9 +1,7 @@
 """Carries the Assignments of one namespace out on one member, and tells what came of each.
 
-The session's workers call `reconcile` with the key of a Workload, when its Assignment changes and
-when its objects on the member do. It needs no answer of the hub: while that is away, the last
-orders stand, drift is repaired, and replicas go as far as budgets let them. What is told of a share
-waits until the hub takes it.
+The session's workers call `reconcile` when an Assignment changes and when its objects on the member
+do. While the hub is away the last orders stand, and reports wait.
 """
 
 from __future__ import annotations
@@ -82,19 +80,14 @@ class _Done:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The last report of a share: when it was made, by both clocks."""
-
     at: float
     time: str
 
 
 class Carrier:
-    """`assignments`, with the index BY_WORKLOAD, and `secrets` are those of the member's namespace.
+    """The caller runs `assignments`, with the index BY_WORKLOAD, and `secrets`.
 
-    The caller runs both.
-
-    `may_act` says whether orders may be carried out at all: once they were listed whole, of the
-    right hub.
+    `may_act` says whether orders may be carried out at all.
     """
 
     def __init__(
@@ -230,10 +223,7 @@ class Carrier:
         return await self._applier.carry_out(session, share)
 
     async def _within_budgets(self, session: MemberSession, share: Share) -> ShareReport:
-        """Lower the main object no further than the member's disruption budgets let it.
-
-        What leaves for other members is lowered to nothing so before it is removed.
-        """
+        """Lower the main object no further than the member's disruption budgets let it."""
         workload = share.workload
         await self._inventory.wait_listed(session, workload)
         main = main_of(workload)
@@ -269,7 +259,6 @@ class Carrier:
         return {name: held.data.get(CONTENTS, b"") for name, held in found if held is not None}
 
     def _stands(self, workload: Workload) -> bool:
-        """Whether the order that is carried out is still the present one."""
         held = self._assigned.get(workload.uid)
         return isinstance(held, Assigned) and held.workload is workload
 
@@ -324,7 +313,6 @@ class Carrier:
         self._costs.workload_changed(before, assigned.workload)
 
     def _kind_changed(self, group: str, kind: str) -> None:
-        """Read anew what was read by its former profile."""
         if self._session.link is not None:
             self._session.link.watches.judge_anew(group, kind)
         for each in [self._assigned.at(*at) for at in self._assigned]:
@@ -411,10 +399,7 @@ class Carrier:
         )
 
     def unassigned(self) -> dict[str, tuple[Key, list[ManagedObject]]]:
-        """Return the objects of this hub without an order, by the UIDs of their Workloads.
-
-        They are told once the member was searched for all of them.
-        """
+        """Return the objects of this hub without an order, by the UIDs of their Workloads."""
         found: dict[str, tuple[Key, list[ManagedObject]]] = {}
         session, hubs = self._session, {self._hub()}
         if session.link is None or not self._census.searched(session.link):
@@ -428,11 +413,7 @@ class Carrier:
 
 
 def _elsewhere(session: MemberSession, assigned: Assigned) -> str:
-    """Return why the order is not for this cluster, or "".
-
-    The agent's Secret may be copied, and its member be rebuilt: what runs at most once would run in
-    both.
-    """
+    """The agent's Secret may be copied: what runs at most once would run in both clusters."""
     here, wanted = session.mark.cluster, assigned.mark.cluster
     if not (here and wanted) or here == wanted:
         return ""

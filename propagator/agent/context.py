@@ -1,7 +1,7 @@
-"""What the member side asks of the hub, answered by what an agent knows: the orders of one member.
+"""The hub as an agent knows it: the orders of one member, in place of the hub's own informers.
 
-An agent may read nothing of the hub but its own namespace. So a Workload is known while it has an
-Assignment, another owner of an object counts as alive, and nothing is judged by a backup.
+A Workload is known while it has an Assignment, another owner of an object counts as alive, and
+nothing is judged by a backup.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from propagator.types.workload import Workload
 
 
 class AssignedWorkloads:
-    """The Workloads of the Assignments, by UID: as much of `HubWorkloads` as is asked."""
+    """As much of `HubWorkloads` as is asked, by the Assignments."""
 
     listed = True
     """A term begins with all Assignments."""
@@ -41,12 +41,11 @@ class AssignedWorkloads:
         return [self._held.at(*at) for at in self._held]
 
     async def vanished(self, _uid: str, _key: Key) -> bool:
-        """Whether the hub has no such Workload: that is not the agent's to know."""
         return False
 
 
 class OwnIdentity:
-    """As `HubIdentity`: the UID of the hub, which the agent knows from its ConfigMap there."""
+    """As `HubIdentity`, from the hub's ConfigMap."""
 
     def __init__(self, uid: Callable[[], str]) -> None:
         self._uid = uid
@@ -56,7 +55,7 @@ class OwnIdentity:
 
 
 class NeverRestored:
-    """As `RestoredHub`. What is younger than the order stays by its version all the same."""
+    """As `RestoredHub`. What is younger than the order stays by its version."""
 
     async def of(self, _workload: Workload, _went_back_to: int | None) -> Restored:
         return NOTHING
@@ -66,7 +65,7 @@ class NeverRestored:
 
 
 class NoClusters:
-    """As the informer of MemberClusters: an agent may not read them."""
+    """As the informer of MemberClusters, which an agent may not read."""
 
     synced = True
 
@@ -81,10 +80,9 @@ class NoClusters:
 
 
 class OneMember:
-    """As `Identities`: there is no other member that could lead to the same cluster."""
+    """As `Identities`: no other member could lead to the same cluster."""
 
     def exists(self, _uid: str) -> bool:
-        """Whether the hub has a MemberCluster of that UID: unknown, so nothing of it is taken."""
         return True
 
     async def note_first(self, _name: str, _found: ClusterIdentity) -> None:
@@ -107,7 +105,7 @@ class OneMember:
 
 
 class NoEvents:
-    """As `EventRecorder`: what happens to a share is told in its Assignment."""
+    """As `EventRecorder`: the Assignment tells instead."""
 
     def event(self, _about: ObjectRef, **_said: Any) -> None:
         return

@@ -1,7 +1,6 @@
 """WorkloadKinds as the Assignments of a member tell them: an agent may not read those of its hub.
 
-Each Assignment tells those of its kinds. While an edit of a WorkloadKind is on its way to all of
-them, some tell an older one: of each kind the youngest counts.
+While an edit of a WorkloadKind is on its way, some tell an older one: the youngest counts.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class ToldKinds:
         self._follower = Follower(self._youngest, changed)
 
     def take(self, uid: str, names: Iterable[str], told: Iterable[WorkloadKind]) -> None:
-        """Take in what the Assignment of that Workload tells; `names` are those of its kinds."""
+        """`names` are those of the Workload's kinds."""
         now = {(each.metadata.name, _age(each)): each for each in told}
         concerned = {*names, *(name for name, _ in self._by.get(uid, ()))}
         before = {name: self._of(name) for name in concerned}
@@ -41,7 +40,7 @@ class ToldKinds:
             self._follower.kind_changed(before[name], self._of(name))
 
     def drop(self, uid: str) -> None:
-        """The Assignment is gone. What it told stands until another one tells of its kinds."""
+        """What it told stands until another one tells of its kinds."""
         self._by.pop(uid, None)
 
     def _of(self, name: str) -> WorkloadKind | None:

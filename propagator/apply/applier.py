@@ -1,7 +1,6 @@
-"""Applies all objects of a Workload on a member in waves. Each wave waits for the one before.
+"""Applies all objects of a Workload on a member in waves.
 
-A refused object stops no other. The main object waits until everything exists that its pods need in
-order to start.
+A refused object stops no other, except the main object in want of what its pods need to start.
 """
 
 from __future__ import annotations
@@ -55,10 +54,9 @@ async def apply(
     *,
     may_apply: Callable[[Workload], bool],
 ) -> Applied:
-    """Apply all pieces on the member, wave by wave; a refused one stops no other.
+    """`may_apply` is called before each wave.
 
-    `may_apply` is called before each wave. Raises Overtaken, and TransportError once no request of
-    the wave is in flight.
+    Raises Overtaken, and TransportError once no request of the wave is in flight.
     """
     pieces, refusals = _once(pieces)
     backoffs: list[Backoff] = []
@@ -87,7 +85,6 @@ def wave_of(kind: str) -> int:
 
 
 def _once(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], list[Refused]]:
-    """Return each object once, the main object and earlier manifests first; refuse duplicates."""
     # Two different applies of one object would overwrite each other forever.
     wanted: dict[tuple[str, str, str, str], Piece] = {}
     refusals = []

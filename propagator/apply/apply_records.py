@@ -1,9 +1,8 @@
 """What this process knows of its writes: what stands, what is contested, what was not answered.
 
-A digest on the object identifies the last apply, and its managedFields show changes since
-(`members.objects`), so a new process repeats no write. An object that another manager reverts or
-deletes after each apply is contested: the pauses grow until it stays unchanged for longer than
-between any two rounds. Our own deletions, and what they cause, are no rounds.
+A digest on the object identifies the last apply, and its managedFields show changes since. An
+object that another manager reverts or deletes after each apply is contested: the pauses grow until
+it stays unchanged for longer than between any two rounds. Our own deletions are no rounds.
 """
 
 from __future__ import annotations
@@ -37,10 +36,7 @@ LEAST_UNCONTESTED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """The place of an object; the namespace is empty for cluster-scoped kinds.
-
-    Places compare without the version: a server shows an object in every version of its kind.
-    """
+    """Places compare without the version: a server shows an object in every version of its kind."""
 
     member: str
     group: str
@@ -112,7 +108,6 @@ class ApplyRecords:
         return self._locks.of(place)  # dropped with its last user
 
     def stands(self, place: ObjectPlace, piece: Piece, live: ManagedObject, uid: str) -> bool:
-        """Whether the object is up to date for that owner."""
         meta = live.metadata
         if meta.deleting:
             return False
@@ -136,7 +131,7 @@ class ApplyRecords:
         return written is not None and written.asked == _asked(piece)
 
     def _joins(self, place: ObjectPlace, piece: Piece, live: ManagedObject) -> None:
-        """Record if only the owner is missing: the apply that adds it is no round."""
+        """If only the owner is missing, the apply that adds it is no round."""
         written = self._written.get(place)
         if written is not None and written.asked == _asked(piece):
             written.joined = written.stamp == _stamp(live)
@@ -159,7 +154,6 @@ class ApplyRecords:
         return Backoff(left, self._sentence(place, piece, written)) if left > 0 else None
 
     def contest(self, place: ObjectPlace, piece: Piece) -> Backoff | None:
-        """Return the backoff of an up-to-date object that was recently reverted too often."""
         written = self._written.get(place)
         if written is None or written.asked != _asked(piece) or written.rounds < CONTESTED_ROUNDS:
             return None
@@ -180,7 +174,7 @@ class ApplyRecords:
         self._places.at(uid, place.member).add(place)
 
     def accept(self, place: ObjectPlace, piece: Piece, found: ManagedObject, uid: str) -> None:
-        """Record an object as written in which others changed nothing but what is theirs."""
+        """Others changed nothing but what is theirs: that is no round."""
         before = self._written.pop(place, None)  # a change of theirs is no round
         self.remember(place, piece, found, uid)
         self._written[place].owners = {uid, *(before.owners if before is not None else ())}
@@ -193,7 +187,6 @@ class ApplyRecords:
         self._removals.setdefault(uid, now)
 
     def _ours(self, written: _Written) -> bool:
-        """Whether we deleted the object, or one that it was garbage-collected with."""
         return not self._removals.keys().isdisjoint(written.uids)
 
     def _turn(self, written: _Written, live: ManagedObject | None) -> None:
@@ -220,7 +213,6 @@ class ApplyRecords:
         )
 
     def removed(self, place: ObjectPlace) -> None:
-        """Drop the record of an object that was deleted or released."""
         written = self._written.pop(place, None)
         for uid in written.owners if written is not None else ():
             places = self._places.get(uid, place.member) or set()
@@ -238,10 +230,7 @@ def _asked(piece: Piece) -> tuple[str, str]:
 
 
 def _stamp(found: ManagedObject) -> tuple[Hashable, ...]:
-    """Return a value that changes with every change of the applied fields.
-
-    Without a digest of our entry it changes with the generation, or any version.
-    """
+    """Without a digest of our entry it changes with the generation, or any version."""
     meta = found.metadata
     if found.applied is None:
         return meta.uid, meta.generation or meta.resource_version
@@ -276,11 +265,9 @@ _UNDER_WAY = float("inf")
 
 
 class UnconfirmedWrites:
-    """Writes to members with an unknown outcome.
+    """Writes to members with an unknown outcome, recorded before they are sent.
 
-    A write is recorded before it is sent, and an answer settles it. Without one the object may
-    still appear: the member is not clean until a read settles the write, once the request has had
-    time to arrive. A later request of a dead process leaves an orphan (`removal.orphans`).
+    A member is not clean until an answer, or a read after RIPE_SECONDS, settles each.
     """
 
     def __init__(self, shares: ShareTable, *, clock: Clock) -> None:
@@ -306,7 +293,7 @@ class UnconfirmedWrites:
     async def resolve(self, session: MemberSession, uid: str) -> list[str]:
         """Read the places of ripe writes; return a sentence for each that stays unconfirmed.
 
-        The member's informer shows the found objects. Raises TransportError.
+        Raises TransportError.
         """
         unsure = []
         for place, ripe in list((self._ripe.get(uid, session.name) or {}).items()):
@@ -342,13 +329,13 @@ def _cause(fault: BaseException) -> BaseException:
 
 
 def _ended(fault: BaseException) -> bool:
-    """Whether the server is done with it. A write that timed out there (504) may continue."""
+    """A write that timed out there (504) may continue."""
     cause = _cause(fault)
     return isinstance(cause, ServerError) and cause.code != HTTPStatus.GATEWAY_TIMEOUT
 
 
 def _refused(fault: BaseException) -> bool:
-    """Whether the server did nothing. After its own faults (5xx) that is unknown."""
+    """After its own faults (5xx) that is unknown."""
     cause = _cause(fault)
     if isinstance(cause, NOTHING_SENT):
         return True

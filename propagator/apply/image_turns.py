@@ -1,8 +1,7 @@
 """Rolls out changed images of a cluster one Workload at a time.
 
-An edit of MemberCluster.spec.images changes the pods of every Workload there. A Workload with no
-other change waits until the one before it has rolled its pods. The objects record who has rolled,
-so a new process continues.
+A Workload with no other change waits until the one before it has rolled its pods. The objects
+record who has rolled, so a new process continues.
 """
 
 from __future__ import annotations
@@ -59,10 +58,7 @@ class ImageTurns:
         self._waits = shares.column(bool, ended=self._end)  # False: it has, or had, the turn
 
     def pause(self, member: str, uid: str, main: Piece, look: Look, units: int) -> float | None:
-        """Return seconds to leave a Workload unchanged on that member; None to apply it.
-
-        `units` is the wanted number of its replicas.
-        """
+        """Return seconds to leave a Workload of `units` replicas unchanged; None to apply it."""
         live, now = look(), self._clock.monotonic()
         if self._waits.get(uid, member):
             self._waits.pop(uid, member)

@@ -1,8 +1,7 @@
 """Applies one object on one member by server-side apply, never over an object of another owner.
 
-If none is known, the first apply has the precondition that none exists. An existing object is read,
-then claimed or refused (`ownership`). `IfNoDiff` compares by a dry run, and applies on that version
-only. An up-to-date object costs no request; a contested one waits (`apply_records`).
+The first apply has the precondition that no object exists. An existing one is read, then claimed or
+refused (`ownership`). `IfNoDiff` compares by a dry run, and applies on that version only.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from crds.fields.drift import Drift
-from crds.names import ANNOTATION_DRIFT, API_VERSION, LABEL_MANAGED, OWNER_PREFIX
+from crds.names import ANNOTATION_DRIFT, LABEL_MANAGED, OWNER_PREFIX
 from crds.workload import Adoption, EventReason, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
@@ -29,7 +28,6 @@ from machinery.errors import (
 from machinery.kinds.fieldpaths import Steps
 from machinery.kinds.paths import steps
 from machinery.runtime.backoff import steady
-from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.informer import Informer
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
@@ -63,6 +61,7 @@ from propagator.drift.fields import (
 )
 from propagator.drift.records import Drifted, DriftRecords
 from propagator.errors import HubFault, Refused, says_no
+from propagator.hub.events import tell_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import has_ended, listed
@@ -100,7 +99,6 @@ class Site:
 
     @property
     def seen(self) -> ManagedObject | None:
-        """Our object in that place, if the informer shows it."""
         return self.informer.get(self.place.key)
 
     def beside(self, live: ManagedObject) -> Site:
@@ -157,7 +155,6 @@ class PieceWriter:
         return backoff
 
     def rendered(self, member: str, workload: Workload, pieces: Collection[Piece]) -> None:
-        """Drop reported drift of objects that the Workload no longer has."""
         places = ((*each.id, where) for each in pieces for where in (each.namespace, ""))
         there = {Drifted(member, kind, at, name, group) for group, kind, _, name, at in places}
         self._drift.rendered(workload, member, there)
@@ -328,24 +325,13 @@ class PieceWriter:
             self._announce(site, workload)
 
     def _announce(self, site: Site, workload: Workload) -> None:
-        """Tell that the main object is taken over, and what its kind does not survive later."""
         member, words = site.session.name, workload.profile.lets_go
         later = f"; let go and made anew it is not as before: {words}" if words else ""
-        namespace, name = workload.metadata.key
-        self._recorder.event(
-            ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
-            type="Normal",
-            reason=EventReason.ADOPTED.value,
-            note=f"{member}: {site.place} is taken over as it runs{later}",
-            action="Propagating",
-            related=one_cluster([member]),
-        )
+        note = f"{member}: {site.place} is taken over as it runs{later}"
+        tell_of(self._recorder, workload, EventReason.ADOPTED, note, clusters=[member])
 
     async def _writer_of(self, workload: Workload, live: ManagedObject, hub: str) -> str:
-        """Return the hub whose object it is for the Workload.
-
-        That is this hub, or the one that it was restored from for a Workload of the same name.
-        """
+        """Return this hub, or the one that it was restored from if that wrote the object."""
         by = hub_of(live)
         if by in ("", hub) or workload.metadata.key not in owners(live.metadata).values():
             return hub
@@ -359,8 +345,8 @@ class PieceWriter:
     ) -> ManagedObject:
         """Return the present object, which is younger than the hub, if an apply keeps it as it is.
 
-        Raises Refused if the apply would change more than marks. The object becomes the Workload's
-        all the same, so that what runs there is seen.
+        Raises Refused if the apply would change more than marks; the object is marked as the
+        Workload's.
         """
         raw = await _get(site)
         live, version = managed(site.resource, raw), workload.metadata.resource_version
@@ -432,8 +418,8 @@ class PieceWriter:
     ) -> set[str]:
         """Return other owners (UIDs) that this hub has no Workload of any more.
 
-        `by` is the hub whose object it is. Of a `former` one only the owner of the Workload's own
-        name counts: others may be restored as well, or be another tenant's.
+        `by` is the hub whose object it is. Of a `former` hub only the owner of the Workload's name
+        counts.
         """
         if live is None or not by or hub_of(live) != by:
             return set()
@@ -454,7 +440,7 @@ class PieceWriter:
         force: bool,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Creates a missing namespace first. Raises Refused and Conflict."""
+        """Creates a missing namespace first."""
         try:
             return await _apply(site, body, force=force, dry_run=dry_run)
         except NotFound as e:
@@ -525,7 +511,6 @@ def _drifted(site: Site) -> Drifted:
 
 
 def _written_for(site: Site, workload: Workload, live: ManagedObject) -> bool:
-    """Whether the present piece was applied: any difference is then drift."""
     said = live.metadata.annotations
     owned = OWNER_PREFIX + workload.uid in said
     return owned and said.get(ANNOTATION_HASH) == site.piece.digest
@@ -534,13 +519,11 @@ def _written_for(site: Site, workload: Workload, live: ManagedObject) -> bool:
 def _differs_in_theirs(
     site: Site, workload: Workload, live: ManagedObject, found: Mapping[str, Any]
 ) -> bool:
-    """Whether the object is as it was written, but for what others may write there."""
     as_told = _written_for(site, workload, live) and marked(site.piece, live)
     return as_told and live.applied is not None and not drifted(site.piece.body, found)
 
 
 def _wait_for_end(site: Site, live: ManagedObject) -> None:
-    """Raise Refused for a terminating object: an apply would not keep it."""
     if live.metadata.deleting:
         finalizers = ", ".join(live.metadata.finalizers[:5]) or "its member's own controllers"
         raise Refused(
@@ -567,7 +550,6 @@ async def _apply(
 
 
 async def _read(site: Site) -> ManagedObject:
-    """Show the object in the informer too, if it is ours."""
     found = managed(site.resource, await _get(site))
     if LABEL_MANAGED in found.metadata.labels:
         site.informer.upsert(found)
@@ -575,7 +557,6 @@ async def _read(site: Site) -> ManagedObject:
 
 
 async def _get(site: Site) -> dict[str, Any]:
-    """Raises Refused, and Conflict if the object is gone."""
     namespace, name = site.place.key
     try:
         return await site.client.get(site.resource, name, namespace=namespace)

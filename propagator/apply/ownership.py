@@ -1,7 +1,9 @@
 """The owners of an object on a member: whether a Workload may write it, and how writes keep them.
 
-An annotation for each owning Workload is on every object of ours. An object without any belongs to
-another manager, and is adopted only if the Workload asks for it. Pure.
+Pure.
+
+Each owning Workload has an annotation. An object without any is adopted only if the Workload asks
+for it.
 """
 
 from __future__ import annotations
@@ -63,10 +65,9 @@ def claim(
     hub: str,
     gone: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the annotations of the other owners, if the piece may be written. Raises Refused.
+    """Return the annotations of the other owners. Raises Refused if the piece may not be written.
 
-    `hub` is the mark of this hub; objects of owners in `gone` (UIDs) are taken over. With
-    `Adoption.IF_NO_DIFF` the caller compares an object without an owner first.
+    `hub` is the mark of this hub; objects of owners in `gone` (UIDs) are taken over.
     """
     where = f"{piece.kind} {live.metadata.namespace}/{piece.name}"
     if LABEL_TENANT in live.metadata.labels:
@@ -112,7 +113,6 @@ def _of_this_hub(live: ManagedObject, where: str, hub: str) -> None:
 
 
 def _adopt(workload: Workload, live: ManagedObject, where: str) -> None:
-    """Raise Refused unless an object without an owner of ours may be adopted."""
     if not live.metadata.namespace:  # a whole cluster may stand on it
         raise Refused(
             PropagatedReason.ALREADY_EXISTS,
@@ -153,8 +153,7 @@ def owned_by_all(
 ) -> Mapping[str, Any]:
     """Return the body of an apply with all owners and their newest version.
 
-    `unchanged`: the apply fails if `live` is outdated. That of a shared piece always does: it would
-    bring a former owner back, or leave a new one out.
+    `unchanged`: the apply fails if `live` is outdated, as that of a shared piece always does.
     """
     if others and hub_version_of(live) > (version_number(version) or 0):
         version = live.metadata.annotations[ANNOTATION_HUB_VERSION]
@@ -182,7 +181,7 @@ def taking_over(
 ) -> Mapping[str, Any]:
     """Return the patch that makes an object the Workload's, and changes nothing else of it.
 
-    `gone` are the owners that the hub does not know. The hub and version that wrote it stay noted.
+    `gone` are the owners that the hub does not know.
     """
     annotations: dict[str, Any] = {OWNER_PREFIX + uid: None for uid in gone}
     annotations |= {ORPHAN_PREFIX + uid: None for uid in orphan_marks(found.metadata) & {*gone}}
@@ -214,7 +213,7 @@ def parting(found: ManagedObject, uid: str, *, last: bool, orphan: bool) -> Mapp
     """Return the patch that releases the object `found` from a Workload.
 
     The last owner removes all marks of ours, except the pod label, which would restart the pods.
-    `orphan`: what the Workload leaves behind needs the object, which the other owners must know.
+    `orphan`: what the Workload leaves behind needs the object.
     """
     marked = "true" if orphan else None
     metadata: dict[str, Any] = {

@@ -71,13 +71,11 @@ def _ends(fault: ApiError) -> bool:
 
 
 def differs(piece: Piece, found: Sequence[Difference]) -> Refused:
-    """An object without an owner differs from the piece, and `IfNoDiff` does not adopt it."""
     said = in_words(found, secret=(piece.api_version, piece.kind) == ("v1", "Secret"))
     return Refused(PropagatedReason.ALREADY_EXISTS, f"{_where(piece)} exists and differs in {said}")
 
 
 def younger(member: str, workload: Workload, piece: Piece, found: Sequence[Difference]) -> Refused:
-    """The object was written after the backup that the hub was restored from, and differs."""
     said = in_words(found, secret=(piece.api_version, piece.kind) == ("v1", "Secret"))
     namespace, name = workload.metadata.key
     accept = f"stowage restore --accept wl/{name} -n {namespace}"
@@ -120,7 +118,6 @@ def undeletable(member: str, place: ObjectPlace, fault: ApiError) -> Refused:
 
 
 def unlisted(member: str, resource: Resource, fault: TransportError) -> Refused:
-    """Without a list of the kind, objects of it may remain unseen."""
     group = f".{resource.group}" if resource.group else ""
     return Refused(
         PropagatedReason.REJECTED,

@@ -1,8 +1,8 @@
 """Renders the objects of one Workload on one cluster, in the order of their waves. Pure.
 
-A template passes through whole, except for: namespace, name, replicas, first ordinal, Stowage's
-labels and annotations, the hub's own schedulerName, and fields that a server writes. Overrides
-apply first, then the subset's patch, then the cluster's images.
+A template passes through whole but for namespace, name, replicas, first ordinal, Stowage's labels
+and annotations, and fields that a server writes. Overrides apply first, then the subset's patch,
+then the cluster's images.
 """
 
 from __future__ import annotations
@@ -256,7 +256,6 @@ def _main_piece(
 def copied(
     workload: Workload, bodies: Iterable[dict[str, Any]], member: MemberFacts
 ) -> list[Piece]:
-    """Return objects of the hub, unchanged; several Workloads may own each."""
     return [_marked(_piece(workload, body, shared=True), member) for body in bodies]
 
 
@@ -279,7 +278,6 @@ def _refuse_class(piece: Piece) -> None:
 
 
 def _marked(piece: Piece, member: MemberFacts) -> Piece:
-    """Add the marks of hub and member, which the digest leaves out."""
     said = (
         (ANNOTATION_HUB, member.hub),
         (ANNOTATION_MEMBER, member.mark),
@@ -380,10 +378,7 @@ def _noted(values: Mapping[str, str]) -> str:
 
 
 def carried_to(workload: Workload, live: ManagedObject | None) -> dict[str, str]:
-    """Return the values of spec.movement.carry that the main object is made with.
-
-    An object that stands keeps those of its making, or none: others would change what runs.
-    """
+    """An object that stands keeps the values of its making: others would change what runs."""
     if live is None:
         return carried_in(workload, None)
     return carried_in(workload, live.metadata.annotations.get(ANNOTATION_CARRIED, "{}"))
@@ -400,7 +395,6 @@ def carried_in(workload: Workload, noted: str | None) -> dict[str, str]:
 
 
 def beside(piece: Piece, live: ManagedObject) -> Piece:
-    """Keep the ordinals and pod label of the existing object."""
     return _with_start(_with_label(piece, live), live) if piece.main else piece
 
 
@@ -489,7 +483,6 @@ def _piece(
     main: bool = False,
     made: str = "",
 ) -> Piece:
-    """`made` is the digest of the immutable parts in the Workload."""
     profile = profile_in(body)
     meta = body["metadata"]
     meta["name"] = meta.get("name") or workload.metadata.name
@@ -546,7 +539,6 @@ def _ignored(workload: Workload, body: Mapping[str, Any], *, main: bool) -> tupl
 
 
 def _changeable(body: Mapping[str, Any], profile: Profile, made: str) -> Mapping[str, Any]:
-    """Return the part that an update may change. The digest covers it."""
     for path in _fixed(body, profile, made):
         body = without(body, steps(path))
     return {"made": made, **body} if made else body
@@ -560,8 +552,8 @@ def _fixed(body: Mapping[str, Any], profile: Profile, made: str) -> tuple[str, .
 def as_made(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piece:
     """Return the piece with the immutable parts of the existing object.
 
-    A change in the Workload itself is applied: the member then refuses it and names the field. A
-    suspension that another client changed stays until the Workload changes its own.
+    A changed part is applied, and refused by the member. A suspension that another client changed
+    stays until the Workload changes its own.
     """
     said, notes = live.metadata.annotations, piece.body["metadata"]["annotations"]
     if ANNOTATION_HASH not in said:
@@ -582,8 +574,8 @@ def as_made(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piec
 def with_others(piece: Piece, live: ManagedObject, found: Mapping[str, Any]) -> Piece:
     """Return the piece with what others on the member wrote into its ignored fields.
 
-    A field is theirs if its value differs from that of the Workload, which has not changed its own
-    since the last apply.
+    A field is theirs if its value differs from the Workload's, which is as it was at the last
+    apply.
     """
     said = live.metadata.annotations
     if not piece.ignored or ANNOTATION_HASH not in said:
@@ -644,7 +636,6 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def _bare(body: dict[str, Any]) -> dict[str, Any]:
-    """Strip what only a server, or the cluster that it stood on, writes, and what marks it ours."""
     body.pop("status", None)
     unbind(body)
     meta = body["metadata"] = body.get("metadata") or {}

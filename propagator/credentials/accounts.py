@@ -1,8 +1,7 @@
 """The accounts of Stowage on a narrow member, and the objects of a target namespace.
 
-`stowage join` creates the objects that exist once (`stowage.setup.member_rights`). The objects of a
-target namespace are created by `join`, or by the propagator with the first Workload
-(`access.namespaces`). The member's admission policy allows exactly these.
+`stowage join` creates those that exist once (`stowage.setup.member_rights`). The member's admission
+policy allows exactly these.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The credential by which the agent of a member in mode Pull talks to its hub.
 
-It lies in the Secret `stowage-agent` on the member (`agent_secret`). `AgentCredential.obtain` makes
-a key, writes its public half into the claim of the MemberReport, and opens the token that the hub
-seals for it. `keep` renews the token. Key and tokens are stored before their use, on the version
-that was read, so a process that dies loses none, and two agents with one Secret use the same.
+`AgentCredential.obtain` makes a key, writes its public half into the claim of the MemberReport, and
+opens the token that the hub seals for it. Key and tokens are stored in the Secret `stowage-agent`
+before their use, on the version that was read.
 
 No token is sent to a server that the hub's CA does not verify. A server that has not told the hub's
 UID gets nothing but the claim.
@@ -100,9 +99,8 @@ class WrongHub(StowageError):
 
 @dataclass(frozen=True, slots=True)
 class HubAccess:
-    """How an agent reaches its hub.
+    """How an agent reaches its hub. `connection` stays good while the token is renewed.
 
-    `connection` carries the token; the same object stays good while the token is renewed.
     `namespace` is the member's on the hub, and `facts` what the hub's ConfigMap said of itself.
     """
 
@@ -142,11 +140,10 @@ class AgentCredential:
         self._access: HubAccess | None = None
 
     async def obtain(self) -> HubAccess:
-        """Return a way to the hub that was tried: one attempt, which may be made again.
+        """Return a way to the hub that was tried: one attempt.
 
-        Raises ConfigurationError for a Secret that is missing or malformed, InviteUsed if another
-        agent has claimed the member, NotInvited if hub and invitation refuse, WrongHub, and
-        TransportError.
+        Raises ConfigurationError for a Secret that is missing or malformed, InviteUsed, NotInvited,
+        WrongHub, and TransportError.
         """
         stored = await self._secret.read()
         if _account_of(stored[TOKEN]) != (stored[NAMESPACE], AGENT_ACCOUNT):
@@ -162,10 +159,9 @@ class AgentCredential:
         return access
 
     async def keep(self) -> None:
-        """Renew the token before it ends, for ever. A fault is logged, and tried again.
+        """Renew the token before it ends, for ever.
 
-        A hub that refuses the token is asked again, ever slower: only a new invitation helps, which
-        an agent takes as it starts.
+        A fault is logged, and tried again, ever slower.
         """
         pause = _FIRST_RETRY
         while True:
@@ -187,8 +183,8 @@ class AgentCredential:
     async def renew(self) -> None:
         """Take the stored token if another agent has renewed it, else ask for one and store it.
 
-        After `obtain`. Raises Conflict if the Secret was changed meanwhile, ValueError for an
-        answer that is no token, ConfigurationError and TransportError.
+        Raises Conflict if the Secret was changed, ValueError for an answer that is no token,
+        ConfigurationError and TransportError.
         """
         access = self._access
         assert access is not None  # noqa: S101 - the caller has obtained it
@@ -208,9 +204,8 @@ class AgentCredential:
     async def learn(self, facts: HubFacts) -> HubAccess | None:
         """Take the addresses and the CA that the hub tells, once one of them has answered.
 
-        Return the new access, or None if nothing changes for this agent. Raises WrongHub for facts
-        of another hub, TransportError if none of the new addresses answers, and ConfigurationError
-        for an address or a CA that is none.
+        Return the new access, or None without a change. Raises WrongHub, ConfigurationError for a
+        malformed address or CA, and TransportError if none of the new addresses answers.
         """
         access = self._access
         if access is None:
@@ -231,10 +226,7 @@ class AgentCredential:
         return renewed
 
     async def _claim(self, stored: AgentData) -> AgentData:
-        """Claim the member with the invitation, and store the token that is sealed for the key.
-
-        The key is good for this claim alone: who has read it gets nothing of the next invitation.
-        """
+        """Store the token that is sealed for a key of this claim alone."""
         if not stored[INVITATION]:
             raise NotInvited(f"{self._secret} holds no token that is good, and no {_INVITATION}")
         if not stored[KEY]:
@@ -266,7 +258,7 @@ class AgentCredential:
         raise fault
 
     async def _tell(self, access: HubAccess) -> None:
-        """Note on the Lease when the token ends. It shows the hub that the token is in use."""
+        """It shows the hub that the token is in use."""
         ends = timestamp(self._life.expires) if self._life is not None else ""
         note = {"metadata": {"annotations": {ANNOTATION_TOKEN_ENDS: ends}}}
         async with self._client(access.connection) as hub:
@@ -274,7 +266,6 @@ class AgentCredential:
                 await hub.merge_patch(LEASES, AGENT_LEASE, note, namespace=access.namespace)
 
     async def _sealed(self, hub: ApiClient, namespace: str, claim: str) -> str:
-        """Wait for the token that is sealed for the claim."""
         until = self._clock.monotonic() + SEALED_SECONDS
         while True:
             try:
@@ -292,7 +283,6 @@ class AgentCredential:
             await self._clock.sleep(_POLL_SECONDS)
 
     async def _reach(self, stored: AgentData) -> HubAccess:
-        """Return the access by the first server that is the hub and takes the token."""
         fault: StowageError = ConfigurationError(f"{self._secret} names no servers")
         for connection in self._connections(stored):
             try:
@@ -305,7 +295,7 @@ class AgentCredential:
         raise fault
 
     async def _ask(self, connection: Connection, stored: AgentData) -> HubFacts:
-        """Return what the server tells of itself. Raises WrongHub if it is another hub."""
+        """Raises WrongHub if it is another hub."""
         async with self._client(connection) as hub:
             found = await hub.get(CONFIG_MAPS, HUB_CONFIG, namespace=stored[NAMESPACE])
         try:

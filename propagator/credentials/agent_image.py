@@ -1,8 +1,4 @@
-"""The image of an agent's own Deployment, which `stowage agents upgrade` changes from the hub.
-
-The Deployment makes the new pod before it ends the old one, so an image that cannot start ends no
-agent: the old one goes on, and tells why.
-"""
+"""The image of an agent's own Deployment, which `stowage agents upgrade` changes from the hub."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The Secret `stowage-agent` on a member: what its agent knows of the hub, and its token there.
-
-`stowage invite` prints it with an invitation. The agent adds its key, and each token before that is
-used.
-"""
+"""The Secret `stowage-agent` on a member: what its agent knows of the hub, and its token there."""
 
 from __future__ import annotations
 

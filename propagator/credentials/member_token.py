@@ -24,10 +24,9 @@ _MEMBER_SECONDS = 3600
 
 
 class MemberToken:
-    """The token by which an agent writes its member: that of the account that `join` makes.
+    """The token of the account that `join` makes, as in mode Push. `client` may make it.
 
-    So its rights, and what the member's admission says of them, are those of the propagator in mode
-    Push. `client` may make tokens of that account. It is a `TokenSource`.
+    It is a `TokenSource`.
     """
 
     def __init__(self, client: Verbs, *, clock: Clock, home: str = SYSTEM_NAMESPACE) -> None:

@@ -1,7 +1,6 @@
 """The first token of an agent, sealed for the key that the agent has made on its member.
 
-The hub's Secret with the sealed token may be read by who holds the invitation. Only the holder of
-the private key, which never leaves the member, opens it.
+Whoever holds the invitation may read it; only the holder of the private key opens it.
 """
 
 from __future__ import annotations

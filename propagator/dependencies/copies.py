@@ -1,7 +1,7 @@
 """The content of a hub's object for a member, and the objects that never travel. Pure.
 
-Content of one cluster stays behind: tokens, addresses and ports of a Service, and annotations for
-cloud rights unless the member takes those.
+Content of one cluster stays behind: tokens, addresses, ports, and cloud rights unless the member
+takes those.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Copies what the pods of a Workload name, if its `spec.dependencies` is Follow.
 
-The share writer calls `follow` before an apply, `applied` after it, and `held` before a removal. An
-object that the hub lacks blocks nothing: the member may have its own, and an earlier copy stays.
+An object that the hub lacks blocks nothing: the member may have its own, and an earlier copy stays.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crds.fields.dependencies import MOST_DEPENDENCIES, DependencyState
-from crds.names import API_VERSION, OWNER_PREFIX
+from crds.names import OWNER_PREFIX
 from crds.workload import EventReason, PropagatedReason
 from machinery.errors import Forbidden, TransportError
 from machinery.kinds.readiness import counts_of
-from machinery.runtime.event_recorder import ObjectRef
 from machinery.types.metadata import Key
 from machinery.types.pod_references import SERVICE_ACCOUNT, Reference, once, pull_secrets
 from propagator.apply.apply_records import ObjectPlace
@@ -31,6 +29,7 @@ from propagator.dependencies.copies import (
 )
 from propagator.dependencies.named import named_by, named_by_pods
 from propagator.errors import HubFault, Refused
+from propagator.hub.events import tell_of
 from propagator.hub.named_objects import NamedObjects, NoTenant
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
@@ -82,8 +81,6 @@ class _Share:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Objects of a share that stay although they are not rendered."""
-
     names: frozenset[Name] = frozenset()
     namespace: str = ""
     waiting: Mapping[ObjectPlace, str] = field(default_factory=dict)
@@ -162,7 +159,6 @@ class Follower:
         return pieces
 
     def applied(self, session: MemberSession, workload: Workload) -> None:
-        """Compare the copies with the member, and report what is missing."""
         share = self._shares.get(workload.uid, session.name)
         if share is None:
             return
@@ -302,7 +298,6 @@ class Follower:
         return found, refusal(found) if found is not None else ""
 
     def _carrier(self, session: MemberSession, workload: Workload, reference: Reference) -> str:
-        """Return the one Workload that has the object in its manifests; empty for none."""
         if isinstance(session, PullSession):
             return ""  # the member's agent refuses an object of another owner
         resource, _ = FOLLOWED[reference.kind]
@@ -361,25 +356,17 @@ class Follower:
         told.update(new)
         if not new:
             return
-        namespace, own = workload.metadata.key
         named = ", ".join(f"{kind} {name}" for kind, name in new)
-        self._recorder.event(
-            ObjectRef(API_VERSION, "Workload", namespace, own, workload.uid),
-            type="Warning",
-            reason=EventReason.DEPENDENCY_MISSING.value,
-            note=f"not on the hub: {named}; pods wait for these, unless their cluster has its own",
-            action="Propagating",
-        )
+        note = f"not on the hub: {named}; pods wait for these, unless their cluster has its own"
+        tell_of(self._recorder, workload, EventReason.DEPENDENCY_MISSING, note, warns=True)
 
 
 def _own(workload: Workload, rendered: Sequence[Piece]) -> set[Name]:
-    """Return what the Workload renders of the kinds that can be followed."""
     here = (each for each in rendered if each.namespace == workload.namespace)
     return {(each.kind, each.name) for each in here if each.api_version == "v1"}
 
 
 def _copies(session: MemberSession, workload: Workload) -> list[Found]:
-    """Return its objects on a member of the kinds that can be followed."""
     return [
         (resource, found)
         for resource, found in owned(session, workload.uid)

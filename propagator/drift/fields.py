@@ -1,7 +1,4 @@
-"""The fields of ours that other managers changed, and what an apply would change. Pure.
-
-A manager that changes or removes a field of ours takes it out of our entry of managedFields.
-"""
+"""The fields of ours that other managers changed, and what an apply would change. Pure."""
 
 from __future__ import annotations
 
@@ -88,10 +85,9 @@ def drifted(body: Mapping[str, Any], live: Mapping[str, Any]) -> list[FieldDrift
 
 
 def dropped(body: Mapping[str, Any], answer: Mapping[str, Any], server: str) -> list[FieldDrift]:
-    """Return the fields of `body` that the answer to its apply lacks.
+    """Return the fields of `body` that the answer to its apply lacks, as `server`'s.
 
     A server drops unknown and gated fields, answers 200, and still lists them in managedFields.
-    `server` becomes their manager.
     """
     try:
         said = answer["metadata"].get("managedFields") or []
@@ -138,7 +134,6 @@ def _leaves(value: Any, at: Steps) -> Iterator[tuple[Steps, Any]]:
 
 
 def _says(value: Any) -> bool:
-    """Whether a server that keeps the field would return it."""
     if isinstance(value, Mapping):
         return any(map(_says, value.values()))
     if isinstance(value, list):
@@ -218,7 +213,6 @@ def _compared(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _may_be_left(steps: Sequence[Step]) -> bool:
-    """A note comes from the member: only fields that `drifted` returns are valid."""
     match steps:
         case ["metadata", "labels" | "annotations", str() as key]:
             return not _of_stowage(key)
@@ -328,7 +322,6 @@ def _decoded(token: str) -> Mapping[str, Any]:
 def _identified(
     item: Any, tokens: Collection[str], names: Collection[str]
 ) -> tuple[str, Mapping[str, Any] | None]:
-    """The step is None if items have no identity."""
     if not isinstance(item, Mapping):
         token = f"v:{json.dumps(item)}"
         return token, ({"": item} if any(each.startswith("v:") for each in tokens) else None)
@@ -341,7 +334,6 @@ def _identified(
 
 
 def _part(value: Any, ours: Sequence[Mapping[str, Any]]) -> Any:
-    """All of the value if entries own it as a whole."""
     owned = {at for node in ours for at in node if at != "."}
     if isinstance(value, Mapping) and owned:
         return {
@@ -387,7 +379,6 @@ def _dropped(value: Any, left: list[Steps]) -> Any:
 
 
 def _shown(kind: str, steps: Steps, value: Any) -> str:
-    """Empty if the value may be secret, or is no scalar."""
     secret = kind == "Secret" and steps[0] in _SECRET_FIELDS
     literal = "env" in steps and steps[-1] == "value"
     if secret or literal or isinstance(value, Mapping | list) or value is None or value is MISSING:
@@ -413,7 +404,6 @@ class Difference(NamedTuple):
 def differences(live: Json, applied: Json) -> list[Difference]:
     """Return the changes that the apply with answer `applied` makes to `live`, in order.
 
-    The answer to a dry run: only the server knows its defaults, and how it spells quantities.
     Status, fields that each write changes, and Stowage's marks are not compared.
     """
     here, there = _unmarked(applied), _unmarked(live)
@@ -471,7 +461,6 @@ def _differing(at: Steps, here: Any, there: Any) -> Iterator[Difference]:
 
 
 def _items(here: list[Any], there: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Items are matched by name, if all have one, else by position."""
     mine, theirs = _named(here), _named(there)
     # Reordered items are compared by position: by name none would differ.
     if mine is None or theirs is None or (mine.keys() == theirs.keys() and [*mine] != [*theirs]):

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from crds.fields.drift import MOST_DRIFTED, MOST_FIELDS, DriftState
-from crds.names import API_VERSION
 from crds.workload import EventReason
 from machinery.clock import Clock, parse_timestamp, timestamp
-from machinery.runtime.event_recorder import EventRecorder, ObjectRef, one_cluster
+from machinery.runtime.event_recorder import EventRecorder
 from machinery.types.metadata import Key
 from propagator.drift.fields import FieldDrift
+from propagator.hub.events import tell_of
 from propagator.shares import ShareTable
 from propagator.types.workload import Workload
 
@@ -178,7 +178,6 @@ class DriftRecords:
         return [*standing, *(each for each in left if each not in standing)][:MOST_DRIFTED]
 
     def soonest(self, told: Sequence[Mapping[str, Any]]) -> float | None:
-        """Return seconds until the first of these entries expires; None: never."""
         return min(
             (s for each in told if (s := self._remaining(each)) != float("inf")), default=None
         )
@@ -231,15 +230,7 @@ class DriftRecords:
         if now - announced.get(of, -EVENT_SECONDS) < EVENT_SECONDS:
             return
         announced[of] = now
-        namespace, name = workload.metadata.key
-        self._recorder.event(
-            ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
-            type="Warning",
-            reason=reason.value,
-            note=note,
-            action="Propagating",
-            related=one_cluster([of.cluster]),
-        )
+        tell_of(self._recorder, workload, reason, note, warns=True, clusters=[of.cluster])
 
     def _now(self) -> str:
         return timestamp(self._clock.now())

@@ -1,9 +1,8 @@
 """The gates of all gangs on the hub, checked before each write.
 
-A change of a group, of placements or of a cluster has the group reviewed, which wakes each Workload
-whose verdict changed. Workloads of a group that is unknown or stale WAIT.
-
-The last step before a gang starts reads its group from the hub.
+Each change of a group, placements or a cluster has the group reviewed, which wakes Workloads whose
+verdict changed. Workloads of an unknown or stale group WAIT. The last step before a gang starts
+reads its group from the hub.
 """
 
 from __future__ import annotations
@@ -140,12 +139,11 @@ class Gates:
         return group.open or bool(group.retained(workload.uid))
 
     def retains(self, workload: Workload, member: str) -> bool:
-        """Whether replicas there ran before the gang released any. They stay like any share."""
+        """Whether replicas there ran before the gang released any."""
         group = self._group_of(workload)
         return group is not None and member in group.retained(workload.uid)
 
     def removal_pending(self, workload: Workload, member: str) -> bool:
-        """Whether a closed gate required its removal there, and objects may remain."""
         leaves = self._leaves_of(workload)
         return leaves is not None and member not in leaves.clean and self._unread() is None
 
@@ -266,7 +264,6 @@ class Gates:
         self._queue.add_after(group, self._due.get(group, 0.0) - self._clock.monotonic())
 
     async def _poll(self) -> None:
-        """Check what no event announces: readability of groups, and elapsed time."""
         await self._clusters.wait_synced()
         while True:
             obstacle, before = self._unread(), self._obstacle
@@ -370,7 +367,10 @@ class Gates:
         self._conclude(group, starting)
 
     async def _stands(self, group: Key, starting: Starting) -> bool:
-        """Whether the hub has it so, and each shard has told; this one tells. TransportError."""
+        """Whether the hub confirms the start, and each shard has told; this one tells.
+
+        Raises TransportError.
+        """
         namespace, name = group
         with working_for(group):
             answer = await self._hub.request("GET", WORKLOAD_GROUPS.path(namespace, name))

@@ -1,8 +1,7 @@
 """The meaning of a gang's gate for one of its Workloads: apply, wait, or remove. Pure.
 
-The group's status alone decides what reaches and leaves members, whatever wrote the placements.
-Until its quorum has run once, a gang starts on all of its clusters or on none. Any user with the
-right may have written the status: an unknown gate counts as none.
+The group's status alone decides, whatever wrote the placements. Until its quorum has run once, a
+gang starts on all of its clusters or on none. An unknown gate counts as none.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class WorkloadGroup(Object, frozen=True, dict=True):
 
     @property
     def ran(self) -> bool:
-        """Whether the quorum has run once. Each Workload is then reconciled by itself."""
+        """Whether the quorum has run once."""
         return self.status.quorum_time is not None
 
     @property
@@ -43,7 +42,6 @@ class WorkloadGroup(Object, frozen=True, dict=True):
         return self.status.decisions
 
     def retained(self, uid: str) -> dict[str, int]:
-        """Return the replicas of a Workload that ran before its release, by cluster."""
         return self.status.retained.get(uid, {})
 
 
@@ -72,7 +70,6 @@ WAIT_SILENTLY = GateVerdict(GateAnswer.WAIT)
 
 
 def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
-    """Return the verdict; `group` is the one that the Workload names."""
     names = workload.groups
     if not names:
         return APPLY

@@ -1,11 +1,11 @@
 """The start of a gang, and whether each of its clusters is reachable.
 
-Each cluster is probed once the gang may start; one that fails between that probe and the apply can
-still start only part of the gang.
+Each cluster is probed before the start; one that fails between probe and apply can still start only
+part of the gang.
 
-Where the clusters belong to several shards, each shard writes `status.reached` of the group once
-its own have answered, and all start when all have. The text names decisions, term and number of
-shards: a successor, and the shard of a member that moved, asks its clusters itself.
+Of several shards each writes `status.reached` of the group once its own clusters have answered, and
+all start when all have. The text names decisions, term and number of shards, so a successor asks
+anew.
 """
 
 from __future__ import annotations
@@ -93,7 +93,6 @@ class Contacts:
         return f"{name}: not connected after {PATIENCE_SECONDS:.0f} s" if late else ""
 
     def heard(self, name: str, since: float) -> bool:
-        """If the cluster has not answered since then, probe it now."""
         session = self._registry.get(name)
         if session is None:
             return self._views.told_of(name)

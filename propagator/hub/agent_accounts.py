@@ -1,21 +1,16 @@
 """The credentials of agents on the hub: the first token of each, and the facts of the hub.
 
-`stowage invite` makes the namespace of a member with its accounts and roles; the propagator could
-not without the rights of an administrator. It seals the first token for the claim of the
-MemberReport. The invitation ends once the agent has used that token, or with its time.
+`stowage invite` makes the namespace of a member with its accounts and roles. The propagator seals
+the first token for the claim of the MemberReport. The invitation ends once that token was used, or
+with its time. Each step may run twice.
 
-Each step may run twice: a token that was sealed for the same claim before is replaced, and both are
-the agent's. Without a member in mode Pull no request is sent.
-
-An annotation of the MemberCluster names the namespace. Its author could name that of another
-member, whose agent reads Secrets there, so only a namespace with the label of `stowage invite`
-counts. It is asked for before anything is read or written.
+The MemberCluster names the namespace. Only one with the label of `stowage invite` counts: its
+author could name that of another member.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -26,14 +21,12 @@ from crds.names import (
     AGENT_TOKEN_SECRET,
     ANNOTATION_INVITED,
     ANNOTATION_TOKEN_ENDS,
-    API_VERSION,
     HUB_CONFIG,
     INVITE_ACCOUNT,
     LABEL_MEMBER_NAMESPACE,
     MEMBER_REPORT,
 )
 from machinery import logs
-from machinery.api.client import ApiClient
 from machinery.api.resources import (
     CONFIG_MAPS,
     LEASES,
@@ -45,17 +38,15 @@ from machinery.api.resources import (
     Resource,
 )
 from machinery.api.verbs import Verbs
-from machinery.clock import Clock, stored_time
+from machinery.clock import stored_time
 from machinery.errors import AlreadyExists, Forbidden, NotFound
 from machinery.release import parsed, release
-from machinery.runtime.event_recorder import EventRecorder, ObjectRef
-from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from propagator.credentials import sealed_tokens
 from propagator.credentials.agent_credential import WEEK
 from propagator.credentials.tokens import request_token
-from propagator.members.context import HubIdentity
-from propagator.shards.membership import ONE_SHARD, OneShard
+from propagator.hub.events import tell_of
+from propagator.members.context import ControllerContext
 from propagator.types.cluster import MemberCluster
 
 NAMESPACE_SECONDS = 5.0
@@ -82,34 +73,20 @@ _WORKERS = 4
 
 
 class AgentAccounts:
-    """`clusters` are run by the caller. `seconds` is the life that a first token is asked for.
+    """`seconds` is the life that a first token is asked for."""
 
-    `on_facts` registers who is called with the name of a member of which anything is told.
-    """
-
-    def __init__(
-        self,
-        hub: ApiClient,
-        *,
-        clusters: Informer[MemberCluster],
-        on_facts: Callable[[Callable[[str], None]], None],
-        identity: HubIdentity,
-        recorder: EventRecorder,
-        clock: Clock,
-        membership: OneShard = ONE_SHARD,
-        seconds: int = WEEK,
-    ) -> None:
-        self._hub = hub
-        self._clusters = clusters
-        self._identity = identity
-        self._recorder = recorder
-        self._clock = clock
-        self._membership = membership
+    def __init__(self, context: ControllerContext, *, seconds: int = WEEK) -> None:
+        self._hub = context.hub
+        self._clusters = context.clusters
+        self._identity = context.identity
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._membership = context.membership
         self._seconds = seconds
-        self._queue: WorkQueue[str] = WorkQueue(name="agents", clock=clock)
-        clusters.add_handler(self._cluster_changed)
-        membership.on_change(self._members_changed)
-        on_facts(self._told)
+        self._queue: WorkQueue[str] = WorkQueue(name="agents", clock=context.clock)
+        self._clusters.add_handler(self._cluster_changed)
+        self._membership.on_change(self._members_changed)
+        context.registry.on_facts(self._told)
 
     async def run(self) -> None:
         await self._clusters.wait_synced()
@@ -121,7 +98,6 @@ class AgentAccounts:
             self._queue.add(new.name)
 
     def _told(self, name: str) -> None:
-        """An agent may have written its claim, or noted on its Lease that it uses its token."""
         cluster = self._clusters.get(("", name))
         if cluster is not None and cluster.invited:
             self._queue.add(name)
@@ -152,7 +128,6 @@ class AgentAccounts:
             await self._delete(SERVICE_ACCOUNTS, account, namespace)
 
     async def _keep_facts(self, cluster: MemberCluster) -> None:
-        """Keep what the hub knows of itself equal; addresses and CA are the command's."""
         namespace = cluster.member_namespace
         wanted = {
             "uid": await self._identity.uid(),
@@ -172,7 +147,6 @@ class AgentAccounts:
             )
 
     async def _admit(self, cluster: MemberCluster) -> float:
-        """Seal the token for the claim; end the invitation once that token was used."""
         namespace, ends = cluster.member_namespace, stored_time(cluster.invited)
         left = (ends - self._clock.now()).total_seconds() if ends is not None else 0.0
         lease = await self._found(LEASES, AGENT_LEASE, namespace)
@@ -186,7 +160,6 @@ class AgentAccounts:
         return min(left, FACTS_SECONDS)
 
     async def _claimed(self, namespace: str) -> tuple[str, str]:
-        """Return UID and claim of the MemberReport; empty without."""
         report = await self._found(MEMBER_REPORTS, MEMBER_REPORT, namespace) or {}
         uid = str((report.get("metadata") or {}).get("uid") or "")
         return uid, str((report.get("status") or {}).get("claim") or "")
@@ -197,7 +170,6 @@ class AgentAccounts:
         return base64.b64decode(given).decode("ascii", "replace")
 
     async def _seal(self, cluster: MemberCluster, uid: str, claim: str) -> None:
-        """Seal a token for the claim of the MemberReport of that UID."""
         namespace = cluster.member_namespace
         token = await request_token(self._hub, (namespace, AGENT_ACCOUNT), seconds=self._seconds)
         # `invite --renew` makes another report before it makes another account: a token of the new
@@ -217,17 +189,14 @@ class AgentAccounts:
             patch = {"stringData": text}
             await self._hub.merge_patch(SECRETS, AGENT_TOKEN_SECRET, patch, namespace=namespace)
         LOG.info("its first token is sealed", extra={"object": cluster.name})
-        self._recorder.event(
-            ObjectRef(API_VERSION, MEMBER_CLUSTERS.kind, "", cluster.name, cluster.metadata.uid),
-            type="Normal",
-            reason=MemberClusterEventReason.INVITE_USED.value,
-            note="an agent has claimed the member and gets its token; was it not yours, run "
-            f"`stowage revoke {cluster.name}`",
-            action="Admit",
+        note = (
+            "an agent has claimed the member and gets its token; was it not yours, run "
+            f"`stowage revoke {cluster.name}`"
         )
+        reason = MemberClusterEventReason.INVITE_USED
+        tell_of(self._recorder, cluster, reason, note, "Admit")
 
     async def _end_invitation(self, cluster: MemberCluster) -> None:
-        """The account comes first: its token is refused within seconds."""
         namespace = cluster.member_namespace
         await self._delete(SERVICE_ACCOUNTS, INVITE_ACCOUNT, namespace)
         await self._delete(SECRETS, AGENT_TOKEN_SECRET, namespace)

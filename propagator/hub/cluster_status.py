@@ -1,15 +1,14 @@
 """MemberCluster.status and labels, from a session and the last status, and their writes.
 
-The controller's fields and conditions stay. Unknown fields keep their last value. Noisy numbers
-change only by a relevant step.
+The controller's fields and conditions stay. Unknown fields keep their last value.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -20,14 +19,10 @@ from crds.membercluster import (
     MemberClusterEventReason,
     ReadyReason,
 )
-from crds.names import API_VERSION, LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
+from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery import logs
-from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS
-from machinery.clock import Clock
 from machinery.release import parsed, release
-from machinery.runtime.event_recorder import EventRecorder, ObjectRef
-from machinery.runtime.informer import Informer
 from machinery.runtime.store import number
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types import conditions
@@ -35,13 +30,13 @@ from machinery.types.bounds import clean
 from machinery.types.merge_patch import merging
 from machinery.types.selectors import label_value
 from propagator.hub.agent_accounts import oldest_served
+from propagator.hub.events import tell_of
 from propagator.members.connection import Link
+from propagator.members.context import ControllerContext
 from propagator.members.health import Contact, HealthProbe, MemberHealth, settled
 from propagator.members.pod_index import Placed
 from propagator.members.pulled import PullSession
-from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
-from propagator.shards.membership import ONE_SHARD, OneShard
 from propagator.types.cluster import MemberCluster
 
 ANOTHERS = (ReadyReason.CLUSTER_CHANGED, ReadyReason.ALREADY_REGISTERED)
@@ -128,24 +123,6 @@ def ready_condition(status: Mapping[str, Any]) -> conditions.Condition:
     return conditions.find(status, MemberClusterCondition.READY)
 
 
-def _ready(
-    cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, now: datetime
-) -> dict[str, Any]:
-    link = session.link
-    message = verdict.sentence(cluster.name)
-    if verdict.ready and link is not None and link.obstacle:
-        message += f"; its capacity is not known: {link.obstacle}"
-    return conditions.renewed(
-        ready_condition(cluster.status),
-        type_=MemberClusterCondition.READY.value,
-        true=verdict.ready,
-        reason=verdict.reason.value,
-        message=message[:_MESSAGE_LIMIT],
-        now=now,
-        generation=session.generation,
-    )
-
-
 def _conditions(
     cluster: MemberCluster,
     session: MemberSession,
@@ -153,30 +130,33 @@ def _conditions(
     now: datetime,
     differs: Sequence[str],
 ) -> list[conditions.Condition]:
-    """Renew our conditions, and keep others in their order.
-
-    SweepHeld exists only while a sweep is held. Until the brake has decided, the last report stays.
-    """
+    """Renew our conditions, and keep others in their order."""
     after = {each["type"]: each for each in cluster.status.get("conditions", ())}
-    after[MemberClusterCondition.READY.value] = _ready(cluster, session, verdict, now)
-    held = session.held
-    if held is not None:
-        before = after.pop(MemberClusterCondition.SWEEP_HELD.value, {})
-        if held.reason is not None:
-            after[MemberClusterCondition.SWEEP_HELD.value] = conditions.renewed(
+    message, link = verdict.sentence(cluster.name), session.link
+    if verdict.ready and link is not None and link.obstacle:
+        message += f"; its capacity is not known: {link.obstacle}"
+    said = [(MemberClusterCondition.READY, verdict.reason.value, message)]
+    if (held := session.held) is not None:
+        reason = held.reason.value if held.reason is not None else ""
+        said.append((MemberClusterCondition.SWEEP_HELD, reason, held.message))
+    if isinstance(session, PullSession):
+        said += _of_agent(session, differs)
+    elif not cluster.pulls:
+        said += ((kind, "", "") for kind in _OF_AGENTS)
+    for kind, reason, message in said:
+        ready = kind is MemberClusterCondition.READY
+        # All but Ready stand only while there is something to say.
+        before = after.get(kind.value, {}) if ready else after.pop(kind.value, {})
+        if ready or message:
+            after[kind.value] = conditions.renewed(
                 before,
-                type_=MemberClusterCondition.SWEEP_HELD.value,
-                true=True,
-                reason=held.reason.value,
-                message=held.message[:_MESSAGE_LIMIT],
+                type_=kind.value,
+                true=verdict.ready or not ready,
+                reason=reason,
+                message=message[:_MESSAGE_LIMIT],
                 now=now,
                 generation=session.generation,
             )
-    if isinstance(session, PullSession):
-        _tell_agent(after, session, now, differs)
-    elif not cluster.pulls:
-        for kind in _OF_AGENTS:
-            after.pop(kind.value, None)
     strangers = [kind for kind in after if kind not in _KNOWN]
     for kind in strangers[_CONDITIONS_LIMIT - len(_KNOWN) :]:
         del after[kind]  # else the hub would refuse the whole status
@@ -209,26 +189,12 @@ _OF_AGENTS = (
 )
 
 
-def _tell_agent(
-    after: dict[str, conditions.Condition],
-    session: PullSession,
-    now: datetime,
-    differs: Sequence[str],
-) -> None:
-    """Set the conditions that stand only while there is something to say of an agent."""
+def _of_agent(
+    session: PullSession, differs: Sequence[str]
+) -> Iterator[tuple[MemberClusterCondition, str, str]]:
     said = (_forgotten(session), too_old(session), "; ".join(differs))
     for kind, message in zip(_OF_AGENTS, said, strict=True):
-        before = after.pop(kind.value, {})
-        if message:
-            after[kind.value] = conditions.renewed(
-                before,
-                type_=kind.value,
-                true=True,
-                reason=kind.value,
-                message=message[:_MESSAGE_LIMIT],
-                now=now,
-                generation=session.generation,
-            )
+        yield kind, kind.value, message
 
 
 def _state(cluster: MemberCluster, status: Mapping[str, Any]) -> str:
@@ -263,7 +229,6 @@ def _pull(session: PullSession) -> dict[str, Any]:
 
 
 def _reported(session: PullSession) -> dict[str, Any]:
-    """What its agent tells of the member, as `learnt` of one with a connection."""
     told: dict[str, Any] = msgspec.to_builtins(session.told)
     known = {name: told[name] for name in _TOLD if told.get(name)}
     if "capacity" in known:
@@ -273,7 +238,6 @@ def _reported(session: PullSession) -> dict[str, Any]:
 
 
 def _take(status: dict[str, Any], known: Mapping[str, Any], *, narrow: bool) -> None:
-    """Take these facts; those that are gone go, and those that are not known yet stay."""
     if not narrow:
         status.pop("namespaces", None)
     status |= known
@@ -289,7 +253,6 @@ def _note(status: dict[str, Any], identity: Mapping[str, str]) -> None:
 
 
 def learnt(link: Link, allows: Callable[[str], bool]) -> dict[str, Any]:
-    """Return the fields of a status that the watches of a member tell."""
     learnt: dict[str, Any] = {"version": link.probe.version, "provider": link.provider}
     if link.measured:
         learnt["nodeGroups"] = link.capacity.groups()
@@ -320,7 +283,6 @@ def _measured(before: Mapping[str, Any], health: HealthProbe) -> dict[str, Any]:
 
 
 def _urgent(cluster: MemberCluster, session: MemberSession, verdict: MemberHealth) -> bool:
-    """Whether Ready, the cluster's identity or a held sweep differs from the stored one."""
     ready, status = ready_condition(cluster.status), cluster.status
     told = (ready.get("status"), ready.get("reason"), ready.get("observedGeneration"))
     if told != (str(verdict.ready), verdict.reason.value, session.generation):
@@ -349,36 +311,25 @@ _WORKERS = 8
 
 
 class ClusterStatusWriter:
-    """Writes changes only, and events on Ready.
+    """Writes Ready, the cluster's identity and a held sweep at once.
 
-    Ready, the cluster's identity and a held sweep are written at once; anything else at most once a
-    second for each cluster, and `WRITES_PER_SECOND` for all.
+    Anything else waits: at most once a second for each cluster, `WRITES_PER_SECOND` for all.
 
-    A write names the version that was read, because the controller writes the status too: it fails
-    on another version, so it may repeat the controller's conditions.
+    A write names the version that was read: the controller writes the status too.
     """
 
-    def __init__(
-        self,
-        hub: ApiClient,
-        *,
-        clusters: Informer[MemberCluster],
-        registry: MemberRegistry,
-        recorder: EventRecorder,
-        clock: Clock,
-        membership: OneShard = ONE_SHARD,
-    ) -> None:
-        self._membership = membership
-        membership.on_change(self._members_changed)
-        self._hub = hub
-        self._clusters = clusters
-        self._registry = registry
-        self._recorder = recorder
-        self._clock = clock
+    def __init__(self, context: ControllerContext) -> None:
+        self._membership = context.membership
+        self._hub = context.hub
+        self._clusters = context.clusters
+        self._registry = context.registry
+        self._recorder = context.recorder
+        self._clock = context.clock
         self._next_turn = -math.inf
-        self._queue: WorkQueue[str] = WorkQueue(name="clusterstatus", clock=clock)
-        registry.on_facts(self._queue.add)
-        clusters.add_handler(self._cluster_changed)
+        self._queue: WorkQueue[str] = WorkQueue(name="clusterstatus", clock=context.clock)
+        self._membership.on_change(self._members_changed)
+        self._registry.on_facts(self._queue.add)
+        self._clusters.add_handler(self._cluster_changed)
 
     async def run(self) -> None:
         await work(self._queue, self._publish, workers=_WORKERS, log=LOG)
@@ -399,7 +350,8 @@ class ClusterStatusWriter:
         if session.contact is Contact.CONNECTING:
             return None  # the last status stands; the session's verdict queues the key again
         stored = conditions.holds(cluster.status, MemberClusterCondition.READY)
-        if session.verdict.ready and not stored and not self._registry.compared(name):
+        compared = not self._membership.several or session.uncompared == set()
+        if session.verdict.ready and not stored and not compared:
             return None  # first what other shards are told of its shares; that queues the key again
         now = self._clock.monotonic()
         if (
@@ -432,7 +384,6 @@ class ClusterStatusWriter:
     def _counts(
         self, session: MemberSession, version: str, placed: Placed | None, report: str
     ) -> None:
-        """Note which pods the MemberCluster of that version counts."""
         if isinstance(session, PullSession):
             session.published(report, version)
         elif session.link is not None and placed is not None:
@@ -467,7 +418,7 @@ class ClusterStatusWriter:
             forgot = conditions.find(changed, MemberClusterCondition.HUB_FORGOT)
             if forgot and not conditions.find(cluster.status, MemberClusterCondition.HUB_FORGOT):
                 event, note = MemberClusterEventReason.HUB_FORGOT, forgot["message"]
-                self._event(cluster, event, note, "Compare", type_="Warning")
+                tell_of(self._recorder, cluster, event, note, "Compare", warns=True)
         if "shard" in changed and ready_condition(cluster.status):
             self._tell_shard(cluster)
         return self._held(answer)
@@ -487,31 +438,13 @@ class ClusterStatusWriter:
         ):
             return
         told = _EVENTS.get((now["reason"], cluster.pulls), MemberClusterEventReason.DISCONNECTED)
-        if now["status"] == "True":
-            self._event(cluster, told, now["message"], "Probe")
-            return
-        note = f"{now['reason']}: {now['message']}"
-        self._event(cluster, told, note, "Probe", type_="Warning")
+        warns = now["status"] != "True"
+        note = f"{now['reason']}: {now['message']}" if warns else now["message"]
+        tell_of(self._recorder, cluster, told, note, "Probe", warns=warns)
 
     def _tell_shard(self, cluster: MemberCluster) -> None:
         of, before = self._membership.shards, cluster.status.get("shard", 0)
         note = f"served by shard {self._membership.shard} of {of}, before by shard {before}"
         if before != self._membership.shard:
-            self._event(cluster, MemberClusterEventReason.SHARD_CHANGED, note, "Serve")
-
-    def _event(
-        self,
-        cluster: MemberCluster,
-        reason: MemberClusterEventReason,
-        note: str,
-        action: str,
-        *,
-        type_: Literal["Normal", "Warning"] = "Normal",
-    ) -> None:
-        self._recorder.event(
-            ObjectRef(API_VERSION, MEMBER_CLUSTERS.kind, "", cluster.name, cluster.metadata.uid),
-            type=type_,
-            reason=reason.value,
-            note=note,
-            action=action,
-        )
+            reason = MemberClusterEventReason.SHARD_CHANGED
+            tell_of(self._recorder, cluster, reason, note, "Serve")

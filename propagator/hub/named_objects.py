@@ -1,7 +1,7 @@
 """Objects of the hub that travel with Workloads: watched by metadata, read when needed.
 
-A namespace where a Workload names such an object has a watch for each kind; the propagator may read
-tenants only (`stowage tenant add`). Content is read when a Workload is written, if it changed.
+Each namespace where a Workload names one has a watch for each kind; the propagator may read tenants
+only (`stowage tenant add`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ class NoTenant(StowageError):
 
 
 class NamedObjects(Generic[T]):
-    """The objects of one kind, decoded as `type_`.
+    """`changed` is called with the key of each changed object.
 
-    `changed` is called with the key of each changed object, and of each named one if its namespace
-    becomes a tenant or is found to be none.
+    And of each named one if its namespace becomes a tenant or is found to be none.
     """
 
     def __init__(
@@ -61,17 +60,11 @@ class NamedObjects(Generic[T]):
         self._reading: KeyedLocks[Key] = KeyedLocks()
 
     async def run(self) -> None:
-        """A further run resumes the watches.
-
-        Raises what a watch ends by: Workloads would otherwise wait for that watch forever.
-        """
+        """A further run resumes the watches. Raises what a watch ends by."""
         await self._watches.run()
 
     def clear(self) -> None:
-        """Drop all content between two runs: other processes may have written since.
-
-        `get` then waits until the namespace has been listed again.
-        """
+        """Drop all content between two runs: other processes may have written since."""
         self._held.clear()
         self._watches.clear()
 

@@ -1,7 +1,6 @@
 """Whether the hub is deleting a kind of ours itself.
 
-That deletes all objects of the kind without a decision on what they stand for: of Workloads the
-members keep what runs, and a MemberCluster that goes so is not unregistered.
+Then members keep what runs of Workloads, and no MemberCluster is unregistered.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class OwnKind:
     async def ends(self, since: float = -math.inf) -> bool:
         """Return whether the definition is being deleted, or gone.
 
-        No answer counts that was asked for before `since`, a monotonic time: when an object was
-        seen to be deleted, its kind may have been before it. Raises HubFault, also if the hub does
-        not let it be read: rights may be what is deleted next.
+        No answer counts that was asked for before `since`.
+
+        `since` is a monotonic time. Raises HubFault, also if the hub does not let it be read.
         """
         now = self._clock.monotonic()
         if self._ends or now - self._asked >= FRESH_SECONDS or self._asked <= since:

@@ -1,13 +1,11 @@
 """Creates MemberClusters for Secrets, and sessions for MemberClusters.
 
 A Secret with the label `stowage.dev/register` in the system namespace registers the cluster of its
-name. Any other MemberCluster may refer to any Secret; without a reference it gets the labelled one.
-A deleted Secret makes its cluster not ready, and changes nothing on the member.
+name. Any other MemberCluster may refer to any Secret. A deleted Secret makes its cluster not ready.
 
-Deleting a MemberCluster unregisters the cluster, although its Secret may remain. The annotation
-`stowage.dev/registered` on the Secret is a digest of the registered data, written after the
-MemberCluster. If it matches and the MemberCluster is missing, the MemberCluster was deleted. Where
-the hub deletes the kind itself, sessions go on.
+Deleting a MemberCluster unregisters the cluster, although its Secret may remain: the Secret's
+annotation `stowage.dev/registered` is a digest of the registered data, written after the
+MemberCluster. Where the hub deletes the kind itself, sessions go on.
 """
 
 from __future__ import annotations
@@ -23,10 +21,8 @@ import msgspec
 from crds.membercluster import MemberClusterCondition, ReadyReason
 from crds.names import API_VERSION, GROUP, LABEL_MEMBER_NAMESPACE, LABEL_REGISTER
 from machinery import logs
-from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, Resource
 from machinery.api.verbs import METADATA
-from machinery.clock import Clock
 from machinery.config.kubeconfig import too_large
 from machinery.errors import AlreadyExists, KubeconfigError, NotFound
 from machinery.runtime.informer import Informer
@@ -40,11 +36,10 @@ from propagator.hub.cluster_status import reported_health
 from propagator.hub.named_objects import NoTenant
 from propagator.hub.own_kind import OwnKind
 from propagator.members.cluster_identity import noted
+from propagator.members.context import ControllerContext
 from propagator.members.health import MemberHealth, verdict_of
 from propagator.members.pulled import PullSession, PullSource
-from propagator.members.registry import MemberRegistry
 from propagator.members.session import MemberSession
-from propagator.shards.membership import ONE_SHARD, OneShard
 from propagator.types.cluster import ClusterEndpoint, MemberCluster, Secret, bounded
 
 LOG = logs.get(__name__)
@@ -61,34 +56,22 @@ _WORKERS = 4
 
 
 class Registrar:
-    """`secrets` are the labelled ones of `namespace`; the caller runs it and `clusters`."""
+    """`secrets` are the labelled ones of the system namespace; the caller runs it."""
 
-    def __init__(
-        self,
-        hub: ApiClient,
-        *,
-        namespace: str,
-        secrets: Informer[Secret],
-        clusters: Informer[MemberCluster],
-        registry: MemberRegistry,
-        clock: Clock,
-        membership: OneShard = ONE_SHARD,
-    ) -> None:
-        self._membership = membership
-        membership.on_change(self._members_changed)
-        self._hub = hub
-        self._namespace = namespace
+    def __init__(self, context: ControllerContext, *, secrets: Informer[Secret]) -> None:
+        self._membership = context.membership
+        self._hub = context.hub
+        self._namespace = context.namespace
         self._secrets = secrets
-        self._clusters = clusters
-        self._registry = registry
-        self._queue: WorkQueue[str] = WorkQueue(name="registrar", clock=clock)
-        self._records = SecretBook(
-            hub, labelled=secrets, clusters=clusters, clock=clock, changed=self._queue.add
-        )
-        self._kind = OwnKind(hub, MEMBER_CLUSTERS, clock=clock)
-        clusters.add_index(FORMER_INDEX, lambda each: each.spec.former_names)
+        self._clusters = context.clusters
+        self._registry = context.registry
+        self._queue: WorkQueue[str] = WorkQueue(name="registrar", clock=context.clock)
+        self._records = SecretBook(context, labelled=secrets, changed=self._queue.add)
+        self._kind = OwnKind(context.hub, MEMBER_CLUSTERS, clock=context.clock)
+        self._membership.on_change(self._members_changed)
+        self._clusters.add_index(FORMER_INDEX, lambda each: each.spec.former_names)
         secrets.add_handler(self._secret_changed)
-        clusters.add_handler(self._cluster_changed)
+        self._clusters.add_handler(self._cluster_changed)
 
     async def run(self) -> None:
         """Nothing is decided before both informers have listed."""
@@ -178,10 +161,7 @@ class Registrar:
         return patched
 
     async def _take_back(self, cluster: MemberCluster) -> None:
-        """Remove this cluster's name from the former names of older ones, once it is ready.
-
-        A refused registration of the cluster that had the name changes nothing.
-        """
+        """Remove this cluster's name from the former names of older ones, once it is ready."""
         if not conditions.holds(cluster.status, MemberClusterCondition.READY):
             return
         for other in self._clusters.by_index(FORMER_INDEX, cluster.name):
@@ -191,10 +171,7 @@ class Registrar:
             await self._patch(other, {"formerNames": kept})
 
     async def _take_over(self, cluster: MemberCluster) -> None:
-        """Add the names that this cluster had when its MemberCluster was deleted.
-
-        Shares under these names are then this cluster's.
-        """
+        """Add the names that this cluster had when its MemberCluster was deleted."""
         names = self._registry.identities.left(cluster)
         known = cluster.spec.former_names
         new = [n for n in names if n not in known and self._clusters.get(("", n)) is None]
@@ -202,7 +179,6 @@ class Registrar:
             await self._patch(cluster, {"formerNames": [*known, *new]})
 
     async def _remember(self, cluster: MemberCluster, secret: Secret | None) -> None:
-        """A mark makes a later deletion of this MemberCluster recognizable."""
         reference = cluster.spec.secret_ref
         if secret is None or reference is None or reference.key != secret.metadata.key:
             return
@@ -220,11 +196,7 @@ class Registrar:
         self._secrets.upsert(msgspec.convert(marked, Secret))
 
     async def _stands(self, kind: Resource, name: str, *, namespace: str | None = None) -> bool:
-        """Ask the hub: informers may be behind it and each other.
-
-        Else a stale mark could keep a new Secret unregistered, or a MemberCluster could be created
-        for a deleted Secret, and Workloads that end would wait for it.
-        """
+        """Ask the hub: informers may be behind it and each other."""
         try:  # not a list, which takes a tenth of a second while another kind is written (1.36.3)
             await self._hub.request("GET", kind.path(namespace, name), accept=METADATA)
         except NotFound:
@@ -297,7 +269,6 @@ class Registrar:
 
 
 def digest(secret: Secret) -> str:
-    """Keyed by the Secret's UID: no two Secrets share one."""
     text = msgspec.msgpack.encode([secret.excess, *sorted(secret.data.items())])
     return hashlib.blake2b(text, key=secret.metadata.uid.encode(), digest_size=8).hexdigest()
 
@@ -377,25 +348,23 @@ async def _parse(secret: Secret) -> Credentials | MemberHealth:
 class SecretBook:
     """The Secrets that MemberClusters refer to, in any namespace.
 
-    One watch shows the labelled Secrets; any other has its own watch while a MemberCluster refers
-    to it. `changed` is called with the MemberClusters that refer to a changed Secret.
+    One watch shows the labelled Secrets; any other has its own. `changed` is called with the
+    MemberClusters that refer to a changed Secret.
     """
 
     def __init__(
         self,
-        hub: ApiClient,
+        context: ControllerContext,
         *,
         labelled: Informer[Secret],
-        clusters: Informer[MemberCluster],
-        clock: Clock,
         changed: Callable[[str], None],
     ) -> None:
-        self._hub = hub
-        self._clusters = clusters
+        self._hub = context.hub
+        self._clusters = context.clusters
         self._labelled = labelled
-        self._clock = clock
+        self._clock = context.clock
         self._changed = changed
-        clusters.add_index(SECRET_INDEX, _secret_of)
+        self._clusters.add_index(SECRET_INDEX, _secret_of)
         self._watches = InformerPool(self._watch, told=self._tell, shown=self._tell)
         labelled.add_handler(self._labelled_changed)
 

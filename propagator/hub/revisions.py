@@ -1,8 +1,7 @@
 """Which revision of a Workload a member gets, and its content.
 
-With a rollout, the status names the revision of each cluster. The spec's own revision is rendered
-from the spec. Any other is read from its ControllerRevision, once, and used only if its digest
-matches its name.
+The status names the revision of each cluster. The spec's own is rendered from the spec, any other
+read from its ControllerRevision once, and used only if its digest matches its name.
 """
 
 from __future__ import annotations
@@ -55,10 +54,7 @@ class Revisions:
         self._held = shares.column(dict[str, _Content])  # of the Workload, by revision
 
     async def of_member(self, workload: Workload, member: str) -> Workload:
-        """Return the Workload with the content of the member's revision.
-
-        Raises Refused without it, and HubFault while the hub does not answer.
-        """
+        """Raises Refused without the content of the member's revision, and HubFault."""
         if not workload.staged:
             return workload
         revision = workload.revision_of(member)
@@ -75,7 +71,7 @@ class Revisions:
         return _with(workload, held[revision])
 
     def known(self, workload: Workload, member: str) -> Workload:
-        """As `of_member`, from content that was already read; else the Workload unchanged."""
+        """As `of_member`, by what was already read; else the Workload unchanged."""
         held = self._held.get(workload.uid)
         content = held.get(workload.revision_of(member)) if held else None
         if content is None or workload.revision_of(member) == revision_of_spec(workload):

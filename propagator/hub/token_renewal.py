@@ -1,7 +1,6 @@
 """Renews tokens of members before they expire, if the registration Secret names their account.
 
-At two thirds of a token's life the propagator requests another from the member, and patches it into
-the Secret on the version that it read: a concurrent change of the Secret wins.
+The new token is patched into the Secret on the version that was read.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ from datetime import timedelta
 import msgspec
 
 from crds.membercluster import MemberClusterEventReason
-from crds.names import API_VERSION
 from machinery import logs
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
-from machinery.clock import Clock, timestamp
+from machinery.api.resources import SECRETS
+from machinery.clock import timestamp
 from machinery.config.kubeconfig import Connection
 from machinery.errors import KubeconfigError, TransportError
-from machinery.runtime.event_recorder import EventRecorder, ObjectRef
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.metadata import Key
 from propagator.credentials.credentials import credentials_of
 from propagator.credentials.tokens import TOKEN_LIMIT, Life, life_of, request_token, with_token
+from propagator.hub.events import tell_of
 from propagator.hub.registration import ANNOTATION_REGISTERED, completed, digest
-from propagator.members.registry import MemberRegistry
+from propagator.members.context import ControllerContext
 from propagator.settings import RenewalSettings
 from propagator.types.cluster import MemberCluster, Secret
 
@@ -52,27 +50,23 @@ class Renewer:
 
     def __init__(
         self,
-        hub: ApiClient,
+        context: ControllerContext,
         *,
         secrets: Informer[Secret],
-        clusters: Informer[MemberCluster],
-        registry: MemberRegistry,
         settings: RenewalSettings,
-        recorder: EventRecorder,
-        clock: Clock,
     ) -> None:
-        self._hub = hub
+        self._hub = context.hub
         self._secrets = secrets
-        self._clusters = clusters
-        self._registry = registry
+        self._clusters = context.clusters
+        self._registry = context.registry
         self._settings = settings
-        self._recorder = recorder
-        self._clock = clock
+        self._recorder = context.recorder
+        self._clock = context.clock
         self._queue: WorkQueue[str] = WorkQueue(
-            name="renewal", clock=clock, base_delay=_FIRST_RETRY, max_delay=_LAST_RETRY
+            name="renewal", clock=context.clock, base_delay=_FIRST_RETRY, max_delay=_LAST_RETRY
         )
         secrets.add_handler(self._secret_changed)
-        clusters.add_handler(self._cluster_changed)
+        self._clusters.add_handler(self._cluster_changed)
 
     async def run(self) -> None:
         await self._secrets.wait_synced()
@@ -140,14 +134,9 @@ class Renewer:
         LOG.info("its token was renewed", extra={"object": name})
 
     def _tell(self, cluster: MemberCluster, life: Life, fault: TransportError) -> None:
-        ends = timestamp(life.expires)
-        self._recorder.event(
-            ObjectRef(API_VERSION, MEMBER_CLUSTERS.kind, "", cluster.name, cluster.metadata.uid),
-            type="Warning",
-            reason=MemberClusterEventReason.TOKEN_NOT_RENEWED.value,
-            note=f"the token ends at {ends} and could not be renewed: {fault}",
-            action="Renew",
-        )
+        note = f"the token ends at {timestamp(life.expires)} and could not be renewed: {fault}"
+        reason = MemberClusterEventReason.TOKEN_NOT_RENEWED
+        tell_of(self._recorder, cluster, reason, note, "Renew", warns=True)
 
 
 async def _ours(cluster: MemberCluster, secret: Secret) -> _Ours | None:

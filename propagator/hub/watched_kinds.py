@@ -1,8 +1,6 @@
-"""Which kinds are watched on members: where objects of ours may be, and as long as they are.
+"""Which kinds are watched on members: each costs a connection on every member.
 
-Each watched kind costs a connection on every member. A kind beyond the usual ones is watched while
-a Workload refers to it or objects of it exist. `Census` searches members for objects of every kind,
-which finds those of deleted Workloads, for `orphans` to sweep. `IdleKinds` ends watches.
+A kind beyond the usual ones is watched while a Workload refers to it or objects of it exist.
 """
 
 from __future__ import annotations
@@ -56,8 +54,8 @@ Pair = tuple[str, str]
 class IdleKinds:
     """Ends idle watches, and removes kinds without objects from the notes.
 
-    A noted kind that is no longer rendered counts until two checks find no object on any member: a
-    write in flight at the first has ended at the second.
+    A noted kind counts until two checks find no object on any member: a write in flight at the
+    first has ended at the second.
     """
 
     def __init__(
@@ -102,11 +100,7 @@ class IdleKinds:
             LOG.info("its kinds are kept until the next look: %s", fault, extra=_about(workload))
 
     async def _idle(self, workload: Workload) -> set[Pair]:
-        """Return the noted kinds that are not rendered, and that no member has.
-
-        Tasks in between write rendered kinds, or were in flight before: the next check sees those
-        objects.
-        """
+        """Return the noted kinds that are not rendered, and that no member has."""
         left = set(workload.remembered()) - set(workload.kinds()) - USUAL_KINDS
         if not left or workload.metadata.deleting:
             return set()
@@ -135,7 +129,6 @@ class IdleKinds:
 
 
 def _unread(informer: Informer[ManagedObject]) -> bool:
-    """Whether the first list is in flight: the census found an object that may be swept."""
     return not informer.synced and not isinstance(informer.last_error, NotFound | Forbidden)
 
 
@@ -160,11 +153,10 @@ _page = msgspec.json.Decoder(Page)
 class Census:
     """Searches members for objects of ours of every kind; a kind with any is watched from then on.
 
-    The usual kinds are listed at each connect and once more later, because a request of a dead
-    process may arrive late. Every other kind is listed once per registration, noted on the
-    MemberCluster with the UID of the member's kube-system. A hub that was set back searches anew,
-    as does one that holds the sweep of what was found. An agent may not read the MemberCluster, and
-    searches once for each connection (`noted`).
+    The usual kinds are listed at each connect and once more later: a request of a dead process may
+    arrive late. Every other kind is listed once per registration, noted on the MemberCluster, and
+    again after a set-back or while a sweep is held. An agent searches once for each connection
+    (`noted`).
     """
 
     def __init__(self, context: ControllerContext, *, noted: bool = True) -> None:

@@ -1,8 +1,7 @@
-"""WorkloadKinds in the propagator: what is read by a profile is read anew when it changes.
+"""WorkloadKinds in the propagator: what was read by a profile is read anew when it changes.
 
-A Workload keeps the profile of its kind, and a member's object keeps what was judged by it alone.
-So the Workloads of the kind are kept anew and reconciled once more, and its objects are listed
-again on each member. Until a member has listed them, nothing of them is reported as gone.
+The Workloads of the kind are kept anew and reconciled, and its objects are listed again on each
+member. Until then, nothing of them is reported as gone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is written of a Workload: its notes before any object is written, and its entries. Pure.
 
-The finalizer keeps a deleted Workload until its objects are gone. The noted members must each
-confirm that. The noted kinds let another process find all objects (`noted_kinds`).
+The finalizer keeps a deleted Workload until its objects are gone, which each noted member must
+confirm. The noted kinds let another process find all objects (`noted_kinds`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ def missing(
 
 
 def without_member(workload: Workload, name: str) -> dict[str, Any]:
-    """Return the metadata patch after a member confirmed to be clean; or nothing."""
     record = _annotated(workload)
     after = record.without(name)
     if after == record or name in workload.placements:
@@ -62,7 +61,6 @@ def footprint_without(workload: Workload, name: str) -> dict[str, Any]:
 
 
 def with_only(workload: Workload, names: Collection[str]) -> tuple[Patch, Patch]:
-    """Return patches of metadata and status that leave these members of a Workload that ends."""
     noted, placed = _annotated(workload), _placed(workload)
     after, left = noted.only(names), placed.only(names)
     metadata: Patch = (
@@ -100,8 +98,8 @@ WIDE = 32
 def entries_patch(workload: Workload, status: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return a JSON patch of the changes; None if the list of shares has to be written whole.
 
-    That is if it is short, clusters came or went, or most entries changed. A merge patch replaces a
-    list whole: 180 KiB for a thousand shares. This one names entries by position, and the version.
+    A merge patch replaces a list whole: 180 KiB for a thousand shares. This one names entries by
+    position, and the version.
     """
     old, new = workload.status.clusters, status["clusters"]
     if (

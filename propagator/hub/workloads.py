@@ -1,7 +1,7 @@
 """The hub's Workloads: read through one informer, changed only by the writes in this module.
 
 Every write names the version that was read. Each answer enters the informer before the watch brings
-it, so the next check sees this process's own write.
+it.
 """
 
 from __future__ import annotations
@@ -88,9 +88,8 @@ class HubWorkloads:
     ) -> Workload:
         """Note the finalizer, members and kinds before these kinds are written.
 
-        Also the ordinal ranges if the scheduler assigns none, and `restored`, the state since the
-        hub was set back, unless it is empty. A Workload that was edited or deleted since is
-        returned as it is. Raises TransportError.
+        Also ordinal ranges if the scheduler assigns none, and `restored` unless it is empty. A
+        Workload that was edited or deleted since is returned as it is. Raises TransportError.
         """
         async with self._latest(workload) as now:
             if now.metadata.deleting or now.metadata.generation != workload.metadata.generation:
@@ -113,10 +112,7 @@ class HubWorkloads:
         return [each for each in former if self._clusters.get(("", each)) is None]
 
     async def confirm(self, workload: Workload, member: str) -> None:
-        """Note that the member need not confirm the Workload's end: it has no objects.
-
-        Raises TransportError, and Conflict if the Workload changed since.
-        """
+        """Note that the member has no objects. Raises TransportError, Conflict."""
         async with self._latest(workload) as now:
             metadata = without_member(now, member)
             if metadata and not now.metadata.deleting:
@@ -127,9 +123,9 @@ class HubWorkloads:
                 self._store(await self._patch(now, {"status": status}, subresource="status"))
 
     async def part(self, workload: Workload, others: Collection[str]) -> None:
-        """Note that no members but these may hold anything of a Workload that ends.
+        """Note that no members but these hold anything of a Workload that ends.
 
-        Raises TransportError, and Conflict if the Workload changed since.
+        Raises TransportError, Conflict.
         """
         metadata, status = with_only(workload, others)
         if metadata:
@@ -138,10 +134,7 @@ class HubWorkloads:
             self._store(await self._patch(workload, {"status": status}, subresource="status"))
 
     async def forget_kinds(self, workload: Workload, idle: set[tuple[str, str]]) -> None:
-        """Remove kinds that no member has from the notes.
-
-        Raises TransportError, and Conflict if the Workload changed since.
-        """
+        """Remove kinds that no member has from the notes. Raises TransportError, Conflict."""
         async with self._latest(workload) as now:
             metadata = without_kinds(now, idle)
             if metadata and now.metadata.generation == workload.metadata.generation:
@@ -183,8 +176,7 @@ class HubWorkloads:
     async def whole(self, key: Key, uids: Callable[[], Collection[str]]) -> Workload | None:
         """Return the Workload of that key, None if there is none or if it was put aside.
 
-        One that is meant by `uids`, owners of what a member of ours has, is read. Raises
-        TransportError.
+        One whose UID is of `uids` is read. Raises TransportError.
         """
         found = self.informer.get(key)
         aside = self.informer.put_aside
@@ -273,7 +265,6 @@ class HubWorkloads:
 
     @asynccontextmanager
     async def _latest(self, workload: Workload) -> AsyncIterator[Workload]:
-        """Yield the latest known Workload, under the lock for its metadata."""
         key = workload.metadata.key
         async with self._preparing.of(key):
             now = self.informer.get(key)
@@ -320,10 +311,7 @@ def touches(workload: Workload, member: str) -> bool:
 
 
 def _entries_of(workload: Workload) -> set[str]:
-    """Return `clusters_of`, in the record's digests of names, and all clusters of the decision.
-
-    Changes of the latter are reported also if another tool delivers.
-    """
+    """Return `clusters_of`, in the record's digests of names, and all clusters of the decision."""
     return {*workload.clusters, *workload.decided, *record_of(workload).entries}
 
 

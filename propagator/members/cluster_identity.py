@@ -1,9 +1,8 @@
 """Which cluster a member is, and through which MemberCluster it is served.
 
-A Secret may be swapped, a cluster rebuilt or registered twice. So the UID of the member's
-kube-system and its ClusterProperties (KEP-2149) are read first, noted in the status, and compared.
-One MemberCluster serves a cluster, and it serves one cluster until an operator removes the note.
-Credentials may differ in what they can read; UIDs decide if both are known.
+A Secret may be swapped, a cluster rebuilt or registered twice. So the UID of kube-system and the
+ClusterProperties (KEP-2149) are noted in the status, and compared. One MemberCluster serves a
+cluster until an operator removes the note. UIDs decide if both are known.
 """
 
 from __future__ import annotations
@@ -104,10 +103,7 @@ async def _property(client: Verbs, resource: Resource, name: str) -> str:
 
 
 def noted(cluster: MemberCluster) -> ClusterIdentity:
-    """Return the identity in the status. Without a clusterUID, clusterID is the UID.
-
-    Without a clusterID it is empty: an operator removed the note.
-    """
+    """Without a clusterID the identity is empty; without a clusterUID, clusterID is the UID."""
     status, id_ = cluster.status, cluster.cluster_id
     uid = str(status.get("clusterUID", id_))
     if not id_ or uid == id_:
@@ -130,8 +126,6 @@ READ_SECONDS = 10.0
 
 @dataclass(slots=True)
 class _Known:
-    """What this process knows of the MemberCluster of a name."""
-
     read: ClusterIdentity = ClusterIdentity()
     """The cluster that its session has read."""
     served: ClusterIdentity | None = None
@@ -145,8 +139,6 @@ class _Known:
 
 
 class Identities:
-    """The clusters that MemberClusters lead to: noted in their status, or read by sessions."""
-
     def __init__(
         self,
         hub: ApiClient,
@@ -170,8 +162,8 @@ class Identities:
     def refusal(self, name: str, found: ClusterIdentity) -> MemberHealth | None:
         """Return why that MemberCluster does not serve the cluster `found`, or None.
 
-        The noted MemberCluster of a cluster wins, then the oldest. The served one must `release` it
-        before another is: two must never write.
+        The noted MemberCluster wins, then the oldest. The served one must `release` it before
+        another is.
         """
         self._record(name, found)
         refused, known = self._judge(name, found), self._names[name]
@@ -183,9 +175,10 @@ class Identities:
     async def note_first(self, name: str, found: ClusterIdentity) -> None:
         """Note the cluster before it is judged, where there are several shards.
 
-        Two MemberClusters of one cluster may belong to two shards, and neither sees what the other
-        has read. So a shard notes the cluster, and then reads every MemberCluster: of two that did
-        so in one moment, one at least sees both, and yields. Raises TransportError.
+        Raises TransportError.
+
+        A shard notes it, and then reads every MemberCluster: of two shards that do so in one
+        moment, one at least sees both, and yields.
         """
         cluster, known = self._clusters.get(("", name)), self._names[name]
         if cluster is None or not found.id or not self._membership.several:
@@ -207,10 +200,7 @@ class Identities:
         self._names[name].serving = False
 
     def forget(self, name: str) -> None:
-        """Drop what the session of that MemberCluster has read.
-
-        The name stays its cluster's until that is given up: shares under it are of that cluster.
-        """
+        """Drop what the session of that MemberCluster has read."""
         known = self._names[name]
         known.left, known.served, known.serving = known.served or known.left, None, False
         self._record(name, ClusterIdentity())
@@ -220,7 +210,6 @@ class Identities:
         self._names[name].given_up, self._names[name].left = True, None
 
     def gave_up(self, name: str) -> bool:
-        """As far as this process has seen."""
         return name in self._names and self._names[name].given_up
 
     def left(self, cluster: MemberCluster) -> list[str]:
@@ -230,10 +219,7 @@ class Identities:
         return sorted(n for n, left in lost if found.id and left.same(found) and n != cluster.name)
 
     def note(self, cluster: MemberCluster, found: ClusterIdentity) -> dict[str, str]:
-        """Return the identity for the status.
-
-        A ClusterProperty that another MemberCluster has noted is ignored.
-        """
+        """Return the identity for the status."""
         before = noted(cluster)
         if self._noted(found.keys - before.keys, but=cluster.name):
             found = before if before.id else ClusterIdentity(found.uid)
@@ -279,19 +265,13 @@ class Identities:
         )
 
     def _before(self, cluster: MemberCluster) -> ClusterIdentity:
-        """Return the noted cluster, or the one that had the name before.
-
-        The annotation of `stowage join --replace` overrides the latter.
-        """
+        """Return the noted cluster, or the one that had the name before."""
         before, left = noted(cluster), self._names[cluster.name].left or ClusterIdentity()
         said = cluster.metadata.annotations.get(ANNOTATION_IDENTITY, left.uid)
         return before if before.id or said != left.uid else left
 
     def _others(self, name: str, found: ClusterIdentity) -> list[MemberCluster]:
-        """Return the cluster's other MemberClusters, by notes, else by what was read.
-
-        Two known UIDs decide alone: a ClusterProperty is the member's own claim.
-        """
+        """Two known UIDs decide alone: a ClusterProperty is the member's own claim."""
         read = {each for key in found.keys for each in self._readers.get(key, ())} - {name}
         stored = [self._clusters.get(("", each)) for each in sorted(read)]
         unnoted = [each for each in stored if each is not None and not each.cluster_id]
@@ -305,7 +285,6 @@ class Identities:
 
 
 def _may_serve(cluster: MemberCluster) -> bool:
-    """Whether another shard may serve it: it has noted the cluster, and does not say otherwise."""
     ready = conditions.find(cluster.status, MemberClusterCondition.READY)
     return bool(cluster.cluster_id) and ready.get("reason") != ReadyReason.ALREADY_REGISTERED
 

@@ -1,8 +1,8 @@
 """One set of credentials in use: the client of a member, its probe, and its watches.
 
-A link is either connecting, with probes only, or serving, with probe and watches. Nodes and pods
-are always watched, other kinds once an object of ours is, or will be, of that kind. A dead member
-costs one probe with back-off. The link keeps its last observations while it reconnects.
+A link is either connecting, with probes only, or serving. Nodes and pods are always watched, other
+kinds once an object of ours is, or will be, of that kind. It keeps its last observations while it
+reconnects.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Link:
         mark: Callable[[], str] = str,
         writes: WritesInFlight | None = None,
     ) -> None:
-        """`members` returns how many members this process has, which paces the looks at each.
+        """`members` returns how many members this process has.
 
         `mark` and `writes` are those of `ApiClient`.
         """
@@ -219,10 +219,7 @@ class Link:
 
     @property
     def hub_went_back(self) -> bool:
-        """Whether the Lease on the member was later than the hub, which may have forgotten kinds.
-
-        So it is until a process has judged what the member holds of forgotten Workloads.
-        """
+        """Whether the Lease on the member was later than the hub, until that has been judged."""
         return self._lease.was_later
 
     @property
@@ -251,10 +248,7 @@ class Link:
         return UNKNOWN_PROVIDER if self.obstacle else ""
 
     def client_for(self, namespace: str) -> Verbs:
-        """Return the client for that namespace; "" for the link's own.
-
-        On a narrow member it acts as the namespace's account, over the same connections.
-        """
+        """On a narrow member a namespace's client acts as its account."""
         if not self._narrow or not namespace:
             return self.client
         return Acting(self.client, account(namespace, TENANT_ACCOUNT))
@@ -326,10 +320,7 @@ class Link:
         self._listener.verdict(lost)
 
     async def _refused(self) -> MemberHealth | None:
-        """Return why the cluster is not served, or None.
-
-        The identity is read periodically too, because an address may lead elsewhere.
-        """
+        """Return why the cluster is not served, or None."""
         if self._identity_checks % IDENTITY_EVERY == 0:
             fault = await self._asked(self._identify(), "which cluster it is")
             if fault is not None and not self.serving:  # a served cluster stays what it was so far
@@ -358,7 +349,7 @@ class Link:
         return held[0] if held else None if self.serving else fault
 
     async def let_go(self) -> None:
-        """End the hold of this hub's Lease on the member. Raises TransportError."""
+        """Raises TransportError."""
         await self._lease.let_go()
 
     async def unheld(self) -> str:
@@ -393,7 +384,6 @@ class Link:
                 await self.tenants.check()
 
     async def _open(self, answer: MemberHealth) -> None:
-        """Begin to serve once everything has been listed, or refused."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.request_timeout):
                 while waiting := [each for each in self.informers if not each.tried]:

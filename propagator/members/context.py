@@ -25,10 +25,9 @@ LOG = logs.get(__name__)
 
 
 class HubIdentity:
-    """Reads the mark of this hub once per term, on first use.
+    """Reads the mark of this hub once per term, on first use: the UID of kube-system.
 
-    Every object on a member carries it, because hubs may share a member. It is the UID of
-    kube-system, which cannot be chosen and lives as long as the cluster's data.
+    Every object on a member carries it, because hubs may share a member.
     """
 
     def __init__(self, hub: ApiClient) -> None:
@@ -41,10 +40,7 @@ class HubIdentity:
         self._uid = None
 
     async def uid(self) -> str:
-        """Return "" if the mark may not be read. Raises TransportError.
-
-        Objects without a Workload are then not removed: they could be another hub's.
-        """
+        """Return "" if the mark may not be read: nothing is swept then. Raises TransportError."""
         async with self._asking:
             if self._uid is None:
                 self._uid = await self._ask()

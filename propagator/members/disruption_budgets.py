@@ -1,7 +1,6 @@
 """The PodDisruptionBudgets of one member, watched from the first move on.
 
-A budget whose selector is too large to keep applies to all pods of its namespace. Members joined by
-an earlier release may forbid to list budgets: see `obstacle`.
+One with a selector too large to keep applies to all pods of its namespace.
 """
 
 from __future__ import annotations

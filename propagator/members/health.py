@@ -103,8 +103,7 @@ class Contact(Enum):
 class HealthProbe:
     """How fast and how reliably a member answers probes.
 
-    The latency is the minimum of `LATENCY_ANSWERS` consecutive answers, because this process delays
-    some: at start it connects to all members at once.
+    The latency is the minimum of `LATENCY_ANSWERS` answers: at start this process delays some.
     """
 
     def __init__(self) -> None:
@@ -179,8 +178,7 @@ _FIRST_PAUSE = 1.0
 class Probe:
     """Probes a member: the only source of its Ready condition.
 
-    The watch of a dead API server is as silent as that of a quiet one. One failed probe proves
-    nothing on a busy network; a second does. Then the pauses between probes grow up to a limit.
+    One failed probe proves nothing on a busy network; a second does.
     """
 
     def __init__(

@@ -7,28 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from crds.membercluster import SweepHeldReason
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class HeldWorkload:
+class HeldWorkload(NamedTuple):
     namespace: str
     name: str
     uid: str
     objects: int
     claims: int
     """Those that are PersistentVolumeClaims, or that some are deleted with."""
-
-    def entry(self) -> Mapping[str, Any]:
-        return {
-            "namespace": self.namespace,
-            "name": self.name,
-            "uid": self.uid,
-            "objects": self.objects,
-            "claims": self.claims,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +34,7 @@ class HeldSweep:
         """Return `sweepHeld` of a status; None where nothing is held."""
         if self.reason is None:
             return None
-        return {"count": self.count, "workloads": [each.entry() for each in self.workloads]}
+        return {"count": self.count, "workloads": [each._asdict() for each in self.workloads]}
 
 
 NOTHING_HELD = HeldSweep()

@@ -1,19 +1,14 @@
 """This hub's Lease on a member: of a hub and its copy, only one serves the member.
 
-The Lease on each member holds the term and last renewal of the hub's own Lease, because a restored
-copy often has the address of its original, but not its history. A hub that finds a later moment
-there than it has seen is a copy, or an old leader. It serves the member only after the Lease was
-unchanged for `HELD_SECONDS`, by its own clock.
+The Lease holds the term and last renewal of the hub's own Lease. A hub that finds a later moment
+than it has seen is a copy, or an old leader. It serves the member only after the Lease was
+unchanged for `HELD_SECONDS`, by its own clock, and marks it until it has judged what the member
+holds of forgotten Workloads. A successor learns from the mark that the hub was set back, and to
+which version.
 
-A process that takes the Lease of a later moment marks it, until it has judged what the member holds
-of forgotten Workloads, and what is younger than the hub. A successor learns from the mark that the
-hub was set back, and to which version. A member that changes its shard names a moment of another
-Lease of this hub, which is read then.
-
-A Lease with another UID is another hub's: both serve the member, and the holder keeps the Lease. An
-exception is the hub from whose backup this one was restored: its Lease is as a copy's. The Lease is
-read before each removal, so a leader that was frozen with all its clocks learns of its successor. A
-member that forbids Leases is served without one.
+A Lease with another UID is another hub's: both serve the member, and the holder keeps the Lease.
+That of the hub from whose backup this one was restored is as a copy's. The Lease is read before
+each removal. A member that forbids Leases is served without one.
 """
 
 from __future__ import annotations
@@ -142,7 +137,6 @@ def _later(found: _Lease, ours: HubHolder, others: Mapping[int, PastTerm] | None
 
 
 def _of_agent(found: _Lease) -> bool:
-    """Whether an agent holds it, and no shard of the propagator."""
     return found.instance.startswith(AGENT_MARK)
 
 
@@ -292,7 +286,6 @@ class HubLease:
         return uid == ours.uid or (bool(uid) and uid == self._former)
 
     def _free(self, found: _Lease) -> bool:
-        """Whether the Lease has no holder, or was unchanged for HELD_SECONDS."""
         seen = found.holder, found.version
         if seen != self._seen:
             self._seen, self._seen_at = seen, self._clock.monotonic()

@@ -1,7 +1,7 @@
 """The objects of a Workload on the members, and whether the list is complete.
 
-A member's informers show objects by owner. Absence is meaningful only after every kind noted on the
-Workload has been listed. A member that does not answer, or is unknown yet, may hold objects.
+Absence is meaningful only after every kind noted on the Workload has been listed. A member that
+does not answer may hold objects.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ def owned(session: MemberSession, uid: str) -> list[tuple[Resource, ManagedObjec
 
 
 def uids_of(session: MemberSession, key: Key) -> set[str]:
-    """Return the UIDs of the Workloads of that key that own something there."""
     if isinstance(session, PullSession):
         return session.uids_of(key)
     there = session.link.watches.named(key) if session.link else ()
@@ -102,7 +101,7 @@ def _rank(health: ShareHealth) -> int:
 
 
 def pods_of(session: MemberSession | None, main: Main) -> int:
-    """Return the observed pods; 0 if unknown. A share is gone when its pods are."""
+    """Return the observed pods; 0 if unknown."""
     counts = session.pod_counts(main) if session is not None else None
     return counts.current if counts is not None else 0
 
@@ -119,11 +118,7 @@ def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, 
 
 
 def seen_end(session: MemberSession, workload: Workload) -> Judged | None:
-    """Return the last state of the main object, once it has ended.
-
-    A TTL, a drain or a user may delete it at once. This copy serves until the status stores the
-    end.
-    """
+    """Return the last state of the main object, once it has ended: also of one that was deleted."""
     if workload.profile.ended is None:
         return None
     main = main_of(workload)
@@ -151,11 +146,7 @@ def has_ended(session: MemberSession, workload: Workload) -> bool:
 async def listed(
     session: MemberSession, resource: Resource, namespace: str = EVERYWHERE, *, clock: Clock
 ) -> Informer[ManagedObject]:
-    """Return the informer once it is up to date.
-
-    Raises the TransportError that prevents it: workers must not wait for a removed or forbidden
-    kind.
-    """
+    """Raises the TransportError that keeps the informer from being up to date."""
     until = clock.monotonic() + LISTING_SECONDS
     # Track again each time: new credentials bring another informer.
     while not (informer := session.track(resource, namespace)).trusted:
@@ -168,8 +159,6 @@ async def listed(
 
 
 class OwnedObjects:
-    """Call it before objects are removed or reported as gone."""
-
     def __init__(self, context: ControllerContext) -> None:
         self._registry = context.registry
         self._clusters = context.clusters
@@ -190,10 +179,7 @@ class OwnedObjects:
             await self._list(session, workload, needed_kinds(workload))
 
     async def shown(self, session: MemberSession, workload: Workload) -> set[tuple[str, str]]:
-        """Return the rendered kinds that may be listed. Only these are written.
-
-        Raises TransportError.
-        """
+        """Return the rendered kinds that may be listed, and so written. Raises TransportError."""
         if isinstance(session, PullSession):
             return set(workload.kinds())
         return await self._list(session, workload, set(workload.kinds()))
@@ -221,7 +207,7 @@ class OwnedObjects:
             await listed(session, resource, where, clock=self._clock)
 
     def hidden(self, session: MemberSession, workload: Workload) -> dict[Resource, TransportError]:
-        """Return the kinds that the member forbids to list. It may hold objects of them unseen."""
+        """Return the kinds that the member forbids to list."""
         if session.link is None:
             return {}
         watches, namespaces = session.link.watches, workload.namespaces()

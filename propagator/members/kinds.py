@@ -1,7 +1,4 @@
-"""The kinds on a member. All but the usual ones are looked up there.
-
-A CustomResourceDefinition may be on one member and missing on the next.
-"""
+"""The kinds on a member. All but the usual ones are looked up there."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ async def resource_of(session: MemberSession, api_version: str, kind: str) -> Re
 
 
 def no_kind(api_version: str, kind: str, field: str = "") -> Refused:
-    """A malformed apiVersion or kind must not enter a URL.
-
-    The schema refuses such names; an older object may still be stored.
-    """
+    """A malformed apiVersion or kind must not enter a URL."""
     where = f"{field}: " if field else ""
     return Refused(
         PropagatedReason.REJECTED,

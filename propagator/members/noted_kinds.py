@@ -16,8 +16,7 @@ write. The table of `KindsSource` is complete:
 
 SPEC saves most Workloads a write: their kinds are noted with the first status. A note leads from
 any source to NOTES, with all that may be on members (`_before`). An edit leads from SPEC to EDITED,
-which covers all that SPEC can have had. Only a restored hub can have forgotten objects of an UNSENT
-Workload: they are looked for at the end, but not noted.
+which covers all that SPEC can have had.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def writable_kinds(workload: Workload) -> set[Pair]:
 def missing_kinds(workload: Workload, kinds: set[Pair], *, alone: bool) -> dict[str, str]:
     """Return the annotation that must exist before these kinds are written; or nothing.
 
-    `alone`: no member is noted with it, and no other may have been sent objects.
+    `alone`: no other member is noted, or may have been sent objects.
     """
     row = kinds_source(workload)
     if row is KindsSource.SPEC and alone and kinds == set(workload.kinds()):
@@ -114,11 +113,7 @@ def without_kinds(workload: Workload, idle: set[Pair]) -> dict[str, Any]:
 
 
 def _before(workload: Workload, row: KindsSource) -> set[Pair]:
-    """Return the kinds to note in addition to those about to be written.
-
-    A Workload of SPEC without a status, on its only member, has not been written there by us: its
-    end does not wait for kinds that this member does not show.
-    """
+    """A Workload of SPEC without a status, on its only member, has not been written there by us."""
     if row is KindsSource.UNSENT:
         return set()
     if row is KindsSource.SPEC and not _spoken_of(workload) and not _several(workload):

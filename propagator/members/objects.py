@@ -1,13 +1,10 @@
 """The kept form of an object of ours on a member, and whether it is as our last apply left it.
 
-One struct serves every kind, because the kinds of `spec.manifests` are not known in advance. Fields
-that no part reads are dropped: the spec is the largest part of thousands of objects.
+One struct serves every kind. Fields that no part reads are dropped.
 
-Our managedFields entry shrinks when, and only when, another manager takes a field. Defaults, added
-fields and normalized quantities do not change it, and it works after a restart and without a
-generation. Kept are a number over its paths, and which paths have others below: the server merges
-some maps and lists, and owns others as a whole. An empty merged list has no entry: each process
-re-applies it once, to no effect.
+Our managedFields entry shrinks when, and only when, another manager takes a field. Kept are a
+number over its paths, and which paths have others below: the server merges some maps and lists, and
+owns others as a whole. An empty merged list has no entry: each process re-applies it once.
 """
 
 from __future__ import annotations
@@ -129,10 +126,7 @@ def managed(resource: Resource, answer: Mapping[str, Any]) -> ManagedObject:
 
 
 def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
-    """A kept object is returned unchanged.
-
-    Raises TooMuch for more metadata than an object can have.
-    """
+    """Raises TooMuch for more metadata than an object can have."""
     if isinstance(found, ManagedObject):
         return found
     check_metadata(found.metadata)
@@ -351,10 +345,7 @@ def version_number(version: str) -> int | None:
 
 
 def _own(meta: _WireMeta) -> Meta:
-    """Return the kept metadata, without the marks that a controller copied from its own object.
-
-    Those of KServe, Knative and Tekton copy labels and annotations to what they make.
-    """
+    """Drop marks that a controller copied from its own object, as KServe does."""
     bare = Meta(**{field: getattr(meta, field) for field in Meta.__struct_fields__})
     made = any(owner.controller for owner in meta.owner_references)
     if not made or any(is_ours(entry) for entry in meta.managed_fields):

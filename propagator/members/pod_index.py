@@ -1,7 +1,4 @@
-"""The pods of one member by the Workload that they claim, and what is read of them.
-
-`connection` feeds it from the watch of pods. A count walks the pods of one Workload.
-"""
+"""The pods of one member by the Workload that they claim, and what is read of them."""
 
 from __future__ import annotations
 
@@ -95,12 +92,10 @@ class PodIndex:
         return [pod for pods in self._made_by(main).values() for pod in pods.values()]
 
     def newest(self, main: Main) -> datetime | None:
-        """Return when the newest pod that the object created was made; None without one."""
         made = (stored_time(pod.metadata.creation_timestamp) for pod in self.of(main))
         return max((each for each in made if each is not None), default=None)
 
     def others(self, main: Main) -> int:
-        """Return the pods of a Workload that another object than `main` created."""
         claims = self._claims.get((main.uid, main.namespace), {})
         return sum(map(len, claims.values())) - len(self.of(main))
 
@@ -126,17 +121,13 @@ class PodIndex:
         )
 
     def labels(self, main: Main) -> set[PodLabels | None]:
-        """Return the different labels of the pods that the object created; None if not kept."""
         return {pod.labels for pod in self.of(main)}
 
     def placed(self) -> Placed:
         return dict(self._placed)
 
     def publish(self, placed: Placed, version: int | None) -> set[PodClaim]:
-        """Record the pods that the published capacity counts; return the claims that change.
-
-        `version` is the MemberCluster's with that capacity.
-        """
+        """Record the pods which the capacity of that version counts; return the changed claims."""
         before, self._published = self._published, {}
         for claim, pods in placed.items():
             counted, known = (before or {}).get(claim, (0, None))
@@ -174,7 +165,6 @@ class PodIndex:
         return {claim: pods for claim, pods in claims.items() if made_by(claim, main)}
 
     def _counted(self, claims: Collection[PodClaim]) -> tuple[int | None, int | None]:
-        """Return how many pods on nodes are in the published capacity, and from which version."""
         if self._published is None:
             return None, None
         published = [self._published.get(claim, (0, None)) for claim in claims]
@@ -184,7 +174,6 @@ class PodIndex:
         return scheduled, max(versions, default=None) if scheduled else None
 
     def _put(self, pod: Pod, claim: PodClaim, number: int) -> None:
-        """`number` is 1 for a pod that comes, -1 for one that goes."""
         claims = self._claims.setdefault((claim.uid, claim.namespace), {})
         pods = claims.setdefault(claim, {})
         if number > 0:

@@ -2,8 +2,7 @@
 
 Any user can set the label with the Workload's UID, and pods of an adopted object lack it or have an
 earlier Workload's (`OtherLabels`). ReplicaSets of a Deployment and Jobs of a CronJob are recognized
-by the names that Kubernetes gives them, so only pods have to be watched. How a custom kind creates
-its pods is unknown: there label and namespace decide.
+by the names that Kubernetes gives them. Of a custom kind label and namespace decide.
 """
 
 from __future__ import annotations
@@ -124,10 +123,6 @@ def made_by(claim: PodClaim, main: Main) -> bool:
 
 
 def _named_after(claim: PodClaim, main: Main) -> bool:
-    """Whether a pod without a Workload's label is of what a custom object has its controller make.
-
-    Other pods of the namespace lack the label too, and names begin with that of the object.
-    """
     maker, named = (claim.group, claim.kind), (main.group, main.kind)
     if maker in NAMED_BY_PODS or named in NAMED_BY_PODS:
         return maker == named and claim.name == main.name
@@ -137,8 +132,8 @@ def _named_after(claim: PodClaim, main: Main) -> bool:
 class OtherLabels:
     """The main objects whose pods have another label than their Workload's UID, or may have one.
 
-    Those are adopted objects, and objects that other tools deliver. It also knows the objects of
-    which a replica has several pods.
+    Those are adopted objects, objects that other tools deliver, and those of several pods a
+    replica.
     """
 
     def __init__(self) -> None:
@@ -174,13 +169,11 @@ class OtherLabels:
                 del self._mains[label, main.namespace]
 
     def labelled(self, main: Main) -> Main:
-        """Return the object with the UID that its pods' labels have."""
         own = "" if (main.group, main.kind) in NAMED_BY_PODS else main.uid
         _, labels, _ = self._noted.get(main, (None, (), 1))
         return main._replace(uid=own if labels in ((), (main.uid,)) else labels[0])
 
     def keys(self, claim: PodClaim) -> set[Key]:
-        """Return the keys of the Workloads whose pod it may be."""
         mains = self._mains.get((claim.uid, claim.namespace), ())
         return {
             self._noted[main][0] for main in mains if made_by(claim, main._replace(uid=claim.uid))
@@ -195,7 +188,6 @@ def deployment_of(claim: PodClaim) -> str:
 
 
 def replica_set(deployment: str, digest: str) -> str:
-    """As a Deployment names its ReplicaSet for a template of that hash."""
     return f"{deployment[: _NAME_LIMIT - len(digest) - 1]}-{digest}"
 
 

@@ -1,14 +1,12 @@
 """A member in mode Pull: no connection to it, only what its agent writes into its namespace here.
 
-Three watches show the Assignments, the MemberReport and the Lease that the agent renews. The agent
-is silent once the Lease was unchanged for SILENT_SECONDS of a view of the hub that a read has
-proven to be fresh, so a hub that hangs makes no agent silent. Other parts read what is told of the
-member through `members.views` alone: it has no `link`.
+Watches show the Assignments, the MemberReport and the Lease that the agent renews. The agent is
+silent once the Lease was unchanged for SILENT_SECONDS of a view of the hub that a read has proven
+to be fresh.
 
-An agent reports on itself, so a thief of its credential may draw replicas to a member by a lie.
-With `spec.reported: Pinned` provider and version count as first reported. Room that more than
-doubles within DWELL_SECONDS counts after that time, and less room at once. Room is what the nodes
-offer, or what their groups have free if that is more. ReportDiffers tells what is held back.
+A thief of the agent's credential may draw replicas to a member by a lie. With `spec.reported:
+Pinned` provider and version count as first reported. Room that more than doubles within
+DWELL_SECONDS counts after that time. ReportDiffers tells what is held back.
 """
 
 from __future__ import annotations
@@ -209,7 +207,6 @@ class PullSession(MemberSession):
 
     @property
     def answered(self) -> float:
-        """When the agent was last seen to renew its Lease."""
         return self._renewed
 
     @property
@@ -218,7 +215,6 @@ class PullSession(MemberSession):
 
     @property
     def identity(self) -> ClusterIdentity:
-        """Which cluster the agent tells that it is in."""
         told = self.told
         set_id = told.cluster_id if told.cluster_id != told.cluster_uid else ""
         return ClusterIdentity(told.cluster_uid, set_id)
@@ -249,7 +245,6 @@ class PullSession(MemberSession):
         return known or self.name in workload.sent
 
     def tells(self, workload: Workload) -> bool:
-        """Whether the agent has told what is there of the Workload."""
         found = self.assignment(workload.uid)
         if found is None:
             return not self.holds(workload)
@@ -267,7 +262,6 @@ class PullSession(MemberSession):
         return self._identities.note(cluster, found) if found.id else {}
 
     def published(self, report: str, cluster: str) -> None:
-        """The MemberCluster of that version has the capacity of that MemberReport."""
         seen, known = version_number(report), self._counted
         if seen is not None and known != (seen, cluster):
             self._counted = seen, cluster
@@ -275,7 +269,6 @@ class PullSession(MemberSession):
                 self._changed(self.name, each.workload)
 
     def counted_by(self, report: str) -> int | None:
-        """Return the version of the MemberCluster that counts what that MemberReport counts."""
         version = version_number(report)
         if version is None or version > self._counted[0]:
             return None

@@ -1,7 +1,6 @@
 """The ResourceQuotas of one member, as far as they bound the pods of its namespaces.
 
-Those with scopes bound some pods only, which ones a pod tells too late: they are left out. A member
-that forbids to list quotas has none here, and its own refusals of pods are what is learnt.
+Those with scopes are left out. A member that forbids to list quotas has none here.
 """
 
 from __future__ import annotations
@@ -71,7 +70,6 @@ class QuotasOfMember:
         begin(self.informer)
 
     async def run(self) -> None:
-        """Tell of changes, many at once: each pod that comes or goes is one."""
         while True:
             await self._changed.wait()
             self._changed.clear()

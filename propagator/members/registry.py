@@ -1,7 +1,7 @@
 """The member sessions of this process, and the listeners for their changes.
 
-Each session runs in its own task: a fault ends only that one, and it restarts after a pause.
-Sessions read as long as they exist; their workers run within `work`, a term of leadership.
+A fault ends one session, which restarts after a pause. Sessions read as long as they exist; their
+workers run within `work`, a term of leadership.
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ class MemberRegistry:
         self._reconcile: Reconcile | None = None  # while the workers run
         self._on_change: list[ChangeListener] = []
         self._on_facts: list[Callable[[str], None]] = []
-        self._compared: Callable[[str], bool] = lambda _: True
 
     def get(self, name: str) -> MemberSession | None:
         return self._sessions.get(name)
@@ -98,15 +97,7 @@ class MemberRegistry:
     def on_facts(self, listener: Callable[[str], None]) -> None:
         self._on_facts.append(listener)
 
-    def comparing(self, compared: Callable[[str], bool]) -> None:
-        """`compared` returns whether what is told of the member is what it shows now."""
-        self._compared = compared
-
-    def compared(self, name: str) -> bool:
-        return self._compared(name)
-
     def look_again(self, name: str) -> None:
-        """Have everything about the member looked at, as if it had changed."""
         self._changed(name, None)
 
     def tell_facts(self, name: str) -> None:
@@ -114,10 +105,7 @@ class MemberRegistry:
         self._facts(name)
 
     def admit(self, name: str, pull: PullSource | None = None) -> MemberSession:
-        """Return the session, begun if there is none; `pull` is that of a member in mode Pull.
-
-        One of the other mode has to be dropped before.
-        """
+        """Return the session, begun if there is none; `pull` is that of a member in mode Pull."""
         session = self._sessions.get(name)
         if session is None:
             shared: dict[str, Any] = {

@@ -1,14 +1,12 @@
 """Whether this hub was restored from a backup, and which objects on members are younger than it.
 
 `stowage restore` notes the former hub and the backup's resourceVersion in the ConfigMap
-`stowage-restored` before it makes anything, and marks each Workload that it makes. A hub whose etcd
-was set back has no such note: the Lease on each member tells the version that it went back to
-(`hub_lease`), for that member alone, as a member's word counts for no other.
+`stowage-restored`, and marks each Workload that it makes. Of a hub whose etcd was set back the
+Lease on each member tells the version (`hub_lease`), for that member alone.
 
-An object that the former hub wrote after the backup is *younger* than the hub. It is not written,
-and nothing of it is removed, while its Workload is as it was restored: an edit, or a person who
-accepts the hub's version, ends that. What is written meanwhile carries the name of the restore, as
-versions of two histories do not compare.
+An object that the former hub wrote after the backup is *younger*. It is neither written nor removed
+while its Workload is as it was restored: an edit, or a person, ends that. What is written meanwhile
+carries the name of the restore, as versions of two histories do not compare.
 """
 
 from __future__ import annotations
@@ -42,8 +40,6 @@ FRESH_SECONDS = 5.0
 
 
 class Backup(NamedTuple):
-    """What the hub was restored from, or set back to."""
-
     name: str
     """Of the restore; objects that are written after it carry it."""
     hub: str
@@ -63,8 +59,6 @@ class Backup(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What the restores that are not over mean for one Workload on one member."""
-
     as_of: tuple[Backup, ...] = ()
     """The backups in which the Workload is as it is now."""
     since: str = ""
@@ -73,13 +67,12 @@ class Restored(NamedTuple):
     """What its annotation would say, where only a member's Lease tells of the restore."""
 
     def younger(self, found: ManagedObject, uid: str) -> bool:
-        """Whether the object is younger than the hub, and so stays as it is."""
         return any(backup.younger(found, uid) for backup in self.as_of)
 
     def note(self, found: Iterable[ManagedObject], uid: str) -> str:
-        """Return what its annotation has to say, or "", before these on a member are written.
+        """Return what its annotation has to say before these on a member are written, or "".
 
-        A Workload of which nothing there is younger needs none: a restart writes nothing for it.
+        A Workload of which nothing there is younger needs none.
         """
         needed = not self.as_of or any(self.younger(each, uid) for each in found)
         return self.mark if needed else ""
@@ -109,11 +102,9 @@ class RestoredHub:
         """UIDs of Workloads whose spec was seen to change in this term, which a set-back ends."""
 
     def begin(self, version: str) -> None:
-        """Begin a term. The hub had that version before it.
+        """Begin a term.
 
-        Another instance may have led since, and the hub may have been restored or set back: then an
-        edit that was seen before is none of the hub's. The sessions with members go on, and the
-        first write may come before a look at the Leases there.
+        The hub had that version before it; an edit that was seen before may be lost.
         """
         if self._history != self._hub.history.number:
             self._history = self._hub.history.number
@@ -135,16 +126,15 @@ class RestoredHub:
     async def noted(self) -> Backup | None:
         """Ask for the backup that `stowage restore` has noted, unless that is over.
 
-        Raises TransportError.
+        TransportError.
         """
         await self._ask()
         return self._noted
 
     async def former(self) -> str:
-        """Ask for the UID of the hub that this one was restored from, or "".
+        """Ask for the UID of the hub that this one was restored from; "" also if that is forbidden.
 
-        It is "" too where that may not be read, as by the rights of a release that restored
-        nothing. Raises TransportError.
+        Raises TransportError.
         """
         try:
             noted, own = await self.noted(), await self._uid()
@@ -194,7 +184,6 @@ class RestoredHub:
         return backup.same_uids and workload.uid not in self._edited
 
     def _mark(self, workload: Workload, mark: RestoredMark, backups: Sequence[Backup]) -> str:
-        """An edit must count as well for a process that has not seen it."""
         if not backups or mark.restore in {each.name for each in backups}:
             return ""
         name = backups[-1].name
@@ -216,12 +205,10 @@ class RestoredHub:
 
 
 def set_back_name(hub: str, version: int) -> str:
-    """Return how a set-back of that hub to a version is named where it has to be told apart."""
     return f"{hub.partition('-')[0]}-{version}"
 
 
 def backup_of(data: dict[str, str]) -> Backup | None:
-    """Return the backup that the data of the ConfigMap tells; None for a note that is no one."""
     name, hub = clean(data.get("restore", ""), NAME), clean(data.get("hub", ""), NAME)
     version = version_number(data.get("resourceVersion", ""))
     return Backup(name, hub, version) if name and hub and version is not None else None

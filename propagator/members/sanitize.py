@@ -1,7 +1,6 @@
 """Brings a member's data into a form that the hub can store: bounded, plain, well typed. Pure.
 
-A member's API server is not trusted. With this, MemberCluster.status and Workload.status always
-pass their schemas, and a member that lies affects only its own status.
+A member that lies affects only its own status.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The kinds that one member serves, of groups with a dot, read anew while it answers.
 
-Kubernetes' own groups without a dot are the same everywhere. A kind that is not known to be missing
-refuses no cluster: a member that does not say what it serves has no list, and one of which another
-server has a group says that some are omitted.
+A kind that is not known to be missing refuses no cluster.
 """
 
 from __future__ import annotations

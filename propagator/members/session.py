@@ -1,7 +1,7 @@
 """One session per member: everything that this process does with one MemberCluster.
 
 A session lives as long as its MemberCluster, its workers as long as a term. Each set of credentials
-gets its own `Link`. A slow member delays no other. Keys wait while the member is not ready.
+gets its own `Link`. Keys wait while the member is not ready.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LEAST_REQUEUE_SECONDS = 0.5
 
 
 class Holders:
-    """The members that show objects of a Workload, by its UID. A removal has to reach these."""
+    """The members that show objects of a Workload, by its UID."""
 
     def __init__(self) -> None:
         self._members: dict[str, set[str]] = {}
@@ -85,10 +85,9 @@ class Holders:
 
 
 class MemberSession:
-    """One member. Created by `MemberRegistry.admit`.
+    """`changed(name, key)` tells of readiness (key None), managed objects and pod counts.
 
-    `changed(name, key)` is called when readiness (key None), managed objects or pod counts change,
-    and `facts(name)` when content of MemberCluster.status does. `before_write` raises LeaseLost.
+    `facts(name)` tells of content of MemberCluster.status. `before_write` raises LeaseLost.
     """
 
     task: asyncio.Task[None] | None = None
@@ -220,15 +219,11 @@ class MemberSession:
         self.queue.add(key)
 
     def client_for(self, namespace: str) -> Verbs:
-        """Return the client for that namespace, with its identity in the credentials.
-
-        Raises Unreachable without a usable kubeconfig.
-        """
+        """Raises Unreachable without a usable kubeconfig."""
         return self._linked().client_for(namespace)
 
     @property
     def went_back_to(self) -> int | None:
-        """The resourceVersion to which the hub was set back, as the member tells."""
         return self.link.went_back_to if self.link is not None else None
 
     @property
@@ -246,10 +241,9 @@ class MemberSession:
             self._facts(self.name)
 
     def track(self, resource: Resource, namespace: str = EVERYWHERE) -> Informer[ManagedObject]:
-        """The first call starts the informer of our objects of that kind.
+        """The first call starts the informer of our objects of that kind; new credentials renew it.
 
-        Do not keep it: new credentials bring another. Raises Unreachable without a usable
-        kubeconfig; the kind is then watched once there is one.
+        Raises Unreachable without a usable kubeconfig; the kind is then watched once there is one.
         """
         self._resources[resource] = None
         return self._linked().watches.track(resource, namespace)
@@ -266,9 +260,9 @@ class MemberSession:
         return self.link.watches.tracked(resource, namespace) if self.link else None
 
     def pod_counts(self, main: Main) -> PodCounts | None:
-        """Return the counts in replicas; one with pods in part is on its way. None while unknown.
+        """Return the counts in replicas, the last ones of a member that does not answer.
 
-        A member that does not answer keeps its last counts.
+        None if unknown.
         """
         if self.link is None or not self.link.counted:
             return None
@@ -290,12 +284,10 @@ class MemberSession:
         return sum(each.claim is not None and each.claim.digest not in known for each in pods)
 
     def newest_pod(self, main: Main) -> datetime | None:
-        """Return when the newest observed pod was created; None without one."""
         labelled = self._other_labels.labelled(main)
         return self.link.pod_index.newest(labelled) if self.link is not None else None
 
     def is_pod_of(self, main: Main, pod: Meta) -> bool:
-        """Whether a pod with that metadata counts as one that the object created."""
         claim = claim_of(pod)
         return claim is not None and made_by(claim, self._other_labels.labelled(main))
 
@@ -304,10 +296,7 @@ class MemberSession:
         return self.link.pod_index.others(main) if self.link is not None else 0
 
     def others_pods(self, main: Main, key: Key) -> PodCounts | None:
-        """Return the counts of pods of an object that another tool delivers; None as `pod_counts`.
-
-        The pods have no Workload label, or one from an earlier delivery by Stowage.
-        """
+        """Return the counts of pods of another tool's object; None as `pod_counts`."""
         self._other_labels.note(main, key, main.uid, "")
         counts = self.pod_counts(main)
         if self.link is None or counts is None or counts.current:
@@ -323,10 +312,7 @@ class MemberSession:
         return link.pod_index.available(labels.labelled(main), seconds, each=labels.size(main))
 
     def take_in(self, cluster: MemberCluster) -> None:
-        """Called after `use` or `refuse`.
-
-        A changed rule calls `changed`: it may allow what was refused, or alter what is rendered.
-        """
+        """Called after `use` or `refuse`. A changed rule calls `changed`."""
         spec, generation = cluster.spec, cluster.metadata.generation
         allow, kinds = tuple(spec.namespaces.allow), frozenset(spec.allowed_kinds)
         rules = (allow, kinds, cluster.metadata.uid, cluster.facts, tuple(spec.images))
@@ -375,7 +361,6 @@ class MemberSession:
         )
 
     def failed(self) -> None:
-        """Report the member as away after a fault in `run` or `work`, which then restart."""
         self._judge(unreachable("the propagator failed at it, its log says how"))
 
     def _set_credentials(self, credentials: Credentials | MemberHealth | None) -> None:

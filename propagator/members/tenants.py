@@ -1,9 +1,8 @@
 """The namespaces of a narrow member that the propagator may write in: those with its account.
 
-A watch over all namespaces shows the accounts. Each starts the watches of confidential kinds there,
-which may be read only as that account, and its deletion ends them: objects of earlier processes are
-observed from the start. Existing namespaces that were not given are recorded and checked again
-periodically, unless the creating account lacks the right to create any.
+Each account starts the watches of confidential kinds there, which may be read only as that account.
+Existing namespaces that were not given are recorded and checked again, unless the creating account
+lacks the right to create any.
 """
 
 from __future__ import annotations
@@ -122,7 +121,6 @@ class Tenants:
         return False
 
     async def _free(self, namespace: str) -> bool:
-        """Whether a Workload may try the namespace: it was given, or can be created again."""
         try:
             found = await self._maker.get(NAMESPACES, namespace)
         except NotFound:

@@ -1,12 +1,10 @@
 """What a decision for one member sees of another: its session, its teller's report, or nothing.
 
-The teller of a member is the shard that serves it, or the agent of a member in mode Pull.
-
-A reported share counts only if its teller's Lease is held, it has compared everything in this term,
-and the member is Ready. While replicas leave, the entry has to name the present decision too, as an
-earlier one may have had the same numbers. Unknown stands in for nothing, and may run all that
-leaves it. An agent may lie about its own member, so no share of its counts more replicas ready than
-are asked for.
+The teller is the shard that serves the member, or its agent in mode Pull. A report counts only if
+the teller's Lease is held, it has compared everything in this term, and the member is Ready. While
+replicas leave, the entry has to name the present decision too. Unknown stands in for nothing, and
+may run all that leaves it. An agent may lie, so no share of its counts more replicas ready than are
+asked for.
 """
 
 from __future__ import annotations
@@ -46,8 +44,8 @@ _GONE = ("Kept", "Removed")
 def entry_of(session: PullSession, workload: Workload) -> dict[str, Any] | None:
     """Return the entry as far as the agent tells it; None without an Assignment.
 
-    Its state, reason and message are those of the order that was carried out last, which need not
-    be the present one (`Assignment.carried_out`).
+    Its state, reason and message are those of the last order carried out
+    (`Assignment.carried_out`).
     """
     found = session.assignment(workload.uid)
     if found is None:
@@ -58,7 +56,6 @@ def entry_of(session: PullSession, workload: Workload) -> dict[str, Any] | None:
 
 
 def told_in(found: Assignment, name: str, replicas: int) -> dict[str, Any]:
-    """Return the entry of a share of so many replicas that the status of an Assignment tells."""
     status, counts = found.status, found.status.counts
     entry: dict[str, Any] = {
         "name": name,
@@ -91,7 +88,6 @@ def told_in(found: Assignment, name: str, replicas: int) -> dict[str, Any]:
 
 
 def _written(found: Assignment) -> bool:
-    """Whether the objects of the present order stand there."""
     applied = found.spec.order == AssignmentOrder.APPLY
     return applied and found.carried_out and not found.status.reason
 
@@ -178,10 +174,7 @@ class ShareViews:
         return self._told(workload, member)
 
     def own(self, workload: Workload, member: str) -> ShareView:
-        """As `of`, of a member that is decided for now: its agent may act on an earlier order.
-
-        What the agent tells of the objects there holds all the same.
-        """
+        """As `of`, of a member that is decided for now: its agent may act on an earlier order."""
         session = self.pulled(member)
         if session is None or session.contact is not Contact.SERVING:
             return self.of(workload, member)
@@ -189,16 +182,12 @@ class ShareViews:
         return Told(entry or {}) if session.tells(workload) else UNKNOWN
 
     def start_told(self, workload: Workload, member: str) -> int | None:
-        """Return the first ordinal of the object there, as the member's agent tells it."""
         session = self.pulled(member)
         entry = entry_of(session, workload) if session is not None else None
         return entry.get("start") if entry is not None else None
 
     def looked(self, workload: Workload, member: str) -> bool:
-        """Whether another shard has told what stands there, be the share written yet or not.
-
-        Shards that wait for each other's word would else wait for ever.
-        """
+        """Whether another shard has told what stands there, be the share written yet or not."""
         if isinstance(self.of(workload, member), Told):
             return True
         entry = self._entries(workload).get(member, {})
@@ -207,7 +196,6 @@ class ShareViews:
         )
 
     def told_of(self, member: str) -> bool:
-        """Whether what another shard has written of that member counts."""
         shards = self._membership
         if not shards.several or (teller := shards.owner(member)) == shards.shard:
             return False
@@ -221,7 +209,6 @@ class ShareViews:
         return conditions.holds(cluster.status, MemberClusterCondition.READY)
 
     def elsewhere(self, member: str) -> bool:
-        """Whether another shard has the member, or still may."""
         return self._registry.get(member) is None and not self._membership.serves(member)
 
     def unseen(self, member: str) -> bool:
@@ -269,16 +256,12 @@ class ShareViews:
         return session if isinstance(session, PullSession) else None
 
     def names(self) -> Iterable[str]:
-        """Return the names of all members, those of other shards included."""
         if not self._membership.several:
             return self._registry.names()
         return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
 
     def divided(self, workload: Workload) -> bool:
         """Whether others tell a part of it: of a cluster that it is on, was reported on or sent to.
-
-        What stands on a cluster without having been sent there, as to a hub that was set back, is
-        a part of it too.
 
         The sum of what is seen here is not its status then.
         """
@@ -319,7 +302,6 @@ def _names(held: Mapping[str, Any], workload: Workload) -> bool:
 
 
 def _of_agent(session: PullSession, workload: Workload) -> ShareView:
-    """What the agent does not do yet may still run, and stands in for nothing."""
     if session.contact is not Contact.SERVING:
         return UNKNOWN
     found = session.assignment(workload.uid)

@@ -1,7 +1,6 @@
 """The watches of our objects on one member, and which Workload owns which.
 
-A kind is watched in all namespaces at once, or, if the credential may read it only in tenants, in
-each namespace under that namespace's identity. Callers need not know which.
+A kind is watched in all namespaces at once, or in each tenant under that namespace's identity.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class Watches:
     def answered(self, api_version: str, kind: str, *, namespaces: Collection[str]) -> bool:
         """Whether a kind was listed, or refused, in each of these namespaces that may have it.
 
-        A kind that the member lacks counts as listed, and so does one without a tenant.
+        A kind that the member lacks counts as listed.
         """
         apart = any(_is(each, api_version, kind) for each in self._apart)
         found = self.concerning(api_version, kind, namespaces=namespaces)
@@ -115,7 +114,7 @@ class Watches:
     ) -> list[Informer[ManagedObject]]:
         """Return the informers of a kind for a Workload of these namespaces.
 
-        Informers of others may show what it left there; refused ones are skipped.
+        Those of others may show what it left there; refused ones are skipped.
         """
         return [
             informer
@@ -150,14 +149,12 @@ class Watches:
                 informer.lose(held)
 
     def renew(self) -> None:
-        """List everything again, by lists that start from now on."""
         for watched, informer in list(self._informers.items()):
             if informer.synced:
                 self._drop(watched)
                 self.track(*watched)
 
     def judge_anew(self, group: str, kind: str) -> None:
-        """List the objects of a kind again: its profile is another one."""
         for watched in list(self._informers):
             if (watched[0].group, watched[0].kind) == (group, kind):
                 self._drop(watched)

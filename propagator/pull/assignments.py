@@ -1,14 +1,12 @@
 """Orders of the hub as Assignments: the other side of `share_applier`, for a member in mode Pull.
 
 An Assignment is written when it says something else than what is ordered, and not for a younger
-`decided` alone: the status of a Workload changes far more often. Copies of Secrets are there before
-the Assignment that names them, and go after it names others. An Assignment goes when the agent has
-told that nothing is left; one that is missing removes nothing, so it is made again to remove
-something.
+`decided` alone. Copies of Secrets are there before the Assignment that names them, and go after it
+names others. An Assignment goes when the agent has told that nothing is left; one that is missing
+removes nothing.
 
 `Leftovers` orders the removal of what gone Workloads left on such a member, by the rule of
-`orphans`: on a fresh view of the hub, after the hub was asked for that very Workload, and many at
-once wait for approval (`removal.brake`).
+`orphans`.
 """
 
 from __future__ import annotations
@@ -61,8 +59,6 @@ LABEL_ASSIGNMENT = f"{GROUP}/assignment"
 
 
 class AssignmentWriter:
-    """`described` returns the WorkloadKinds of the hub that say what these kinds are."""
-
     def __init__(
         self, hub: ApiClient, *, described: Callable[[Kinds], Sequence[WorkloadKind]]
     ) -> None:
@@ -134,7 +130,6 @@ class AssignmentWriter:
         await self._drop(namespace, [each.name for each in found.spec.secrets])
 
     async def _tidy_first(self, session: PullSession) -> None:
-        """Remove copies that no Assignment names: a process died between the two writes."""
         async with session.tidying:  # a copy that has just been made has no Assignment yet
             if not session.tidy:
                 session.tidy = True
@@ -236,7 +231,6 @@ def spec_of(
 
 
 def written_of(found: Assignment | None) -> dict[ObjectId, str]:
-    """Return the digests of the objects that were ordered last."""
     if found is None or found.spec.order != AssignmentOrder.APPLY:
         return {}
     with suppress(Unreadable):
@@ -253,7 +247,6 @@ def written_of(found: Assignment | None) -> dict[ObjectId, str]:
 
 
 def carried_of(found: Assignment | None) -> str | None:
-    """Return the note of spec.movement.carry on the main object as ordered last, or None."""
     if found is None or found.spec.order != AssignmentOrder.APPLY:
         return None
     with suppress(Unreadable):
@@ -298,7 +291,6 @@ def _told(session: PullSession, share: Share) -> ShareReport:
 
 
 def _outlines(workload: Workload) -> list[dict[str, Any]]:
-    """Return apiVersion, kind and name of what the Workload has there, its main object marked."""
     found: list[dict[str, Any]] = []
     main = workload.outline if not workload.alone else None
     for each in workload.outlines():
@@ -360,10 +352,7 @@ class Leftovers:
         self._assignments = assignments
 
     async def order(self, session: PullSession, key: Key) -> None:
-        """Order the removal of what gone Workloads of that key left, and forget what is gone.
-
-        The view of the hub must be fresh. Raises TransportError.
-        """
+        """The view of the hub must be fresh. Raises TransportError."""
         for uid in sorted(u for u in session.uids_of(key) if not self._workloads.known(u)):
             if (found := session.assignment(uid)) is not None:
                 if await self._is_over(found, key):
@@ -379,10 +368,9 @@ class Leftovers:
                 self._brake.swept(session)
 
     async def _is_over(self, found: Assignment, key: Key) -> bool:
-        """Whether the Assignment of a Workload that is not known goes; that removes nothing.
+        """Whether the Assignment of an unknown Workload goes, which removes nothing.
 
-        The agent has told that nothing is left. Or a finalizer was removed by hand: what stands is
-        told without the Assignment, and judged by that.
+        The agent has told that nothing is left, or a finalizer was removed by hand.
         """
         if found.spec.order == AssignmentOrder.REMOVE:
             return found.carried_out and found.status.state == AssignmentState.REMOVED

@@ -1,8 +1,7 @@
-"""The objects of a share as one text: JSON, compressed by zlib, in base64. No Secret is in it.
+"""The objects of a share as one text: JSON, compressed by zlib, in base64, without Secrets. Pure.
 
-An object of the kind Secret leaves its values out; they travel in a Secret of their own, whose name
-tells its contents, so a new value is another Secret. Every copy is of the type Opaque: a
-controller of the hub must not act on a copy of a special type. Pure.
+The values of a Secret travel in a Secret of their own, whose name tells its contents. Every copy is
+of the type Opaque: a controller of the hub must not act on it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """The brake on deletions: many Workloads deleted at once wait for approval.
 
-So of deleted Workloads that run something, more than ten, and more than a tenth of all, are held.
-The condition Propagated says so, which outlives this process, until an operator lets them go (the
-annotation `stowage.dev/deletion`) or leaves what runs (`onDelete: Orphan`); `stowage sweep` does
-both. Ended Workloads, and those made a short while before their deletion, as by tests and batches,
-count for nothing.
-
-One that is let go waits for the same approval if nothing takes up later what it leaves.
+Of deleted Workloads that run something, more than ten, and more than a tenth of all, are held. The
+condition Propagated says so until an operator lets them go (the annotation `stowage.dev/deletion`)
+or leaves what runs (`onDelete: Orphan`); `stowage sweep` does both. Ended Workloads, and young
+ones, count for nothing. One that is let go waits for approval too if nothing takes up what it
+leaves.
 """
 
 from __future__ import annotations
@@ -49,7 +47,6 @@ class DeletionBrake:
         return HELD if self.holds(workload) else _unsaid(workload)
 
     def holds(self, workload: Workload) -> bool:
-        """Whether the objects of a deleted Workload stay until an operator's approval."""
         uid = workload.uid
         if not _takes(workload):
             return False
@@ -76,7 +73,7 @@ class DeletionBrake:
             self._count(new.metadata, runs=runs, takes=_takes(new))
 
     def _put_aside(self, uid: str, brief: Object | None) -> None:
-        """One without a share on members of this shard counts for the proportion all the same."""
+        """One without a share on members of this shard counts for the proportion."""
         self._gone.pop(uid, None)  # as it was put aside, and not gone
         if isinstance(brief, Brief):
             self._count(brief.metadata, runs=brief.runs, takes=brief.taken)
@@ -98,7 +95,6 @@ def _takes(workload: Workload) -> bool:
 
 
 def _unsaid(workload: Workload) -> str:
-    """Return what comes of leaving its main object behind, which its author may not know."""
     spec = workload.spec
     leaves = spec.on_delete == OnDelete.ORPHAN and workload.delivered and workload.metadata.deleting
     if not leaves or workload.deletion_confirmed or not workload.placements:

@@ -1,8 +1,7 @@
 """How many pods a voluntary move may take from a member at once, by its disruption budgets.
 
-A share that leaves is lowered in one step by no more than every PodDisruptionBudget over its pods
-allows. Workloads under one budget share what it allows. An unknown budget allows nothing. A loss, a
-deletion and a smaller number of wanted replicas do not come here.
+A share is lowered in one step by no more than every PodDisruptionBudget over its pods allows.
+Workloads under one budget share what it allows. An unknown budget allows nothing.
 """
 
 from __future__ import annotations
@@ -79,9 +78,8 @@ class Disruptions:
     ) -> Allowed:
         """Return what a share of `present` replicas keeps that may otherwise go down to `keeps`.
 
-        `labels`: those of its pod template on the member; its pods may have others. `carried`:
-        budgets that the Workload itself carries count as well. Replicas that go count against the
-        budgets until they are gone.
+        `labels`: those of its pod template on the member. `carried`: budgets that the Workload
+        itself carries count as well. Replicas that go count until they are gone.
         """
         member, key = self._members.setdefault(session, _Member()), workload.metadata.key
         answer = self._ask(
@@ -154,7 +152,6 @@ class Disruptions:
         return Allowed(present - units, _sentence(least, allowed) if short else "")
 
     def _settled(self, step: _Step, session: MemberSession, budgets: DisruptionBudgets) -> bool:
-        """Whether the pods of a step are gone, and the status of each budget counts that."""
         if not self._count(step, session) or step.gone is None or step.ending is None:
             return False
         for key, version in step.versions.items():
@@ -168,7 +165,6 @@ class Disruptions:
         return True
 
     def _count(self, step: _Step, session: MemberSession) -> bool:
-        """Record what the member shows of a step's pods; return whether they are gone."""
         counts, now = session.pod_counts(step.main), self._clock.monotonic()
         if counts is None:
             return False
@@ -199,7 +195,6 @@ def _tightest(
 
 
 def allows(budget: DisruptionBudget, under_way: Iterable[int]) -> int:
-    """Return the replicas that a budget allows in addition to those that already go."""
     return max(budget.allowed - sum(under_way), 0) if budget.current else 0
 
 

@@ -1,10 +1,9 @@
 """Which members have acknowledged a Workload's end: after all of them its finalizer goes.
 
 Every member in the footprint must acknowledge (`hub.workloads.clusters_of`), and every one that
-shows something of the Workload. A member acknowledges when its own worker, after the deletion, has
-found nothing there and no write is unconfirmed (`share_writer`). A member that does not answer
-delays the end, and so does one whose MemberCluster is gone while it has a share. Of several shards
-each takes its members off the footprint; the one that finds no others there removes the finalizer.
+shows something of the Workload. One does when its worker has found nothing there and no write is
+unconfirmed. A member that does not answer delays the end, and so does one whose MemberCluster is
+gone while it has a share. The last of several shards removes the finalizer.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ class Finalizer:
         self._acknowledged = context.shares.column(bool, of_term=True)
 
     def acknowledge(self, workload: Workload, member: str) -> None:
-        """Record that the member holds nothing of a Workload whose deletion it knows of."""
         if workload.metadata.deleting:
             self._acknowledged.put(workload.uid, member, True)
 
@@ -47,18 +45,15 @@ class Finalizer:
         return there | self._inventory.holders(workload.uid)
 
     def elsewhere(self, workload: Workload) -> set[str]:
-        """Return the members of other shards that hold, or may hold, something of it."""
         return {name for name in self.noted(workload) if self._views.elsewhere(name)}
 
     def noted(self, workload: Workload) -> set[str]:
         return record_of(workload).names(self._names)
 
     def _names(self) -> set[str]:
-        """Return all member names, also those without a session, to resolve noted digests by."""
         return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
 
     def _away(self, workload: Workload, name: str) -> bool:
-        """Whether a share runs on a cluster that has no MemberCluster, and that is not given up."""
         if self._clusters.get(("", name)) is not None or self._registry.gave_up(name):
             return False
         placed = name in workload.placements and name not in workload.ends

@@ -1,8 +1,7 @@
 """Former main objects: what a Workload ran before its template got another name, kind or namespace.
 
-They run its pods until the present main object replaces them, and are lowered as its replicas
-become ready. If replicas run at most once, the former ones go first, and the present object is made
-when their pods are gone.
+They are lowered as the replicas of the present main object become ready. If replicas run at most
+once, the former ones go first.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Formers:
     async def give_way(self, session: MemberSession, workload: Workload, *, decided: float) -> str:
         """Remove former main objects of what runs at most once; return what is still there.
 
-        Raises Refused for one that may not go.
+        Raises Refused.
         """
         main, waits = main_of(workload), ""
         for found in _leaving(session, workload):
@@ -101,7 +100,6 @@ class Formers:
 
 
 def _leaving(session: MemberSession, workload: Workload) -> list[Found]:
-    """Return the former main objects that must go whatever becomes of the present one."""
     return [each for each in formers(session, workload) if keep_of(each[1]) == NEVER]
 
 

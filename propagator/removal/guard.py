@@ -1,11 +1,11 @@
 """The last guard of what runs: replicas that a share keeps though its decision wants fewer.
 
 A share is lowered only as far as ready replicas on other members stand in for those that go, as the
-members' watches show it now, whoever wrote the placements. `spec.movement` says for how long they
-must have been ready (`minReadySeconds`) and how many may lack (`maxUnavailable`). No time-out
-lowers a share. A member that does not answer stands in for nothing, nor does a replica that a
-rollout replaces. At most the target of every other share counts. Disruption budgets bound each step
-(`disruptions`). A deletion, a scale to 0 and a gate that closes remove at once, without this.
+watches show it now, whoever wrote the placements. `spec.movement` says for how long they must have
+been ready and how many may lack. No time-out lowers a share. A member that does not answer stands
+in for nothing, nor does a replica that a rollout replaces. At most the target of every other share
+counts. Disruption budgets bound each step. A deletion, a scale to 0 and a gate that closes remove
+without this.
 """
 
 from __future__ import annotations
@@ -138,10 +138,7 @@ class Guard:
         return Kept(keeps, elsewhere, goal, why, max(counted.replaced - own.replaced, 0))
 
     def _going_later(self, workload: Workload, main: Main, member: str) -> int:
-        """Return the ready replicas that leave members which are lowered after that one: by name.
-
-        Replicas that run at most once have no successors yet.
-        """
+        """Return the ready replicas that leave members which are lowered later: by name."""
         if not workload.at_most_once:
             return 0
         sent = record_of(workload).names(self._views.names)
@@ -150,7 +147,6 @@ class Guard:
         return sum(max(ready - target, 0) for ready, target in beyond)
 
     def note(self, workload: Workload, member: str) -> None:
-        """Note why replicas leave that member, while they are there."""
         cause = workload.causes.get(member)
         if cause is not None:
             self._causes.put(workload.uid, member, cause)
@@ -163,7 +159,6 @@ class Guard:
     def _by_budgets(
         self, workload: Workload, member: str, main: Main, present: int, keeps: int, *, last: bool
     ) -> tuple[int, str]:
-        """Return what the share keeps by the disruption budgets of its member, and their text."""
         session = self._registry.get(member)
         if session is None or keeps >= present or not self._under_budgets(workload, member):
             return keeps, ""

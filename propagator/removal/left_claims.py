@@ -1,7 +1,7 @@
 """Claims that a share leaves behind: those of its replicas, where it is placed no more.
 
-They are the member's own objects, and no Workload owns them. So `status.kept` has them before the
-object goes that gives them their names, and they are read again now and then until they are gone.
+No Workload owns them. So `status.kept` has them before the object goes that names them, until they
+are gone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LeftClaims:
     async def note(self, session: MemberSession, workload: Workload) -> bool:
         """Record what a share would leave; return whether the hub's status already has it.
 
-        Raises TransportError.
+        TransportError.
         """
         if isinstance(session, PullSession):
             return True  # its agent tells what it keeps

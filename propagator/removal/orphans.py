@@ -1,12 +1,8 @@
-"""Sweeps objects on a member whose Workload is gone.
+"""Sweeps objects on a member whose owner UID the hub does not know.
 
-Such an object names an owner UID that the hub does not know. The sweep runs when the member is
-first listed, and when a watch shows such an object.
-
-Only objects with the mark of this hub go, or of the hub that this one was restored from, because a
-member may serve two hubs; only on a fresh view of the hub; only after the hub was asked for that
-very Workload; many at once wait for approval (`brake`). While the hub deletes the kind Workload
-itself, such objects are let go instead.
+Only objects with the mark of this hub go, or of the hub that this one was restored from; only on a
+fresh view of the hub; only after the hub was asked for that very Workload; many at once wait for
+approval (`brake`). While the hub deletes the kind Workload itself, such objects are let go instead.
 """
 
 from __future__ import annotations
@@ -40,10 +36,9 @@ class Orphans:
         self._brake = brake
 
     async def sweep(self, session: MemberSession, key: Key) -> list[PruneResult]:
-        """Remove what gone Workloads of that key left; return what stays.
+        """Return what stays, without held objects.
 
-        Held objects are not returned: the brake queues the key when they may go. The view of the
-        hub must be fresh. Raises TransportError.
+        The view of the hub must be fresh. TransportError.
         """
         strangers = self._strangers(session, key)
         if not strangers:
@@ -74,7 +69,6 @@ class Orphans:
         return [each for each in left if each]
 
     def _strangers(self, session: MemberSession, key: Key) -> dict[str, list[ManagedObject]]:
-        """Return objects under that key, by the UIDs of owners that the hub does not know."""
         found: dict[str, list[ManagedObject]] = {}
         for _, each in session.link.watches.named(key) if session.link else ():
             for uid, of in owners(each.metadata).items():

@@ -1,7 +1,6 @@
-"""Removes what a Workload no longer wants on a member, in order.
+"""Removes what a Workload no longer wants on a member: the workload itself first.
 
-The reverse of `applier`: the workload itself goes first, then what its pods need. Only objects that
-the member's informers show as owned by that Workload are touched; the caller knows whether these
+Only objects that the informers show as the Workload's are touched; the caller knows whether these
 are all (`inventory`).
 """
 
@@ -67,10 +66,7 @@ class PruneResult:
 
 
 class Pruner:
-    """Removes objects from members. `records` are those of the writer.
-
-    `known` returns the hub's Workload of a UID.
-    """
+    """`known` returns the hub's Workload of a UID; `records` are those of the writer."""
 
     def __init__(
         self,
@@ -102,9 +98,9 @@ class Pruner:
     ) -> PruneResult:
         """Remove what a Workload owns on the member, except `keep`; return what is still there.
 
-        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan`, `left`
-        and `told` are those of `rule.granted`. `also` are objects of the Workload that no
-        informer shows. Raises TransportError.
+        `ended`: the Workload wants nothing anywhere any more. `decided`, `orphan`, `left` and
+        `told` are those of `rule.granted`. `also` are objects that no informer shows. Raises
+        TransportError.
         """
         stays, younger = False, await self._younger(session, self._known(uid))
         kept = await _places(session, keep)
@@ -180,9 +176,9 @@ class Pruner:
         *,
         decided: float,
     ) -> str:
-        """Lower an object of a Workload, and change nothing else of it.
+        """Lower an object of a Workload; return why that has to wait, or empty.
 
-        Return why that has to wait, or empty. Raises Refused, TransportError.
+        Refused, TransportError.
         """
         resource, found = which
         younger = await self._younger(session, workload)
@@ -213,10 +209,9 @@ class Pruner:
     async def find(
         self, session: MemberSession, workload: Workload, resource: Resource
     ) -> list[ManagedObject] | None:
-        """Read by name what a Workload owns of a kind that cannot be listed.
+        """Read by name what a Workload owns of a kind that cannot be listed; None where that fails.
 
-        None: the Workload names no object of the kind, or the member forbids the read. Raises
-        TransportError.
+        Raises TransportError.
         """
         found = []
         names = list(workload.names_of(resource.api_version, resource.kind))
@@ -236,14 +231,13 @@ class Pruner:
     async def _younger(
         self, session: MemberSession, workload: Workload | None
     ) -> Callable[[ManagedObject], bool]:
-        """Return whether an object is younger than a restored hub. Raises HubFault."""
+        """Raises HubFault."""
         if workload is None:
             return lambda _: False
         restored = await self._restored.of(workload, session.went_back_to)
         return partial(restored.younger, uid=workload.uid)
 
     def _remember(self, uid: str, member: str, left: frozenset[ObjectPlace]) -> None:
-        """Record what is left, and drop the state of places that have become free since."""
         before = self._left.get(uid, member) or frozenset()
         if left:
             self._free(uid, member, before - left)
@@ -287,7 +281,6 @@ async def _scale(
 def _beside(
     kept: Collection[ObjectPlace], there: Sequence[tuple[ObjectPlace, ManagedObject]]
 ) -> list[tuple[ObjectPlace, ManagedObject]]:
-    """Return each object outside of the kept places once, by its UID."""
     done = {found.metadata.uid for place, found in there if place in kept}
     leaving = []
     for place, found in there:

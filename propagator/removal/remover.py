@@ -1,7 +1,6 @@
 """Removes one object from a member: deletes it, or releases it if other Workloads own it too.
 
-A deletion is requested once. An object that waits is read now and then; a refused deletion is
-requested again. Both at growing intervals, whatever wakes the Workload in between.
+A deletion is requested once, and a refused one again, at growing intervals.
 """
 
 from __future__ import annotations
@@ -111,7 +110,6 @@ def newest(session: MemberSession, place: ObjectPlace, found: ManagedObject) -> 
 
 
 async def _step(removal: _Removal) -> str:
-    """Take the next step of the removal; return why the object is still there afterwards."""
     if removal.parts:
         return await _part(removal)
     if removal.found.metadata.deleting:
@@ -147,7 +145,6 @@ async def _part(removal: _Removal) -> str:
 
 
 async def _read(removal: _Removal) -> str:
-    """Read an object whose deletion was requested; if there is a watch, that shows its end."""
     place = removal.place
     found = await removal.client.get(place.resource, place.name, namespace=place.namespace)
     return _outcome(removal, found)

@@ -1,10 +1,10 @@
-"""The one rule of what a session may remove from its member; every removal goes through it. Pure.
+"""The one rule of what a session may remove from its member; every removal goes through it.
+
+Pure.
 
 An object is removed if it was written through this session's MemberCluster, into this very cluster,
 for no younger decision than the one that asks for its removal, and is not kept. What an ended
-Workload leaves behind on request loses our marks instead. The Workload's worker
-(`propagator.reconciler`) decides whether the Workload wants it gone, and `brake` how much may go at
-once that has no Workload.
+Workload leaves behind on request loses our marks instead.
 
 `remover` alone sends removals; it needs a Grant, and only `granted` makes one.
 """
@@ -34,8 +34,6 @@ HOLDING_DATA = frozenset({"PersistentVolumeClaim"})
 
 
 class Stays(Enum):
-    """Why an object that its Workload does not want on a member is not removed."""
-
     KEPT = "kept"
     """The Workload keeps it, and finds it again when it comes back."""
     ANOTHERS = "another's"

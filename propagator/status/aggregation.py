@@ -1,10 +1,7 @@
 """A Workload's status from its entries: their sums, its progress, and our conditions. Pure.
 
-Nothing but the entries and the stored Workload counts, so whoever reports some of the entries, and
-reads the others, computes the same.
-
-A condition names its generation: while the present one is in flight, nothing of the one before is
-reported for it.
+Nothing but the entries and the stored Workload counts. A condition names its generation: while the
+present one is in flight, nothing of the one before is reported for it.
 
 `observedGeneration` is the lower of `observed.controller`, the generation decided on, and
 `observed.propagator`, the one reported on. Only the propagator writes Ready, Reconciling and
@@ -109,7 +106,6 @@ def status_of(
 def within_bytes(
     entries: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], int]:
-    """Return the entries with at most MOST_FIELD_BYTES of fields, and how many lack theirs."""
     left, omitted = MOST_FIELD_BYTES, 0
     found: list[Mapping[str, Any]] = []
     for entry in entries:
@@ -178,7 +174,6 @@ def _trouble(
 
 
 def _reason(entry: Entry) -> PropagatedReason | None:
-    """That of an unknown word, of a younger release, counts as none."""
     with suppress(ValueError):
         return PropagatedReason(entry.get("reason", ""))
     return None
@@ -197,13 +192,11 @@ def _blocked(entry: Entry) -> bool:
 
 
 def _stays(entry: Entry) -> bool:
-    """Whether the share left the placements, and stays until others are ready."""
     left = entry["state"] == ShareState.LEAVING.value
     return left and _reason(entry) is PropagatedReason.PROPAGATING
 
 
 def _under_way(entry: Entry, workload: Workload) -> bool:
-    """Whether its objects are not all written yet, without a known fault."""
     if "ended" in entry or _leaves(entry, workload):
         return False
     reason, state = _reason(entry), entry["state"]
@@ -249,10 +242,7 @@ def _runs(entry: Mapping[str, Any], generation: int) -> bool:
 
 
 def _ready(entry: Mapping[str, Any]) -> int:
-    """Return the ready replicas of a share; on an unreachable cluster those that ended.
-
-    The others are Unknown, like pods of a lost Node.
-    """
+    """Return the ready replicas of a share; on an unreachable cluster those that ended."""
     if entry["state"] == ShareState.UNREACHABLE.value:
         return int(entry.get("succeeded", 0))
     return int(entry["ready"])
@@ -321,13 +311,11 @@ def _keeps(workload: Workload, cluster: str, number: int) -> str:
 
 
 def _main(workload: Workload) -> str:
-    """Return `Deployment web`, the object that runs the replicas."""
     outline = workload.outline
     return f"{outline.kind} {outline.name or workload.metadata.name}"
 
 
 def _missing(ready: int, desired: int) -> str:
-    """Return the message of a Ready that is False while replicas start or end."""
     if not desired:
         return "no replica is wanted, and what runs is not gone yet"
     found = f"{ready} of {desired} replicas are ready"
@@ -337,7 +325,6 @@ def _missing(ready: int, desired: int) -> str:
 
 
 def _all_ready(workload: Workload, entries: Sequence[Entry], state: WorkloadState) -> bool:
-    """Whether every unit of the present generation is ready, without any of an older one."""
     if all(entry["state"] == ShareState.LEAVING.value for entry in entries):
         return workload.status.desired == 0 and not entries
     well = state in (WorkloadState.RUNNING, WorkloadState.COMPLETE)
@@ -380,7 +367,6 @@ def _whys(workload: Workload, entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _advice(profile: Profile) -> str:
-    """Return what says when an object of an unknown kind is ready."""
     if profile.versions:
         return f"known versions of a {profile.kind} are {', '.join(profile.versions)}"
     named = kind_name(profile.group, profile.kind)
@@ -388,7 +374,6 @@ def _advice(profile: Profile) -> str:
 
 
 def _outdated(workload: Workload, entries: Iterable[Entry]) -> bool:
-    """Whether a share has units of an older template that should be replaced."""
     found = (each.get("outdated", 0) for each in entries if not _leaves(each, workload))
     most = max(found, default=0)
     return most > 0 and most > workload.kept_back
@@ -446,10 +431,7 @@ def new_generation(workload: Workload, status: Mapping[str, Any]) -> bool:
 
 
 def _all_placed(workload: Workload) -> bool:
-    """Whether every unit of the present generation has a cluster, and its template.
-
-    True for a scheduler that writes neither `observed` nor `pending`.
-    """
+    """True for a scheduler that writes neither `observed` nor `pending`."""
     if workload.status.observed.controller not in (None, workload.metadata.generation):
         return False
     refused = (conditions.among(workload.conditions, each).get("status") for each in _DECIDED)
@@ -475,10 +457,7 @@ def seconds_to_ready(workload: Workload, status: Mapping[str, Any], now: datetim
 def _with_progress(
     workload: Workload, listed: Mapping[str, conditions.Condition], now: datetime
 ) -> list[conditions.Condition]:
-    """Add Reconciling or Stalled to the conditions unless Ready is True.
-
-    The cause is a refusal of the present generation; without one, units are on their way.
-    """
+    """Add Reconciling or Stalled to the conditions unless Ready is True."""
     refusals = (listed.get(each, {}) for each in (*_DECIDED, WorkloadCondition.PROPAGATED.value))
     cause = next((each for each in refusals if _refuses(each, workload)), None)
     return conditions.with_progress(listed.values(), waits=WAITING, cause=cause, now=now)
@@ -536,7 +515,6 @@ def undelivered_status(
 
 
 def _undelivered_entry(seen: OthersShare, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields that are not observed keep their last report."""
     if seen.pods is None:
         away = {"state": ShareState.UNREACHABLE.value, "message": seen.trouble}
         return {

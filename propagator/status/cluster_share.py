@@ -1,7 +1,6 @@
 """One entry of a Workload's status.clusters: the state of one share. Pure.
 
-If this process has not observed the share yet, the last reported entry stays: a restart must not
-change the status.
+If this process has not observed the share yet, the last reported entry stays.
 """
 
 from __future__ import annotations
@@ -107,11 +106,7 @@ class ReportedShare:
 
     @property
     def told(self) -> Mapping[str, Any]:
-        """The entry with all that the aggregation reads.
-
-        An entry alone does not tell that its share is on its way while its numbers are those of the
-        last decision, nor an outcome whose words are not the entry's own.
-        """
+        """The entry with all that the aggregation reads: `entry` may lack its outcome's words."""
         reason, message = self._problem()
         if reason is None or (reason.value, message) == (
             self.entry.get("reason"),
@@ -245,7 +240,6 @@ def _look_in(seen: ObservedShare, entry: Mapping[str, Any]) -> float | None:
 def _of_ended(
     seen: ObservedShare, end: Mapping[str, Any], before: Mapping[str, Any]
 ) -> ReportedShare:
-    """Return an ended share: its numbers stay, whatever happens to object and cluster."""
     asked, well = seen.desired.replicas, end["result"] == Result.SUCCEEDED
     judged, counts = judged_of(seen), dict[str, Any]()
     if judged is None or judged.result is None:
@@ -339,7 +333,6 @@ def _state(
 
 
 def _trouble(seen: ObservedShare, main: ManagedObject, before: Mapping[str, Any]) -> str:
-    """Return why replicas are not ready, as far as the member says it."""
     if seen.events.unread:
         return str(before.get("message", ""))
     if (refused := refused_of(seen)) is not None:
@@ -349,7 +342,6 @@ def _trouble(seen: ObservedShare, main: ManagedObject, before: Mapping[str, Any]
 
 
 def without(reason: PropagatedReason) -> ShareState:
-    """Return the state of a share that is not written, for that reason."""
     if reason is PropagatedReason.SUSPENDED:
         return ShareState.SUSPENDED
     return ShareState.FAILED if reason in LASTING else ShareState.PENDING
@@ -383,7 +375,6 @@ def _held(seen: ObservedShare) -> bool:
 
 
 def _standing(seen: ObservedShare, readiness: Readiness, before: Mapping[str, Any]) -> ShareState:
-    """RUNNING only if the objects of the earlier write are desired now."""
     written = before.get("observedGeneration") == seen.desired.generation
     runs = written and readiness.observed and readiness.ready >= seen.desired.replicas
     return ShareState.RUNNING if runs else ShareState.CREATING

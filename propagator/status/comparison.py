@@ -31,17 +31,9 @@ class Comparison:
         """The members whose `uncompared` has the Workload, and former ones."""
         self._queue: WorkQueue[str] = WorkQueue(name="comparison", clock=context.clock)
         context.registry.on_change(self._member_changed)
-        context.registry.comparing(self.compared)
         context.membership.on_change(self._shards_changed)
 
-    def compared(self, member: str) -> bool:
-        """Whether what is told of the member is what its watches have shown since it connected."""
-        session = self._registry.get(member)
-        compared = session is not None and session.uncompared == set()
-        return compared or not self._membership.several
-
     def begin(self) -> None:
-        """A term begins: what another one has compared counts no more."""
         self._owing.clear()
         for name in self._registry.names():
             if (session := self._registry.get(name)) is not None:
@@ -91,13 +83,14 @@ class Comparison:
         return held is not None and held.entry() == cluster.status.get("sweepHeld")
 
     async def _report(self, _: str) -> float | None:
-        """Say so on the Lease once all are compared."""
         if not self._membership.several or not self._clusters.synced:
             return None
         ours = [c for c in self._clusters.values() if self._membership.serves(c.name)]
         if self._membership.set_back and not all(map(self._told_of, ours)):
             return 1.0
-        if all(self.compared(each.name) for each in ours) and self._membership.settled:
+        sessions = [self._registry.get(each.name) for each in ours]
+        compared = all(each is not None and each.uncompared == set() for each in sessions)
+        if compared and self._membership.settled:
             try:
                 await self._membership.report()
             except TransportError as fault:

@@ -1,20 +1,18 @@
 """Reports a Workload's state to the hub, and removes the finalizer of deleted ones.
 
-Decides when the status is written: at once after a quiet time, at most once a second during
-changes, and in a burst, good news waits for the applies. `observation` observes, `aggregation`
-builds it.
+The status is written at once after a quiet time, at most once a second during changes, and in a
+burst good news waits for the applies.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from crds.fields.shares import ShareState
-from crds.names import API_VERSION
 from crds.workload import (
     EventReason,
     PropagatedReason,
@@ -25,7 +23,6 @@ from machinery import logs, metrics
 from machinery.clock import Clock
 from machinery.errors import Conflict, Forbidden, Invalid, TransportError
 from machinery.kinds.workloadkinds import Rereading
-from machinery.runtime.event_recorder import ObjectRef, one_cluster
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.conditions import find, holds
@@ -33,6 +30,7 @@ from machinery.types.metadata import Key
 from propagator import telemetry
 from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
+from propagator.hub.events import tell_of
 from propagator.hub.workload_metadata import is_ours, record_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
@@ -101,10 +99,7 @@ CONFLICTS = metrics.counter(
 
 
 class BurstDetector:
-    """Counts outcomes of shares. A member that hangs delays no report.
-
-    In a burst applies go first: good news waits for its end, at most `LONGEST_BURST_SECONDS`.
-    """
+    """Counts outcomes of shares: in a burst, applies go before good news."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -241,7 +236,6 @@ class Reporter:
         return requeue_after
 
     def _reports(self, workload: Workload) -> bool:
-        """Whether this shard has something to say of it; the first one of what is nowhere."""
         if not self._membership.several:
             return True
         names = workload.clusters | self._finalizer.noted(workload)
@@ -336,7 +330,6 @@ class Reporter:
         return left
 
     def _patience(self, workload: Workload, status: Mapping[str, Any]) -> float:
-        """Return seconds from the first change until the write."""
         least = min(TIMES_A_WRITE * self._write_seconds, MOST_GATHER_SECONDS)
         if _worse(workload, status):
             return 0.0
@@ -397,10 +390,7 @@ class Reporter:
         *,
         said: int,
     ) -> dict[str, Any]:
-        """Return the status that each of several shards computes from the same entries.
-
-        This one writes its own entries as it sees them, and those of others as they are stored.
-        """
+        """Return the status that each of several shards computes from the same entries."""
         before = self._survey.reported(workload)
         outcomes = self._outcomes.of(workload.uid)
         decisions = self._decisions.of(workload.uid) if workload.leaves else {}
@@ -439,7 +429,7 @@ class Reporter:
             reason = EventReason.INVALID_OVERRIDE
         note = is_["message"] if good else f"{is_['reason']}: {is_['message']}"
         names = workload.placements if good else self._troubled(workload, status)
-        self._event(workload, reason, note, good=good, names=names)
+        tell_of(self._recorder, workload, reason, note, warns=not good, clusters=names)
 
     def _announce_end(self, workload: Workload, status: Mapping[str, Any]) -> None:
         was = condition(workload, WorkloadCondition.READY)
@@ -450,26 +440,7 @@ class Reporter:
         failed = ended is EventReason.ENDED_IN_FAILURE
         names = {each["name"] for each in status["clusters"] if "ended" in each}
         note = is_["message"] if failed else f"it ended well on {', '.join(sorted(names)[:20])}"
-        self._event(workload, ended, note, good=not failed, names=names)
-
-    def _event(
-        self,
-        workload: Workload,
-        reason: EventReason,
-        note: str,
-        *,
-        good: bool,
-        names: Collection[str],
-    ) -> None:
-        namespace, name = workload.metadata.key
-        self._recorder.event(
-            ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
-            type="Normal" if good else "Warning",
-            reason=reason.value,
-            note=note,
-            action="Propagating",
-            related=one_cluster(names),
-        )
+        tell_of(self._recorder, workload, ended, note, warns=failed, clusters=names)
 
     def _troubled(self, workload: Workload, status: Mapping[str, Any]) -> set[str]:
         reason = find(status, WorkloadCondition.PROPAGATED)["reason"]
@@ -508,7 +479,6 @@ def _concerned(workload: Workload) -> bool:
 
 
 def _urgent(workload: Workload, status: Mapping[str, Any]) -> bool:
-    """Whether a fault appeared, or the Workload became ready or unready."""
     if not holds(status, WorkloadCondition.PROPAGATED):
         was, is_ = condition(workload, WorkloadCondition.PROPAGATED), WorkloadCondition.PROPAGATED
         return was.get("reason") != find(status, is_).get("reason")
@@ -520,7 +490,6 @@ def _urgent(workload: Workload, status: Mapping[str, Any]) -> bool:
 
 
 def _worse(workload: Workload, status: Mapping[str, Any]) -> bool:
-    """Whether a share failed or was lost that was not reported so before."""
     return bool(_lost(status["clusters"]) - _lost(workload.status.clusters))
 
 
@@ -533,7 +502,6 @@ def _waiting(clusters: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _under_way(status: Mapping[str, Any]) -> bool:
-    """Whether the status only reports that work on the members begins."""
     return find(status, WorkloadCondition.PROPAGATED).get("reason") in _BEGINNINGS
 
 

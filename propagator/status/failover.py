@@ -1,8 +1,7 @@
 """Whether a share is unhealthy, and for how long, for spec.movement.unhealthySeconds. Pure.
 
-A share counts as unhealthy only while its cluster answers, and only of a revision that was ready
-there. The clock is the one field `since`: it is put off by the time for which the cluster was
-silent, and stands in the status, so that another process goes on with it.
+It is so only while its cluster answers, and only of a revision that was ready there. The clock is
+the one field `since` in the status, put off by the time for which the cluster was silent.
 """
 
 from __future__ import annotations
@@ -66,7 +65,6 @@ class Record:
 
 
 def of_silent(patience: Patience, stored: Any) -> dict[str, Any] | None:
-    """Return the record of a share whose cluster does not answer."""
     record = Record.of(stored, patience.revision)
     return record.stopped(patience.now).told(patience.revision) if record is not None else None
 

@@ -1,7 +1,6 @@
 """The observed state of a Workload: its clusters, its state there, and outcomes of syncs.
 
-Reads sessions without waiting, in slices. It reports clusters with a placement, clusters that show
-objects, and clusters that were sent some and have not been seen clean since.
+Sessions are read without waiting, in slices.
 """
 
 from __future__ import annotations
@@ -119,7 +118,6 @@ class Survey:
             yield self._away(workload, name, trouble)
 
     def _told(self, workload: Workload) -> set[str]:
-        """Return the clusters of the last report that are about to show what they have."""
         found = set()
         for name in (each["name"] for each in workload.status.clusters):
             session = self._registry.get(name)
@@ -217,8 +215,8 @@ class Survey:
     def kept(self, workload: Workload) -> list[dict[str, Any]]:
         """Return unwanted objects that stay, at most MOST_KEPT.
 
-        The last report stays of a member that does not answer, and of a kind that is not listed
-        there yet. No watch shows what a share left: `left` alone says whether it stands.
+        The last report stays of a member that does not answer. `left` alone says whether what a
+        share left stands.
         """
         found = []
         told = workload.status.kept
@@ -267,15 +265,11 @@ class Survey:
         return {former: min(there, key=_age).name for former, there in found if there}
 
     def _shown(self, workload: Workload, name: str, kind: str = "") -> bool:
-        """Whether the member shows all objects (of that kind) of it that may be listed."""
         session = self._registry.get(name)
         return session is not None and self._inventory.asked(session, workload, kind)
 
     def _only_kept(self, workload: Workload, name: str) -> bool:
-        """Whether only kept objects remain on the member, which `status.kept` alone reports.
-
-        A member that does not answer or is not listed yet counts as last reported.
-        """
+        """Whether only kept objects remain on the member, which `status.kept` alone reports."""
         # The end of a Workload waits for the member too, and the status reports that.
         if name in workload.placements or workload.metadata.deleting:
             return False
@@ -293,7 +287,6 @@ class Survey:
         return self._clusters.get(("", name)) is None
 
     def observe(self, workload: Workload, name: str, outcome: Outcome | None) -> ObservedShare:
-        """Return what the watches of that member show now."""
         session = self._registry.get(name)
         workload = self._revisions.known(workload, name)
         desired = DesiredShare.of(workload, name)
@@ -376,7 +369,7 @@ class Survey:
     def _patience(
         self, workload: Workload, desired: DesiredShare, session: MemberSession | None
     ) -> Patience | None:
-        """As of the last answer of a member that is away: it was silent before that was noticed."""
+        """As of the last answer of a member that is away."""
         seconds, now = workload.spec.movement.unhealthy_seconds, self._clock.now()
         if seconds is None:
             return None
@@ -411,13 +404,11 @@ def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _listed(session: MemberSession, workload: Workload, api_version: str, kind: str) -> bool:
-    """Whether the informers show all objects of that kind which the Workload may have."""
     informers = _informers(session, workload, api_version, kind)
     return bool(informers) and all(informer.trusted for informer in informers)
 
 
 def _connects(session: MemberSession, workload: Workload) -> bool:
-    """Whether the member will soon show its main object, if there is one."""
     if session.contact is not Contact.SERVING:
         return session.contact is Contact.CONNECTING
     informers = _informers(session, workload, *workload.outline.pair)

@@ -115,7 +115,6 @@ def facts_of(seen: ObservedShare, readiness: Readiness, *, known: bool) -> dict[
 
 
 def _waiting(seen: ObservedShare, pods: PodCounts) -> dict[str, Any]:
-    """Return the facts of pods without a node, and of pods that the member does not make."""
     facts: dict[str, Any] = {"unschedulable": pods.unschedulable}
     if seen.events.unread:
         return facts
@@ -138,7 +137,6 @@ def missing_pods(seen: ObservedShare) -> int:
 
 
 def refused_of(seen: ObservedShare) -> Refused | None:
-    """Return why the member makes no pods, while some are missing."""
     told = seen.main.refused if seen.main is not None else None
     told = told or seen.events.refused
     return told if told is not None and missing_pods(seen) else None

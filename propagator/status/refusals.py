@@ -1,11 +1,9 @@
 """Refusals to make pods that a member tells in Events alone.
 
-A Deployment has the condition ReplicaFailure. The controllers of a StatefulSet, a Job and of custom
-kinds write a Warning Event FailedCreate about their object, and no more. A custom kind may leave
-its pods to such objects, as a JobSet does to Jobs: these tell it about themselves. So the Events of
-one object, or of what makes its pods, are read, but only while replicas of it have been missing for
-a while, at most once a minute, and less often while nothing is found. A member that does not let
-them be read tells nothing.
+The controllers of a StatefulSet, a Job and of custom kinds write a Warning Event FailedCreate about
+their object, and no condition. A custom kind may leave its pods to such objects, as a JobSet does
+to Jobs. So the Events of one object, or of what makes its pods, are read while replicas have been
+missing for a while, at most once a minute.
 """
 
 from __future__ import annotations
@@ -206,10 +204,9 @@ class RefusalEvents:
 
 
 def refusal_in(page: bytes, *, made: datetime | None, now: datetime) -> Refused | None:
-    """Return what a list of the Events FailedCreate of one object tells at the moment `now`.
+    """`made` is when the newest pod was created: what was refused before counts for nothing.
 
-    `made` is when its newest pod was created: what was refused before counts for nothing. Raises
-    TransportError for an answer of another form.
+    Raises TransportError for an answer of another form.
     """
     return _told_by(_counting(page, made=made, now=now), made)
 
@@ -263,7 +260,7 @@ async def _refusal_of(
 
 
 async def _makes(session: MemberSession, main: Main, about: _About) -> bool:
-    """Whether pods of the template of that object are the Workload's. Raises TransportError."""
+    """Raises TransportError."""
     resource = _MAKERS[about.api_version, about.kind]
     try:
         where = resource.path(main.namespace, about.name)
@@ -278,7 +275,6 @@ async def _makes(session: MemberSession, main: Main, about: _About) -> bool:
 
 
 def _may_tell(main: ManagedObject) -> bool:
-    """Whether it is known which pods it has, and nothing else says why some are missing."""
     known = main.pods_uid or group_of(main.api_version) in MAKER_GROUPS
     held = main.judged.health is ShareHealth.SUSPENDED
     return bool(known) and not held and main.refused is None

@@ -1,7 +1,8 @@
 """One entry of status.clusters of a member in mode Pull: what its agent tells, and what holds here.
 
-The hub side knows why a share is not ordered at all, or not as a whole: it waits for others, or
-cannot be rendered. The agent knows the rest. Pure.
+Pure.
+
+The hub side knows why a share is not ordered, or not as a whole.
 """
 
 from __future__ import annotations
@@ -137,7 +138,6 @@ def _place(
 
 
 def _hold(entry: dict[str, Any], outcome: Outcome, reason: PropagatedReason) -> None:
-    """The share is not ordered, or not as a whole."""
     entry["state"] = (_begun(entry) if outcome.moves else without(reason)).value
     entry |= {"message": outcome.message, "reason": reason.value}
     if outcome.blocked is not None:
@@ -146,7 +146,6 @@ def _hold(entry: dict[str, Any], outcome: Outcome, reason: PropagatedReason) -> 
 
 
 def _keep(entry: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """What was written before stays noted while another order is on its way."""
     for name in ("observedGeneration", "revision"):
         if name in before and name not in entry:
             entry[name] = before[name]

@@ -1,7 +1,4 @@
-"""MemberCluster and Secret with the fields that the propagator reads.
-
-The status stays a mapping, because its reader compares it with the one to write.
-"""
+"""MemberCluster and Secret with the fields that the propagator reads."""
 
 from __future__ import annotations
 
@@ -117,7 +114,6 @@ class MemberCluster(Object, frozen=True):
 
 
 def lean(cluster: MemberCluster) -> MemberCluster:
-    """The transform of informers of MemberClusters: those that serve the same share one list."""
     if isinstance(listed := cluster.status.get("kinds"), list):
         cluster.status["kinds"] = shared_kinds(tuple(listed))
     return cluster
@@ -125,7 +121,6 @@ def lean(cluster: MemberCluster) -> MemberCluster:
 
 @lru_cache(maxsize=1024)
 def shared_kinds(kinds: tuple[str, ...]) -> list[str]:
-    """Return the one list of these kinds, which nothing may change."""
     return list(kinds)
 
 

@@ -1,7 +1,4 @@
-"""A Workload as the propagator keeps it: out of the hub's answer, and with few texts of its own.
-
-An informer keeps ten thousand Workloads. Nearly all of them have the same texts and lists.
-"""
+"""A Workload as the propagator keeps it: out of the hub's answer, and with shared texts."""
 
 from __future__ import annotations
 
@@ -43,10 +40,7 @@ _NO_RANGES: list[OrdinalRange] = []
 
 
 def kept(workload: Workload) -> Workload:
-    """Copy the Workload out of the API response that its Raw fields point into.
-
-    Its texts are shared. Metadata that the propagator does not read is dropped.
-    """
+    """Copy the Workload out of the API response that its Raw fields point into."""
     meta, spec, status = workload.metadata, workload.spec, workload.status
     bare = structs.replace(
         meta,
@@ -112,7 +106,6 @@ def _same(texts: tuple[str, ...]) -> list[str]:
 
 
 def _placed(placements: Sequence[Placement]) -> list[Placement]:
-    """Most Workloads are on one of few clusters, with few replicas."""
     if len(placements) == 1:
         (only,) = placements
         return _single(only.cluster, only.replicas, only.completions)

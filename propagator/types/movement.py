@@ -1,7 +1,7 @@
 """The budgets of a move. Pure.
 
 `maxSurge` and `maxUnavailable` are units or whole percents of those wanted. With a `maxSurge` of 0
-each unit runs at most once: its new cluster waits until it is gone from the old one.
+each unit runs at most once.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ class Movement(api.Movement, frozen=True):
         return units_of(self.max_surge, 100) == 0
 
     def unavailable(self, wanted: int, *, at_most_once: bool) -> int:
-        """Return the ready units below `wanted` that a move may cause.
-
-        At least one if each unit runs at most once: nothing could move otherwise.
-        """
+        """Return the ready units below `wanted` which a move may cause; one if none could move."""
         least = int(at_most_once)
         if self.max_unavailable is None:
             return least

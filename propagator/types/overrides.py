@@ -1,7 +1,4 @@
-"""A Workload's status.overrides by cluster: a patch of the pod template, and deletion costs.
-
-Any scheduler may write them: an error in them is reported, and affects no other Workload.
-"""
+"""A Workload's status.overrides by cluster: a patch of the pod template, and deletion costs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Workloads as the propagator reads them.
 
-Templates stay the bytes that the hub sent: members must get unknown fields, and decoded ones take
-four times the memory. `Outline` reads kinds and names only.
+Templates stay the bytes that the hub sent: decoded ones take four times the memory.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ from propagator.types.overrides import Costs, Overrides, overrides_of
 
 
 class WorkTold(NamedTuple):
-    """What the hub knows of the work of a share. What it does not know others would do again."""
+    """What the hub knows of the work of a share."""
 
     done: int | None = None
     """How much of `part` is done; None: nobody else goes on with it."""
@@ -79,7 +78,6 @@ class WorkTold(NamedTuple):
         return self.awaits_end or (self.done is not None and judged.total is not None)
 
     def covers(self, judged: Judged) -> bool:
-        """Whether the hub knows all that an object has done."""
         if self.awaits_end and judged.result is not None:
             return False
         return self.done is None or judged.total is None or done_of(judged, self.part) <= self.done
@@ -228,7 +226,6 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def delivered(self) -> bool:
-        """Whether the propagator applies the objects, instead of another tool."""
         return self.spec.delivery != Delivery.NONE
 
     @property
@@ -238,7 +235,6 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def incomplete(self) -> bool:
-        """Whether `stowage restore` has not restored its status yet."""
         return self.restored.incomplete and not self.metadata.deleting
 
     @property
@@ -351,13 +347,11 @@ class Workload(Object, frozen=True, dict=True):
         return cluster_overrides_of(bytes(raw)) if _some(raw) else ()
 
     def ignored(self, kind: str, name: str, *, main: bool) -> Iterator[str]:
-        """Yield the paths of an object whose values on a member are the member's."""
         for each in self.spec.ignore_fields:
             if _means(each.target, kind, name, main=main):
                 yield from each.paths
 
     def status_paths(self, kind: str, name: str, *, main: bool) -> Iterator[tuple[str, str]]:
-        """Yield name and path of each value of an object's status that is told on the hub."""
         for each in self.spec.status_fields:
             if _means(each.target, kind, name, main=main):
                 yield each.name, each.path
@@ -412,7 +406,6 @@ class Workload(Object, frozen=True, dict=True):
         return {cluster: part for cluster, part in given if part is not None}
 
     def part_of(self, cluster: str) -> int | None:
-        """Return the completions that are left to a share, also to one that leaves."""
         left = (s.completions for s in self.status.leaving if s.cluster == cluster)
         part = self.parts.get(cluster)
         return next(left, None) or None if part is None else part
@@ -429,15 +422,11 @@ class Workload(Object, frozen=True, dict=True):
         return self.profile.ended is not None and not several
 
     def told(self, cluster: str) -> WorkTold:
-        """Return what is stored of the work of a share."""
         awaits_end = self.ends_whole and cluster not in self.ends
         return WorkTold(self.known_done(cluster), self.part_of(cluster), awaits_end)
 
     def known_done(self, cluster: str) -> int | None:
-        """Return how much of its work a share that left is stored to have done.
-
-        None where that is no matter: what it has not done is nobody else's.
-        """
+        """Return how much of its work a share that left is stored to have done."""
         if cluster in self.placements or not self._divides_work:
             return None
         told = (each for each in self.status.clusters if each.get("name") == cluster)
@@ -454,10 +443,7 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def shares(self) -> dict[str, int]:
-        """Replicas wanted on each cluster of the placements, including those that leave it.
-
-        Leaving replicas that must stop before their successors start do not count.
-        """
+        """Replicas wanted on each cluster of the placements, including those that leave it."""
         if not self.status.leaving:
             return self.placements
         stay = {name: n for name, n in self.leaving.items() if not self.gives_first(name)}
@@ -485,8 +471,7 @@ class Workload(Object, frozen=True, dict=True):
     def gives_first(self, cluster: str) -> bool:
         """Whether units that leave that cluster stop before their successors start.
 
-        After a loss they stay as long as `leaving` lists them, because they may still run. Without
-        a cause the successors wait too: other schedulers write none.
+        After a loss they stay as long as `leaving` lists them, because they may still run.
         """
         return self.at_most_once and self.causes.get(cluster) != ChangeCause.CLUSTER_LOST
 
@@ -525,10 +510,7 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def clusters(self) -> AbstractSet[str]:
-        """The clusters in the placements and in `status.clusters`.
-
-        Empty if another tool delivers: the footprint names the members that were written before.
-        """
+        """The clusters in the placements and in `status.clusters`."""
         if not self.delivered:
             return frozenset()
         placed, reported = self.placements.keys(), {share["name"] for share in self.status.clusters}
@@ -549,10 +531,7 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def decided_by(self) -> str:
-        """Return what tells the present decision from earlier ones.
-
-        Another scheduler names none; then its placements stand for it.
-        """
+        """Return what tells the present decision from earlier ones: its id, else the placements."""
         return self.status.decision.id or f"{self.metadata.generation}/{self.decision}"
 
     @property
@@ -563,7 +542,6 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def leaves(self) -> bool:
-        """Whether replicas leave a cluster, or may not have left it yet."""
         return bool(self.status.leaving) or not self.sent.entries <= self.placements.keys()
 
     @property
@@ -594,10 +572,7 @@ class Workload(Object, frozen=True, dict=True):
             yield from (("v1", kind) for kind in self._followed_kinds())
 
     def _followed_kinds(self) -> Iterator[str]:
-        """Yield the kinds that may travel along, whichever overrides apply.
-
-        ServiceAccount only if a source names one: a member may forbid to list them.
-        """
+        """Yield the kinds that may travel along, whichever overrides apply."""
         yield from ("ConfigMap", "Secret")
         if self.profile.service:
             yield "Service"
@@ -693,8 +668,7 @@ def _kinds_in(text: str) -> frozenset[tuple[str, str]] | None:
 def groups_of(labels: Mapping[str, str], template: msgspec.Raw) -> tuple[str, ...]:
     """Return the names in the labels of a Workload, its template and its pods, each once.
 
-    The bytes are searched first, because each report decodes the Workload again and few have a
-    group. An API server stores these keys without escapes. An undecodable template names no group.
+    The bytes are searched first: few have a group. An undecodable template names no group.
     """
     raw = bytes(template)
     if _GROUP_SIGN not in raw or not any(key in raw for key in _GROUP_KEYS):
@@ -713,8 +687,7 @@ class _Departing(Object, frozen=True):
 def departing(raw: msgspec.Raw, last: Workload | None) -> Workload:
     """Return a deleted Workload whose spec is unreadable, with the last readable spec.
 
-    It has the finalizer, and must end whatever its spec is. Raises ValueError if its status is
-    unreadable too.
+    Raises ValueError if its status is unreadable too.
     """
     now = _departing.decode(raw)
     spec = last.spec if last is not None and last.uid == now.metadata.uid else WorkloadSpec()
@@ -724,7 +697,6 @@ def departing(raw: msgspec.Raw, last: Workload | None) -> Workload:
 
 
 def read_anew(workload: Workload) -> Workload:
-    """Return the same Workload without what was read by the profile of its kind."""
     fields = {name: getattr(workload, name) for name in workload.__struct_fields__}
     return Workload(**fields)
 

@@ -43,6 +43,7 @@ from stowage.playground.controlplanes import Cluster
 from tests.inforce import review_of
 from tests.letting_go import let_go
 from tests.memoryhub import MemoryHub
+from tests.propagator.contexts import Context
 
 from . import waits
 from .waits import until
@@ -231,14 +232,15 @@ async def running(
             before_write=lambda: None,
             identities=Identities(client, clusters, clock=clock),
         )
-        registrar = Registrar(
-            client,
+        context: Any = Context(
+            hub=client,
             namespace=SYSTEM_NAMESPACE,
-            secrets=secrets,
             clusters=clusters,
             registry=registry,
+            recorder=recorder,
             clock=clock,
         )
+        registrar = Registrar(context, secrets=secrets)
         rig = Rig(client, clusters, registry, recorder, secrets, registrar)
 
         def track(name: str, key: Key | None) -> None:
@@ -249,13 +251,7 @@ async def running(
 
         registry.on_change(track)
         registry.on_change(lambda name, key: rig.changes.append((name, key)))
-        publisher = ClusterStatusWriter(
-            client,
-            clusters=clusters,
-            registry=registry,
-            recorder=recorder,
-            clock=clock,
-        )
+        publisher = ClusterStatusWriter(context)
         loops = (
             clusters.run(),
             secrets.run(),

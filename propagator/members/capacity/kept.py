@@ -1,7 +1,4 @@
-"""The kept form of a Pod and of a Node: few fields, shared among equals.
-
-A member has more pods than anything else, and all of them are watched.
-"""
+"""The kept form of a Pod and of a Node: few fields, shared among equals."""
 
 from __future__ import annotations
 
@@ -60,10 +57,9 @@ _NOBODY: list[Any] = []
 
 
 class Pod(Object, frozen=True):
-    """The kept form of a pod.
+    """A bound pod has `requests` and `ports`, codes of `machinery.types.hostports`.
 
-    `requests` and `ports` (codes of `machinery.types.hostports`) are empty until the pod is bound:
-    only then it holds room. A pod that `gives_way` to every other pod holds none.
+    A pod that `gives_way` to every other pod holds none.
     """
 
     node: str = ""
@@ -245,8 +241,8 @@ def _requests(pod: WirePod) -> Amounts:
     """Return the requests that the member's scheduler counts for a pod.
 
     The larger of all containers with restartable init containers, and an init container with the
-    restartable ones started before it; pod-level requests replace these; plus overhead. During a
-    resize the larger of request and allocation counts, per container.
+    restartable ones before it; pod-level requests replace these; plus overhead. During a resize the
+    larger of request and allocation counts.
     """
     held = _allocated(pod)
     total: Counter[str] = Counter()
@@ -270,7 +266,6 @@ def _requests(pod: WirePod) -> Amounts:
 
 
 def _ports(pod: WirePod) -> tuple[int, ...]:
-    """Only of containers that run as long as the pod."""
     # With host networking, the API server has set the container ports as host ports.
     beside = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
     ports = {
@@ -283,7 +278,6 @@ def _ports(pod: WirePod) -> tuple[int, ...]:
 
 
 def _gives_way(pod: WirePod, claim: PodClaim | None) -> bool:
-    """Whether the pod holds a Reservation's room, and its server evicts it for any other."""
     # Any user of the member may name the class, and it may have any priority.
     return (
         claim is not None
@@ -334,7 +328,6 @@ def _without_node(scheduled: _Condition | None) -> str:
 
 
 def _reason(container: _ContainerStatus) -> str:
-    """One word for states that a container alternates between."""
     waiting = container.state.waiting
     reason = waiting.reason if waiting is not None else ""
     if reason in _BACKING_OFF:
@@ -385,11 +378,9 @@ def _slim_meta(meta: Meta, *, moments: bool = False) -> Meta:
 
 @lru_cache(maxsize=4096)
 def _shared_labels(labels: PodLabels) -> PodLabels:
-    """All pods of a Deployment's revision have the same."""
     return tuple((shared(key), shared(value)) for key, value in labels)
 
 
 @lru_cache(maxsize=4096)
 def _shared(requests: Amounts) -> Amounts:
-    """Most pods of a cluster have the same few requests."""
     return requests

@@ -1,9 +1,9 @@
 """Converts nodes and pods of a member to the node groups that the controller decides on.
 
-Free room is never overstated, and there are at most `MAX_GROUPS` groups. Nodes are alike if their
-`LABELS_THAT_MATTER`, taints, free room and published host ports agree. In a larger cluster room is
-rounded down to fewer leading binary digits, which also keeps the numbers stable; at last the
-smallest groups are left out. Nodes that are cordoned, being deleted or not Ready do not count.
+Free room is never overstated, and there are at most `MAX_GROUPS` groups of nodes alike in
+`LABELS_THAT_MATTER`, taints, free room and published host ports. In a larger cluster room is
+rounded down to fewer leading binary digits; at last the smallest groups are left out. Nodes that
+are cordoned, being deleted or not Ready do not count.
 """
 
 from __future__ import annotations
@@ -158,9 +158,7 @@ SYSTEM = "kube-system"
 class UsedPorts:
     """Which host ports are in use on which nodes, and which of them a cluster publishes.
 
-    A published port splits groups of nodes, and a cluster publishes few groups. Ports of pods
-    outside of kube-system come first, because Workloads request similar ones, then ports on the
-    most nodes.
+    Ports of pods outside of kube-system come first, then ports on the most nodes.
     """
 
     def __init__(self) -> None:
@@ -180,7 +178,6 @@ class UsedPorts:
                 self._of_tenants[port] += 1
 
     def release(self, node: str, namespace: str, ports: Iterable[int]) -> None:
-        """A port that was not kept for lack of room is skipped."""
         for port in ports:
             users = self._users.get(node)
             if users is None or port not in users:

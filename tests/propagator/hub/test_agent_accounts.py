@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -40,6 +42,7 @@ from propagator.types.cluster import MemberCluster
 from stowage.setup import agent_manifests, install, pull
 from tests.inforce import until_may
 from tests.patience import until
+from tests.propagator.contexts import Context
 
 ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-propagator"
 _numbers = itertools.count(1)
@@ -122,14 +125,15 @@ async def hub_of(hub):
         recorder = EventRecorder(client, controller="test", instance="test", clock=clock)
         clusters = Informer(client, MEMBER_CLUSTERS, MemberCluster, clock=clock)
         found = Hub(admin, hub)
-        accounts = AgentAccounts(
-            client,
+        context: Any = Context(
+            hub=client,
             clusters=clusters,
-            on_facts=found.listeners.append,
+            registry=SimpleNamespace(on_facts=found.listeners.append),
             identity=HubIdentity(client),
             recorder=recorder,
             clock=clock,
         )
+        accounts = AgentAccounts(context)
         tasks = [
             asyncio.create_task(each)
             for each in (clusters.run(), recorder.run(), accounts.run(), found.tell())

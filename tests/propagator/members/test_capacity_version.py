@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS, MEMBER_CLUSTERS
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.runtime.informer import Informer
@@ -28,6 +27,7 @@ from propagator.status.observed_share import ObservedShare
 from propagator.types.cluster import MemberCluster
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
+from tests.propagator.contexts import Context
 
 pytestmark = pytest.mark.proves("L12")
 MAIN = Main("u1", "demo", "apps", "Deployment", "web")
@@ -186,18 +186,14 @@ async def publishing(
     facts: list[Callable[[str], None]] = []
     clusters = Informer(hub, MEMBER_CLUSTERS, MemberCluster, clock=clock)
     hub.put(MEMBER_CLUSTERS, {"metadata": {"name": "m1"}, "spec": {}})
-    publisher = ClusterStatusWriter(
-        cast("ApiClient", hub),
+    context: Any = Context(
+        hub=hub,
         clusters=clusters,
-        registry=cast(
-            "Any",
-            SimpleNamespace(
-                on_facts=facts.append, get=lambda name: session, compared=lambda _: True
-            ),
-        ),
-        recorder=cast("Any", SimpleNamespace(event=lambda *_, **__: None)),
+        registry=SimpleNamespace(on_facts=facts.append, get=lambda name: session),
+        recorder=SimpleNamespace(event=lambda *_, **__: None),
         clock=clock,
     )
+    publisher = ClusterStatusWriter(context)
 
     async def look() -> None:
         for name in counted.keys() | units.pods.keys():

@@ -28,6 +28,7 @@ from propagator.settings import SessionSettings, paced
 from propagator.types.cluster import MemberCluster
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
+from tests.propagator.contexts import Context
 
 MEMBERS = 200
 CHANGES = 10
@@ -82,16 +83,14 @@ class Fleet:
     @asynccontextmanager
     async def reported(self) -> AsyncIterator[None]:
         clusters = Informer(self.hub, MEMBER_CLUSTERS, MemberCluster, clock=self.clock)
-        registry = SimpleNamespace(
-            on_facts=self.told.append, get=self.sessions.get, compared=lambda _name: True
-        )
-        publisher = ClusterStatusWriter(
-            cast("Any", self.hub),
+        context: Any = Context(
+            hub=self.hub,
             clusters=clusters,
-            registry=cast("Any", registry),
-            recorder=cast("Any", SimpleNamespace(event=lambda *_, **__: None)),
+            registry=SimpleNamespace(on_facts=self.told.append, get=self.sessions.get),
+            recorder=SimpleNamespace(event=lambda *_, **__: None),
             clock=self.clock,
         )
+        publisher = ClusterStatusWriter(context)
         running = [asyncio.create_task(each.run()) for each in (clusters, publisher)]
         try:
             await self.clock.advance(STEP)
