@@ -15,19 +15,17 @@ from typing import Protocol
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 stopwatch = time.perf_counter
-"""Seconds by the machine's finest counter, for the process's own work; tests do not replace it."""
+"""Seconds by the machine's finest counter; tests do not replace it."""
 worktime = time.thread_time
-"""Seconds of processor time of this thread: what its work costs, whatever else runs."""
+"""Seconds of processor time of this thread."""
 
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """Return the wall clock, aware, UTC. For timestamps on objects, never for durations."""
+        """Return the wall clock, aware, UTC."""
         ...
 
-    def monotonic(self) -> float:
-        """Return seconds since a fixed moment, including the machine's sleep where supported."""
-        ...
+    def monotonic(self) -> float: ...
 
     async def sleep(self, seconds: float) -> None: ...
 

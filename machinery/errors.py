@@ -37,7 +37,7 @@ class ConfigurationError(StowageError):
 
 
 class KubeconfigError(StowageError):
-    """A kubeconfig is refused before any use. `key` is the offending path, never a value."""
+    """`key` is the offending path, never a value."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(f"{key}: {message}" if key else message)
@@ -78,8 +78,8 @@ NOTHING_SENT = (LeaseLost, NotSent, TLSVerificationFailed)
 class ApiError(TransportError):
     """The API server answered with a Status object that refuses the request.
 
-    Attributes are those of the Status: `code` (HTTP), `reason` (CamelCase), `message`, `details` (a
-    JSON object) and `retry_after` in seconds, or None.
+    `code` (HTTP), `reason` (CamelCase), `message`, `details` (a JSON object) and `retry_after` in
+    seconds, or None.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: the credential is good, its owner may not do this (or admission refused it)."""
+    """403: by RBAC, or admission refused it."""
 
 
 class NotFound(ApiError):
@@ -150,7 +150,7 @@ class Invalid(ApiError):
 
 
 class TooLarge(ApiError):
-    """The object is too large to be stored: a request of the same size is refused again."""
+    """The object is too large to be stored."""
 
 
 class TooManyRequests(ApiError):
@@ -162,7 +162,7 @@ class ServerError(ApiError):
 
 
 _LARGE_SIGNS = ("etcdserver: request is too large", "trying to send message larger than max")
-"""The refusal of etcd above 1.5 MiB, and of its client in the API server above 2 MiB (1.36.3)."""
+"""The refusals of etcd (above 1.5 MiB) and of its client in the API server (2 MiB, 1.36.3)."""
 _BY_REASON: dict[str, type[ApiError]] = {
     "AlreadyExists": AlreadyExists,
     "Expired": Gone,

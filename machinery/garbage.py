@@ -13,20 +13,17 @@ from contextlib import contextmanager
 from typing import Any
 
 _LEAST = 100_000
-"""Objects to freeze before a collection of everything, which takes 50 ms or less for them."""
+"""Objects to freeze before a collection of everything."""
 _OLDEST = 2
 """The generation of a complete collection; an increment has another one."""
 _YOUNG = 700
-"""New objects before a serving process collects them: each collection is short."""
+"""New objects before a serving process collects them."""
 _LOADING = 50_000
 """New objects before a process that loads its modules collects them."""
 
 
 def loading() -> None:
-    """Collect rarely: modules are no garbage, and collections take a fifth of a start.
-
-    A server is `tended` from then on.
-    """
+    """Collect rarely: modules are no garbage. A server is `tended` from then on."""
     gc.set_threshold(_LOADING)
 
 

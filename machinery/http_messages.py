@@ -1,7 +1,4 @@
-"""Requests to our own endpoints and their responses.
-
-Without the server: a plugin with endpoints loads no web framework in a command that serves nothing.
-"""
+"""Requests to our own endpoints and their responses."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. `params` are those of the path, `query` those behind the question mark."""
+    """`params` are those of the path, `query` those behind the question mark."""
 
     method: str
     path: str

@@ -4,9 +4,8 @@ An error is `{"message": …}` with its status code. A handler that fails answer
 under its route. A stream ends by its time limit and when the server stops. Connections are bounded
 in number and in time (`ConnectionLimiter`).
 
-Browsers let a site's page request any address that the site's name resolves to. A loopback address
-requires no token, and therefore answers only a Host that is an IP address or localhost. Other
-addresses accept any name and require a token.
+A loopback address requires no token, and therefore answers only a Host that is an IP address or
+localhost. Other addresses accept any name and require a token.
 """
 
 from __future__ import annotations
@@ -112,7 +111,6 @@ class HttpServer:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Report the request to the limiter, and refuse one whose Host names another machine."""
         limiter, transport = self._limiter, request.transport
         limiter.request_began(transport)
         try:
@@ -128,7 +126,6 @@ class HttpServer:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Answer paths without a route; a wrong method on a known path remains its own error."""
         try:
             return await handler(request)
         except web.HTTPNotFound:  # the router's: handlers raise none
@@ -198,7 +195,7 @@ def _pattern(path: str) -> str:
 
 
 async def _read(request: web.Request) -> Request:
-    """Return the whole request. Raises HTTPException, also for an incomplete body."""
+    """Raises HTTPException, also for an incomplete body."""
     try:
         async with asyncio.timeout(HEAD_SECONDS):
             body = await request.read()
@@ -235,20 +232,18 @@ def _failure(status: int, message: str, *, allow: str | None = None) -> web.Resp
 
 
 CONNECTIONS = 128
-"""The most open connections. Probes, scrapes and a few operators need a dozen."""
+"""The most open connections."""
 HEAD_SECONDS = 10.0
-"""From the connection, or the end of the last answer, to the end of the next request's head. A
-longer time would keep idle connections of scrapers and probes.
-"""
+"""From the connection, or the end of the last answer, to the end of the next request's head."""
 EXCHANGE_SECONDS = 60.0
 """From a request's head to the end of its answer."""
 STREAM_SECONDS = 600.0
-"""The same for a stream: clients reconnect for more."""
+"""The same for a stream."""
 LOG_SECONDS = 60.0
 
 
 class ConnectionLimiter:
-    """All connections of one listener. `protocol` makes the HTTP protocol of a connection."""
+    """`protocol` makes the HTTP protocol of a connection."""
 
     def __init__(self, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._protocol = protocol
@@ -270,17 +265,14 @@ class ConnectionLimiter:
         self._open.pop(transport, None)
 
     def request_began(self, transport: asyncio.BaseTransport | None) -> None:
-        """Start the time limit of an exchange: the head of a request has arrived."""
         if transport is not None and (connection := self._open.get(transport)):
             connection.restart_timer(busy=True)
 
     def stream_began(self, transport: asyncio.BaseTransport | None) -> None:
-        """Start the time limit of a stream: its first piece is about to be sent."""
         if transport is not None and (connection := self._open.get(transport)):
             connection.restart_timer(busy=True, seconds=STREAM_SECONDS)
 
     def request_ended(self, transport: asyncio.BaseTransport | None) -> None:
-        """Start the time limit of the next head: the request was answered."""
         if transport is not None and (connection := self._open.pop(transport, None)):
             self._open[transport] = connection  # the last to idle
             connection.restart_timer(busy=False)
@@ -355,10 +347,7 @@ def names_this_machine(host: str) -> bool:
 
 
 class MalformedRequestFilter(logging.Filter):
-    """Logs malformed requests in one line a minute, without a traceback.
-
-    `is_malformed` tells them from faults of our own, which are logged unchanged.
-    """
+    """Logs malformed requests in one line a minute, without a traceback."""
 
     def __init__(
         self, is_malformed: Callable[[BaseException], bool], *, clock: Clock | None = None

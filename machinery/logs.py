@@ -27,7 +27,6 @@ _SECRETS = re.compile(
     re.DOTALL,
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters that a terminal obeys, except line ends and tabs."""
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -66,7 +65,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and object and error if any."""
+    """One JSON object a line: time, level, logger, message, object and error if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {

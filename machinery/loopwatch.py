@@ -1,7 +1,4 @@
-"""Measures the steps of the event loop, and names the long ones.
-
-During a step no lease is renewed and no answer is read.
-"""
+"""Measures the steps of the event loop, and names the long ones."""
 
 from __future__ import annotations
 
@@ -18,11 +15,10 @@ from machinery.clock import stopwatch
 LOG = logs.get(__name__)
 
 LONG_SECONDS = 0.25
-"""A longer step is logged: renewals of the lease begin to be late."""
+"""A longer step is logged."""
 LEAST_SECONDS = 0.001
 """Shorter steps are in no metric."""
 WINDOW_SECONDS = 60.0
-"""The gauge shows the longest step of the current and the previous window."""
 BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 STEPS = metrics.histogram(
@@ -122,7 +118,6 @@ def watching(*, now: Callable[[], float] = stopwatch) -> Iterator[None]:
 
 
 def task_of(handle: asyncio.Handle) -> asyncio.Task[Any] | None:
-    """Return the task of which a callback is a step; None for any other callback."""
     owner = getattr(_callback(handle), "__self__", None)
     return owner if isinstance(owner, asyncio.Task) else None
 

@@ -32,7 +32,7 @@ OPENMETRICS_CONTENT_TYPE = openmetrics.CONTENT_TYPE_LATEST
 """The Content-Type for a scraper whose Accept header names OpenMetrics."""
 
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds: from a cached answer to a request's time limit."""
+"""Seconds."""
 
 
 def _registry() -> CollectorRegistry:
@@ -55,7 +55,7 @@ def _present(metric: M, zero: Iterable[Sequence[str]]) -> M:
 def counter(
     name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
 ) -> Counter:
-    """Make a counter; `zero` lists the label values that exist from the start."""
+    """`zero` lists the label values that exist from the start."""
     return _present(Counter(name, doc, labels, registry=REGISTRY), zero)
 
 
@@ -83,7 +83,7 @@ Samples: TypeAlias = Mapping[tuple[str, ...], float]
 
 
 class GaugeFunc(Collector):
-    """A gauge with labels, whose values a function returns at each scrape."""
+    """A gauge with labels; a function returns its values at each scrape."""
 
     def __init__(
         self, name: str, doc: str, labels: Sequence[str], *, zero: Iterable[Sequence[str]] = ()
@@ -154,16 +154,12 @@ def exposition() -> bytes:
 
 
 class Scrape:
-    """The text of all metrics, computed outside of the event loop.
-
-    Concurrent calls for one format share one computation, because every pod may scrape.
-    """
+    """The text of all metrics, computed outside of the event loop."""
 
     def __init__(self) -> None:
         self._under_way: dict[str, asyncio.Task[bytes]] = {}
 
     async def text(self, accept: str = "") -> tuple[bytes, str]:
-        """Return all metrics, and their Content-Type: OpenMetrics if `accept` names it."""
         content_type = _content_type(accept)
         task = self._under_way.get(content_type)
         if task is None or task.done():

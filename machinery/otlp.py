@@ -1,8 +1,6 @@
 """Sends traces to a collector, by OTLP over HTTP, with the SDK of OpenTelemetry.
 
-The only module that imports the SDK (`stowage[otel]`), and only if traces are enabled. A thread
-makes, encodes and sends spans. The SDK's own variables (OTEL_EXPORTER_OTLP_HEADERS …) set headers,
-certificates and compression.
+The only module that imports the SDK (`stowage[otel]`), and only if traces are enabled.
 """
 
 from __future__ import annotations
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
 MOST_WAITING = 4096
-"""Spans that wait to be sent, about a kilobyte each."""
+"""Spans that wait to be sent."""
 BATCH = 64
-"""Spans that are encoded at once, which blocks the interpreter."""
+"""Spans that are encoded at once."""
 DELAY_SECONDS = 1.0
 """Seconds between two checks of the queue."""
 REST_SECONDS = 10.0
@@ -167,8 +165,6 @@ class TraceSender:
 
 
 class _Quiet(logging.Filter):
-    """Lets the SDK log a fault once, until a request succeeds again."""
-
     told = False
 
     def filter(self, record: logging.LogRecord) -> bool:

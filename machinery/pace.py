@@ -1,7 +1,6 @@
 """Bounds how much of the event loop's time the answers of one server may take.
 
-A server that sends little is read at once. One that sends much is read in slices, one at a time on
-the loop, server by server.
+One that sends much is read in slices, one at a time on the loop, server by server.
 """
 
 from __future__ import annotations
@@ -13,20 +12,17 @@ from weakref import WeakKeyDictionary
 from machinery.clock import Clock
 
 SLICE_SECONDS = 0.001
-"""The longest work on one server's answers before others have their turn."""
 CONNECT_SECONDS = 0.003
-"""Seconds between the starts of two connections to any members: about the time of a handshake."""
+"""Seconds between the starts of two connections to any members."""
 CRUMB_BYTES = 4096
 CRUMB_SECONDS = 0.002
-"""The cost of each piece smaller than CRUMB_BYTES of a long answer: aiohttp takes as long for a
-chunk of one byte as for a full one.
-"""
+"""The cost of each piece smaller than CRUMB_BYTES of a long answer."""
 QUIET_SHARE = 0.02
 """Up to this part of the time a server is read without waiting."""
 BURST_SECONDS = 5.0
-"""Seconds of the loop that a server may use at full speed: a list of more than 100,000 pods."""
+"""Seconds of the loop that a server may use at full speed."""
 LASTING_SHARE = 0.2
-"""The part of the loop for all servers that have used up their burst."""
+"""The part of the loop for all servers without a burst left."""
 
 
 class _LoopLocks:
@@ -71,14 +67,12 @@ class ServerBudget:
         return self._most != math.inf
 
     async def connect(self) -> None:
-        """Wait until a connection to this server may begin, one at a time and server by server."""
         if not self.paces_connections:
             return
         async with self._connecting, _locks_of().connecting:
             await self.clock.sleep(CONNECT_SECONDS)
 
     async def wait(self) -> None:
-        """Wait for this server's turn, after everything else that is ready."""
         locks = _locks_of()
         async with self._turn:
             if self._burst < 0:

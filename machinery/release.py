@@ -28,10 +28,7 @@ def parsed(text: str) -> tuple[int, ...]:
 
 
 def neighbours(one: str, other: str) -> bool:
-    """Return whether both may run beside each other: at most one minor version apart.
-
-    The first release of a major version follows any of the one before.
-    """
+    """Return whether both may run beside each other: at most one minor version apart."""
     older, newer = sorted((parsed(one), parsed(other)))
     if not older or older[0] == newer[0]:
         return not older or newer[1] - older[1] <= 1

@@ -28,7 +28,7 @@ K = TypeVar("K", bound=Hashable)
 RECANCEL_SECONDS = 5.0
 """Seconds until a task that has not ended is cancelled again."""
 SLICE = 200
-"""Items of a loop between two pauses; at tens of microseconds each, a few milliseconds."""
+"""Items of a loop between two pauses."""
 
 
 async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
@@ -84,11 +84,7 @@ async def patiently(
 
 
 class Gradually(Generic[T]):
-    """Acts on few items at once, and on many in slices.
-
-    Items wait in groups (a Workload on ten thousand clusters), and the groups take turns: a small
-    group waits for no large one.
-    """
+    """Acts on few items at once, and on many in slices."""
 
     def __init__(self, act: Callable[[T], object]) -> None:
         self._act = act
@@ -125,8 +121,6 @@ class Gradually(Generic[T]):
 
 
 class KeyedLocks(Generic[K]):
-    """A lock for each key, kept while somebody holds it or waits for it."""
-
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[K, asyncio.Lock] = WeakValueDictionary()
 

@@ -1,8 +1,7 @@
 """Traces: the time of each part of a decision, from the queue to the members.
 
 One trace is one decision. Its id derives from the Workload's UID and the decision's id in the
-status: spans of the controller and the propagator join without a header. A trace is kept by its id,
-alike in both processes, or because it failed or was slow.
+status: spans of the controller and the propagator join without a header.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from machinery.errors import Conflict
 SLOW_SECONDS = 1.0
 """A trace of longer work is always kept."""
 MOST_BEYOND = 10
-"""Traces a second that are kept beyond the sample: a burst is slow and fails as a whole."""
+"""Traces a second that are kept beyond the sample."""
 MOST_PARTS = 1000
-"""Children of a span, and calls in it: a gang of thousands is one decision."""
+"""Children of a span, and calls in it."""
 ERROR_LIMIT = 400
 CONFLICT = "stowage.conflict"
 _HALF = 1 << 64
@@ -42,7 +41,7 @@ class Call(NamedTuple):
 
 @dataclass(slots=True)
 class TraceSpan:
-    """A part of the work; `began` and `ended` are seconds of the stopwatch."""
+    """`began` and `ended` are seconds of the stopwatch."""
 
     name: str
     began: float
@@ -58,7 +57,6 @@ class TraceSpan:
 
     @property
     def size(self) -> int:
-        """The number of its spans with its parts, without those of groups of calls."""
         return 1 + len(self.calls) + sum(each.size for each in self.children)
 
     def end(self, fault: BaseException | None = None) -> None:
@@ -83,9 +81,7 @@ class TraceSpan:
 
 
 WITHIN: ContextVar[TraceSpan | None] = ContextVar("within", default=None)
-"""The span that this task is recorded in, or None. A task begun within, such as a watch, may
-outlive the recording; its later work is not recorded.
-"""
+"""The span that this task is recorded in, or None."""
 
 
 class span:  # noqa: N801 - it reads as the statement that it is: `with span("write"):`
@@ -145,7 +141,7 @@ def recording(whole: TraceSpan) -> Iterator[None]:
 
 
 class TraceIds(NamedTuple):
-    """The id of a trace, 128 bits, and that of its root span, 64 bits."""
+    """128 and 64 bits."""
 
     trace: int
     root: int
@@ -157,8 +153,9 @@ class TraceIds(NamedTuple):
 
 
 Export: TypeAlias = Callable[[int, TraceSpan, int | None, int | None], None]
-"""Takes (trace, span, own, parent): `own` is the span's id, None for any; without `parent` it is a
-root. Never waits, never raises.
+"""Takes (trace, span, own, parent).
+
+`own` is the span's id, None for any; without `parent` it is a root.
 """
 
 

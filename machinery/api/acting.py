@@ -1,7 +1,6 @@
 """Views of a client: as another user, and within a term of leadership.
 
-The server checks the right `impersonate` at each request, then applies the rights of the account
-alone. No write begins after a term, and the server ends each with it.
+No write begins after a term, and the server ends each with it.
 """
 
 from __future__ import annotations

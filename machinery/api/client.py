@@ -74,19 +74,19 @@ from machinery.types.memory_budget import BudgetShare
 WATCH_SLACK = 10.0
 """Seconds of silence beyond a watch's requested time, until its connection counts as dead."""
 STREAMED_BODY = 1024 * 1024
-"""Larger bodies are sent in pieces, which lets other tasks run in between."""
+"""Bytes. Larger bodies are sent in pieces."""
 NOT_MODIFIED = 304
 FAREWELL_SECONDS = 0.05
 ATTEMPTS = 5
 MOST_UNANSWERED = 256
-"""Changes without an answer, beyond which those are forgotten whose time is over."""
+"""The most changes noted without an answer; those are forgotten whose time is over."""
 FIRST_WAIT = 0.1
 """Seconds before the second attempt, plus as much jitter; each next wait is double."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """The version of an answer that the caller has, empty without one; a request renews it."""
+    """The version that the caller has, empty without one; a request renews it."""
 
     etag: str = ""
 
@@ -110,12 +110,11 @@ class _Call:
 class ApiClient(Verbs):
     """A client of one API server, as one identity; `machinery.api.acting` impersonates others.
 
-    `name` labels metrics. `limit` bounds the requests in flight in the lane of work, watches
-    excluded. `timeout` bounds one attempt, in seconds; retries start within as much again.
-    `requests` counts sent requests. If `before_write` raises, nothing is sent. Clients of one
-    server share its `history`. `mark` ends the User-Agent of each request. `writes` notes which
-    changes may still take effect; without it the client notes none. Raises KubeconfigError if the
-    connection's certificates cannot be used.
+    `limit` bounds the requests in flight in the lane of work, watches excluded. `timeout` bounds
+    one attempt, in seconds; retries start within as much again. `requests` counts sent requests. If
+    `before_write` raises, nothing is sent. Clients of one server share its `history`. `mark` ends
+    the User-Agent of each request. `writes` notes which changes may still take effect; without it
+    the client notes none. Raises KubeconfigError if the connection's certificates cannot be used.
     """
 
     def __init__(
@@ -445,11 +444,7 @@ class ApiClient(Verbs):
     async def _once(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request, and hide from aiohttp that the server hung up.
-
-        aiohttp would repeat GET, PUT and DELETE, although the server may have executed the first
-        one.
-        """
+        """Send a request, and hide from aiohttp that the server hung up."""
         try:
             return await send(request)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as e:
@@ -528,7 +523,6 @@ class Meter:
         (self._outcomes.get((verb, code)) or self._outcome(verb, code)).inc()
 
     def took(self, seconds: float) -> None:
-        """Observe the time of one answer, without its wait in the queue."""
         self._observe(seconds)
 
     def refused(self, what: str) -> None:

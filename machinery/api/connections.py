@@ -1,7 +1,4 @@
-"""Connections to an API server: one pool, small while idle, closed at once.
-
-A watch continues on the connection of the list before it, without a handshake.
-"""
+"""Connections to an API server: one pool, small while idle, closed at once."""
 
 from __future__ import annotations
 
@@ -27,19 +24,14 @@ from machinery.types import bounds
 from machinery.types.bounds import TooMuch
 
 READ_BUFFER = 16 * 1024
-"""Half of the bytes that may wait unread before a connection is slowed down."""
 IDLE_SECONDS = 30.0
-"""Shorter than the limit of servers: no request meets a connection that was just closed."""
+"""Shorter than the limit of servers."""
 TLS_BUFFER = 16 * 1024
-"""Bytes read from a connection at once: one record of TLS. asyncio reads sixteen times as many, and
-keeps the buffer for each idle watch.
-"""
+"""Bytes read from a connection at once: one record of TLS."""
 FAULTS = (aiohttp.ClientError, OSError, UnicodeError)
 
 
 class _ReadBuffer(threading.local):
-    """The buffer of all connections of a thread: its loop reads from one at a time."""
-
     def __init__(self) -> None:
         self.bytes = bytearray(TLS_BUFFER)
         self.view = memoryview(self.bytes)
@@ -76,7 +68,6 @@ class Connector(aiohttp.TCPConnector):
 def open_pool(
     context: ssl.SSLContext, middleware: aiohttp.ClientMiddlewareType, pace: ServerBudget
 ) -> aiohttp.ClientSession:
-    """Return a pool without a bound: requests queue in `lanes`."""
     traces = []
     if pace.paces_connections:  # a trace costs each request, not only those that connect
         traces.append(turns := aiohttp.TraceConfig())
@@ -172,7 +163,6 @@ async def body_of(
 
 
 def fault_of(server: str, e: Exception) -> TransportError:
-    """Return our fault for a vendor's exception; its text is the same in each attempt."""
     if isinstance(e, aiohttp.ClientConnectorCertificateError):
         e = e.certificate_error
     if isinstance(e, ssl.SSLCertVerificationError):
@@ -188,7 +178,6 @@ def fault_of(server: str, e: Exception) -> TransportError:
 
 
 def _words(e: OSError) -> str:
-    """Return the cause alone: asyncio's own message repeats the address."""
     if e.errno and not isinstance(e, ssl.SSLError | socket.gaierror):
         return os.strerror(e.errno)
     return e.strerror or str(e) or type(e).__name__
@@ -204,12 +193,9 @@ async def split_lines(
 ) -> AsyncGenerator[bytes, None]:
     r"""Yield every non-empty line, without its `\n`, bounded in length and time.
 
-    A stream reader's own `readline` gives up at the size of its buffer; a watch event may be
-    megabytes.
-
-    The work on a line counts for `stint`. A line above MODEST_BYTES waits for `large`, and has to
-    end within `seconds` from then on. Raises TooMuch for a line above `most` bytes, and Unreachable
-    when the stream ends within a line, or a large line does not end in time.
+    A line above MODEST_BYTES waits for `large`, and has to end within `seconds` from then on.
+    Raises TooMuch for a line above `most` bytes, and Unreachable when the stream ends within a
+    line, or a large line does not end in time.
     """
     pieces: list[bytes] = []
     size = 0

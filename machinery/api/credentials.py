@@ -1,7 +1,4 @@
-"""A connection's credential, as a TLS context and as HTTP headers; keys stay in memory.
-
-`ssl` loads a client certificate from a path only, and a key must never touch the disk.
-"""
+"""A connection's credential, as a TLS context and as HTTP headers; keys stay in memory."""
 
 from __future__ import annotations
 
@@ -129,10 +126,7 @@ def acting(headers: CIMultiDict[str], user: str) -> CIMultiDict[str]:
 
 
 def telling(headers: CIMultiDict[str], agent: str) -> CIMultiDict[str]:
-    """Return the headers with `agent` at the end of User-Agent.
-
-    Not cached: each decision has its own.
-    """
+    """Return the headers with `agent` at the end of User-Agent."""
     headers = headers.copy()
     headers["User-Agent"] = f"{headers['User-Agent']} {agent}"
     return headers

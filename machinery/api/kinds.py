@@ -1,8 +1,4 @@
-"""The kinds of a server, discovered once for all callers.
-
-Authors choose the kinds to look up, and the server answers freely: memory, the rate of one question
-and the length of names are bounded.
-"""
+"""The kinds of a server, discovered once for all callers."""
 
 from __future__ import annotations
 
@@ -84,7 +80,7 @@ class ServedKinds(NamedTuple):
 
     kinds: frozenset[tuple[str, str, str]]
     hidden: int = 0
-    """Versions of groups of whose kinds it says nothing now: another server has them."""
+    """Versions of groups that another server has now."""
 
 
 def served_kinds(answer: bytes) -> ServedKinds | None:
@@ -157,7 +153,6 @@ class Catalogue:
         return answer.resources
 
     def _remembered(self, api_version: str, needs: str) -> _Answer | None:
-        """Return an answer that still holds; one with the needed kind holds for good."""
         answer = self._known.get(api_version)
         if answer is None:
             return None

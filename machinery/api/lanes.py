@@ -1,7 +1,6 @@
 """How many requests may be in flight at one server: lanes, and a fair queue for each.
 
-Leases, probes and discovery have their own lanes, so a leader stays leader while work hangs. A
-namespace gets another connection of the lane of work only while it holds fewer than are free: of
+A namespace gets another connection of the lane of work only while it holds fewer than are free: of
 32, the first may hold 16, the second 8, and one stays free for the next.
 """
 
@@ -22,7 +21,7 @@ from machinery.types.metadata import Key
 K = TypeVar("K", bound=Hashable)
 
 NO_WORKLOAD: Key = ("", "")
-"""The key of requests for no Workload, such as lists."""
+"""The key of requests for no Workload."""
 
 _worker_for: ContextVar[Key] = ContextVar("worker_for", default=NO_WORKLOAD)
 

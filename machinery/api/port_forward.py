@@ -25,7 +25,7 @@ PROTOCOL = "v4.channel.k8s.io"
 CONNECT_SECONDS = 10.0
 _DATA, _ERROR = 0, 1
 _HEADS = 2
-"""Messages that hold the port alone: one of each channel."""
+"""Messages that hold the port alone."""
 
 
 class PortForwarder:

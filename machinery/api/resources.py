@@ -1,7 +1,6 @@
 """The addresses of Kubernetes resources: the URL path of a kind, a namespace and a name.
 
-An API server unquotes a path before it splits it: `a%2Fstatus` is the status of `a`. So characters
-that Kubernetes allows in no name are refused, and the rest is quoted.
+So characters that Kubernetes allows in no name are refused, and the rest is quoted.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from machinery.types import bounds
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource type of an API server. `group` is empty for the core group."""
-
     group: str
     version: str
     plural: str
@@ -52,7 +49,7 @@ class Resource:
 
 
 def group_of(api_version: str) -> str:
-    """Return `apps` of `apps/v1`, empty for the core group."""
+    """`apps` of `apps/v1`, empty for the core group."""
     return group_version(api_version)[0]
 
 

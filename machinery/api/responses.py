@@ -65,7 +65,7 @@ def version_of(page: bytes) -> str:
 
 
 def onward(page: bytes) -> str:
-    """Return the continue token of a page; empty after the last. Raises Unreadable."""
+    """Return the continue token; empty after the last page. Raises Unreadable."""
     token: str = decode(page, _head).metadata.continue_
     return token
 

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from machinery.clock import Clock
 
 AGREE_SECONDS = 30.0
-"""The largest difference of two clocks that agree: a Date has whole seconds, answers take time."""
+"""The largest difference in seconds of two clocks that agree."""
 _LENGTH = 40
 
 
@@ -46,8 +46,6 @@ class ServerTime:
 
 
 class ServerClock:
-    """A clock whose wall shows the server's time if the two disagree."""
-
     def __init__(self, clock: Clock, server: ServerTime) -> None:
         self._clock = clock
         self._server = server

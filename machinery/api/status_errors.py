@@ -17,7 +17,7 @@ from machinery.errors import ApiError
 from machinery.types import bounds
 
 EXCERPT_LIMIT = 200
-"""Bytes quoted of an answer that is no Status: a proxy's page, or no API server at all."""
+"""Bytes quoted of an answer that is no Status."""
 
 
 class _ErrorStatus(msgspec.Struct):

@@ -39,7 +39,7 @@ METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 PAGE = 500
 MOST_PAGES = 10_000
-"""The most pages of one list: millions of objects. It ends a list that never ends."""
+"""The most pages of one list."""
 
 
 BeforeWrite: TypeAlias = Callable[[], float | None]
@@ -69,26 +69,21 @@ def query_of(chosen: Selection, **more: str) -> dict[str, str]:
 
 
 OF_NO_OBJECT = "1"
-"""A resourceVersion that no object has: an empty etcd is at 1, and its first write makes it 2. An
-apply with a resourceVersion creates a missing object, or changes one of that version: with this one
-the server never overwrites an object. (A POST would also own the server's defaults, under an
-operation that an apply must first take over.)
+"""A resourceVersion that no object has: an empty etcd is at 1, and its first write makes it 2.
+
+An apply with a resourceVersion creates a missing object, or changes one of that version: with this
+one the server never overwrites an object.
 """
 
 
 class ServerHistory:
-    """The history of one API server's store, of which every resourceVersion is a moment.
-
-    A restored store begins another history: it counts on from the backup, and its versions soon
-    equal earlier ones.
-    """
+    """The history of one API server's store, of which every resourceVersion is a moment."""
 
     def __init__(self) -> None:
         self.number = 0
 
     @property
     def ended(self) -> bool:
-        """Whether the server has been seen to go back since this process began."""
         return self.number > 0
 
     def end(self, known: int) -> None:
@@ -168,9 +163,8 @@ class Verbs(ABC):
         """Yield a list, page by page, undecoded; watch from the last page's resourceVersion.
 
         Raises Gone when the server has forgotten that moment: drop the pages so far. `limit` 0
-        requests everything at once. A page that is too large is requested again as a smaller one.
-        Raises TransportError for a list that repeats a continue token or never ends, and TooMuch if
-        a single object is too large.
+        requests everything at once. Raises TransportError for a list that repeats a continue token
+        or never ends, and TooMuch if a single object is too large.
         """
         path, params = res.path(chosen.get("namespace")), query_of(chosen)
         accept = METADATA_LIST if chosen.get("metadata_only") else JSON
@@ -318,7 +312,6 @@ class Verbs(ABC):
         return await self._json("DELETE", res.path(namespace, name), body=body)
 
     async def api_versions(self) -> Sequence[str]:
-        """Return the preferred apiVersion of each group, the core group's first."""
         return await self._catalogue.preferred()
 
     async def discover(self, api_version: str) -> Sequence[Resource]:

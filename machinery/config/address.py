@@ -1,7 +1,6 @@
 """Checks addresses of servers and proxies, and names to verify, before any attempt.
 
-The scheme, the host (a DNS name or an IP address), the port and the path are checked. Raises
-ValueError that does not repeat the value: a proxy's may hold a password.
+Raises ValueError that does not repeat the value: a proxy's may hold a password.
 """
 
 from __future__ import annotations

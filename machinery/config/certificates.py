@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from machinery.errors import KubeconfigError
 
 _KEY_BITS = 16384
-"""The most bits of an RSA key. A larger one takes OpenSSL seconds for each handshake."""
+"""The most bits of an RSA key."""
 _PRIVATE_KEYS = (
     rsa.RSAPrivateKey
     | ec.EllipticCurvePrivateKey

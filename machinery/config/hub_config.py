@@ -1,7 +1,6 @@
 """The connection to the hub, from the user's kubeconfig or the pod's service account.
 
-The only user of the kubernetes library, imported late because it is slow. A fault is a
-ConfigurationError with the file and the cure, never the file's content.
+A fault is a ConfigurationError with the file and the cure, never the file's content.
 """
 
 from __future__ import annotations
@@ -166,7 +165,6 @@ def _log_in(files: str, context: str | None) -> _Login:
 
 
 def _empty(file: Path) -> bool:
-    """Whether the file is empty, which the library refuses and kubectl ignores."""
     return file.is_file() and yaml.safe_load(file.read_bytes()) is None
 
 
@@ -206,7 +204,6 @@ def _checked(merged: Any, context: str | None) -> _Login:
 
 
 def _refuse_equal_names(file: str, config: Mapping[str, Any]) -> None:
-    """Refuse a file with two entries of one name, as kubectl does."""
     for kind in ("cluster", "user", "context"):
         names = [entry["name"] for entry in config.get(f"{kind}s") or ()]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -281,8 +278,7 @@ def _proxy(login: _Login) -> str | None:
 class _Refreshing:
     """A token that is read again after FRESH_SECONDS, and when the server refused it.
 
-    `read` takes the refused token. It may run a plugin for seconds: it runs in a thread, once for
-    all waiting callers.
+    `read` takes the refused token.
     """
 
     def __init__(self, read: Callable[[str | None], str], clock: Clock) -> None:

@@ -54,7 +54,7 @@ _FALSE = (None, "false", "False", "FALSE")
 
 
 class TokenSource(Protocol):
-    """A bearer token that changes: a projected service account token, or an exec plugin's."""
+    """A bearer token that changes."""
 
     async def __call__(self, *, rejected: str | None = None) -> str:
         """Return the token to use now. Raises ConfigurationError without one.
@@ -78,7 +78,7 @@ class Connection:
     tls_server_name: str | None = None
     proxy_url: str | None = field(default=None, repr=False)
     context: str = field(default="", compare=False)
-    """The kubeconfig's context; empty without one, as in a pod."""
+    """Empty without one, as in a pod."""
     namespace: str = "default"
     impersonate: str | None = None
     impersonate_groups: tuple[str, ...] = ()
@@ -230,7 +230,6 @@ def _refuse(found: Mapping[str, Any], where: str, known: frozenset[str]) -> None
 
 
 def _pem(entry: Mapping[str, Any], name: str, where: str, directory: Path) -> bytes | None:
-    """Return the entry's PEM, or that of its file, which `_refuse` forbids to members."""
     key = f"{where}.{name}-data"
     text = _text(entry.get(f"{name}-data"), key)
     if text is None:

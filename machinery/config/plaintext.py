@@ -1,7 +1,6 @@
 """YAML or JSON as texts, lists and mappings, bounded while it is parsed.
 
-For untrusted documents: depth and values are counted event by event, before anything is built. A
-value is its text (`123`, `yes`), or None for a null.
+A value is its text (`123`, `yes`), or None for a null.
 """
 
 from __future__ import annotations
@@ -86,7 +85,6 @@ class _Builder:
             raise TooMuch(f"is nested deeper than {bounds.SECRET_DEPTH} levels")
 
     def _put(self, value: Any, text: str | None) -> None:
-        """Put a value in its place; in a mapping every other value is a key."""
         if not self._open:
             self._whole = value
             return

@@ -31,11 +31,7 @@ async def namespace_may_use(
     verb: str = VERB_USE,
     group: str = GROUP,
 ) -> bool:
-    """Whether a namespace has the verb on a resource of that name. Raises TransportError.
-
-    The group of its service accounts stands for the tenant, because the author of an object is not
-    known.
-    """
+    """Whether a namespace has the verb on a resource of that name."""
     about = {"name": name} if name else {"namespace": namespace}
     attributes = {"group": group, "resource": resource, "verb": verb, **about}
     groups = [f"system:serviceaccounts:{namespace}"]

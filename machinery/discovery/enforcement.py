@@ -37,8 +37,7 @@ LOG = logs.get(__name__)
 TRY_SECONDS = 180.0
 """Seconds between two canaries."""
 RETRY_SECONDS = 2.0
-"""Seconds between canaries while the policy has no effect: a hub needs a moment to apply a new one.
-"""
+"""Seconds between canaries while the policy has no effect."""
 Canary: TypeAlias = Callable[[], Awaitable[bool]]
 """Whether the hub does what the policy says. Raises TransportError if no canary can be sent."""
 
@@ -81,7 +80,6 @@ class InForce:
 
     @property
     def known(self) -> bool:
-        """Whether the answer is known; a hub that lacks the resources has answered."""
         return self._listed and (self._tried or not self._there)
 
     @property

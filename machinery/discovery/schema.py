@@ -1,7 +1,6 @@
 """Whether the hub's CRDs have every field that this version knows.
 
-Each process does nothing while an installed CRD lacks a field or a value of an enumeration. A newer
-or missing CRD is no obstacle.
+Each process does nothing while an installed CRD lacks a field or a value of an enumeration.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ _UNKNOWN = "x-kubernetes-preserve-unknown-fields"
 
 
 class Schema:
-    """The definitions of those of `resources` that are ours."""
-
     def __init__(self, client: Verbs, resources: Iterable[Resource], *, clock: Clock) -> None:
         self._client = client
         self._resources = [each for each in resources if f"{each.kind.lower()}.yaml" in crds.FILES]

@@ -1,9 +1,7 @@
 """A value of a profile: a path of names, or an expression in CEL, by one text.
 
 Names are read in Python, and so is the comparison of one with a literal: most kinds need no more.
-Anything else is compiled once. A missing field is no value, not a fault. An expression may be asked
-about any object that a member sends, so its text, its work and the objects are bounded here. This
-module alone knows the library. Pure but for that.
+Anything else is compiled once. A missing field is no value, not a fault. Pure.
 """
 
 from __future__ import annotations
@@ -22,13 +20,12 @@ from machinery.types.bounds import MESSAGE, clean
 
 VARIABLES: Final = ("object", "spec", "status", "metadata", "item", "key", "conditions")
 LONGEST: Final = 1024
-"""Characters of an expression. The library bounds its depth (32) and its iterations (10,000)."""
+"""Characters of an expression."""
 LARGEST: Final = 256 * 1024
 """Bytes, as JSON, of an object that an expression is asked about."""
 MOST_VALUES: Final = 16 * 1024
-"""Values in it: a comparison of two objects looks at each."""
 MOST_SUMS: Final = 16
-"""Additions of an expression: each may double what the next one copies."""
+"""Additions of an expression."""
 WORK_SECONDS: Final = 0.05
 """Processor time for all expressions about one object. The last iteration may exceed it."""
 
@@ -60,7 +57,7 @@ class InvalidPath(InvalidExpression):
 
 
 class EvaluationError(ValueError):
-    """An expression fails on one object; the message says how."""
+    """The message says how."""
 
 
 class TooCostly(EvaluationError):
@@ -72,8 +69,6 @@ class Missing(EvaluationError):
 
 
 class _Work(threading.local):
-    """What the expression that is asked about an object may still cost."""
-
     until = 0.0
     over = False
 
@@ -99,7 +94,7 @@ class Scope:
         self.values: Mapping[str, Any] = {**body, **more}
         self._inside = inside
         self.misfit: str | None = None
-        """Why the object is not asked about; empty if it is, None while that is unknown."""
+        """Empty if it is asked about, None while that is unknown."""
         self.spent = 0.0
         """Seconds of processor time."""
 
@@ -199,7 +194,6 @@ class Program(msgspec.Struct, frozen=True, eq=False):
         return {} if found is None else found
 
     def _named(self, key: str) -> str:
-        """Return the path in the text that ends with a name, or the name."""
         found = re.search(rf"(?:{_NAME}\.)+{re.escape(key)}\b", self.text)
         return clean(found[0] if found else key, MESSAGE)
 

@@ -14,7 +14,7 @@ from machinery.kinds.paths import EACH, parsed, value_at
 from machinery.types.bounds import clean
 
 Step: TypeAlias = str | Mapping[str, Any]
-"""A key of a mapping, or what an element of a list is known by, such as `{"name": "main"}`."""
+"""A key of a mapping, or what identifies an element of a list, such as `{"name": "main"}`."""
 Steps: TypeAlias = tuple[Step, ...]
 
 _KEYS = ("name", "groupName")

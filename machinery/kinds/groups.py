@@ -12,7 +12,6 @@ from machinery.kinds.templates import pods_in
 
 
 def groups_of(labels: Mapping[str, str], template: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the groups that a Workload with these labels and this stored template names."""
     try:
         pods = [labels_in(each.template) for each in pods_in(profile_in(template), template)]
     except InvalidTemplate:

@@ -1,7 +1,6 @@
 """Ranges of ordinals: the numbers of a Workload's pods on each cluster.
 
-For a kind with ordinals two clusters must never use the same ones. Each cluster has a range, 1000
-apart: a range may grow without renumbering a running pod. Pure.
+Each cluster has a range, 1000 apart: a range may grow without renumbering a running pod. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Final
 DISTANCE: Final = 1000
 """Between the starts of two ranges."""
 MOST_RANGES: Final = 1000
-"""The most clusters with a range: a status names them all."""
 
 
 def known_ranges(noted: Mapping[str, int], told: Mapping[str, int]) -> dict[str, int]:
@@ -60,6 +58,5 @@ def _nearest(starts: list[int], start: int) -> int:
 
 
 def in_words(name: str, start: int, replicas: int) -> str:
-    """Return the names of the first and the last pod of a range; of an empty one the next."""
     first = f"{name}-{start}"
     return first if replicas <= 1 else f"{first} to {name}-{start + replicas - 1}"

@@ -1,7 +1,6 @@
 """Values of an object by paths: names, quoted names, and each element of a list.
 
-`spec.workers[*].replicas`, `metadata.annotations["a.b/c"]`. An object may be an author's template
-or a member's: a path through a non-mapping finds nothing. Pure.
+`spec.workers[*].replicas`, `metadata.annotations["a.b/c"]`. Pure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One kind of workload as data: where its numbers are, its pods, its readiness, its end.
 
 A profile is read of the spec of a WorkloadKind; the built-in ones are written in the same words. A
-value is a text: a path, or an expression (`machinery.kinds.expressions`). A kind without a profile
-has the careful one: nothing is written into it, no room is counted, and only its condition Ready
-counts.
+kind without a profile has the careful one: nothing is written into it, no room is counted, and only
+its condition Ready counts.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class End(Part, frozen=True, eq=False, kw_only=True):
 
 
 class Hold(Part, frozen=True, eq=False):
-    """On which condition an object stays where it is, as a new one would lack what it knows."""
+    """On which condition an object stays where it is."""
 
     when: str
     text: str
@@ -115,7 +114,7 @@ class Hold(Part, frozen=True, eq=False):
 
 
 class Data(Part, frozen=True, eq=False):
-    """What holds the data of replicas, so that they stay where it is."""
+    """What holds the data of replicas."""
 
     claims: str = ""
     """The templates of the claims of each replica."""
@@ -132,8 +131,6 @@ class Told(Part, frozen=True, eq=False):
 
 
 class Warned(Part, frozen=True, eq=False):
-    """What plan says where an edit changes a field."""
-
     path: str
     text: str
 
@@ -147,7 +144,7 @@ _LOST = "its pods lose their owner: a {} of its name that is made later does not
 
 
 class Profile(Part, frozen=True, eq=False, kw_only=True):
-    """One kind. Profiles are compared by identity: `table` has one for each."""
+    """Profiles are compared by identity: `table` has one for each kind."""
 
     group: str = ""
     kind: str
@@ -170,9 +167,7 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
     suspends_when: str = ""
     """The condition on which it outlives a suspension; without one it always does."""
     at_most_once: bool | None = None
-    """Whether a replica never runs twice, unless the Workload says otherwise; by default of a kind
-    that ends or has data.
-    """
+    """By default of a kind that ends or has data."""
     once_when: str = ""
     """The condition on which it does not, too."""
     adopts: bool = False
@@ -185,7 +180,7 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
     """The path of the name of the Service that governs its pods."""
     immutable: tuple[str, ...] = ()
     settled: tuple[str, ...] = ()
-    """Fields that an object keeps as its own cluster has them, on the condition `settled_when`."""
+    """Fields that an object keeps as its cluster has them, on the condition `settled_when`."""
     settled_when: str = ""
     edits: Edits = Edits.ROLLED
     warns: tuple[Warned, ...] = ()
@@ -195,7 +190,7 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
     strip: tuple[str, ...] = ()
     """Paths that are never sent to a member."""
     joined: str = ""
-    """A list of references to which a member's own controllers add, and that is applied whole."""
+    """A list of references to which a member's controllers add; it is applied whole."""
     names: Names = Names()
 
     @property
@@ -234,28 +229,27 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
 
     @property
     def ordered(self) -> bool:
-        """Whether it removes the highest ordinal first, ready or not."""
         return self.replicas is not None and bool(self.replicas.ordinals)
 
     @property
     def replicas_path(self) -> str:
-        """The path of the number of replicas; empty for a whole kind."""
+        """Empty for a whole kind."""
         return self.replicas.path if self.replicas is not None else ""
 
     @property
     def pod_path(self) -> str:
-        """The path of the template of its only sort of pods; empty without one."""
+        """Empty without one."""
         only = self.pods[0] if len(self.pods) == 1 else None
         return only.template if only is not None and not (only.each or only.count) else ""
 
     @property
     def suspend_path(self) -> str:
-        """The field that suspends it; empty if an expression tells it."""
+        """Empty if an expression tells it."""
         return self.suspended if is_path(self.suspended) else ""
 
 
 def kind_name(group: str, kind: str) -> str:
-    """Return the name of the WorkloadKind of a kind: `raycluster.ray.io`."""
+    """`raycluster.ray.io`."""
     return f"{kind.lower()}.{group}"
 
 

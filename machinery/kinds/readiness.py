@@ -1,8 +1,7 @@
 """The health and the counts of a member's object, by the profile of its kind.
 
-`judge` reads an object once, when it arrives. The order is that of kstatus: end, deletion, observed
-generation, Stalled, Reconciling, then the profile. A member's status may have any form, and is
-bounded here. Pure.
+The order is that of kstatus: end, deletion, observed generation, Stalled, Reconciling, then the
+profile. Pure.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Result(StrEnum):
 class Judged(msgspec.Struct, frozen=True, gc=False):
     """The kept part of an object's status.
 
-    `health` is Healthy if nothing contradicts it. `counts_of` compares the numbers with a share.
+    `health` is Healthy if nothing contradicts it.
     """
 
     health: ShareHealth = _UNKNOWN
@@ -74,7 +73,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     """Pods that must succeed, if its spec has a number."""
     result: Result | None = None
     given_up: bool = False
-    """Whether its own controller has given up replacing outdated pods."""
+    """Whether its controller has given up replacing outdated pods."""
     holds: str = ""
     """Why it stays where it is."""
 
@@ -134,15 +133,13 @@ class _Plan(msgspec.Struct, frozen=True, eq=False, gc=False):
     by_condition: bool
     """Whether only the condition Ready tells its readiness."""
     says: Mapping[str, frozenset[str]]
-    """The conditions that are read, with their relevant statuses."""
     computed: Mapping[str, str]
-    """The numbers that are expressions: each is computed into the field `_COMPUTED` of its name."""
+    """The numbers that are expressions, by the field `_COMPUTED` of their name."""
     asks: bool
     """Whether its health depends on more than Stalled and Reconciling."""
     scoped: bool
     """Whether anything is asked of more than conditions and paths of numbers."""
     sizes: bool
-    """Whether an expression is asked, so that the object has a bound."""
 
 
 _ANY = frozenset({"True", "False", "Unknown"})
@@ -237,8 +234,6 @@ def _asked(tests: Iterable[_Test]) -> Iterator[tuple[str, str]]:
 
 
 class _Asked:
-    """What the conditions of a profile are asked about: one object."""
-
     __slots__ = ("body", "held", "scope")
 
     def __init__(self, body: Body, held: _Conditions, scope: Scope | None) -> None:
@@ -374,8 +369,7 @@ def _judged(
 def of_same_template(before: Judged, now: Judged) -> Judged:
     """Return `now` for an object whose template is that of `before`.
 
-    A scaled Deployment loses ProgressDeadlineExceeded for one more deadline (1.36.3), although
-    nothing has changed.
+    A scaled Deployment loses ProgressDeadlineExceeded for one more deadline (1.36.3).
     """
     if not before.given_up or now.given_up or now.ready is None:
         return now
@@ -559,7 +553,7 @@ def _message(condition: Body) -> str:
 
 
 def _observed(body: Body, path: tuple[str, ...], generation: int) -> bool:
-    """Whether the status is of the present generation; True for a kind without one."""
+    """True for a kind without one."""
     about = _at(body, path)
     if type(about) is int:
         return about >= generation
@@ -569,7 +563,7 @@ def _observed(body: Body, path: tuple[str, ...], generation: int) -> bool:
 
 
 def _number(body: Any, path: tuple[str, ...]) -> int:
-    """Return a count within its bounds; 0 if it is missing: Kubernetes omits a 0."""
+    """0 if it is missing."""
     for name in path:
         if type(body) is not dict:
             return 0

@@ -1,7 +1,6 @@
 """Revisions of a Workload: the fields that make its pods, their digest, and the stored object.
 
-The number of units is not part: scaling makes no revision. The hub stores an old revision as a
-ControllerRevision owned by the Workload.
+The number of units is not part: scaling makes no revision.
 """
 
 from __future__ import annotations

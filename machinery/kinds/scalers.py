@@ -10,7 +10,6 @@ from machinery.kinds.paths import InvalidTemplate
 
 
 def refuse_scaler(field: str, manifest: Mapping[str, Any], kind: str, name: str) -> None:
-    """Raise InvalidTemplate for an object whose `spec.scaleTargetRef` is that kind and name."""
     spec = manifest.get("spec")
     target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
     if not isinstance(target, Mapping):

@@ -13,7 +13,7 @@ _OF_A_RUN = (
     "job-name",
     "batch.kubernetes.io/job-name",
 )
-"""Labels that the server gives a Job and its pods, by its uid and name there."""
+"""Labels that the server gives a Job and its pods."""
 _BOUND = "pv.kubernetes.io/bind-completed"
 ANNOTATIONS: Final = (
     "deployment.kubernetes.io/revision",
@@ -28,11 +28,10 @@ ANNOTATIONS: Final = (
     "volume.kubernetes.io/storage-provisioner",
     "volume.beta.kubernetes.io/storage-provisioner",
 )
-"""Annotations of any object that controllers of its own cluster write, and clients."""
+"""Annotations that clients and controllers of its own cluster write."""
 
 
 def unbind(body: dict[str, Any]) -> None:
-    """Take what binds an object to its cluster off it, in place."""
     group, _, _ = str(body.get("apiVersion")).rpartition("/")
     if (own := _OWN.get((group, str(body.get("kind"))))) is not None:
         own(body)

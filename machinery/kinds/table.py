@@ -36,11 +36,11 @@ of the member. That of a KafkaNodePool would take the place of its Kafka's.
 """
 NAMED_BY_PODS: Final = frozenset(NAMING_LABELS.values())
 PRESENT: Final = Profile(group="", kind="", replicas=Replicas("spec.replicas"))
-"""That of a Workload without a readable template: its own number counts."""
+"""Of a Workload without a readable template: its own number counts."""
 
 
 ALONE: Final = Profile(group="", kind="", ready=Ready(observed_generation="", exists=True))
-"""That of a Workload of manifests alone: whole, without room, and ready by its objects."""
+"""Of a Workload of manifests alone: whole, without room, ready by its objects."""
 
 
 def profile_of(api_version: Any, kind: Any, replicas_path: str = "") -> Profile:
@@ -95,7 +95,6 @@ def use(profiles: Iterable[Profile]) -> None:
 
 
 def from_hub() -> list[Profile]:
-    """Return the profiles in use that come from the hub."""
     return [each for of, each in _KNOWN.items() if _BUILT_IN.get(of) is not each]
 
 

@@ -57,7 +57,7 @@ def is_whole(profile: Profile, template: Body) -> bool:
 
 
 def number(field: str, value: Any) -> int:
-    """Return a number of replicas. Raises InvalidTemplate, naming the field."""
+    """Raises InvalidTemplate, naming the field."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidTemplate(f"{field}: {quoted(value)} is not a number of replicas")
     if value > MOST_UNITS:
@@ -69,7 +69,6 @@ class PodSet(msgspec.Struct, frozen=True):
     """One sort of pods of a replica, or of a whole object."""
 
     path: str
-    """Of the template in the object; of one that was made of requests the field of the profile."""
     name: str
     count: int
     template: Body
@@ -92,7 +91,6 @@ def pods_in(profile: Profile, template: Body) -> Iterator[PodSet]:
 
 
 def kind_of_pods(path: str) -> str:
-    """Return a name for pods whose profile gives none: that of the field that holds them."""
     names = [each for each in steps(path) if each not in ("spec", "template")]
     return names[-1] if names else "pods"
 
@@ -133,11 +131,7 @@ def _count(sort: Pods, field: str, scope: Scope) -> int:
 
 
 def pods_each(profile: Profile, body: Body) -> int:
-    """Return the pods of one replica of an object, or of a whole one; 1 if that is unknown.
-
-    Pods without our label, such as those of a submitter that its controller brings, are not among
-    the pods that are seen, unless none of the kind has it.
-    """
+    """Return the pods of one replica of an object, or of a whole one; 1 if that is unknown."""
     if profile.pod_path or not profile.pods:
         return 1
     scope = Scope(body)
@@ -206,7 +200,6 @@ def pod_template(profile: Profile, template: Body) -> Body:
 
 
 Place = tuple[str | int, ...]
-"""A field of an object by keys of mappings, and numbers of elements of lists."""
 
 
 def label_places(profile: Profile, body: Body) -> list[Place]:
@@ -321,7 +314,7 @@ def made_of(profile: Profile, template: Body) -> str:
 
 
 def check(profile: Profile, template: Body) -> None:
-    """Raise InvalidTemplate, naming the path, if a part that is read or written is malformed."""
+    """Raise InvalidTemplate, naming the path, if a part is malformed."""
     if profile.fault:
         raise InvalidTemplate(
             f"WorkloadKind {kind_name(profile.group, profile.kind)}: {profile.fault}"

@@ -1,7 +1,4 @@
-"""Profiles of well-known kinds of others, in the words of a WorkloadKind.
-
-A WorkloadKind of the hub takes the place of any of them.
-"""
+"""Profiles of well-known kinds of others, in the words of a WorkloadKind."""
 
 from __future__ import annotations
 
@@ -492,7 +489,6 @@ _FORMATS = ("sklearn", "xgboost", "tensorflow", "pytorch", "triton", "onnx", "hu
 
 
 def _of_container(where: str, *fields: str) -> dict[str, str]:
-    """Return what the first of these fields asks for, or what the first container does."""
     own = f"{where}.?containers[?0]"
     for field in reversed(fields):
         own = f"{where}.?{field}.or({own})"
@@ -567,7 +563,6 @@ WORKFLOW: Final = Profile(
 
 
 def _tekton_run(kind: str, *immutable: str) -> Profile:
-    """A run, whose labels its controller copies to its pods."""
     return Profile(
         group="tekton.dev",
         kind=kind,

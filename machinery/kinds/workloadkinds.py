@@ -1,8 +1,4 @@
-"""WorkloadKinds of the hub: the profile that each one is, and which of them are in use.
-
-A WorkloadKind that cannot be used is no reason to judge its objects by another profile: its own
-then has a fault, so that nothing is written, and what runs stays.
-"""
+"""WorkloadKinds of the hub: the profile that each one is, and which of them are in use."""
 
 from __future__ import annotations
 
@@ -33,8 +29,6 @@ _REASON = WorkloadKindValidReason
 
 
 class WorkloadKind(Object, frozen=True):
-    """The spec is not decoded: an undecodable one would look deleted."""
-
     spec: Any = msgspec.field(default_factory=dict)
     status: WorkloadKindStatus = WorkloadKindStatus()
 
@@ -89,11 +83,7 @@ def use_stored(objects: Iterable[WorkloadKind]) -> None:
 
 
 class Follower:
-    """Keeps the table at the WorkloadKinds of an informer.
-
-    `changed(group, kind)` is called after each change of a profile: what was read by it is to be
-    read anew.
-    """
+    """Keeps the table at the WorkloadKinds of an informer."""
 
     def __init__(
         self, stored: Callable[[], Iterable[WorkloadKind]], changed: Callable[[str, str], None]

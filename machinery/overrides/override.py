@@ -43,7 +43,7 @@ _BUILT_IN = frozenset(
         "storage",
     )
 )
-"""The groups of built-in kinds that have a dot in their name."""
+"""Groups of built-in kinds that have a dot in their name."""
 
 
 class OverrideTarget(workload_api.OverrideTarget, frozen=True, gc=False):
@@ -84,8 +84,6 @@ class ClusterOverride(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OverrideMisfit(ValueError):
-    """An override does not fit the object, on one cluster or on any."""
-
     def __init__(self, override: str, text: str) -> None:
         super().__init__(clean(text, MESSAGE))
         self.override = override
@@ -279,7 +277,6 @@ def _rewrite_all(containers: Any, rules: Sequence[ImageRule]) -> None:
 
 
 def _parts(image: str) -> tuple[list[str], str]:
-    """Return the parts of the normalised name, the registry first, and tag and digest as text."""
     name, at, digest = image.partition("@")
     head, slash, last = name.rpartition("/")
     last, colon, tag = last.partition(":")

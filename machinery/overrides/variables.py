@@ -26,7 +26,6 @@ class ClusterFacts:
     name: str
     labels: Mapping[str, str]
     carried: Mapping[str, str] = field(default_factory=dict)
-    """The values of spec.movement.carry that its object is made with."""
 
     @classmethod
     def of(
@@ -62,7 +61,6 @@ def _named(value: Any, what: str) -> frozenset[str]:
 
 
 def names_cluster(value: Any) -> bool:
-    """Whether a variable in a JSON value is the name of the cluster."""
     if isinstance(value, str):
         names = {name for escaped, name in _VARIABLE.findall(value) if not escaped}
         return not names.isdisjoint(_NAMES)

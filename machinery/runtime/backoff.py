@@ -1,7 +1,4 @@
-"""The delay before another attempt, and a back-off for each of many keys.
-
-A `KeyedBackoff` holds whatever wakes the key. It never waits: callers do.
-"""
+"""The delay before another attempt, and a back-off for each of many keys."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def delay(failures: int, *, base: float, cap: float, jitter: Jitter) -> float:
 
 
 def steady() -> float:
-    """Return 0.0: a pause with this jitter never outlasts a jittered one of the same start."""
+    """Return 0.0, for pauses that never outlast a jittered one of the same start."""
     return 0.0
 
 
@@ -42,8 +39,6 @@ class _Failure:
 
 
 class KeyedBackoff(Generic[K]):
-    """Pauses for each key, from `base` seconds, doubling up to `cap`."""
-
     def __init__(
         self, *, clock: Clock, base: float, cap: float, jitter: Jitter = random.random
     ) -> None:
@@ -78,7 +73,7 @@ class KeyedBackoff(Generic[K]):
         return max(0.0, pause.until - self._clock.monotonic())
 
     def reason(self, key: K) -> object:
-        """Return the reason given for the pause. Raises KeyError without a pause."""
+        """Raises KeyError without a pause."""
         return self._pending[key].reason
 
     def reset(self, key: K) -> None:

@@ -1,8 +1,7 @@
 """Bring a new leader's informers up to date before the leader acts.
 
-Each write is a compare-and-swap on the version that was read, but a decision also depends on quota,
-room and claims of other objects. The leader lists the names and versions of each kind (a consistent
-read) and waits until the watches show as much, including the last writes of its predecessor.
+The leader lists the names and versions of each kind (a consistent read) and waits until the watches
+show as much, including the last writes of its predecessor.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ async def _caught_up(client: Verbs, informer: Informer[Any], *, clock: Clock, un
 
 
 async def _stored(client: Verbs, informer: Informer[Any]) -> _Stored | None:
-    """Return None if the hub does not answer. Raises NotFound."""
+    """None if the hub does not answer. Raises NotFound."""
     found = _Stored()
     chosen: Selection = {**informer.selection, "metadata_only": True}
     try:

@@ -3,9 +3,6 @@
 Occurrences with the same object, type, reason, action and cluster are one Event with a series,
 written at once and then at most once a minute with the newest note. A token bucket spaces writes,
 warnings first.
-
-A note of events.k8s.io/v1 can never change, so a series is updated through core/v1: the role needs
-`create` on events.k8s.io and `patch` on core events.
 """
 
 from __future__ import annotations
@@ -237,7 +234,7 @@ class EventRecorder:
         series.created = True
 
     async def _update(self, subject: _Subject, series: _Series) -> bool:
-        """Update the series; return False if the hub has dropped the Event (after an hour)."""
+        """Return False if the hub has dropped the Event (after an hour)."""
         patch = {"message": series.note, "series": _series(series)}
         namespace = _namespace(subject.regarding)
         try:
@@ -305,7 +302,7 @@ class _TokenBucket:
         self._at = clock.monotonic()
 
     async def take(self) -> None:
-        """Wait for a token and use it. For one caller at a time."""
+        """For one caller at a time."""
         self._refill()
         if self._tokens < 1:
             await self._clock.sleep((1 - self._tokens) / self._per_second)

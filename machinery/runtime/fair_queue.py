@@ -6,8 +6,7 @@ corrected when the work ends.
 
 Within a flow keys go by rank; without rank by priority. Among flows within `TURN_SECONDS` of the
 earliest clock, the priority of the first key decides; beyond that it does not count, because any
-user may choose one. Because work may hang, a flow gets another of the `seats` only while it holds
-fewer than are free.
+user may choose one.
 """
 
 from __future__ import annotations
@@ -25,11 +24,9 @@ TURN_SECONDS = 0.25
 LEAST_SECONDS = 0.001
 """The least cost of a key, in seconds."""
 _NEWS = 0.25
-"""The weight of the last key's cost in the estimate of the next one's."""
 
 
 def one_flow(_key: Hashable) -> str:
-    """Put all keys into one flow: by priority, then first come first served."""
     return ""
 
 
@@ -170,7 +167,6 @@ class Flows(Generic[K]):
             self._ahead.put(entry, rank=(flow.clock,))
 
     def _drop_or_idle(self, flow: _Flow[K]) -> None:
-        """Drop a flow without keys, unless it is ahead of its share."""
         if flow.at_work:
             return
         if flow.clock <= self._now:

@@ -15,8 +15,6 @@ _SMALL = 64  # below this a rebuild gains nothing
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeapEntry(Generic[K]):
-    """A key with its priority and a monotonic time, whose meaning is the owner's."""
-
     key: K
     priority: int
     at: float
@@ -62,7 +60,6 @@ class Heap(Generic[K]):
         return self._heap[0][2] if self._heap else None
 
     def pop(self) -> HeapEntry[K]:
-        """Remove and return the first entry. Raises IndexError when there is none."""
         self.first()
         entry = heapq.heappop(self._heap)[2]
         del self._live[entry.key]

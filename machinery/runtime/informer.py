@@ -10,8 +10,6 @@
 - Objects are decoded one by one, in slices (`machinery.pace`). A server that exceeds its budget
   (`machinery.types.memory_budget`) counts as failing.
 - An undecodable object keeps its last state: it is not a deletion.
-
-With `resourceVersion="0"` a server that lags may answer and bring deleted objects back.
 """
 
 from __future__ import annotations
@@ -47,22 +45,19 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
 
 WATCH_SECONDS = 60
-"""The requested duration of a watch, plus up to half as much. The transport drops a connection that
-is silent for longer. Resuming costs one request.
-"""
+"""The requested duration of a watch, plus up to half as much."""
 STALE_SECONDS = 150.0
-"""Seconds after which a cache is not trusted. A healthy server sends something once a minute."""
+"""Seconds after which a cache is not trusted."""
 HEALTHY_SECONDS = 30.0
 """Seconds of life after which a watch resets the back-off."""
 BASE_DELAY = 0.2
 LIST_PAGE = 200
-"""Objects of one page: the largest answer of a list is held undecoded once."""
+"""Objects of one page."""
 CROWD_PAGE = 50
 """The same, where others list beside us: a server's queues charge a list by its limit."""
 CROWD_SECONDS = 30.0
 """Seconds at most before such a list."""
 MOST_DELAY_CUT = 5.0
-"""Seconds at most between watches that begin well and end early."""
 COMPLAINT_SECONDS = 60.0
 MOST_DELAY_FAILED = 30.0
 """Seconds at most between attempts that fail."""
@@ -79,7 +74,6 @@ class Aside(msgspec.Struct, frozen=True, gc=False):
 
 
 AsideHandler: TypeAlias = Callable[[str, Object | None], None]
-"""(UID, what `aside` has read; None: the object is gone)."""
 
 
 class Informer(Cache[T]):
@@ -89,12 +83,10 @@ class Informer(Cache[T]):
     metadata.{name,namespace,uid,resourceVersion}, or to None. With `metadata_only` the server sends
     only apiVersion, kind and metadata. `kept_bytes` estimates a transformed object; without it the
     received bytes count. `departing` takes the bytes of an unreadable object with a
-    deletionTimestamp, and its last readable state. It returns a substitute, which the holder of a
-    finalizer can release.
+    deletionTimestamp, and its last readable state.
 
     `aside` takes the bytes of an object that need not be kept, and returns what it has read; None
-    for any other. Such an object is none of the cache, and gone for its handlers. But it exists:
-    its UID is in `put_aside`.
+    for any other.
     """
 
     def __init__(
@@ -181,10 +173,7 @@ class Informer(Cache[T]):
 
     @property
     def tried(self) -> bool:
-        """Whether the server has shown everything since `mistrust`, or an attempt has failed.
-
-        Also True after `discard`.
-        """
+        """Whether the server has shown everything since `mistrust`, or an attempt has failed."""
         return self._tried.is_set()
 
     async def wait_tried(self) -> None:
@@ -314,10 +303,7 @@ class Informer(Cache[T]):
             raise
 
     async def _restored(self) -> bool:
-        """Whether the server is, or was, at an earlier moment than `version`: etcd was restored.
-
-        A server accepts a watch from a future version, and sends nothing until it gets there.
-        """
+        """Whether the server is, or was, at an earlier moment than `version`: etcd was restored."""
         if self._history == self._client.history.number and self._cut:
             now = await self._client.latest(self.resource, **self.selection)
             if order(now, self.version) == -1:
@@ -454,7 +440,6 @@ class Informer(Cache[T]):
                 handler(uid, None)
 
     def _echo(self, raw: msgspec.Raw) -> Meta | None:
-        """Return the metadata if our own write brought the object in this version or later."""
         # Half of the events of a busy writer's watch are its own writes. They are not decoded
         # again.
         if order(self.version, self._answered) != -1:
@@ -473,7 +458,7 @@ class Informer(Cache[T]):
             self._keep(obj, take, size=self._sizes.get(meta.key, 0))
 
     def _complain(self, meta: Meta, fault: Exception) -> None:
-        """Log once a minute that an object cannot be read; an unforeseen fault with its trace."""
+        """Log once a minute; an unforeseen fault with its trace."""
         if self._clock.monotonic() - self._complained < COMPLAINT_SECONDS:
             return
         self._complained = self._clock.monotonic()
@@ -539,13 +524,12 @@ _identity = msgspec.json.Decoder(Object)
 
 @functools.cache
 def decoder_of(type_: type[Any]) -> msgspec.json.Decoder[Any]:
-    """Return the one decoder of each type: hundreds of informers share it."""
     return msgspec.json.Decoder(type_)
 
 
 @functools.cache
 def free_form(type_: type[Any]) -> bool:
-    """Whether the type keeps JSON of any form, whose depth and size nothing else bounds."""
+    """Whether the type keeps JSON of any form."""
     seen: set[type[Any]] = set()
 
     def free(info: msgspec.inspect.Type) -> bool:

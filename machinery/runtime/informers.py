@@ -1,8 +1,4 @@
-"""Informers that run from their first user until their last.
-
-Between two runs of a pool (terms of leadership) the informers keep their caches, and the next run
-resumes them.
-"""
+"""Informers that run from their first user until their last."""
 
 from __future__ import annotations
 
@@ -47,7 +43,6 @@ class InformerPool(Generic[K, T]):
         self._shown = shown
         self._needed: dict[K, _Needed[T]] = {}
         self._running: asyncio.Future[None] | None = None
-        """Done with the exception that ended an informer; None while nothing runs."""
 
     def __iter__(self) -> Iterator[K]:
         return iter([*self._needed])

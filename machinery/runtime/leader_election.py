@@ -4,8 +4,6 @@ No timestamp of another machine is compared with ours. A lease is free if we hav
 for its duration, on our monotonic clock. We lead while the last successful renewal *began* less
 than `renew_deadline` ago. Others wait the longer `lease_seconds`, and `lead` winds up within the
 difference.
-
-The leader ends its term, and the next term is not `alone`.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Annotations: TypeAlias = Mapping[str, str | None]
 _KNOWN_RENEWALS = 16
-"""Our renewals that are recognized when they were stored without an answer."""
 PAST_TERMS = "stowage.dev/past-terms"
 """The annotation of the Lease with the last terms, as JSON: `{"7": ["holder", "renewTime"]}`."""
 MOST_PAST_TERMS = 32
@@ -80,7 +77,6 @@ class LeaseRecord:
         return (self.holder, self.transitions) == (other.holder, other.transitions)
 
     def news(self, before: LeaseRecord | None) -> bool:
-        """Whether it was renewed or taken since. A change of a label prolongs nothing."""
         return before is None or not self.same_term(before) or self.renewed != before.renewed
 
     def before(self, other: LeaseRecord) -> bool:
@@ -88,7 +84,7 @@ class LeaseRecord:
 
 
 class Moment(NamedTuple):
-    """The state of a Lease: the number of its term, and its last renewal by the holder's clock."""
+    """The number of a term, and the last renewal by the holder's clock."""
 
     term: int
     renewed: str
@@ -98,8 +94,6 @@ NEVER = Moment(0, "")
 
 
 class PastTerm(NamedTuple):
-    """The holder of the Lease in a past term, and its last renewal by that process's clock."""
-
     holder: str
     renewed: str
 
@@ -166,9 +160,7 @@ class LeaderElector:
         self._sent: deque[str] = deque(maxlen=_KNOWN_RENEWALS)
         self._alone = False
         self.past: Mapping[int, PastTerm] = {}
-        """The terms before the present one, at most MOST_PAST_TERMS."""
         self.moment = NEVER
-        """The moment of our present or last term, as last answered by the server."""
         self.found = ""
         """The resourceVersion of the Lease that this term took: no younger than the term before.
         A server that was set back had no later one when it did."""
@@ -187,8 +179,7 @@ class LeaderElector:
     async def note(self, annotations: Annotations) -> None:
         """Renew the Lease with these annotations; None removes one.
 
-        Without an answer, later renewals carry them. Raises TransportError; LeaseLost ends the
-        term.
+        Raises TransportError; LeaseLost ends the term.
         """
         self._noting |= annotations
         try:
@@ -221,7 +212,7 @@ class LeaderElector:
         return left
 
     def forsake(self) -> None:
-        """Stop leading without releasing: the lease expires. This elector waits for that, too."""
+        """Stop leading without releasing: the lease expires."""
         self._until = -math.inf
         self._sent.clear()
 
@@ -266,7 +257,6 @@ class LeaderElector:
         return self._clock.monotonic() >= self._ends(record)
 
     def _mine(self, record: LeaseRecord) -> bool:
-        """Whether this elector wrote the record. Then no other process has held the lease since."""
         return record.holder == self.identity and record.renewed in self._sent
 
     def _ends(self, record: LeaseRecord) -> float:
@@ -296,7 +286,7 @@ class LeaderElector:
         return record
 
     async def _take(self, free: LeaseRecord | None) -> None:
-        """Write our name into a free lease. Raises Conflict when another process was faster."""
+        """Raises Conflict when another process was faster."""
         started, now = self._clock.monotonic(), microtime(self._clock.now())
         spec = self._spec(self.identity)
         spec |= {"acquireTime": now, "leaseTransitions": free.transitions + 1 if free else 1}
@@ -343,7 +333,7 @@ class LeaderElector:
     async def _write(
         self, on: LeaseRecord, spec: dict[str, Any], annotations: Annotations | None = None
     ) -> None:
-        """Change the lease on top of `on`. Raises Conflict if the lease has changed since."""
+        """Raises Conflict if the lease has changed since."""
         meta: dict[str, Any] = {"resourceVersion": on.version}
         if annotations:
             meta["annotations"] = dict(annotations)
@@ -355,7 +345,7 @@ class LeaderElector:
     async def term(self, lead: Callable[[], Awaitable[None]]) -> bool:
         """Run `lead` as `run` does, after an `attempt` that took the Lease.
 
-        Return True if it returned, False if the Lease was lost. The Lease is released.
+        Return True if it returned, False if the Lease was lost.
         """
         working = asyncio.ensure_future(lead())
         keeping = [asyncio.create_task(self._keep()), asyncio.create_task(self._watchdog())]
@@ -418,7 +408,6 @@ class LeaderElector:
             self._until = started + self._renew_deadline
 
     async def _watchdog(self) -> None:
-        """Return once the lease has not been renewed in time, even while a renewal hangs."""
         while (remaining := self._until - self._clock.monotonic()) > 0:
             await self._clock.sleep(remaining)
 
@@ -454,7 +443,6 @@ class LeaderElector:
 
 
 def _history(record: LeaseRecord, holder: str) -> dict[int, PastTerm]:
-    """Return the past terms with the record's own, whose holder a release has noted there."""
     known = record.past.get(record.transitions)
     term = PastTerm(holder or (known.holder if known else ""), record.renewed)
     return dict(sorted({**record.past, record.transitions: term}.items())[-MOST_PAST_TERMS:])

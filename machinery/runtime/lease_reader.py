@@ -1,8 +1,4 @@
-"""Leases of others: what they say, and whether they are held.
-
-No timestamp of another machine is compared with ours: a Lease is held until it was seen unchanged
-for its duration, on our monotonic clock.
-"""
+"""Leases of others: what they say, and whether they are held."""
 
 from __future__ import annotations
 
@@ -22,10 +18,8 @@ from machinery.types import bounds
 
 _LOOK = RequestClass(PriorityLevel.PROBE, bounds.OBJECT_BYTES)
 _LOOKS = RequestClass(PriorityLevel.PROBE, bounds.PAGE_BYTES)
-"""A renewal of our own Lease never waits behind a look at those of others, nor this behind lists.
-"""
 _FEW = 8
-"""Leases that are read one by one at each look: a list of a quiet kind takes longer than a GET."""
+"""Leases that are read one by one at each look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +69,7 @@ class LeaseReader:
                 raise answer
 
     async def look(self, names: Iterable[str]) -> None:
-        """As `read`, and many by one list: each of N processes looks at all others."""
+        """As `read`, and many by one list."""
         wanted = [*names]
         if len(wanted) > _FEW and self._lists:
             try:

@@ -44,7 +44,7 @@ class Cache(Generic[T]):
         return self._objects.get(key)
 
     def values(self) -> Collection[T]:
-        """Return a copy of all objects, in no order; safe to walk across an await."""
+        """Return a copy of all objects, in no order."""
         return list(self._objects.values())
 
     def add_handler(self, handler: Handler[T]) -> None:
@@ -191,7 +191,6 @@ def _version(obj: Object) -> str:
 
 
 def _is_news(shown: Object, held: Object) -> bool:
-    """Whether `shown` is newer or, if versions do not compare, different."""
     known = order(_version(shown), _version(held))
     return known == 1 if known is not None else not _same(shown, held)
 

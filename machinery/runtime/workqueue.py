@@ -31,7 +31,7 @@ from machinery.runtime.heap import Heap, HeapEntry
 K = TypeVar("K", bound=Hashable)
 Rank: TypeAlias = tuple[Any, ...]
 _STEP = 500
-"""Keys moved in one step, which blocks the loop for microseconds each."""
+"""Keys moved in one step."""
 
 
 _QUEUE = ("queue",)
@@ -198,7 +198,7 @@ class WorkQueue(Generic[K]):
                 waiter.set_result(None)
 
     def oldest(self) -> float:
-        """Return the seconds that the longest ready key has waited; 0 when none is ready."""
+        """Return seconds; 0 when none is ready."""
         since = min((entry.at for entry in self._ready.entries()), default=None)
         return 0.0 if since is None else self._clock.monotonic() - since
 
@@ -360,10 +360,7 @@ def _text(key: Hashable) -> str:
 
 
 class QueueMetrics:
-    """The metrics of all queues of one name. Make it by `of`.
-
-    Depth and age are read from the queues on demand, and cannot drift.
-    """
+    """Make it by `of`."""
 
     def __init__(self, name: str) -> None:
         self.adds = _adds.labels(name)

@@ -1,7 +1,6 @@
 """The bounds on everything that comes from outside, and their checks.
 
-Input of members, tenants and the network is checked where it enters. A violation is a `TooMuch`,
-which the caller turns into the condition of one object.
+A violation is a `TooMuch`, which the caller turns into the condition of one object.
 """
 
 from __future__ import annotations
@@ -15,29 +14,22 @@ KIB, MIB = 1024, 1024 * 1024
 
 # Answers of an API server.
 OBJECT_BYTES = 4 * MIB
-"""One object. etcd takes 1.5 MiB; as JSON, with Secrets in base64, that is below twice as much."""
 PAGE_BYTES = 4 * MIB
-"""One page of a list. A longer one is requested again in smaller pages, down to a single object."""
+"""A longer page is requested again in smaller ones, down to a single object."""
 USUAL_PAGE_BYTES = 1 * MIB
-"""A longer page makes the next ones smaller, because each is decoded in one step."""
+"""A longer page makes the next ones smaller."""
 LINE_BYTES = 4 * MIB
-"""One event of a watch: an object and a few words."""
 FACT_BYTES = 64 * KIB
 """/version, /readyz: a page of text at most."""
 DISCOVERY_BYTES = 1 * MIB
-"""The kinds of one group and version. The largest known, of cloud providers, are near 300 KiB."""
 REFUSAL_BYTES = 256 * KIB
-"""The answer of a refusal. A Status names the fields at fault, and may quote them."""
 MODEST_BYTES = 64 * KIB
-"""Answers and lines up to this size are read concurrently, larger ones one at a time. A server thus
-costs this much for each connection, and one OBJECT_BYTES.
-"""
+"""Answers and lines up to this size are read concurrently, larger ones one at a time."""
 
 # Input that is decoded in one step, while nothing else runs.
 CONTAINERS = 100_000
-"""Mappings and lists in one object: each costs a hundred times its two bytes."""
+"""Mappings and lists in one object."""
 VALUES = 400_000
-"""Values in one object; a list of short numbers costs more memory than its text."""
 DEPTH = 64
 """Nesting of JSON or YAML. A pod is 12 deep; Python's recursion ends at 1,000."""
 
@@ -45,18 +37,15 @@ DEPTH = 64
 KEPT_OBJECTS = 300_000
 """Objects of one kind on one server; Kubernetes is tested up to 150,000 pods."""
 KEPT_BYTES = 256 * MIB
-"""Memory for the objects of all members in a process without a memory limit: 400,000 pods."""
+"""Memory for the objects of all members in a process without a memory limit."""
 NO_LIMIT = 1 << 50
-"""A larger memory limit means no limit: control groups v1 write a very large number."""
+"""A larger memory limit means no limit."""
 NAME = 253
-"""Characters of a name, namespace or group: a DNS name."""
 UID = 128
 LABEL_VALUE = 63
 """Characters of the value of a label."""
 VERSION_TEXT = LABEL_VALUE
-"""Characters of a version or provider: they become values of labels."""
 RESOURCES = 64
-"""Resources in one list of amounts, as in the schema of MemberCluster."""
 TAINTS = 64
 ADDRESSES = 32
 """Addresses of one load balancer that are reported."""
@@ -71,9 +60,7 @@ memory, 72 trillion cores: a hundred times it is below 2**63, so percentages are
 MOST_UNITS = 2**31 - 1
 """Units of one Workload or share: Kubernetes counts replicas in an int32."""
 MOST_NODES = 2**20
-"""Nodes of one group of a cluster: two hundred times the total that Kubernetes supports."""
 LONGEST_QUANTITY = 64
-"""Characters of a quantity, as in the schema of our kinds."""
 
 # Texts for people.
 MESSAGE = 4096
@@ -83,16 +70,12 @@ WORD = 128
 
 # Registration.
 SECRET_BYTES = 64 * KIB
-"""A registration Secret. A kubeconfig with three certificates is 8 KiB."""
 SECRET_DEPTH = 16
-"""Nesting of a kubeconfig; a usual one is 5 deep."""
 SECRET_NODES = 4096
 """Keys, values, lists and mappings of a kubeconfig; a usual one has 40."""
 
 # Requests to one member, in flight at once.
 FOR_ONE_WORKLOAD = 8
-"""Requests of one Workload: a quarter of the member's connections, however many manifests it has.
-"""
 LEASES = 2
 DISCOVERIES = 4
 PROBES = 2
@@ -102,7 +85,6 @@ DISCOVERED = 64
 KINDS = 1000
 """Resource types of one group and version, including subresources."""
 TOKEN = 4096
-"""Characters of a continue token; it becomes part of a URL."""
 UNKNOWN_SECONDS = 5.0
 """Seconds for which an unknown kind, or a fault of discovery, is cached."""
 RETRY_AFTER_SECONDS = 60.0
@@ -112,18 +94,19 @@ _CONTROLS = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+"
 )
 """Characters that a terminal obeys: controls, those that change the direction of writing, and those
-without width. Lone surrogates, too: they cannot be encoded.
+without width.
+
+Lone surrogates, too: they cannot be encoded.
 """
 _TO_SQUARE = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _CUT = DEPTH + 8
-"""The depth at which `shallow` cuts: an object in a list or event is itself a few levels deep."""
 _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _STEPS = {ord("["): 1, ord("]"): -1}
 
 
 class TooMuch(TransportError):
-    """The input exceeds a bound. The message names the input and the bound."""
+    """The message names the input and the bound."""
 
 
 def clean(text: str, most: int = MESSAGE) -> str:
@@ -159,15 +142,12 @@ def quoted(value: object, *, most: int = 40) -> str:
 
 
 def name_in_words(name: str, *, most: int = LABEL_VALUE) -> str:
-    """Return a name from outside for a message; quoted if too long, or with control characters."""
+    """Quoted if too long, or with control characters."""
     return name if clean(name, most) == name else quoted(name)
 
 
 def check_json(data: bytes | memoryview, *, depth: int = DEPTH) -> None:
-    """Raise TooMuch for JSON that would cost more to decode than its bytes suggest.
-
-    Such JSON nests deeper than `depth`, or has more containers or values than any object.
-    """
+    """Raise TooMuch for JSON that would cost more to decode than its bytes suggest."""
     data = bytes(data)
     if data.count(b"{") + data.count(b"[") <= depth and data.count(b",") <= VALUES:
         return
@@ -183,11 +163,7 @@ def check_page(data: bytes) -> None:
 
 
 def shallow(data: bytes) -> bytes:
-    """Return the same JSON with null for values that nest too deep even to be skipped.
-
-    A server accepts objects of 10,000 levels from any user, and lists them among all others. Slower
-    than a decoder: call it after one has failed.
-    """
+    """Return the same JSON with null for values that nest too deep even to be skipped."""
     kept, end, begin, depth = [], 0, 0, 0
     for token in _TOKENS.finditer(data):
         mark = data[token.start()]
@@ -203,7 +179,7 @@ def shallow(data: bytes) -> bytes:
 
 
 def _brackets(data: bytes) -> bytes:
-    """Return the brackets outside strings, all square. Raises TooMuch."""
+    """Square. Raises TooMuch."""
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     if data.count(b'"') > 4 * VALUES:  # each key and each value may be one

@@ -1,7 +1,6 @@
 """Conditions of a status: found, read, and renewed.
 
-A status may come from a member and have any form; a malformed condition is skipped. Ready,
-Reconciling and Stalled follow kstatus: at most one of them is True.
+Ready, Reconciling and Stalled follow kstatus: at most one of them is True.
 """
 
 from __future__ import annotations

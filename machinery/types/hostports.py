@@ -1,8 +1,7 @@
 """Host ports and anti-affinity within a node as resources, of which each node has one. Pure.
 
 As a resource, `hostport/TCP/8080`, a port is counted like any other; no resource of Kubernetes has
-two slashes. hostIP is ignored, which never overstates room. Pods that refuse a node with another of
-theirs request one place each (`apart`).
+two slashes. hostIP is ignored, which never overstates room.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PORTS = len(PROTOCOLS) * (MOST_PORT + 1)
 _APART = f"{PREFIX}node/"
 _DIGEST = re.compile("[0-9a-f]{16}")
 MOST_OF_ONE = 16
-"""Host ports counted per template, and published per node; the members' schedulers see all."""
+"""Host ports counted per template, and published per node."""
 NONE: frozenset[int] = frozenset()
 
 

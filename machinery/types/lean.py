@@ -1,7 +1,4 @@
-"""Decoded objects as a cache keeps them: equal texts once, and one object for all that is empty.
-
-Nobody may change a kept list: all objects may have it.
-"""
+"""Decoded objects as a cache keeps them: equal texts once, and one object for all that is empty."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from machinery.types.metadata import Meta, shared
 T = TypeVar("T")
 
 LONGEST_SHARED = 256
-"""Longer texts are seldom equal, and would stay as long as the shorter ones."""
+"""Characters of a shared text."""
 
 
 def lean(value: T) -> T:
@@ -45,7 +42,6 @@ def _lean_struct(value: msgspec.Struct) -> msgspec.Struct:
 
 
 def _lean_meta(meta: Meta) -> Meta:
-    """Names, UIDs and versions of objects are all different."""
     return msgspec.structs.replace(
         meta,
         namespace=shared(meta.namespace),
@@ -58,7 +54,6 @@ def _lean_meta(meta: Meta) -> Meta:
 
 @lru_cache(maxsize=1024)
 def _default(kind: type[msgspec.Struct]) -> msgspec.Struct | None:
-    """The one of which no field is set; None of a kind that has to have some."""
     required = len(kind.__struct_fields__) - len(kind.__struct_defaults__)
     return kind() if not required else None
 

@@ -33,7 +33,7 @@ class Book:
 
 
 class BudgetShare:
-    """The memory kept of one server; without a budget, as for the hub, it is only counted."""
+    """Without a budget, as for the hub, it is only counted."""
 
     def __init__(self, book: Book | None = None) -> None:
         self.held = 0

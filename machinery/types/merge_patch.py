@@ -1,7 +1,4 @@
-"""Merge patches (RFC 7386): each of several writers of a status sends only its changed fields.
-
-Pure.
-"""
+"""Merge patches (RFC 7386): each of several writers of a status sends only its changed fields."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The part of every Kubernetes object that all our code reads, as msgspec structs.
 
-Kinds derive from `Object` and add fields; unknown fields are skipped. Build every
-`msgspec.json.Decoder` at import time: concurrent first decodes of nested types crash. Never write
-an object back from a struct: writes are patches.
+Build every `msgspec.json.Decoder` at import time: concurrent first decodes of nested types crash.
+Never write an object back from a struct: writes are patches.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class Meta(msgspec.Struct, rename="camel", frozen=True):
-    """metadata, as far as it is read. Times stay text."""
+    """Times stay text."""
 
     name: str = ""
     namespace: str = ""
@@ -59,15 +58,13 @@ class Meta(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Object(msgspec.Struct, rename="camel", frozen=True):
-    """The fields that an informer needs of any kind; subclasses add `spec`, `status` and others."""
-
     metadata: Meta = msgspec.field(default_factory=Meta)
     kind: str = ""
     api_version: str = ""
 
 
 MOST_SHARED = 32_768
-"""Shared texts; beyond, the least recently used is dropped."""
+"""Beyond, the least recently used is dropped."""
 
 
 @lru_cache(maxsize=MOST_SHARED)

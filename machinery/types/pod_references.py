@@ -1,6 +1,6 @@
 """The objects that a pod's spec names, without which a pod cannot start.
 
-Malformed values name nothing, because the API server refuses them. Pure.
+Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _VOLUMES = (
     ("persistentVolumeClaim", "claimName", CLAIM),
     ("azureFile", "secretName", SECRET),
 )
-"""(volume type, the field of the name, the kind that is named)."""
 _PROJECTED = {"configMap": CONFIG_MAP, "secret": SECRET}
 _SECRET_REFS = (
     ("cephfs", "secretRef"),
@@ -36,7 +35,6 @@ _SECRET_REFS = (
     ("scaleIO", "secretRef"),
     ("storageos", "secretRef"),
 )
-"""(volume type, the field that refers to a Secret)."""
 
 
 class Reference(NamedTuple):

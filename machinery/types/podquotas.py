@@ -1,7 +1,6 @@
 """What of a ResourceQuota bounds pods, and what one pod takes of it, by the quota's own names.
 
-`cpu`, `memory` and `ephemeral-storage` are other names of their `requests.`; `count/pods` counts
-what `pods` counts, and pods that have ended. Pure.
+Pure.
 """
 
 from __future__ import annotations

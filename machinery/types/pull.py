@@ -1,8 +1,6 @@
 """What a hub tells the agents of its members in mode Pull: the ConfigMap `hub` of each namespace.
 
-The shard that serves a member writes it, and its agent reads it. An agent takes new addresses and a
-new CA from it while the old ones still answer, and writes nothing on its member for a hub of
-another UID.
+The shard that serves a member writes it, and its agent reads it.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class HubFacts:
 
     @classmethod
     def of(cls, data: Mapping[str, str]) -> HubFacts:
-        """Return what the `data` of a ConfigMap says. Raises ValueError where it is none."""
+        """Raises ValueError for other `data`."""
         servers = tuple(data.get("servers", "").split())
         if not data.get("uid"):
             raise ValueError(f"ConfigMap {HUB_CONFIG}: uid is missing")

@@ -75,7 +75,7 @@ ClusterSelector: TypeAlias = dict[str, SelectorPart]
 
 
 def label_selector(given: Mapping[str, SelectorPart]) -> LabelSelector:
-    """Return a selector of clusters in its one form. Labels beside matchLabels count as well."""
+    """Return a selector of clusters in its one form."""
     labels, expressions = given.get("matchLabels"), given.get("matchExpressions")
     alone = {key: value for key, value in given.items() if isinstance(value, str)}
     return LabelSelector(
@@ -85,7 +85,6 @@ def label_selector(given: Mapping[str, SelectorPart]) -> LabelSelector:
 
 
 def flattened(given: Mapping[str, SelectorPart]) -> Mapping[str, SelectorPart]:
-    """Return the selector as its labels, with matchExpressions beside them where it has some."""
     selector = label_selector(given)
     expressions = selector.match_expressions
     return {**selector.match_labels, **({"matchExpressions": expressions} if expressions else {})}
@@ -140,7 +139,6 @@ def _check(requirement: Requirement, where: str) -> None:
 
 
 def integer(text: str) -> int | None:
-    """Return the integer that Go's strconv.ParseInt reads in 64 bits, or None."""
     if len(text) > _MOST_DIGITS or not _INTEGER.fullmatch(text):
         return None
     number = int(text)

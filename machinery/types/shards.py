@@ -65,8 +65,6 @@ def config_fault(where: str, said: str | None, announced: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """The Lease of another shard, when it was read."""
-
     shard: int
     announced: int | None
     """None: the annotation lacks; 0: it says no number."""
@@ -94,7 +92,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the holder of a shard knows. `announced` is as the server last answered."""
+    """`announced` is as the server last answered."""
 
     shard: int
     shards: int
@@ -110,7 +108,7 @@ class Claim:
 
     @property
     def alone(self) -> bool:
-        """Whether there never was another shard. It then reads no other Lease."""
+        """Whether there never was another shard."""
         return self._only and self.announced is None and self.answered
 
     @property
@@ -119,7 +117,6 @@ class Claim:
 
     @property
     def lost(self) -> frozenset[str]:
-        """The members that it serves and has to stop serving."""
         return frozenset(each for each in self.serving if not self.keeps(each))
 
     @property
@@ -139,7 +136,7 @@ class Claim:
         """Whether it may go on to serve a member that it serves.
 
         An other one that claims it all the same has not read: of a Lease that was deleted, or of a
-        hub that was set back. Then this one yields.
+        hub that was set back.
         """
         return owner(name, self.shards) == self.shard and not self._rivalled(name)
 

@@ -6,8 +6,7 @@ directives of tools (`$setElementOrder` …) are refused.
 
 Differences from the API server: ports of one number are also told apart by protocol, and spread
 constraints of one topologyKey by whenUnsatisfiable (the server loses one, 1.36.3). Refused are a
-value of another type, a new container without an image, and a template without containers. A patch
-is user input: its depth and size are checked first.
+value of another type, a new container without an image, and a template without containers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 from machinery.types.bounds import NAME, clean, quoted
 
 DEPTH = 32
-"""Nesting of a patch. A pod template is 11 deep."""
+"""Nesting of a patch."""
 MOST_VALUES = 10_000
 """Values, lists and mappings in one patch."""
 MOST_TEXT = 64 * 1024
@@ -58,7 +57,6 @@ _MERGE_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 second key distinguishes items with the same first one, if the patch has it.
 """
 _UNITED = ("metadata", "finalizers")
-"""The only list of plain values that is merged: as a set."""
 _OF_META = {("metadata", "labels"), ("metadata", "annotations")}
 _WORDS = {*_OF_META, ("spec", "nodeSelector")}
 """Mappings whose values are all strings."""
@@ -79,7 +77,7 @@ _MAPPINGS = {
         )
     ),
 }
-"""Fields that must be mappings even if the template lacks them: users mistake these most."""
+"""Fields that must be mappings even if the template lacks them."""
 
 
 class _Place(NamedTuple):
@@ -290,7 +288,7 @@ def _mapping(base: Mapping[str, Any], patch: Mapping[str, Any], place: _Place) -
 
 
 def _keyed(base: Sequence[Any], patch: Sequence[Any], place: _Place) -> list[Any]:
-    """Merge a list by its keys. As in Kubernetes, deletions come first."""
+    """Deletions come first."""
     keys = _MERGE_KEYS[place.path]
     replaces = any(item.get(_DIRECTIVE) == "replace" for item in patch)
     kept = [] if replaces else list(base)
@@ -346,7 +344,6 @@ def _names(item: object, keys: Sequence[str]) -> set[tuple[Any, ...] | None]:
 
 
 def _named(item: object, keys: Sequence[str], *, whole: bool = False) -> tuple[Any, Any] | None:
-    """Return (first key, second key or None) of an item; None without the first."""
     if not isinstance(item, Mapping):
         return None
     first, second = item.get(keys[0]), item.get(keys[1]) if len(keys) > 1 else None
@@ -369,7 +366,6 @@ def _containers(template: Mapping[str, Any]) -> object:
 
 
 def _fresh(value: Any) -> Any:
-    """Return a copy without the nulls in its mappings, which stand for no value."""
     if isinstance(value, Mapping):
         return {key: _fresh(inner) for key, inner in value.items() if inner is not None}
     return [_fresh(inner) for inner in value] if isinstance(value, list) else value

@@ -24,7 +24,7 @@ class Toleration(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     value: str = ""
     effect: str = ""
     toleration_seconds: int | None = None
-    """Seconds for which a NoExecute taint is tolerated; None: for ever."""
+    """None: for ever."""
 
     def tolerates(self, taint: Taint) -> bool:
         if self.effect and self.effect != taint.effect:

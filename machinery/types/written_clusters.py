@@ -1,7 +1,5 @@
 """The members that were ever sent objects of a Workload, as recorded in its status or annotation.
 
-Pure.
-
 A member is recorded in the write that gives it a share, or by the propagator before its first
 request. It is removed only when the member itself has shown that nothing is left.
 
@@ -18,7 +16,7 @@ from dataclasses import dataclass
 from typing import Self
 
 ROOM = 16 * 1024
-"""Characters for names; an object's annotations may have 256 KiB together."""
+"""Characters for names."""
 MOST = 10_000
 """Clusters of one Workload that are recorded individually."""
 ALL = "*"
@@ -26,7 +24,7 @@ ALL = "*"
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """The recorded clusters. `entries` are names and digests of names, or `ALL` alone."""
+    """`entries` are names and digests of names, or `ALL` alone."""
 
     entries: frozenset[str] = frozenset()
 
@@ -82,7 +80,6 @@ class MemberRecord:
 
 
 def digest(name: str) -> str:
-    """Return the entry for a name that has no room; no name begins with `#`."""
     return "#" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
 
 
