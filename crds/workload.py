@@ -105,6 +105,8 @@ class WorkloadState(StrEnum):
     FAILED = "Failed"
     SUSPENDED = "Suspended"
     """spec.suspend holds back what the present generation asks of a cluster."""
+    UNREACHABLE = "Unreachable"
+    """A cluster that has replicas of it does not answer."""
 
 
 class WorkloadCondition(StrEnum):

@@ -277,6 +277,9 @@ class Reader:
             yield
         except ssl.SSLCertVerificationError as e:
             raise TLSVerificationFailed(f"{self._server}: {e.verify_message}") from e
+        except TimeoutError as e:  # that of a handshake names a line of Python's own source
+            self._http.close()
+            raise Unreachable(f"{self._server}: no answer in time") from e
         except (OSError, http.client.HTTPException) as e:
             self._http.close()
             said = (e.strerror if isinstance(e, OSError) else "") or str(e) or type(e).__name__

@@ -178,10 +178,11 @@ def moving_of(
         text = f"{moves.held} {wait}: {moves.holder or 'others of it move first'}"
     where = _where(decision, going)
     if reason in (MovingReason.HOLDS_DATA, MovingReason.SUSPENDED):
-        what = "replicas stays on" if total == 1 else "replicas stay on"
+        verb = "stays on" if total == 1 else "stay on"
     else:
-        what = "replicas leaves" if total == 1 else "replicas leave"
-    return MovingCondition(reason, f"{total} of {decision.desired} {what} {where}: {text}")
+        verb = "leaves" if total == 1 else "leave"
+    of = _count(decision.desired, "replica")
+    return MovingCondition(reason, f"{total} of {of} {verb} {where}: {text}")
 
 
 MOVING = WorkloadCondition.MOVING.value
@@ -231,7 +232,7 @@ def _going(
         share = shares.get(each.cluster)
         blocked = None if share is None else share.blocked
         if blocked is not None and blocked.reason == MovingReason.DISRUPTION_BUDGET.value:
-            return MovingReason.DISRUPTION_BUDGET, f"{each.replicas} wait: {blocked.message}"
+            return MovingReason.DISRUPTION_BUDGET, blocked.message
     if not missing:
         return MovingReason.MOVING, "their successors are ready"
     parts = []

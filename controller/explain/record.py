@@ -48,6 +48,7 @@ def _record(decision: Decision) -> dict[str, Any]:
         ],
         **({"completions": parts} if (parts := completions(decision)) else {}),
         **({"ordinals": found} if (found := ordinals(decision)) else {}),
+        **({"leaveLater": later} if (later := leave_later(decision)) else {}),
         "hooks": hooks(decision),
         "order": decision.assignment_order(),
         "clusters": [_cluster(decision, row) for row in _rows(decision)],
@@ -113,6 +114,22 @@ def ordinals(decision: Decision) -> list[dict[str, Any]]:
     return [
         {"cluster": c, "start": starts[c], "pods": in_words(name, starts[c], n)}
         for c, n in sorted(shares.items())
+    ]
+
+
+def leave_later(decision: Decision) -> list[dict[str, Any]]:
+    """Return the shares that leave their clusters at a known time, such as lost ones."""
+    return [
+        {
+            "cluster": cluster,
+            "replicas": decision.placements[cluster],
+            "time": timestamp(eviction.due),
+            "cause": eviction.cause,
+            "name": eviction.name,
+        }
+        for cluster, eviction in sorted(decision.moving.evictions.items())
+        if eviction.due is not None and eviction.due > decision.time
+        if decision.placements.get(cluster) and not decision.workload.holds(cluster)
     ]
 
 

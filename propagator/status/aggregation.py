@@ -228,9 +228,10 @@ def _overall(placed: Sequence[Mapping[str, Any]], generation: int) -> WorkloadSt
         return WorkloadState.COMPLETE
     if placed and all(_runs(entry, generation) for entry in placed):
         return WorkloadState.RUNNING
+    if ShareState.UNREACHABLE.value in states:
+        return WorkloadState.UNREACHABLE
     begun = states & {ShareState.CREATING.value, *_WELL}
-    reachable = states - {ShareState.UNREACHABLE.value}
-    return WorkloadState.CREATING if begun or not reachable else WorkloadState.SCHEDULED
+    return WorkloadState.CREATING if begun else WorkloadState.SCHEDULED
 
 
 def _runs(entry: Mapping[str, Any], generation: int) -> bool:

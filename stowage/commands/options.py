@@ -29,6 +29,8 @@ Decorator = Callable[[Command], Command]
 Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 Found = TypeVar("Found")
 HOME = "stowage-system"
+_BEGUN = "stowage.begun"
+"""In the `meta` of a context: something may have been written."""
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,3})?"
 
@@ -209,13 +211,23 @@ def with_hub(
             return await use(client)
 
     try:
-        return asyncio.run(whole())
-    except KeyboardInterrupt:
-        raise _Interrupted(interrupted) from None
+        with interruptible(interrupted):
+            return asyncio.run(whole())
     except StowageError as e:
         if (fault := at_server(e, connection)) is not None:
             raise fault from e
         raise
+
+
+@contextmanager
+def interruptible(told: str) -> Iterator[None]:
+    """Have Ctrl-C print this, where something may have been written by now."""
+    if (command := click.get_current_context(silent=True)) is not None:
+        command.meta[_BEGUN] = True
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise _Interrupted(told) from None
 
 
 async def _note_unled(client: Any) -> None:
@@ -279,7 +291,17 @@ class _Name(click.ParamType[str]):
 
 
 class Commands(click.Group):
-    """A group that prints the first sentence of each command whole; click cuts it at the width."""
+    """A group that prints the first sentence of each command whole; click cuts it at the width.
+
+    Ctrl-C before a command is `interruptible` says that nothing was written.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            told = "" if ctx.meta.get(_BEGUN) else "nothing was written"
+            raise _Interrupted(told) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         shown = {name: each for name, each in sorted(self.commands.items()) if not each.hidden}

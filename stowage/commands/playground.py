@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stowage.commands.options import OUTPUT, PATH, Commands
+from stowage.commands.options import OUTPUT, PATH, Commands, interruptible
 from stowage.console.terminal import say
 
 if TYPE_CHECKING:
@@ -58,16 +58,17 @@ def up(
     from stowage.console.progress import Lines
     from stowage.playground import ground
 
-    ground.up(
-        directory.resolve(),
-        members=members,
-        provider=provider,
-        run=not no_run,
-        image=image,
-        node_image=node_image,
-        shards=shards,
-        progress=Lines(),
-    )
+    with interruptible(""):  # the playground itself says what is left
+        ground.up(
+            directory.resolve(),
+            members=members,
+            provider=provider,
+            run=not no_run,
+            image=image,
+            node_image=node_image,
+            shards=shards,
+            progress=Lines(),
+        )
     _show_playground(directory, output)
 
 
@@ -78,7 +79,8 @@ def down(directory: Path) -> None:
     from stowage.console.progress import Lines
     from stowage.playground import ground
 
-    ground.down(directory.resolve(), progress=Lines())
+    with interruptible("part of it may be left; the same command goes on from there"):
+        ground.down(directory.resolve(), progress=Lines())
 
 
 @playground.command()
@@ -96,7 +98,8 @@ def demo(directory: Path) -> None:
     from stowage.console.progress import Lines
     from stowage.playground import demo as show
 
-    show.run(directory.resolve(), progress=Lines(), out=say)
+    with interruptible("what is applied already stays"):
+        show.run(directory.resolve(), progress=Lines(), out=say)
 
 
 def _show_playground(directory: Path, form: str) -> None:

@@ -163,6 +163,17 @@ def departure(cluster: str, word: str, name: str) -> str:
     return cause(word, cluster if name.endswith(":NoExecute") else name)
 
 
+def leave_later(shares: Iterable[Mapping[str, Any]], now: datetime) -> list[str]:
+    """Return `m1: 2 replicas leave at 10:02 (cluster m1 lost), unless it is back` for each."""
+    return [
+        f"{each['cluster']}: {count(each['replicas'], 'replica')} "
+        f"{'leaves' if each['replicas'] == 1 else 'leave'} at {moment(each['time'], now)} "
+        f"({departure(each['cluster'], each['cause'], each['name'])})"
+        f"{', unless it is back' if each['cause'] == 'ClusterLost' else ''}"
+        for each in shares
+    ]
+
+
 def rules(because: Sequence[PlacementRule]) -> str:
     """Return the rules behind a number as one line; empty for none."""
     return ", ".join(worded(each.rule, each.numbers, each.name) for each in because)

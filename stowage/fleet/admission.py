@@ -120,7 +120,8 @@ def _formed(document: Document, *, namespace: str, created: str) -> dict[str, An
     if not isinstance(metadata, dict) or not isinstance(body.setdefault("spec", {}), dict):
         raise document.error("metadata and spec are objects")
     if not re.fullmatch(rf"{NAME}(\.{NAME})*", document.name):
-        raise document.error("metadata.name: lower-case letters, digits, - and . make a name")
+        wrong = "lower-case letters, digits, - and . make a name"
+        raise document.error(f"metadata.name: {wrong if document.name else 'Required value'}")
     if not body.get("apiVersion"):
         raise document.error(f"apiVersion: write {API_VERSION}")
     own = {key: metadata[key] for key in USERS if metadata.get(key)}

@@ -58,14 +58,14 @@ class PlanRequest:
     """The objects of the files: Workloads by key, and the keys of all placed ones, in order.
 
     `bodies` are the Workloads as JSON, `beside` the kinds and keys of our other objects, `others`
-    those of Kubernetes' core group by kind and key.
+    the objects that are none of ours.
     """
 
     workloads: dict[Key, Workload] = field(default_factory=dict)
     bodies: dict[Key, Json] = field(default_factory=dict)
     keys: list[Key] = field(default_factory=list)
     beside: list[tuple[str, Key]] = field(default_factory=list)
-    others: dict[tuple[str, Key], Json] = field(default_factory=dict)
+    others: list[Document] = field(default_factory=list)
 
 
 def of_hub(api: ObjectReader) -> PlanInputs:
@@ -165,7 +165,7 @@ def to_apply(
     sorts by age. A status in a file is ignored, as an apply ignores it. Raises ConfigurationError
     for a wrong object, and for one that the files hold twice.
     """
-    found, once, others = PlanRequest(), _Once(), list[Document]()
+    found, once = PlanRequest(), _Once()
     kinds = admission.Kinds(catalogue.features())
     if new := kinds_of(documents):
         present.objects |= {(WORKLOAD_KINDS.kind, each.metadata.key): each for each in new}
@@ -190,18 +190,12 @@ def to_apply(
                 found.beside.append((document.kind, admission.key_of(document, namespace)))
             now += timedelta(microseconds=1)
         else:
-            others.append(document)
+            found.others.append(document)
             continue
         once.see(document, namespace)
-    _refuse_unknown(others, kinds)
+    _refuse_unknown(found.others, kinds)
     if documents and not (found.keys or found.beside):
         raise _nothing(documents)
-    present.notes += ignored(others)
-    found.others = {
-        (each.kind, admission.key_of(each, namespace)): each.body
-        for each in others
-        if each.body.get("apiVersion") == "v1"
-    }
     return found
 
 
@@ -228,7 +222,7 @@ def _nothing(documents: Sequence[Document]) -> ConfigurationError:
     more = f" and {len(documents) - 1} more" if len(documents) > 1 else ""
     return ConfigurationError(
         f"{first.at}: no Workload in these files: found {clean(first.kind)} {clean(first.name)}"
-        f"{more}; a Workload has such an object as its spec.template"
+        f"{more}; `stowage wrap -f` makes Workloads of such objects"
     )
 
 

@@ -144,9 +144,17 @@ def _values(source: str, text: str) -> Iterator[tuple[Any, Any]]:
     try:
         yield from _loaded(text)
     except yaml.YAMLError as e:
-        raise ConfigurationError(f"{source}: not YAML: {' '.join(str(e).split())}") from e
+        raise _no_yaml(source, e) from e
     except (ValueError, RecursionError) as e:  # a number or a nesting that Python does not take
         raise ConfigurationError(f"{source}: not YAML that can be read: {e}") from e
+
+
+def _no_yaml(source: str, fault: yaml.YAMLError) -> ConfigurationError:
+    """Return the fault with file and line, as a compiler prints them."""
+    if not isinstance(fault, yaml.MarkedYAMLError) or fault.problem_mark is None:
+        return ConfigurationError(f"{source}: not YAML: {' '.join(str(fault).split())}")
+    what = ", ".join(filter(None, (fault.context, fault.problem)))
+    return ConfigurationError(f"{source}:{fault.problem_mark.line + 1}: not YAML: {what}")
 
 
 def _loaded(text: str) -> Iterator[tuple[Any, Any]]:

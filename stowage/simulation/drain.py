@@ -95,6 +95,8 @@ async def drain(hub: ApiClient, asked: Drain, *, clock: Clock | None = None) -> 
             if now != before:
                 quiet_since = clock.monotonic()
             if _drained(cluster.status, generation) and now.drained:
+                if sys.stdout.isatty():
+                    click.clear()
                 say(f"{now.table()}\n{name}: drained")
                 return True
             quiet = clock.monotonic() - quiet_since >= PATIENCE_SECONDS
@@ -116,8 +118,16 @@ def _undo(name: str) -> str:
 
 async def undo(hub: ApiClient, name: str) -> None:
     """Take off what `drain` wrote. Raises ConfigurationError for no such cluster."""
-    await _write(hub, name, undo_patch)
-    say(f"{name}: no drain any more")
+    drained = False
+
+    def patch(stored: dict[str, Any]) -> dict[str, Any]:
+        nonlocal drained
+        taints = (stored.get("spec") or {}).get("taints") or ()
+        drained = any(each.get("key") == TAINT_DRAIN for each in taints)
+        return undo_patch(stored)
+
+    await _write(hub, name, patch)
+    say(f"{name}: no drain any more" if drained else f"{name}: there was no drain to take back")
 
 
 def preview(name: str, where: Where, form: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -68,7 +69,9 @@ class Explanation:
 
     def text(self, *, everything: bool) -> str:
         """Return head, remarks, the table of clusters, and the pending reasons and remedies."""
-        return self._text("\n".join((_head(self.record), *self.remarks)), everything)
+        return self._text(
+            "\n".join((_head(self.record), *self._later(), *self.remarks)), everything
+        )
 
     def beside(self, *, everything: bool) -> str:
         """Return the same, to be printed below the recorded part."""
@@ -81,7 +84,11 @@ class Explanation:
                 else ", no replica would be placed"
             )
         end = ":" if self.record["clusters"] else "."
-        return self._text("\n".join((*self.remarks, head + end)), everything)
+        paragraphs = ("\n".join(self._later()), "\n".join((*self.remarks, head + end)))
+        return self._text("\n\n".join(filter(None, paragraphs)), everything)
+
+    def _later(self) -> list[str]:
+        return words.leave_later(self.record.get("leaveLater", ()), datetime.now(UTC))
 
     def _text(self, head: str, everything: bool) -> str:
         record, parts = self.record, [head]

@@ -42,8 +42,9 @@ from machinery.types.bounds import clean, quoted
 from machinery.types.metadata import Key
 from stowage.console import output, words
 from stowage.console.terminal import say
-from stowage.fleet import inventory, manifests
+from stowage.fleet import admission, inventory, manifests
 from stowage.fleet.inventory import PlanInputs
+from stowage.fleet.manifests import Document
 from stowage.hub import Reader, reader
 from stowage.kinds import titled, told
 from stowage.naming import clusters_named
@@ -304,7 +305,8 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     planned = [made[key] for key in asked.keys if key in made]
     planned += [made[key] for key in sorted(made.keys() - set(asked.keys)) if made[key].changed]
     bodies = {**present.stored, **asked.bodies}
-    planned = _with_dependencies(planned, bodies, asked.others, present, where)
+    others = {(each.kind, admission.key_of(each, where.namespace)): each for each in asked.others}
+    planned = _with_dependencies(planned, bodies, others, present, where)
     planned = [_with_rollout(each, bodies, present.clusters) for each in planned]
     planned = [_with_notes(each, asked.bodies, present.stored) for each in planned]
     theirs = [
@@ -313,7 +315,14 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     groups = _groups(rehearsal, present, asked, [each.decision.workload.key for each in planned])
     known = {each.metadata.name for each in present.clusters}
     unknown = chain.from_iterable(_unknown(key, asked.bodies[key], known) for key in asked.bodies)
-    notes = [*present.notes, *unknown, *theirs, *chain.from_iterable(map(_misfits, planned))]
+    along = {
+        (found.kind, (each.decision.workload.namespace, found.name))
+        for each in planned
+        for found in each.along
+    }
+    unused = inventory.ignored([each for of, each in others.items() if of not in along])
+    misfits = chain.from_iterable(map(_misfits, planned))
+    notes = [*present.notes, *unused, *unknown, *theirs, *misfits]
     return Plan(planned, notes, groups, asked.bodies, present.clusters)
 
 
@@ -343,7 +352,7 @@ def _misfits(planned: Planned) -> Iterator[str]:
 def _with_dependencies(
     planned: Sequence[Planned],
     bodies: Mapping[Key, Mapping[str, Any]],
-    given: Mapping[tuple[str, Key], Mapping[str, Any]],
+    others: Mapping[tuple[str, Key], Document],
     present: PlanInputs,
     where: Where,
 ) -> list[Planned]:
@@ -353,11 +362,10 @@ def _with_dependencies(
 
     if not any(map(follows, planned)):
         return [*planned]
+    core = {of: each.body for of, each in others.items() if each.body.get("apiVersion") == "v1"}
     with nullcontext() if where.hub is None else reader(where.hub) as api:
         return [
-            replace(each, along=_along(each, bodies, given, present, api))
-            if follows(each)
-            else each
+            replace(each, along=_along(each, bodies, core, present, api)) if follows(each) else each
             for each in planned
         ]
 

@@ -359,6 +359,7 @@ class _Change:
         asked = inventory.to_apply(
             manifests.read(scenario.files), present, namespace=where.namespace, now=now
         )
+        present.notes += inventory.ignored(asked.others)
         workloads = {key: _over(each, simulation) for key, each in asked.workloads.items()}
         objects = [
             (before.get(at), each)

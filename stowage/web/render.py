@@ -57,6 +57,7 @@ def _environment() -> Environment:
         "rules": _rules,
         "cause": words.cause,
         "departure": words.departure,
+        "later": _later,
         "yaml": _yaml,
         "amount": _amount,
         "timeline": timeline,
@@ -92,6 +93,11 @@ def _steps(steps: Sequence[Mapping[str, Any]], now: datetime) -> list[str]:
         return words.steps(msgspec.convert({"cluster": "", "steps": steps}, PlacementReasons), now)
     except msgspec.ValidationError:
         return []
+
+
+def _later(shares: Sequence[Mapping[str, Any]], now: datetime) -> list[str]:
+    """Return when shares leave; nothing of those on hidden clusters."""
+    return words.leave_later([each for each in shares if "time" in each], now)
 
 
 def _rules(because: Sequence[Mapping[str, Any]]) -> str:

@@ -54,7 +54,7 @@ def test_defaults():
 def test_reasons_and_states_are_spelt_as_people_read_them():
     assert list(WorkloadState) == [
         *("Pending", "Scheduled", "Creating", "Running", "Complete", "Failed"),
-        "Suspended",
+        *("Suspended", "Unreachable"),
     ]
     assert ScheduledReason.FAILED_TO_SCHEDULE == "FailedToSchedule"
     assert ReadyReason.TLS_VERIFICATION_FAILED == "TLSVerificationFailed"

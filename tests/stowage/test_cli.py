@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from controller import app
 from machinery.api.resources import NAMESPACES
+from machinery.config import hub_config
 from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import ConfigurationError
 from stowage import cli
@@ -136,6 +137,24 @@ def test_an_interrupt_says_what_goes_on_and_how_it_is_taken_back(
     assert last.startswith("interrupted: ")
     assert says in last
     assert "Aborted" not in done.output
+
+
+@pytest.mark.proves("Q1")
+@pytest.mark.parametrize("args", [["drain", "m1"], ["rollout", "pause", "wl/web"], ["install"]])
+def test_an_interrupt_before_the_first_write_says_that_nothing_was_written(
+    args, monkeypatch, tmp_path
+):
+    def interrupted(**_named):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hub_config, "hub_connection", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker ignores it
+    try:
+        done = CliRunner().invoke(cli.cli, args)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (done.exit_code, done.output) == (130, "\ninterrupted: nothing was written\n")
 
 
 @pytest.mark.proves("Q15")
@@ -316,7 +335,7 @@ http.client.HTTPConnection.request = stop
 try:
     cli.cli({args!r}, standalone_mode=False)
 except BaseException as e:
-    if not isinstance(e, KeyboardInterrupt) and type(e).__name__ not in ("Abort", "Exit"):
+    if type(e).__name__ not in ("_Interrupted", "Exit"):
         raise
 files = {{name: getattr(each, "__file__", None) or "" for name, each in sys.modules.items()}}
 others = {{name.partition(".")[0] for name, file in files.items() if "site-packages" in file}}

@@ -179,9 +179,13 @@ def test_a_plan_says_what_of_it_the_files_bring(write: Write) -> None:
     ]
     files = ("-f", write("w.yaml", *bodies), "--fleet", write("f.yaml", cluster("a")))
     along = "ServiceAccount runner (in these files), Secret pull, ConfigMap settings"
-    assert f"  brings along: {along}\n" in run("plan", *files).stdout
+    made = run("plan", *files)
+    assert f"  brings along: {along}\n" in made.stdout
+    assert made.stderr == "note: ignored, as it has no say in this: ConfigMap settings\n"
     along += " (in these files)"
-    assert f"  brings along: {along}\n" in run("plan", *files, "-n", "shop").stdout
+    made = run("plan", *files, "-n", "shop")
+    assert f"  brings along: {along}\n" in made.stdout
+    assert not made.stderr, "what is brought along is not told as ignored"
 
 
 @pytest.mark.proves("DP8", "DP17")

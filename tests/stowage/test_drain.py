@@ -130,7 +130,10 @@ async def test_a_drain_is_one_write_and_shows_its_end_and_the_undo_takes_it_back
         assert condition(stored["status"], "Evacuating")["reason"] == "Drained"
         undone = await run(world, "drain", "m1", "--undo")
         assert undone.exit_code == 0, undone.output
+        assert undone.stdout == "m1: no drain any more\n"
         assert len(patches) == 2
+        undone = await run(world, "drain", "m1", "--undo")
+        assert undone.stdout == "m1: there was no drain to take back\n"
         stored = await cluster(world, "m1")
         assert not stored["spec"].get("unschedulable")
         assert not stored["spec"].get("taints")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from machinery.clock import timestamp
 from machinery.errors import ConfigurationError, Forbidden, ServerError, TooManyRequests
 from stowage.cli import cli
+from stowage.console import words
 from stowage.hub import ATTEMPTS, LONGEST_WAIT_SECONDS, Reader, connection
 from tests.stowage.plain_hub import PlainHub, hub_of, serving
 from tests.stowage.test_plan import cluster, placed, workload
@@ -144,3 +147,23 @@ def test_a_hub_that_wants_to_be_left_alone_for_long_is_believed(tmp_path: Path) 
     ):
         api.get("/memberclusters")
     assert waits == []
+
+
+@pytest.mark.proves("Q2")
+def test_a_lost_cluster_is_told_with_the_time_when_its_replicas_leave(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    silent = {"type": "Ready", "status": "False", "reason": "Unreachable"}
+    lost, now = there.clusters[0], datetime.now(UTC)
+    cause = {"name": "stowage.dev/not-ready:NoExecute", "since": timestamp(now)}
+    lost["status"] |= {"conditions": [silent], "evacuation": {"causes": [cause]}}
+    due = timestamp(now + timedelta(minutes=5))
+    at = words.moment(due, now)
+    line = f"a: 2 replicas leave at {at} (cluster a lost), unless it is back"
+    assert line in run(file).stdout.splitlines()
+    (share,) = json.loads(run(file, "-o", "json").stdout)["leaveLater"]
+    known = {"cluster": "a", "replicas": 2, "cause": "ClusterLost", "name": cause["name"]}
+    assert share == {**known, "time": due}
+    there.workloads[0]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    assert "leave at" not in run(file).stdout

@@ -31,7 +31,7 @@ MOVING = {
     "type": "Moving",
     "status": "False",
     "reason": "DisruptionBudget",
-    "message": "30 of 2 replicas leave m00: 1 waits: disruption budget shop/demo allows 0",
+    "message": "30 of 2 replicas leave m00: disruption budget shop/demo allows 0",
 }
 
 WAITING = {

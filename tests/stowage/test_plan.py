@@ -614,8 +614,8 @@ class TestWrong:
                 "\n\nkind: Deployment\nmetadata: {name: web}\n---\nkind: Service\n",
                 3,
                 (
-                    "no Workload in these files: found Deployment web and 1 more; a Workload has such "
-                    "an object as its spec.template"
+                    "no Workload in these files: found Deployment web and 1 more; `stowage wrap -f` "
+                    "makes Workloads of such objects"
                 ),
             ),
         ],
@@ -655,7 +655,8 @@ class TestWrong:
     @pytest.mark.parametrize(
         ("text", "says"),
         [
-            ("a: [", "not YAML: "),
+            ("a: 1\nb:\n  c: 1\n  c: 2", "w.yaml:4: not YAML: 'c' twice"),
+            ("a: b: c", "w.yaml:1: not YAML: "),
             ("just words", "document 1: an object is expected here, found str"),
             ("- 5", "document 1: an object is expected here, found int"),
         ],
@@ -666,7 +667,7 @@ class TestWrong:
     @pytest.mark.parametrize(
         ("metadata", "says"),
         [
-            ({"name": ""}, "metadata.name: "),
+            ({"name": ""}, "metadata.name: Required value"),
             ({"name": "Not_A_Name"}, "metadata.name: "),
             ({"labels": "none"}, "metadata.labels: "),
         ],

@@ -132,7 +132,7 @@ def test_wrong_input_is_told(page: Page) -> None:
         ({}, "nothing is another than now"),
         ({"cordon": "nobody"}, "there is no cluster nobody"),
         ({"scale": "a=b=c"}, "not of the form"),
-        ({"yaml": "kind: [", "lose": ""}, "pasted.yaml: not YAML"),
+        ({"yaml": "kind: [", "lose": ""}, "pasted.yaml:2: not YAML"),
     ):
         answer = post(page, **fields)
         assert answer.status == 400, fields

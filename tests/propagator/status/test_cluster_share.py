@@ -756,7 +756,7 @@ def test_ready_says_that_pods_keep_the_template_of_before() -> None:
         assert ready["message"].endswith(message) is bool(kept)
 
 
-@pytest.mark.proves("CT1", "M32")
+@pytest.mark.proves("CT1", "M32", "Q30")
 def test_what_a_lost_cluster_still_holds_is_no_part_of_the_state() -> None:
     written = Outcome(DesiredShare("u1", 1, 3))
     good = share_of(seen(main=main(), outcome=written), DEPLOYMENT, RAN, said=0)
@@ -770,4 +770,6 @@ def test_what_a_lost_cluster_still_holds_is_no_part_of_the_state() -> None:
     assert propagated(both)["reason"] == "ClusterUnreachable", "what is there has to go"
     placed = workload(desired=5, placements=[{"cluster": n, "replicas": 3} for n in ("m1", "m2")])
     wanted = status_of(placed, [good.told, away.told], T0)
-    assert (wanted["state"], ready(wanted)["status"]) == ("Creating", "False")
+    assert (wanted["state"], ready(wanted)["status"]) == ("Unreachable", "False")
+    silent = status_of(workload(desired=3), [{**good.told, "state": "Unreachable"}], T0)
+    assert silent["state"] == "Unreachable", "nothing is being created there"
