@@ -9,6 +9,15 @@ from collections.abc import Mapping
 
 UNKNOWN = "see the logs of both processes"
 """The advice for a reason that no table has."""
+
+
+def named(text: str, name: str) -> str:
+    """Return the advice with the name of its object, `shop/web` or `paris`, in place of NAME."""
+    namespace, _, own = name.rpartition("/")
+    where = f"{own} -n {namespace}" if namespace else own
+    return text.replace("/NAME", f"/{where}").replace("NAME", own)
+
+
 SCHEDULED: Mapping[str, str] = {
     "FailedToSchedule": "a cluster that its rules match, or rules that match one",
     "ReplicasReached": "more in its WorkloadPolicy or WorkloadSpread, or fewer replicas",
@@ -19,10 +28,10 @@ SCHEDULED: Mapping[str, str] = {
     "AmbiguousPolicy": "leave one of its labels that name a WorkloadPolicy",
     "InvalidSpread": "mend the field of its WorkloadSpread that is named",
     "GroupNotFound": "apply the WorkloadGroup that its label names",
-    "GroupDenied": "see its WorkloadGroup: stowage explain wg/NAME",
-    "GroupIncomplete": "see its WorkloadGroup: stowage explain wg/NAME",
-    "GroupWithdrawn": "see its WorkloadGroup: stowage explain wg/NAME",
-    "ScheduleTimeout": "see its WorkloadGroup: stowage explain wg/NAME",
+    "GroupDenied": "see its WorkloadGroup: stowage explain wl/NAME",
+    "GroupIncomplete": "see its WorkloadGroup: stowage explain wl/NAME",
+    "GroupWithdrawn": "see its WorkloadGroup: stowage explain wl/NAME",
+    "ScheduleTimeout": "see its WorkloadGroup: stowage explain wl/NAME",
     "WaitingForGroup": "the rest of its WorkloadGroup",
     "AmbiguousGroup": "leave one of its labels that name a WorkloadGroup",
     "InvalidGroup": "mend the field of its WorkloadGroup that is named, or make several of one with"

@@ -24,7 +24,7 @@ from stowage.console import output, words
 from stowage.console.terminal import say
 from stowage.console.words import count, seconds
 from stowage.hub import ObjectReader, reader
-from stowage.report import features, fleet
+from stowage.report import advice, features, fleet
 from stowage.report.findings import Finding, ProcessSummary, Report
 
 SHOWN = 10
@@ -256,4 +256,5 @@ def _rows(finding: Finding, now: datetime) -> list[dict[str, Any]]:
     }
     if not finding.help:
         return [row]
-    return [row, {**dict.fromkeys(row, ""), "why": f"what helps: {finding.help}"}]
+    helps = advice.named(finding.help, finding.name)
+    return [row, {**dict.fromkeys(row, ""), "why": f"what helps: {helps}"}]

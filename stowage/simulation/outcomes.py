@@ -152,12 +152,12 @@ def _outcome(simulation: Simulation, decision: Decision, away: Collection[str]) 
 
 
 def _why(decision: Decision, before: Mapping[str, int]) -> str:
-    found = dict[str, None]()
+    found = []
     for cluster, units in decision.placements.items():
         row = decision.snapshot.row.get(cluster)
         if row is not None and units > before.get(cluster, 0):
-            found |= dict.fromkeys(f"{cluster}: {reason}" for reason in decision.why(row))
-    return ", ".join(list(found)[:3])
+            found.append(f"{cluster}: {', '.join(map(str, decision.why(row)))}")
+    return "; ".join(found[:3])
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from machinery.clock import Clock
 from machinery.errors import BadRequest, Forbidden, NotFound
 from machinery.types import conditions, quantities
 from stowage.kinds import Reference
-from stowage.report import advice, explain, groups, history, rooms, status
+from stowage.report import advice, explain, features, groups, history, rooms, status
 from stowage.report.findings import Finding
 from stowage.web import fleetview
 from stowage.web.fleetview import FleetView, Row
@@ -40,17 +40,21 @@ SHOWN = 25
 """Rows of a list of findings."""
 NAMED = 40
 """Objects that one row names."""
-OF_WORKLOADS = frozenset(
-    {
-        "Pending",
-        "Placed, and not running as they should",
-        "Moves that are blocked",
-        "Being moved",
-        "Being rolled out",
-        "Being removed",
-    }
-)
-"""The lists of `stowage status` whose names are those of Workloads."""
+OF: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "Pending",
+            "Placed, and not running as they should",
+            "Moves that are blocked",
+            "Being moved",
+            "Being rolled out",
+            "Being removed",
+        ),
+        "Workload",
+    ),
+    **{kind.title: resource.kind for resource, kind in features.LISTED},
+}
+"""The kind of the names in each list of `stowage status`."""
 ASKED = frozenset({"AwaitingApproval"})
 """States in which a person is waited for, as a person asked for it."""
 MATRIX_ROWS, MATRIX_COLUMNS = 25, 20
@@ -96,7 +100,8 @@ class Views:
                 why = found.setdefault(row["reason"], {"units": 0, "workloads": 0})
                 why["units"] += row["pending"]
                 why["workloads"] += 1
-        rows = [{"reason": r, **n, "help": advice.SCHEDULED.get(r, "")} for r, n in found.items()]
+        helps = {r: advice.SCHEDULED.get(r, "").partition(": stowage")[0] for r in found}
+        rows = [{"reason": r, **n, "help": helps[r]} for r, n in found.items()]
         return sorted(rows, key=lambda row: (-row["units"], row["reason"]))
 
     def clusters(self, query: Query) -> Data:
@@ -304,7 +309,7 @@ def _list(title: str, findings: Iterable[Finding]) -> Data:
     shown = rows[:SHOWN]
     return {
         "title": title,
-        "of": "Workload" if title in OF_WORKLOADS else "",
+        "of": OF.get(title, ""),
         "total": len(ranked),
         "urgent": sum(each.urgent for each in ranked),
         "findings": shown,
@@ -325,7 +330,7 @@ def _alike(some: Sequence[Finding]) -> Row:
         "since": min((each.since for each in some if each.since), default=""),
         "units": units or (first.units if len(some) == 1 else ""),
         "message": first.message,
-        "help": first.help,
+        "help": advice.named(first.help, first.name) if len(some) == 1 else first.help,
         "urgent": first.urgent,
         "tone": _finding_tone(first),
     }

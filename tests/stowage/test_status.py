@@ -319,7 +319,10 @@ def test_a_held_sweep_needs_a_person(hub: tuple[Hub, Path]) -> None:
     assert result.exit_code == 1
     assert "2 of 2 clusters ready" in result.output
     assert "a      HubWentBack   3d      the hub was set back" in result.output
-    assert "stowage sweep NAME" in result.output
+    assert (
+        "what helps: restore what was made since the backup, then see stowage sweep a"
+        in result.output
+    )
     assert json.loads(run(file, "-o", "json").output)["sweepsHeld"][0]["name"] == "a"
 
 
@@ -499,7 +502,7 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
     assert rows(result) == [
         "NAME REPLICAS STATE SINCE WHY",
         "shop/bare NotHeld 3d a Workload bare-hold is somebody else's",
-        f"what helps: {advice.RESERVATIONS['NotHeld']}",
+        f"what helps: {advice.named(advice.RESERVATIONS['NotHeld'], 'shop/bare')}",
         "shop/thin Short 3d a lacks cpu 1500m",
         f"what helps: {advice.RESERVATIONS['Short']}",
         "shop/waits 3 of 4 InsufficientCapacity 3d no room for 3 replicas",

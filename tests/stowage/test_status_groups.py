@@ -72,7 +72,7 @@ def test_a_group_that_waits_for_long_needs_a_person(reason: str, hub: tuple[Hub,
     assert rows(result) == [
         "NAME REPLICAS STATE SINCE WHY",
         f"shop/batch 3 of 4 {reason} 3d so it is",
-        f"what helps: {advice.GROUPS[reason]}",
+        f"what helps: {advice.named(advice.GROUPS[reason], 'shop/batch')}",
     ]
 
 
@@ -193,7 +193,7 @@ def test_a_workload_that_waits_beside_a_group_that_is_well_needs_a_person(
     there.workloads = [waiting("late", reason)]
     result = run(file)
     assert "; 2 things need a person" in result.output
-    assert f"what helps: {advice.SCHEDULED[reason]}" in result.output
+    assert f"what helps: {advice.named(advice.SCHEDULED[reason], 'shop/late')}" in result.output
     there.groups.pop()
     assert run(file).exit_code == 1
     there.workloads = [waiting("new", reason, since=ago(2))]

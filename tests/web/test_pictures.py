@@ -108,6 +108,15 @@ def test_a_small_screen_cuts_no_label_of_a_time_line(
     assert tab.evaluate(CUT) == []
 
 
+@pytest.mark.proves("Q23")
+def test_no_choice_of_a_what_if_is_cut(shown: Page, window: Callable[..., Window]) -> None:
+    tab = window(shown, viewport=SIZE).go(PAGES["whatif"])
+    lists = tab.locator("select[multiple]")
+    assert lists.count() > 2
+    cut = "all => all.filter(each => each.scrollWidth > each.clientWidth).map(each => each.name)"
+    assert lists.evaluate_all(cut) == []
+
+
 @pytest.mark.proves("V29")
 def test_each_page_that_is_named_has_its_pictures() -> None:
     text = (ROOT / "docs" / "ui.md").read_text()
