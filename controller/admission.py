@@ -41,10 +41,7 @@ UNCOMPLETED = (
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why a Workload may not be placed.
-
-    If `lasting`, only an edit helps; otherwise a change of rights may.
-    """
+    """If `lasting`, only an edit helps; otherwise a change of rights may."""
 
     message: str
     lasting: bool

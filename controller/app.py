@@ -316,7 +316,7 @@ class Controller:
                 since = self._clock.monotonic()
 
     async def lead(self) -> None:
-        """Decide until cancelled, or until the view is stale for `SURRENDER_SECONDS`."""
+        """Decide until cancelled, or stale for `SURRENDER_SECONDS`."""
         if not await self._ready(within=SURRENDER_SECONDS):
             return  # the view may have gone stale during the wait for the Lease
         self._behind = not await self._caught_up(within=SURRENDER_SECONDS)

@@ -395,6 +395,6 @@ def _known(name: str, registry: Registry, places: _Places, where: Where) -> None
 
 
 def lease_name(configuration: SchedulerConfiguration) -> str:
-    """All processes with these scheduler names compete for this Lease."""
+    """All processes with these scheduler names compete for it."""
     names = sorted(configuration.profiles)
     return LEASE if DEFAULT_SCHEDULER in names else "-".join((LEASE, *names)).lower()[:253]

@@ -101,7 +101,7 @@ class QueueFeed:
             activate([self.rank(info) for info in infos])
 
     def activate_in_steps(self, infos: Iterable[WorkloadInfo]) -> None:
-        """Like `activate` for very many, evaluated in steps."""
+        """For very many."""
         if self._queue is not None:
             self._queue.activate_in_steps(self.rank(info) for info in infos)
 
@@ -190,7 +190,6 @@ class SchedulerCache:
         _keep_room(ledgers, RoomHolder(self._builder.hold, self._feed.freed))
 
     def reads(self, stored: Callable[[Key], Workload | None]) -> None:
-        """Set the lookup of Workloads that are read again after a rename."""
         self._stored = stored
 
     def snapshot(self) -> Snapshot:
@@ -232,7 +231,6 @@ class SchedulerCache:
         return self._assumed.placed_affinity
 
     def shares(self, cluster: str) -> dict[Key, int]:
-        """Return each Workload's replicas on a cluster, including assumed ones."""
         return {held.workload.key: held.placements[cluster] for held in self._assumed.on(cluster)}
 
     def lead(self, queue: SchedulingQueue) -> None:

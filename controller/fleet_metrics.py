@@ -52,7 +52,7 @@ _GAUGES = (WORKLOADS, UNITS, READY, CAPACITY, REQUESTED)
 
 
 class WorkloadCounts:
-    """The Workloads that are `ours`; a handler of their informer."""
+    """A handler of the informer; `ours` are counted."""
 
     def __init__(self, ours: Callable[[Workload], bool]) -> None:
         self._ours = ours

@@ -121,10 +121,7 @@ def displaced_of(decision: Decision, workload: Workload) -> list[DisplacedShare]
 def carried_of(
     decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> dict[str, str]:
-    """Return the values of spec.movement.carry on the clusters that are left, the last ones known.
-
-    A cluster that tells no value of a name leaves that of before.
-    """
+    """Return the last known values of spec.movement.carry on left clusters."""
     names = decision.workload.moving.spec.carry
     if not names:
         return {}
@@ -142,7 +139,7 @@ def carried_of(
 def moving_of(
     decision: Decision, workload: Workload, leaving: Sequence[LeavingShare]
 ) -> MovingCondition | None:
-    """Return the condition Moving; None for a Workload that never moved and need not."""
+    """None for a Workload that never moved and need not."""
     if not is_workload(decision.workload.key):
         return None
     moves, after = decision.moving, decision.placements
@@ -300,7 +297,7 @@ class MoveEvent:
 
 
 def events_of(status: Mapping[str, Any], before: Workload) -> list[MoveEvent]:
-    """Return the Events of a written status: one per change of Moving's reason."""
+    """One per change of Moving's reason."""
     found = []
     changes = [each.get("cause") for each in status.get("history", ())[-1:]]
     if changes == [ChangeCause.MOVE_CANCELLED.value]:
@@ -322,7 +319,6 @@ def events_of(status: Mapping[str, Any], before: Workload) -> list[MoveEvent]:
 
 
 def left_by(status: Mapping[str, Any], before: Workload) -> set[str]:
-    """Return the clusters that replicas leave, or left before this status."""
     now = {each["cluster"] for each in status.get("leaving", ())}
     return now or {each.cluster for each in before.status.leaving}
 
@@ -341,7 +337,7 @@ def count(status: Mapping[str, Any], before: Workload) -> None:
 
 
 def cause_of(decision: Decision, before: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return the cause of a move and its subject; None if no move caused the change."""
+    """Return the cause and its subject; None if no move caused the change."""
     moves, after = decision.moving, decision.placements
     if moves.cause:
         return moves.cause, min(moves.returned, default="")

@@ -114,13 +114,13 @@ def is_news(patch: Mapping[str, Any], workload: Workload, *, message: bool = Tru
 
 
 def summary(placements: Mapping[str, int]) -> str:
-    """Return the CLUSTERS column: `member-a=1,host=3`, cut at the limit."""
+    """Return the CLUSTERS column, cut at the limit."""
     text = ",".join(f"{cluster}={replicas}" for cluster, replicas in placements.items())
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 
 def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
-    """Return the status fields except reasons and history."""
+    """Without reasons and history."""
     # Ended replicas keep their clusters: the propagator creates them nowhere again.
     placements = {**decision.workload.ended, **decision.placements}
     leaving = _leaving(decision, workload)
@@ -380,7 +380,7 @@ def _stored(
     workload: Workload,
     kept: Collection[str],
 ) -> bool:
-    """Whether the status has all of it already, times apart.
+    """Whether the status has all of it, times apart.
 
     Optional fields count if the object has `kept` them.
     """

@@ -102,7 +102,6 @@ class StatusUpdater:
         return partial(self._workloads.status, key)
 
     def unconfirmed(self, workload: Workload) -> bool:
-        """Whether an unanswered write on this version may still land."""
         return self._unconfirmed.get(workload.metadata.key) == workload.metadata.resource_version
 
     async def overtake(self, workload: Workload) -> None:
@@ -174,10 +173,7 @@ class StatusUpdater:
         *,
         message: bool = True,
     ) -> None:
-        """Record an Event and a log line if shares or verdict change.
-
-        Without `message`, a changed message is not recorded.
-        """
+        """Without `message`, a changed message alone is not recorded."""
         with tracing.span("record"):
             self._record_moves(decision, patch, before)
             self._record_decision(decision, patch, before, message=message)

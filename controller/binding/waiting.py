@@ -87,7 +87,7 @@ class WaitingSet:
         return SUCCESS
 
     def status(self, key: Key) -> Status:
-        """Return the condition of a member, constant while the set waits."""
+        """Constant while the set waits."""
         own = [(w.reason, each) for w in self.waits.values() if w.reason for each in w.said]
         if own:
             return Status(Code.WAIT, tuple(dict.fromkeys(t for _, t in own)), reason=own[0][0])
@@ -144,7 +144,6 @@ class WaitingSets(WaitingWorkloads):
         open_: bool,
         late: str,
     ) -> WaitingSet:
-        """Keep reserved decisions until each plugin in `asked` has allowed them."""
         by_key = {decision.workload.key: decision for decision in decisions}
         waits = {
             key: self.add(d.workload, d.placements, d.cycle_state, asked[key])
@@ -210,7 +209,7 @@ class WaitingSets(WaitingWorkloads):
 
     @property
     def reopening(self) -> bool:
-        """Whether a set's reserved room looks free because the set is being decided."""
+        """A set's reserved room looks free while the set is decided."""
         return not self._reserved.is_set()
 
     async def until_reserved(self) -> None:

@@ -145,7 +145,7 @@ class AssumedPlacements:
         self._put(info, placements, counted)
 
     def take(self, workload: Workload) -> list[str]:
-        """Store an informer's Workload; return the clusters with fewer replicas in flight now."""
+        """Return the clusters with fewer replicas in flight now."""
         placements, deleting = workload.placements, workload.metadata.deleting
         before, key = self._all.get(workload.metadata.key), workload.metadata.key
         for cluster in list(before.late) if before is not None else ():
@@ -185,14 +185,13 @@ class AssumedPlacements:
         self._index.drop(key)
 
     def saw(self, cluster: MemberCluster) -> list[Key]:
-        """Record the version of a cluster; return the Workloads to call `land` for."""
+        """Return the Workloads to call `land` for."""
         name, version = cluster.metadata.name, number(cluster.metadata.resource_version)
         seen = self._seen[name] = _LATEST if version is None else version
         awaiting = self._awaiting.get(name, ())
         return [key for key in awaiting if self._all[key].late[name].version <= seen]
 
     def land(self, key: Key, cluster: str) -> None:
-        """End the flight of the replicas of a Workload that a cluster counts now."""
         held = self._all[key] if key in self._awaiting.get(cluster, ()) else None
         if held is None or held.late[cluster].version > self._seen.get(cluster, 0):
             return  # a newer state has arrived

@@ -69,7 +69,7 @@ class AwayClusters:
         self._put(away(cluster))
 
     def named(self, name: str) -> None:
-        """Record a cluster of which only the name is known, unless it was given up."""
+        """Unless it was given up."""
         if name not in self._given_up and name not in self._all:
             self._put(away(MemberCluster(metadata=Meta(name=name))))
 
@@ -79,7 +79,7 @@ class AwayClusters:
         self.gone(name)
 
     def came(self, name: str) -> MemberCluster | None:
-        """Return the last state of a cluster that has a MemberCluster again."""
+        """Return its last state."""
         self._given_up.discard(name)
         found = self._all.pop(name, None)
         if found is not None:
@@ -111,7 +111,6 @@ class AwayClusters:
 
 
 def away(cluster: MemberCluster) -> MemberCluster:
-    """Return a cluster as one that does not answer."""
     said = f"there is no MemberCluster {cluster.metadata.name}"
     ready = Condition(type=READY, status="False", reason=AWAY, message=said)
     others = [each for each in cluster.status.conditions if each.type != READY]

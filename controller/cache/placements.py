@@ -322,7 +322,6 @@ def _remove(table: dict[K, dict[M, V]], entry: K, member: M) -> None:
 def beside(
     info: WorkloadInfo, term: WorkloadAffinityTerm, snapshot: Snapshot, bound: PlacementIndex
 ) -> Mask:
-    """Return the domains of a required term that hold a match."""
     mask = holding(info, term, snapshot, bound)
     if term.label_selector.matches(info.labels):
         own = [cluster for cluster, replicas in info.present.items() if replicas]
@@ -336,6 +335,5 @@ def beside(
 def holding(
     info: WorkloadInfo, term: WorkloadAffinityTerm, snapshot: Snapshot, bound: PlacementIndex
 ) -> Mask:
-    """Return the domains of a term that hold replicas of another Workload that it selects."""
     clusters = bound.clusters_of(info.namespace, term.label_selector, but=(info.key,))
     return snapshot.domain(term.topology_key, clusters)

@@ -112,7 +112,7 @@ class ClaimLedger:
         self.epoch = next(self.epochs)
 
     def learn(self, generation: int, claims: Iterable[Claim], now: float) -> bool:
-        """Read the stored object; return whether decisions made before are invalid now."""
+        """Return whether decisions made before are invalid now."""
         told = {c.uid: c for c in claims if c.holder != self.holder}
         fresh = {uid for uid, claim in told.items() if not self._knows(claim)}
         edited = generation != self.generation
@@ -132,7 +132,6 @@ class ClaimLedger:
         self.own[taken.uid] = taken
 
     def foreign(self, seen: Seen, now: float) -> dict[Key, dict[str, int]]:
-        """Return the replicas that others have claimed and no Workload shows, by cluster."""
         found = {}
         for each in self.others.values():
             shows = seen(each.key, each.uid)
@@ -141,7 +140,7 @@ class ClaimLedger:
         return found
 
     def told(self, seen: Seen, now: float) -> list[HeldClaim]:
-        """Return all open claims, the oldest first; drop our own claims that are not open."""
+        """The oldest first; own claims that are not open are dropped."""
         self.own = {uid: each for uid, each in self.own.items() if each.open(seen, now)}
         theirs = [each for each in self.others.values() if each.open(seen, now)]
         return sorted((*theirs, *self.own.values()), key=lambda each: (each.since, each.uid))
@@ -152,9 +151,9 @@ class ClaimLedger:
 
 
 def admitted(known: Iterable[HeldClaim], wanted: Iterable[HeldClaim]) -> set[str]:
-    """Return the uids of the wanted claims that fit into a status beside the known claims.
+    """Return the uids that fit into a status beside the known claims.
 
-    The others wait until some of these have landed; a small one does not wait for a large one.
+    A small one does not wait for a large one.
     """
     sizes, chosen = {each.uid: each.size for each in known}, set[str]()
     total = sum(sizes.values())
@@ -206,7 +205,7 @@ class ClaimIndex:
             self._ledgers.pop(key[0], None)
 
     def show(self, old: Workload | None, new: Workload | None) -> list[Key]:
-        """Record the shares that a Workload shows; return the objects on which it has a claim."""
+        """Return the objects on which the Workload has a claim."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         meta = known.metadata
@@ -221,7 +220,6 @@ class ClaimIndex:
         return claimed
 
     def recount(self, *keys: Key) -> None:
-        """Count the claims of others on these objects from the next decision on."""
         for key in keys:
             foreign = self.ledger(key).foreign(self.seen, self._clock.monotonic())
             self._set_foreign(key, foreign)
@@ -238,7 +236,6 @@ class ClaimIndex:
         return shown[1] if shown is not None else {}
 
     def claimed(self, keys: Iterable[Key]) -> list[Key]:
-        """Return those of these objects on which others have claims."""
         return [
             key for key in keys if (each := self._ledgers.get(key[0], {}).get(key)) and each.others
         ]

@@ -96,7 +96,7 @@ def _changed(before: PassView, after: PassView) -> Iterator[str]:
 
 
 def completions(decision: Decision) -> dict[str, int]:
-    """Return the part of each cluster; empty where the work is not divided."""
+    """Empty where the work is not divided."""
     work, shares = decision.workload.shared_work, decision.placements
     if work is None or work.total is None:
         return {}
@@ -105,7 +105,7 @@ def completions(decision: Decision) -> dict[str, int]:
 
 
 def ordinals(decision: Decision) -> list[dict[str, Any]]:
-    """Return the range of each cluster; empty for kinds without ordinals."""
+    """Empty for kinds without ordinals."""
     info, shares = decision.workload, decision.placements
     if not info.profile.ordered:
         return []

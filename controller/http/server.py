@@ -47,7 +47,7 @@ class Guard:
     async def refusal(self, *, authorization: str, method: str, path: str) -> DeniedRequest | None:
         """Return None if the bearer may use that HTTP method on that path.
 
-        Reviews the non-resource URL `/stowage` + path on the hub. Raises TransportError.
+        Reviews `/stowage` + path on the hub. Raises TransportError.
         """
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
@@ -239,7 +239,6 @@ def _text(text: str) -> Response:
 
 
 def cluster_view(cache: SchedulerCache, name: str) -> dict[str, Any] | None:
-    """Return labels, room and shares of a cluster for the next decision, or None."""
     snapshot = cache.snapshot()
     amounts = amounts_of(snapshot, name)
     if amounts is None:

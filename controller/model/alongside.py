@@ -1,4 +1,4 @@
-"""The pods of manifests, and the largest request by overrides, as quotas count them. Pure."""
+"""The pods of manifests, and the largest request by overrides, for quotas. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ def alongside(manifests: Sequence[Manifest], raw: bytes) -> dict[str, int]:
 
 
 def stays(meta: Any, raw: bytes) -> bool:
-    """Whether an object outlives its Workload, by its annotation or by overrides `raw`."""
     annotations = meta.get("annotations") if isinstance(meta, Mapping) else None
     said = annotations.get(ANNOTATION_KEEP) if isinstance(annotations, Mapping) else None
     return said == KEEPS[-1] or ANNOTATION_KEEP.encode() in raw

@@ -75,7 +75,6 @@ def added(parts: Iterable[Loads]) -> dict[str, dict[Load, int]]:
 
 
 def lying(loads: Mapping[Load, int], offers: frozenset[str]) -> dict[Load, int]:
-    """Return the loads in flight that fit the cluster's resources; no other one takes room."""
     return {
         load: min(MOST_FLYING, n) for load, n in loads.items() if n > 0 and load.resources <= offers
     }
@@ -87,7 +86,7 @@ def less(loads: Mapping[Load, int], others: Mapping[Load, int]) -> dict[Load, in
 
 
 def entries(row: int, loads: Mapping[Load, int], most: int) -> list[tuple[int, Load, int]]:
-    """Return (row, load, replicas) of one cluster, with at most `most` different loads."""
+    """Return (row, load, replicas), with at most `most` different loads."""
     entries = [(row, load, n) for load, n in loads.items()]
     return entries if len(entries) <= most else _merged(row, entries, most)
 

@@ -65,11 +65,9 @@ class MovingState:
         return max(amount(UNAVAILABLE if given is None else given, desired, up=False), least)
 
     def at_most_once(self, desired: int) -> bool:
-        """Whether a replica is created elsewhere only once the old one is gone."""
         return self.surge(desired) == 0
 
     def under_way(self, present: Mapping[str, int]) -> int:
-        """Return the replicas that exist beyond the placements, or are still missing there."""
         missing = sum(self.lacking(present, self.ready).values())
         gone = dict.fromkeys((True, False), 0)
         for name, share in self.leaving.items():
@@ -77,7 +75,6 @@ class MovingState:
         return sum(self.surplus.values()) + gone[True] + min(gone[False], missing)
 
     def lacking(self, placements: Mapping[str, int], ready: Mapping[str, int]) -> dict[str, int]:
-        """Return the successors that are not ready, by cluster."""
         left = [name for name, over in self.unhealthy.items() if over and name in self.leaving]
         if left:
             placements = {name: n for name, n in placements.items() if name not in left}
@@ -151,7 +148,6 @@ def ready_by_cluster(shares: Iterable[ClusterShare], spec: Movement) -> dict[str
 
 
 def ready_of(share: ClusterShare, spec: Movement) -> int:
-    """Return the replicas of a share that other replicas may rely on."""
     counted = share.ready
     if spec.min_ready_seconds:
         counted = min(share.available or 0, share.ready)

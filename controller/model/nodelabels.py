@@ -26,7 +26,6 @@ def told(groups: Iterable[NodeGroup], own: Container[str]) -> dict[str, str]:
 
 
 def agreed(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the value of each key on which all nodes agree."""
     return {key: value for key, value in values.items() if "\n" not in value}
 
 
@@ -43,7 +42,6 @@ def holds(requirement: Requirement, values: str) -> bool:
 def matches(
     term: LabelSelector | SelectorTerm, labels: Mapping[str, str], values: Mapping[str, str]
 ) -> bool:
-    """Whether a cluster with these labels, and these values of its nodes, is selected."""
     equal = [Requirement(key, Operator.IN, (value,)) for key, value in term.match_labels.items()]
     return all(
         holds(each, values[each.key]) if each.key in values else each.matches(labels)

@@ -139,7 +139,6 @@ class MemberCluster(Object, frozen=True):
 
     @property
     def profile(self) -> Key | None:
-        """The key of the ClusterProfile that it stands for."""
         namespace, _, name = self.metadata.annotations.get(ANNOTATION_PROFILE, "").partition("/")
         return (namespace, name) if namespace and name else None
 
@@ -150,12 +149,11 @@ class MemberCluster(Object, frozen=True):
 
     @property
     def given_up(self) -> bool:
-        """Whether `stowage unjoin` removes it from the fleet: its shares are placed again."""
         return self.metadata.annotations.get(ANNOTATION_UNJOIN) == GIVEN_UP
 
     @property
     def evacuating(self) -> bool:
-        """Whether Workloads leave it, or it was lost a short while ago."""
+        """Workloads leave it, or it was lost a short while ago."""
         evacuation = self.status.evacuation
         return evacuation is not None and bool(evacuation.causes or evacuation.dwells_until)
 
@@ -186,7 +184,7 @@ class MemberCluster(Object, frozen=True):
 
     @property
     def secret_namespace(self) -> str:
-        """The namespace of the Secret that registers it; empty without one."""
+        """Empty without one."""
         reference = self.spec.secret_ref
         return reference.namespace if reference is not None else ""
 
@@ -215,7 +213,7 @@ class Template(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel"):
-    """An object of spec.manifests, as far as its pods are counted."""
+    """As far as its pods are counted."""
 
     api_version: Any = ""
     kind: Any = ""
@@ -256,7 +254,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
-    """The state of a share, as the propagator reports it."""
+    """As the propagator reports it."""
 
     name: str
     replicas: int = 0
@@ -299,7 +297,7 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ObservedByController(msgspec.Struct, frozen=True, gc=False):
-    """The generation that the controller's last decision read; 0 before the first one."""
+    """0 before the first decision."""
 
     controller: int = 0
 
@@ -425,7 +423,7 @@ class RolloutState:
 
 
 def rollout_state(spec: Rollout | None, rollout: Any, revisions: Any) -> RolloutState | None:
-    """Return the state of an object; None without a rollout."""
+    """None without a rollout."""
     if spec is None and rollout is None and not revisions:
         return None
     return RolloutState(spec, rollout, revisions)

@@ -80,7 +80,7 @@ def learn(
 
 
 def left(old: ObservedLimit | None, stays: int, now: datetime) -> ObservedLimit:
-    """Return the limit of a cluster that replicas leave as it does not run them well."""
+    """Return the limit of a cluster that runs replicas badly, which leave it."""
     return _failed(old, stays, now.replace(microsecond=0))
 
 
@@ -127,7 +127,7 @@ class Shown:
     since: datetime | None
 
     def believed(self, patience: timedelta) -> datetime | None:
-        """Return from when on its missing replicas count; None where none is missing."""
+        """Return from when on its missing replicas count."""
         return self.since + patience if self.since is not None else None
 
 

@@ -18,7 +18,7 @@ from machinery.types.workload_api import OrdinalRange
 
 
 def known_in(workload: Workload, first: int) -> dict[str, int]:
-    """Return the start of each cluster's range; `first` is the template's start."""
+    """`first` is the template's start."""
     status = workload.status
     told = {share.name: share.start for share in status.clusters if share.start is not None}
     noted = {each.cluster: each.start for each in status.ordinals}
@@ -30,11 +30,7 @@ def ordinals_of(
 ) -> list[OrdinalRange]:
     """Return the ranges after the decision, by cluster.
 
-    Args:
-        workload: as stored.
-        placements: the shares of the decision.
-        known: `known_in`, by the present names of clusters.
-        first: the template's start.
+    `known` is `known_in` by the present names of clusters; `first` is the template's start.
     """
     status = workload.status
     silent = (s for s in status.clusters if s.name not in known and s.state not in _NOTHING_YET)

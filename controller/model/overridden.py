@@ -57,7 +57,6 @@ class Overridden:
         return len(self.raw) + len(self.body)
 
     def on(self, chosen: Sequence[int], cluster: ClusterFacts) -> OverriddenPods:
-        """Return the pods on a cluster with the overrides at these places applied."""
         if not chosen:
             return OverriddenPods()
         read = frozenset[str]().union(*(self.labels[at] for at in chosen))

@@ -53,7 +53,7 @@ class _PodAntiAffinity(msgspec.Struct):
 
 
 class Affinity(msgspec.Struct, rename="camel"):
-    """The binding part of a pod's affinity: required node affinity, and required anti-affinity."""
+    """Required node affinity, and required anti-affinity."""
 
     node_affinity: _NodeAffinity | None = None
     pod_anti_affinity: _PodAntiAffinity | None = None
@@ -104,7 +104,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Pods of one sort that a replica has: how many, and the request and the nodes of each."""
+    """Pods of one sort that a replica has."""
 
     name: str
     count: int
@@ -149,7 +149,6 @@ def _terms(pod: Mapping[str, Any]) -> tuple[NodeTerm, ...] | None:
 
 
 def apart(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a pod with these labels refuses a node with another one like it."""
     affinity = _affinity(pod)
     if affinity is None or affinity.pod_anti_affinity is None:
         return False

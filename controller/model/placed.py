@@ -27,8 +27,6 @@ LOG = logs.get(__name__)
 
 
 class _Written(Object, frozen=True):
-    """A Workload of which only the status was written."""
-
     status: WorkloadStatus = WorkloadStatus()
 
 

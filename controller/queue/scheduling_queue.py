@@ -106,15 +106,13 @@ class InFlightKeys:
         self._deciding.update(keys)
 
     def deciding(self, key: Key) -> bool:
-        """Whether a decision is being made, which ends soon."""
         return key in self._deciding
 
     def missed(self, key: Key, by: Key) -> None:
-        """Note that `by` waits for `key`."""
         self._missed.setdefault(key, set()).add(by)
 
     def end(self, keys: Iterable[Key]) -> set[Key]:
-        """Release these keys. Return those that wait for them."""
+        """Return those that wait for them."""
         came: set[Key] = set()
         for key in keys:
             self._busy.discard(key)
@@ -147,14 +145,14 @@ class SchedulingQueue:
             self.active.add(rank.key, priority=rank.priority, rank=rank.order)
 
     def activate_in_steps(self, ranks: Iterator[Rank]) -> None:
-        """Like `activate` for very many, in steps of `run` after the first."""
+        """For very many, in steps of `run` after the first."""
         self.activate(islice(ranks, STEP))
         if (following := next(ranks, None)) is not None:
             self._activating.append(chain((following,), ranks))
             self._has_events.set()
 
     def activate_after_backoff(self, ranks: Iterable[Rank]) -> None:
-        """Like `activate`, but a failed write keeps its back-off."""
+        """A failed write keeps its back-off."""
         for rank in ranks:
             self.active.add_patiently(rank.key, priority=rank.priority, rank=rank.order)
 
@@ -189,7 +187,6 @@ class SchedulingQueue:
         return 1 + self.active.failures(key) + (entry.attempts if entry is not None else 0)
 
     def unschedulable_keys(self) -> list[Key]:
-        """Return the unschedulable Workloads, requeued ones included."""
         return list(self._unschedulable)
 
     @property
@@ -197,7 +194,6 @@ class SchedulingQueue:
         return self._awaited.event_seq
 
     def message_outdated(self, key: Key, at: int) -> bool:
-        """Whether the message dates from `at` or before and may be outdated."""
         entry = self._unschedulable.get(key)
         if entry is None or entry.due is not None:
             return False
@@ -213,7 +209,6 @@ class SchedulingQueue:
         return not (self.active or self._activating or self._requeueing)
 
     def refresh(self, key: Key) -> None:
-        """Decide a waiting Workload to refresh its message only."""
         entry = self._unschedulable.get(key)
         # A pending event may requeue it, in an order that this must not change.
         if entry is not None and not self._awaited.helps(key, self._events.pending()):

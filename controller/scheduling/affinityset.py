@@ -86,7 +86,7 @@ def decide_together(
     now: datetime,
     data: Mapping[str, Any] = MappingProxyType({}),
 ) -> Steps[list[Decision]]:
-    """Return one decision per Workload: all placed, or each the one on it alone."""
+    """All placed, or each the decision on it alone."""
     search = _Search(snapshot, infos, bound, profile, now, data)
     starts = yield from search.starts()
     for row in starts:
@@ -109,7 +109,6 @@ def found_again(
     profile: Profile,
     now: datetime,
 ) -> Steps[bool]:
-    """Whether the set gets the same places in this snapshot."""
     search = _Search(snapshot, [decision.workload for decision in found], bound, profile, now)
     places = {decision.workload.key: decision.placements for decision in found}
     again = yield from search.beginning_at(next(iter(places[search.first]), snapshot.names[0]))

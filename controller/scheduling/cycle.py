@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -148,7 +149,7 @@ class _Pass:
 
     def admit(self) -> Status | None:
         for hook in self.profile.before_pre_filter:
-            usable = answers.changed_unit(self.info)
+            usable = partial(answers.changed_unit, self.info)
             answer = ask(hook, "PreFilterHook", usable, hook.before_pre_filter, *self.about)
             if isinstance(answer, Status):
                 return named(hook, answer)
@@ -174,7 +175,7 @@ class _Pass:
 
     def filter(self) -> Status | None:
         for hook in self.profile.before_filter:
-            usable = answers.changed_snapshot(self.info, self.snapshot)
+            usable = partial(answers.changed_snapshot, self.info, self.snapshot)
             answer = ask(hook, "FilterHook", usable, hook.before_filter, *self.about)
             if isinstance(answer, Status):
                 return named(hook, answer)
@@ -188,7 +189,7 @@ class _Pass:
             self._refuse(mask, name, text)
         self._refuse_more_work()
         for plugin in self.profile.filter:
-            masks = answers.refused(len(self.snapshot))
+            masks = partial(answers.refused, len(self.snapshot))
             refused = ask(plugin, "Filter", masks, plugin.filter, *self.about)
             for mask, *said in refused.reasons:
                 self._refuse(mask, plugin.name, *said)
@@ -274,7 +275,7 @@ class _Pass:
     def score(self) -> Status | None:
         for hook in self.profile.before_score:
             before = self.feasible
-            listed = answers.changed_list(self.info, before)
+            listed = partial(answers.changed_list, self.info, before)
             answer = ask(hook, "ScoreHook", listed, hook.before_score, *self.about, before.copy())
             if isinstance(answer, Status):
                 return named(hook, answer)
@@ -287,7 +288,7 @@ class _Pass:
         if not feasible.any():
             return None
         skipped = {p.name for p in self.profile.pre_score if self._skips(p, feasible)}
-        usable = answers.scores(len(self.snapshot))
+        usable = partial(answers.scores, len(self.snapshot))
         for plugin in self.profile.score:
             if plugin.name in skipped:
                 continue

@@ -149,7 +149,7 @@ class Decision:
         return frozenset(refusal.plugin for refusal in self.refusals)
 
     def kept_out_by(self) -> frozenset[str]:
-        """Return the plugins that keep replicas out, by a refusal or through the shares."""
+        """By a refusal or through the shares."""
         return self.refused_by().union(self.shared_by)
 
     def table(self, rows: int) -> str:
@@ -177,7 +177,7 @@ class ScheduledCondition:
 
 
 def of_refusal(clusters: int, status: Status, *, holding: bool) -> ScheduledCondition:
-    """Return the condition for a refusal of the Workload, which may be `holding` replicas."""
+    """`holding`: it has replicas."""
     state = without_units(status.reason)
     text = "; ".join(status.reasons)
     return ScheduledCondition(
@@ -257,7 +257,7 @@ def without_units(reason: ScheduledReason) -> WorkloadState:
 
 
 def tally(verdicts: NDArray[np.int16], refusals: Sequence[Refusal]) -> str:
-    """Return `2 didn't match clusterSelector, 1 not ready`: by count, then by text."""
+    """By count, then by text."""
     counts: Counter[str] = Counter()
     numbers = np.bincount(verdicts, minlength=len(refusals) + 1)[1:]
     for refusal, number in zip(refusals, numbers, strict=True):

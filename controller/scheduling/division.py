@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -95,7 +96,7 @@ def _assigned(profile: Profile, info: WorkloadInfo, field: Candidates) -> Assign
             return divided(profile.bounds, info, field)
     for assigner in profile.assigners:
         if ask(assigner, "Assign", answers.a_bool, assigner.serves, info):
-            usable = answers.an_assignment(field)
+            usable = partial(answers.an_assignment, field)
             found = ask(assigner, "Assign", usable, assigner.assign, info, field)
             return replace(found, shared_by=(assigner.name,))
     return None
@@ -107,7 +108,7 @@ def divided(bounds: Sequence[Bounds], info: WorkloadInfo, field: Candidates) -> 
     made: list[tuple[Bounds, Problem]] = []
     for plugin in bounds:
         before = problem
-        usable = answers.a_problem(before)
+        usable = partial(answers.a_problem, before)
         problem = ask(plugin, "Assign", usable, plugin.bound, info, field, before)
         if problem is not before:
             said.append(plugin.name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ def _gathering(
         return None
     with limited(profile.plugin_timeout):
         for plugin in profile.gathering:
-            usable = answers.a_gathering(info.key)
+            usable = partial(answers.a_gathering, info.key)
             found = ask(plugin, "Gathering", usable, plugin.gathering, info, snapshot, bound, now)
             if found is not None:
                 return plugin, found

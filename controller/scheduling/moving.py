@@ -131,7 +131,6 @@ def stayed(info: WorkloadInfo, eviction: Eviction) -> Eviction:
 
 
 def suspended(info: WorkloadInfo, snapshot: Snapshot) -> dict[str, int]:
-    """Return the shares on clusters of spec.suspend, which stay as they are."""
     if info.suspended is None:
         return {}
     there = snapshot.selected(info.suspended) & ~snapshot.deleting
@@ -202,7 +201,6 @@ def _missing(info: WorkloadInfo) -> dict[str, int]:
 
 
 def with_resumed(info: WorkloadInfo, back: Mapping[str, int]) -> WorkloadInfo:
-    """Put these replicas back on their clusters, and drop their successors."""
     if not back:
         return info
     present, left = dict(info.present), sum(back.values())
@@ -469,7 +467,7 @@ def refused(
     message: str,
     now: datetime,
 ) -> Moves:
-    """Return the moves of a refused Workload: evicted replicas stay."""
+    """Evicted replicas stay."""
     if said is NOTHING_LEAVES:
         return NO_MOVES
     stuck, data = dict[str, int](), dict[str, int]()
@@ -529,7 +527,6 @@ LOOK_SECONDS = 10.0
 def next_look(
     said: Descheduling, info: WorkloadInfo, now: datetime, *, waits: bool
 ) -> datetime | None:
-    """Return when an eviction, return or rebalance is due, or soon if `waits`."""
     moments = [each.due for each in said.evictions.values()] + list(said.returns.values())
     moments += [info.moving.rebalance_due, now + timedelta(seconds=LOOK_SECONDS) if waits else None]
     return min((each for each in moments if each is not None and each > now), default=None)

@@ -106,8 +106,6 @@ def confirmed(
     *,
     large: bool,
 ) -> Steps[bool]:
-    """Whether `again` finds the same in the newest snapshot, among the chosen clusters."""
-
     def find_again() -> Steps[bool]:
         snapshot = narrowed(cache.snapshot(), chosen)
         return (yield from again(snapshot)) if len(snapshot) == len(chosen) else False

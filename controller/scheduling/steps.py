@@ -27,7 +27,6 @@ LONGEST_SECONDS = 0.5
 
 
 def laid_over(infos: Iterable[WorkloadInfo], snapshot: Snapshot) -> Steps[None]:
-    """Evaluate the overrides' forms of these Workloads for their decisions."""
     for info in infos:
         if info.overridden is not None:
             for _ in Forms(info.overridden, snapshot).evaluated():
@@ -93,7 +92,6 @@ class CycleLock:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Cycle]:
-        """Wait until earlier cycles have ended or released the lock."""
         with tracing.span("turn"):
             await self._lock.acquire()
         cycle = Cycle(self._lock, self._clock)

@@ -28,7 +28,6 @@ class ResourceAmounts(NamedTuple):
 
 
 def amounts_of(snapshot: Snapshot, name: str) -> ResourceAmounts | None:
-    """Return the amounts of a cluster; None if it does not exist."""
     row = snapshot.row.get(name)
     if row is None:
         return None
@@ -57,7 +56,7 @@ def _sum(loads: Mapping[Load, int]) -> dict[str, int]:
 
 
 def rendered(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Return the amounts as quantities, sorted, with each resource under its public name."""
+    """Sorted, with each resource under its public name."""
     ordered = sorted(amounts.items())
     return {hostports.words(resource): quantities.render(resource, n) for resource, n in ordered}
 

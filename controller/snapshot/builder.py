@@ -87,7 +87,7 @@ class SnapshotBuilder:
         return Row.of(cluster, flying, held, counted, charged)
 
     def remove(self, name: str) -> None:
-        """Remove a cluster; its assumed replicas stay, in case it returns."""
+        """Its assumed replicas stay, in case it returns."""
         if self._rows.pop(name, None) is not None:
             self._tidy(name)
             self._touched.clusters.discard(name)
@@ -176,7 +176,7 @@ def with_cluster(snapshot: Snapshot, cluster: MemberCluster) -> Snapshot:
 
 
 def with_clusters(snapshot: Snapshot, clusters: Iterable[MemberCluster]) -> Snapshot:
-    """As `with_cluster`, for several; the cost is one copy plus their number."""
+    """As `with_cluster`, for several."""
     there = [(snapshot.row[cluster.metadata.name], cluster) for cluster in clusters]
     numbers = [row for row, _ in there]
     flying, held = snapshot.flights.by_row(numbers), snapshot.holds.by_row(numbers)

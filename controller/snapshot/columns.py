@@ -58,7 +58,7 @@ class Column:
         return Column(np.zeros(rows, dtype=np.int32), Vocabulary())
 
     def where(self, holds: Callable[[str | None], bool]) -> Mask:
-        """Return the rows whose value satisfies `holds`, which sees each distinct value once."""
+        """`holds` sees each distinct value once."""
         values = self.vocabulary.values
         table = np.fromiter(map(holds, values), dtype=np.bool_, count=len(values))
         mask: Mask = table[self.codes]
@@ -69,7 +69,6 @@ class Column:
         return mask
 
     def tidy(self) -> Column:
-        """Return the column without unused words, once there are too many."""
         # A label that changes all the time would make its vocabulary grow for ever.
         if len(self.vocabulary.values) <= 2 * len(self.codes) + _SPARE_WORDS:
             return self
@@ -85,7 +84,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """From one snapshot to the next: the rows that differ, and the step before."""
+    """The rows that differ from the step before."""
 
     rows: Ints
     before: _Step | None
@@ -107,7 +106,7 @@ class DerivedColumns:
     _fixed: dict[Hashable, object] = field(default_factory=dict)
 
     def after(self, rows: Ints) -> DerivedColumns:
-        """Return those of a snapshot that differs from this one in these sorted rows alone."""
+        """Differing from this one in these sorted rows alone."""
         return DerivedColumns(
             _Step(rows, self._step, self._step.depth + 1), self._columns, self._fixed
         )
@@ -132,7 +131,7 @@ class DerivedColumns:
         return column
 
     def fixed(self, name: Hashable, compute: Callable[[], V]) -> V:
-        """Return a value that is the same in every following snapshot, computed once."""
+        """The same in every following snapshot, computed once."""
         found: Any = self._fixed.get(name)
         if found is None:
             found = compute()
@@ -149,7 +148,7 @@ def _put(kept: dict[Hashable, V], name: Hashable, value: V) -> None:
 
 
 def _between(one: _Step, other: _Step, most: int) -> Ints | None:
-    """Return the rows in which two snapshots may differ, each once; None if too many."""
+    """The rows in which two snapshots may differ; None if too many."""
     found: list[Ints] = []
     number = 0
     while one is not other:

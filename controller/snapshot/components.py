@@ -1,7 +1,6 @@
 """How many replicas of several sorts of pods fit on each cluster: first fit, largest pods first.
 
-So room is not counted node by node: the pods of all replicas are laid into the node groups, one
-component after the other, and what one of them takes the next one lacks.
+The pods of all replicas are laid into the node groups, one component after the other.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Row:
         )
 
     def lying(self, loads: Mapping[Load, int]) -> Mapping[Load, int]:
-        """Return the loads that take room there: none on a virtual cluster."""
+        """None on a virtual cluster."""
         return {} if not loads or self.cluster.spec.virtual else lying(loads, self.offers)
 
     def most(self, size: int, loads: Mapping[Load, int], least: int) -> int:
@@ -341,10 +341,7 @@ def charged(
 def quotas(
     last: Mapping[str, Quotas], clusters: Sequence[MemberCluster], changes: Changes
 ) -> Mapping[str, Quotas]:
-    """Replace the quotas of the changed rows, in the namespaces where they differ.
-
-    `clusters` are the rows as they were.
-    """
+    """`clusters` are the rows as they were."""
     fresh: dict[str, list[tuple[int, Mapping[str, int]]]] = {}
     for i, row in changes.rows:
         before, now = clusters[i].status.quotas, row.cluster.status.quotas

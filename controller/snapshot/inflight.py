@@ -158,7 +158,7 @@ class InFlight:
         return found
 
     def amount(self, resource: str, rows: int) -> Ints:
-        """Return the request of all these replicas for a resource, shape (rows,)."""
+        """Shape (rows,)."""
         each = self.amounts.get(resource)
         if each is None or not len(self):
             return np.zeros(rows, dtype=np.int64)
@@ -238,7 +238,7 @@ def cost_of(
 def _costs(
     flights: InFlight, groups: NodeGroups, replicas: Ints, request: Mapping[str, int], rows: int
 ) -> tuple[InFlight, Floats, Floats] | None:
-    """Return the entries that take anything, with `each` and `reach`; None without any."""
+    """With `each` and `reach`; None without any entry that takes anything."""
     pairs = _Pairs.of(flights, groups, replicas, rows)
     if pairs is None:
         return None

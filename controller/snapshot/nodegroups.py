@@ -97,7 +97,7 @@ class NodeGroups:
         return column
 
     def without_any(self, asked: Sequence[frozenset[int]], of: Ints, group: Ints) -> Mask:
-        """Whether, for each pair, a port of `asked[of]` is in use on the nodes of `group`."""
+        """Whether, for each pair, a port of `asked[of]` is in use in `group`."""
         used = self.port_sets
         if not any(asked) or not any(used):
             return np.zeros(len(of), dtype=np.bool_)

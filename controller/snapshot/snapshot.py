@@ -221,7 +221,7 @@ class Snapshot:
         return sorted(self.names[row] for row in np.flatnonzero(mask).tolist())
 
     def by_row(self, numbers: Mapping[str, int], default: int = 0) -> Ints:
-        """Return the number of each cluster, shape (n,); `default` for those without one."""
+        """Shape (n,); `default` for those without a number."""
         column = np.full(len(self), default, dtype=np.int64)
         for name, number in numbers.items():
             if (row := self.row.get(name)) is not None:
@@ -229,7 +229,7 @@ class Snapshot:
         return column
 
     def domain(self, key: str, names: Iterable[str]) -> Mask:
-        """Return the clusters with the same label value as one of these; none without a value."""
+        """Return the clusters with the same value as one of these."""
         codes = self.domains_by(key).codes
         there = codes[self.rows(names)]
         mask: Mask = np.isin(codes, there[there != ABSENT])
@@ -248,7 +248,7 @@ class Snapshot:
         return self.kept.fixed(("untolerated", tuple(tolerations), effects), counted).copy()
 
     def nodes(self, place: Place) -> Ints:
-        """Return the number of nodes of each cluster that admit a pod, full or not, shape (n,)."""
+        """The nodes of each cluster that admit a pod, full or not, shape (n,)."""
 
         def counted() -> Ints:
             groups = self.groups
@@ -324,7 +324,7 @@ class Snapshot:
         return self.kept.column(("together", tuple(parts)), compute).copy()
 
     def lacking(self, place: Place, replicas: Ints | int) -> Ints:
-        """Return the first component without a node for its pods of so many replicas, or -1."""
+        """The first component without a node for so many replicas, or -1."""
         asked: Ints = np.zeros(len(self), dtype=np.int64) + replicas
         return lacking(self.groups, place.parts, asked)
 
@@ -358,7 +358,7 @@ class Snapshot:
         return after
 
     def left(self, namespace: str) -> Mapping[str, Ints]:
-        """Return what quotas leave beside replicas in flight, for each of their `rows`. Cached."""
+        """What quotas leave beside replicas in flight, for each of their `rows`."""
         found = self._left.get(namespace)
         if found is None:
             found = self._left[namespace] = self._beside_flights(self.quotas[namespace], namespace)
@@ -404,7 +404,7 @@ class Snapshot:
         return self._loads(rows).amount(resource, len(self if rows is None else rows))
 
     def _loads(self, rows: Ints | None = None) -> InFlight:
-        """Return all loads that `groups` does not count, on sorted rows or all; cached."""
+        """On sorted rows or all; cached."""
         name = _ALL if rows is None else rows.tobytes()
         if (found := self._coming.get(name)) is None:
             flights, holds = self.flights, self.holds

@@ -77,7 +77,6 @@ class ClusterProfile(Object, frozen=True):
 
 
 def flaw(profile: ClusterProfile) -> str:
-    """Return why no MemberCluster can stand for it, or empty."""
     meta = profile.metadata
     if len(meta.name) > _LONGEST_NAME:
         return f"its name is longer than {_LONGEST_NAME} characters"
@@ -147,7 +146,6 @@ def relabelled(
 def trouble(
     key: Key, profile: ClusterProfile | None
 ) -> tuple[InventoryUnhealthyReason, str] | None:
-    """Return why the MemberCluster must not be used, or None."""
     name = "/".join(key)
     if profile is None or profile.metadata.deleting:
         return InventoryUnhealthyReason.PROFILE_NOT_FOUND, (
@@ -172,7 +170,7 @@ def exported(cluster: MemberCluster) -> dict[str, Any]:
 
 
 def exported_status(cluster: MemberCluster) -> dict[str, Any]:
-    """Return the status of an exported ClusterProfile. It changes only with Ready."""
+    """It changes only with Ready."""
     ready = cluster.condition(MemberClusterCondition.READY.value)
     since = cluster.metadata.creation_timestamp
     condition = {"type": HEALTHY, "status": "Unknown", "reason": "NotSeen", "message": ""}

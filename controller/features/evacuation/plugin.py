@@ -279,7 +279,7 @@ class Failover:
     def filter(
         self, _state: CycleState, info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """Refuse the clusters that a whole Workload left. Divided keeps others to their limits."""
+        """Divided keeps others to their limits."""
         if not info.limits or not info.whole:
             return NOTHING_REFUSED
         left = [name for name, limit in info.limits.items() if not limit.replicas]

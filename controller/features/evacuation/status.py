@@ -73,9 +73,8 @@ def evacuation_of(
 ) -> EvacuationStatus:
     """Return the evacuation of a cluster.
 
-    `blind`: no propagator is watching, so it is unknown whether the cluster is lost. `doubted`:
-    another propagator saw the loss, so its time restarts. `brake` is why losses move nothing, or
-    empty. `before` is the condition's stored reason.
+    `blind`: no propagator is watching. `doubted`: another one saw the loss, so its time restarts.
+    `brake` is why losses move nothing. `before` is the condition's stored reason.
     """
     old = cluster.status.evacuation or Evacuation()
     causes = _causes(cluster, old, now, blind=blind, doubted=doubted)

@@ -42,8 +42,6 @@ from machinery.types.metadata import Key, Meta, Object
 
 
 class ClusterDecision(Object, frozen=True):
-    """One per Workload that asks for it, with its name."""
-
     spec: ClusterDecisionSpec = ClusterDecisionSpec()
     status: ClusterDecisionStatus = ClusterDecisionStatus()
 
@@ -65,14 +63,12 @@ T = TypeVar("T", bound=Object)
 
 
 class Obstacle(NamedTuple):
-    """Why a decision is not published as asked."""
-
     reason: PublishedReason
     message: str
 
 
 class PublishedObjects(ObjectWriter[T]):
-    """The published objects of one kind. Each is owned by its Workload."""
+    """Each is owned by its Workload."""
 
     def __init__(self, term: Term, resource: Resource, type_: type[T]) -> None:
         super().__init__(term, resource, type_, stored=term.informer(resource))
@@ -301,7 +297,7 @@ class OwnedSlices:
         self._keys: defaultdict[Key, set[Key]] = defaultdict(set)
 
     def changed(self, old: PlacementDecision | None, new: PlacementDecision | None) -> set[Key]:
-        """Record a change of a slice. Return the keys of the affected Workloads."""
+        """Return the keys of the affected Workloads."""
         touched = set()
         for found, there in ((old, False), (new, True)):
             owner = owner_of(found.metadata) if found is not None else None

@@ -1,4 +1,7 @@
-"""The wave machine's input from the hub's objects."""
+"""The wave machine's input from the hub's objects.
+
+A malformed status raises ValidationError.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from machinery.types.workload_api import Rollout, RolloutStatus
 
 
 def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutView | None:
-    """Return None without a rollout. Raises ValidationError for a malformed status."""
+    """None without a rollout."""
     state: RolloutState | None = workload.info.rollout
     if state is None or state.spec is None:
         return None
@@ -46,10 +49,7 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
 def placed_view(
     info: WorkloadInfo, placements: Mapping[str, int], snapshot: Snapshot
 ) -> RolloutView | None:
-    """Return the view of a decision; None without a rollout.
-
-    Raises ValidationError for a malformed status.
-    """
+    """None without a rollout."""
     state = info.rollout
     if state is None or state.spec is None:
         return None

@@ -102,7 +102,6 @@ class StagedRollouts(Feature):
             self.controller.forget(old.metadata.key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """A changed cluster may belong to another wave, or be reachable again."""
         if _known(old) != _known(new):
             for key in self._under_way:
                 self.controller.add(key)

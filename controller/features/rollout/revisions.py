@@ -41,7 +41,7 @@ class PresentRevision:
 
 
 class RevisionHistory:
-    """`check` raises LeaseLost. All methods raise TransportError if a retry may help."""
+    """`check` raises LeaseLost. All methods raise TransportError."""
 
     def __init__(self, client: Verbs, *, check: Callable[[], float | None]) -> None:
         self._client = client
@@ -149,7 +149,6 @@ def _needed(raw: Mapping[str, Any]) -> set[str]:
 
 
 def refusal(error: TransportError) -> str:
-    """Return the remedy for a hub that stores no ControllerRevision."""
     if isinstance(error, Forbidden):
         return f"the controller may not use ControllerRevisions: grant it {GRANT} ({error})"
     return f"the hub stores no ControllerRevision of it: {error}"

@@ -138,7 +138,6 @@ def revisions_of(exceptions: Mapping[str, str], otherwise: str) -> list[Revision
 def changes_of(
     state: RolloutState, status: RolloutStatus, exceptions: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the merge patch of the status; empty if nothing changes."""
     fields: dict[str, Any] = {}
     if rollout := _changed(state.stored, status):
         fields["rollout"] = rollout

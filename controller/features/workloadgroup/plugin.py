@@ -93,8 +93,8 @@ _SOON = 1.0
 class CoschedulingArgs(Args):
     """How long gangs wait, in seconds.
 
-    `denied_seconds`: until a gang is tried again. `patience_seconds`: a gang that has waited longer
-    has its turn before later ones; 0 for never.
+    `denied_seconds`: until a refused gang is tried again. `patience_seconds`: a gang that has
+    waited longer has its turn before later ones; 0 for never.
     """
 
     denied_seconds: Annotated[int, Field(strict=True, ge=1, le=900)] = DENIED_SECONDS

@@ -1,9 +1,12 @@
-"""Checks of plugins' answers, by extension point. Each raises `Unusable`."""
+"""Checks of plugins' answers, by extension point. Each raises `Unusable`.
+
+The answer comes last, after what it is checked against.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -58,15 +61,12 @@ def a_bool(answer: Any) -> bool:
     return bool(answer)
 
 
-def a_workload_info(before: WorkloadInfo) -> Callable[[Any], WorkloadInfo]:
-    def usable(answer: Any) -> WorkloadInfo:
-        if not isinstance(answer, WorkloadInfo):
-            raise _wanted("a WorkloadInfo", answer)
-        if answer.key != before.key or answer.uid != before.uid:
-            raise Unusable(f"gave the WorkloadInfo of another Workload, {'/'.join(answer.key)}")
-        return answer
-
-    return usable
+def a_workload_info(before: WorkloadInfo, answer: Any) -> WorkloadInfo:
+    if not isinstance(answer, WorkloadInfo):
+        raise _wanted("a WorkloadInfo", answer)
+    if answer.key != before.key or answer.uid != before.uid:
+        raise Unusable(f"gave the WorkloadInfo of another Workload, {'/'.join(answer.key)}")
+    return answer
 
 
 def a_descheduling(answer: Any) -> Descheduling:
@@ -110,17 +110,13 @@ def a_mask(answer: Any, size: int) -> Mask:
     return answer
 
 
-def refused(size: int) -> Callable[[Any], FilterMask]:
-
-    def usable(answer: Any) -> FilterMask:
-        if not isinstance(answer, FilterMask):
-            raise _wanted("a FilterMask", answer)
-        if answer is NOTHING_REFUSED:
-            return answer
-        said = (answer.reasons, answer.reached, answer.short)
-        return FilterMask(*(_reasons(each, size) if each else () for each in said))
-
-    return usable
+def refused(size: int, answer: Any) -> FilterMask:
+    if not isinstance(answer, FilterMask):
+        raise _wanted("a FilterMask", answer)
+    if answer is NOTHING_REFUSED:
+        return answer
+    said = (answer.reasons, answer.reached, answer.short)
+    return FilterMask(*(_reasons(each, size) if each else () for each in said))
 
 
 def _reasons(said: Any, size: int) -> Sequence[MaskedReason]:
@@ -145,98 +141,72 @@ def _strings(found: Any, what: str) -> tuple[str, ...]:
     return found
 
 
-def scores(size: int) -> Callable[[Any], Ints]:
-    def usable(answer: Any) -> Ints:
-        if not isinstance(answer, np.ndarray):
-            raise _wanted("an array of integers", answer)
-        if answer.dtype.kind not in "iu":
-            raise Unusable(f"gave an array of {answer.dtype}, integers are wanted")
-        _long(answer, size)
-        return answer
-
-    return usable
+def scores(size: int, answer: Any) -> Ints:
+    if not isinstance(answer, np.ndarray):
+        raise _wanted("an array of integers", answer)
+    if answer.dtype.kind not in "iu":
+        raise Unusable(f"gave an array of {answer.dtype}, integers are wanted")
+    _long(answer, size)
+    return answer
 
 
-def changed_unit(before: WorkloadInfo) -> Callable[[Any], Status | tuple[WorkloadInfo, bool]]:
-
-    def usable(answer: Any) -> Status | tuple[WorkloadInfo, bool]:
-        if isinstance(answer, Status):
-            return _refusal(answer)
-        info, changed = _parts(answer, 2, "(info, changed)")
-        return (a_workload_info(before)(info), True) if a_bool(changed) else (before, False)
-
-    return usable
+def changed_unit(before: WorkloadInfo, answer: Any) -> Status | tuple[WorkloadInfo, bool]:
+    if isinstance(answer, Status):
+        return _refusal(answer)
+    info, changed = _parts(answer, 2, "(info, changed)")
+    return (a_workload_info(before, info), True) if a_bool(changed) else (before, False)
 
 
 def changed_snapshot(
-    before: WorkloadInfo, snapshot: Snapshot
-) -> Callable[[Any], Status | tuple[WorkloadInfo, Snapshot, bool]]:
-
-    def usable(answer: Any) -> Status | tuple[WorkloadInfo, Snapshot, bool]:
-        if isinstance(answer, Status):
-            return _refusal(answer)
-        info, found, changed = _parts(answer, 3, "(info, snapshot, changed)")
-        if not a_bool(changed):
-            return before, snapshot, False
-        if not isinstance(found, Snapshot):
-            raise _wanted("a Snapshot", found)
-        return a_workload_info(before)(info), found, True
-
-    return usable
+    before: WorkloadInfo, snapshot: Snapshot, answer: Any
+) -> Status | tuple[WorkloadInfo, Snapshot, bool]:
+    if isinstance(answer, Status):
+        return _refusal(answer)
+    info, found, changed = _parts(answer, 3, "(info, snapshot, changed)")
+    if not a_bool(changed):
+        return before, snapshot, False
+    if not isinstance(found, Snapshot):
+        raise _wanted("a Snapshot", found)
+    return a_workload_info(before, info), found, True
 
 
 def changed_list(
-    before: WorkloadInfo, left: Mask
-) -> Callable[[Any], Status | tuple[WorkloadInfo, Mask, bool]]:
-
-    def usable(answer: Any) -> Status | tuple[WorkloadInfo, Mask, bool]:
-        if isinstance(answer, Status):
-            return _refusal(answer)
-        info, mask, changed = _parts(answer, 3, "(info, feasible clusters, changed)")
-        if not a_bool(changed):
-            return before, left, False
-        return a_workload_info(before)(info), a_mask(mask, len(left)), True
-
-    return usable
+    before: WorkloadInfo, left: Mask, answer: Any
+) -> Status | tuple[WorkloadInfo, Mask, bool]:
+    if isinstance(answer, Status):
+        return _refusal(answer)
+    info, mask, changed = _parts(answer, 3, "(info, feasible clusters, changed)")
+    if not a_bool(changed):
+        return before, left, False
+    return a_workload_info(before, info), a_mask(mask, len(left)), True
 
 
-def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
+def an_assignment(field: Candidates, answer: Any) -> Assignment:
     """Accept shares on rows that are feasible, or that hold replicas already."""
-    open_ = field.feasible | field.held
-
-    def usable(answer: Any) -> Assignment:
-        if not isinstance(answer, Assignment):
-            raise _wanted("an Assignment", answer)
-        desired = _count(answer.desired, "desired")
-        if not isinstance(answer.shares, Mapping):
-            raise _wanted("a mapping of rows to replicas as shares", answer.shares)
-        given = 0
-        for row, replicas in answer.shares.items():
-            if not (0 <= _count(row, "a row") < len(open_)):
-                raise Unusable(f"gave replicas to row {row} of {len(open_)} clusters")
-            given += _count(replicas, "a share")
-            if not open_[row]:
-                raise Unusable(
-                    f"gave {replicas} replicas to {field.snapshot.names[row]}, which is refused"
-                )
-        if given > desired:
-            raise Unusable(f"gave {given} replicas where {desired} are desired")
-        return answer
-
-    return usable
+    if not isinstance(answer, Assignment):
+        raise _wanted("an Assignment", answer)
+    desired, given = _count(answer.desired, "desired"), 0
+    if not isinstance(answer.shares, Mapping):
+        raise _wanted("a mapping of rows to replicas as shares", answer.shares)
+    for row, replicas in answer.shares.items():
+        if not (0 <= _count(row, "a row") < len(field.feasible)):
+            raise Unusable(f"gave replicas to row {row} of {len(field.feasible)} clusters")
+        given += _count(replicas, "a share")
+        if not (field.feasible[row] or field.held[row]):
+            name = field.snapshot.names[row]
+            raise Unusable(f"gave {replicas} replicas to {name}, which is refused")
+    if given > desired:
+        raise Unusable(f"gave {given} replicas where {desired} are desired")
+    return answer
 
 
-def a_problem(before: Problem) -> Callable[[Any], Problem]:
+def a_problem(before: Problem, answer: Any) -> Problem:
     """Accept a problem of the same total. The planner checks its columns."""
-
-    def usable(answer: Any) -> Problem:
-        if not isinstance(answer, Problem):
-            raise _wanted("a Problem", answer)
-        if answer.total != before.total:
-            raise Unusable(f"gave a problem of {answer.total} replicas for {before.total}")
-        return answer
-
-    return usable
+    if not isinstance(answer, Problem):
+        raise _wanted("a Problem", answer)
+    if answer.total != before.total:
+        raise Unusable(f"gave a problem of {answer.total} replicas for {before.total}")
+    return answer
 
 
 def texts(answer: Any) -> Sequence[str]:
@@ -269,19 +239,16 @@ def a_cause(answer: Any) -> tuple[str, str] | None:
     return a_text(answer[0]), a_text(answer[1])
 
 
-def a_gathering(key: Key) -> Callable[[Any], Gathering | None]:
-    def usable(answer: Any) -> Gathering | None:
-        if answer is None:
-            return None
-        if not isinstance(answer, Gathering):
-            raise _wanted("a Gathering or None", answer)
-        if key not in answer.members or len(set(answer.members)) < len(answer.members):
-            raise Unusable("gave members that are not the Workload and others, each once")
-        if answer.refusal is not None:
-            _refusal(answer.refusal)
-        return answer
-
-    return usable
+def a_gathering(key: Key, answer: Any) -> Gathering | None:
+    if answer is None:
+        return None
+    if not isinstance(answer, Gathering):
+        raise _wanted("a Gathering or None", answer)
+    if key not in answer.members or len(set(answer.members)) < len(answer.members):
+        raise Unusable("gave members that are not the Workload and others, each once")
+    if answer.refusal is not None:
+        _refusal(answer.refusal)
+    return answer
 
 
 def an_attempt(answer: Any) -> Attempt | None:

@@ -59,9 +59,8 @@ def settled(
         return info
     with limited(profile.plugin_timeout):
         for plugin in profile.learning:
-            info = ask(
-                plugin, "Settle", answers.a_workload_info(info), plugin.settled, info, now, bound
-            )
+            usable = partial(answers.a_workload_info, info)
+            info = ask(plugin, "Settle", usable, plugin.settled, info, now, bound)
     return info
 
 
