@@ -112,8 +112,8 @@ def test_a_status_of_another_form_is_refused(tenant):
         ({"phase": "Available"}, "status.phase"),
         ({"gate": "Ajar"}, "status.gate"),
         ({"running": -1}, "status.running"),
-        ({"released": [{"name": "workers", "uid": "f8a3"}]}, "status.released[0].decision"),
-        ({"released": STATUS["released"] * 4097}, "status.released"),
+        ({"decisions": {"f8a3": 7}}, "status.decisions.f8a3"),
+        ({"decisions": {f"{n}": "acde049cabb8b1e6" for n in range(4097)}}, "status.decisions"),
     ):
         assert field in write_status(tenant, status), field
     assert tenant.get("demo", "WorkloadGroup")["status"] == UNOBSERVED
