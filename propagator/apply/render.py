@@ -17,6 +17,7 @@ import msgspec
 
 from crds.admission.placeholder import CLASS_TEXT, named
 from crds.admission.reserved import strip
+from crds.fields.placing import Distribution
 from crds.fields.shares import LONGEST_FIELD
 from crds.names import (
     ANNOTATION_HUB,
@@ -300,6 +301,11 @@ def _main(
 ) -> dict[str, Any]:
     profile = workload.profile
     path, part = profile.replicas_path, workload.parts.get(differences.member.facts.name)
+    if not (profile.known or path) and workload.spec.distribution == Distribution.DIVIDED:
+        # Its WorkloadKind is gone: each cluster would have the number of the whole template.
+        raise InvalidTemplate(
+            f"spec.distribution: nothing says where a {profile.kind} has its number of replicas"
+        )
     template = differences.laid(workload.template, main=True, replicas_path=path)
     check(profile, template)
     if override.patch:

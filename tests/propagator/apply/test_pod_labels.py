@@ -14,8 +14,8 @@ from crds.names import DEFAULT_SCHEDULER, LABEL_TEMPLATE, Edits
 from crds.names import LABEL_WORKLOAD_UID as LABEL
 from machinery.api.resources import Resource
 from machinery.kinds import table
-from machinery.kinds.paths import value_at
-from machinery.kinds.profile import Pods, Profile
+from machinery.kinds.paths import InvalidTemplate, value_at
+from machinery.kinds.profile import Pods, Profile, Replicas
 from machinery.kinds.table import profile_in
 from machinery.kinds.templates import at_place, label_places
 from propagator.apply.render import PatchMisfit, Piece, beside, render
@@ -176,6 +176,25 @@ def test_a_kind_that_comes_changes_or_goes_edits_no_pods_of_what_stands(kinds: A
         assert piece.body["spec"] == stands["spec"], "its WorkloadKind is gone"
         other = {**GADGET, "spec": {"core": [pods()], "groups": {"a": pods()}}}
         assert beside(rendered(other), there_now).body["spec"] == other["spec"]
+
+
+@pytest.mark.proves("KD4")
+def test_a_divided_kind_that_goes_leaves_its_numbers_as_they_are(kinds: Any) -> None:
+    meta = {"namespace": "shop", "name": "it", "uid": "u1"}
+    template = {**GADGET, "spec": {**GADGET["spec"], "size": 3}}
+    spec = {"template": template, "distribution": "Divided"}
+    about: dict[str, Any] = {"replicas": 1, "first_ordinal": None, "secrets": []}
+    sized = msgspec.structs.replace(GADGETS, replicas=Replicas("spec.size"))
+
+    def size() -> Any:
+        workload = workload_of({"metadata": meta, "spec": spec})
+        return render(workload, member=member_facts(), **about)[-1].body["spec"]["size"]
+
+    kinds(sized)
+    assert size() == 1
+    kinds()
+    with pytest.raises(InvalidTemplate, match="nothing says where a Gadget has its number"):
+        size()
 
 
 @pytest.mark.proves("KD57")
