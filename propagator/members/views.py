@@ -298,7 +298,7 @@ def _names(held: Mapping[str, Any], workload: Workload) -> bool:
     key, uid = workload.metadata.key, workload.uid
     if any((namespace, name) == key and of != uid for namespace, name, of in listed):
         return True
-    return held.get("count", 0) > len(listed) and key > max(listed)[:2]
+    return held.get("count", 0) > len(listed) and (not listed or key > max(listed)[:2])
 
 
 def _of_agent(session: PullSession, workload: Workload) -> ShareView:
