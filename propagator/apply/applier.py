@@ -18,15 +18,24 @@ from propagator.errors import Refused
 from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
 
-WAVES: Sequence[frozenset[str]] = (
-    frozenset({"Namespace", "CustomResourceDefinition"}),
-    frozenset({"Secret", "ConfigMap"}),
-    frozenset({"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}),
+_RBAC = "rbac.authorization.k8s.io"
+WAVES: Sequence[frozenset[tuple[str, str]]] = (
+    frozenset({("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition")}),
+    frozenset({("", "Secret"), ("", "ConfigMap")}),
+    frozenset(
+        {
+            ("", "ServiceAccount"),
+            (_RBAC, "Role"),
+            (_RBAC, "RoleBinding"),
+            (_RBAC, "ClusterRole"),
+            (_RBAC, "ClusterRoleBinding"),
+        }
+    ),
     frozenset(),  # every other kind of spec.manifests
-    frozenset({"Service"}),
+    frozenset({("", "Service")}),
     frozenset(),  # the workload itself
 )
-"""The order of apply, by kind. Removal reverses it."""
+"""The order of apply, by group and kind. Removal reverses it."""
 
 _OTHERS, _MAIN = 3, 5
 _NEEDED = 2
@@ -77,11 +86,12 @@ async def apply(
     return Applied(backoffs, refusals, whole=whole)
 
 
-def wave_of(kind: str) -> int:
+def wave_of(group: str, kind: str) -> int:
     for number, kinds in enumerate(WAVES):
-        if kind in kinds:
+        if (group, kind) in kinds:
             return number
-    return _MAIN if any(kind == resource.kind for resource in USUAL) else _OTHERS
+    usual = ((resource.group, resource.kind) for resource in USUAL)
+    return _MAIN if (group, kind) in usual else _OTHERS
 
 
 def _once(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], list[Refused]]:
@@ -99,7 +109,8 @@ def _once(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], list[Refused]]:
 def _by_wave(pieces: Sequence[Piece]) -> dict[int, list[Piece]]:
     waves: dict[int, list[Piece]] = {}
     for piece in pieces:
-        waves.setdefault(_MAIN if piece.main else wave_of(piece.kind), []).append(piece)
+        wave = _MAIN if piece.main else wave_of(group_of(piece.api_version), piece.kind)
+        waves.setdefault(wave, []).append(piece)
     return waves
 
 

@@ -112,7 +112,7 @@ class Pruner:
         waiting: dict[ObjectPlace, str] = {}
         unheld: str | None = None  # not asked yet
         refused: dict[ObjectPlace, Refused] = {}
-        for place, found in sorted(_beside(kept, there), key=lambda pair: -wave_of(pair[0].kind)):
+        for place, found in sorted(_beside(kept, there), key=_latest_first):
             rule = partial(
                 granted,
                 owner=uid,
@@ -276,6 +276,10 @@ async def _scale(
         resource, body, name=place.name, namespace=place.namespace, force=True
     )
     session.track(place.resource, place.namespace).upsert(managed(place.resource, answer))
+
+
+def _latest_first(there: tuple[ObjectPlace, ManagedObject]) -> int:
+    return -wave_of(there[0].group, there[0].kind)
 
 
 def _beside(

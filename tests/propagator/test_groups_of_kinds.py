@@ -8,15 +8,18 @@ from typing import Any, cast
 import pytest
 
 from crds.names import OWNER_PREFIX
+from crds.workload import PropagatedReason
 from machinery.api.resources import CONFIG_MAPS, SERVICES, Resource
 from machinery.errors import ApiError
 from machinery.types.metadata import Meta
+from propagator.apply.applier import apply
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import Unchangeable, rejected
 from propagator.apply.render import ANNOTATION_HASH, Piece, render
 from propagator.dependencies.follower import Follower
 from propagator.drift.fields import FieldDrift
 from propagator.drift.records import Drifted, DriftRecords
+from propagator.errors import Refused
 from propagator.members.objects import ManagedObject
 from propagator.pull.bundle import packed, unpacked
 from propagator.shares import ShareTable
@@ -152,6 +155,34 @@ def test_a_secret_of_another_group_travels_in_the_bundle() -> None:
     bodies = [each.body for each in unpacked(text).objects]
     told = {(each["apiVersion"], "data" in each) for each in bodies if each["kind"] == "Secret"}
     assert told == {(OTHERS, True), ("v1", False)}
+
+
+class Refusing:
+    """A PieceWriter of which a member refuses each Role."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    async def write(self, _session: object, _workload: Workload, piece: Piece) -> None:
+        self.written.append(f"{piece.api_version} {piece.kind}")
+        if piece.kind == "Role":
+            raise Refused(PropagatedReason.REJECTED, f"m1: Role {piece.name} is refused")
+
+
+@pytest.mark.proves("X13")
+@pytest.mark.parametrize(
+    ("group", "starts"), [("rbac.authorization.k8s.io/v1", False), (OTHERS, True)]
+)
+async def test_pods_wait_for_a_role_that_is_kubernetes_own(group: str, starts: bool) -> None:
+    writer = Refusing()
+    of = workload((OTHERS, "Service", "a"), ("v1", "Service", "front"), (group, "Role", "reader"))
+    done = await apply(
+        cast("PieceWriter", writer), cast("Any", None), of, pieces(of), may_apply=lambda _: True
+    )
+    assert len(done.refusals) == 1
+    assert ("apps/v1 Deployment" in writer.written) is starts
+    order = [each for each in writer.written if each.endswith("Service")]
+    assert order == [f"{OTHERS} Service", "v1 Service"], "another kind goes with all others"
 
 
 @pytest.mark.proves("X13")
