@@ -68,8 +68,7 @@ def told_by_agent(
     if "ended" not in entry and leaving:
         _leave(entry, workload, outcome)
     elif outcome is None and _stands(found, entry, before, desired):
-        told = ("state", "message", "reason") if "reason" in before else ()
-        entry |= {name: before[name] for name in told}
+        _hold_as_before(entry, before)
     elif "ended" not in entry:
         _place(entry, outcome, before, current=current)
     entry["message"] = str(entry["message"])[:MESSAGE_LIMIT]
@@ -112,10 +111,18 @@ def _stands(
     found: Assignment | None, entry: Mapping[str, Any], before: Mapping[str, Any], of: DesiredShare
 ) -> bool:
     """Whether the stored entry is of the present order, which this process has not given itself."""
-    if found is None or not found.carried_out or not {"ended", "reason"}.isdisjoint(entry):
+    if found is None or not found.carried_out or "ended" in entry:
         return False
+    if "reason" in entry:  # refused there, and so of no generation
+        of_it = found.spec.workload.generation, before.get("replicas"), before.get("reason")
+        return of_it == (of.generation, of.replicas, entry["reason"])
     numbers = before.get("replicas"), before.get("observedGeneration")
     return numbers == (of.replicas, entry.get("observedGeneration")) == (of.replicas, of.generation)
+
+
+def _hold_as_before(entry: dict[str, Any], before: Mapping[str, Any]) -> None:
+    if "reason" in before and "reason" not in entry:
+        entry |= {name: before[name] for name in ("state", "message", "reason")}
 
 
 def _leave(entry: dict[str, Any], workload: Workload, outcome: Outcome | None) -> None:

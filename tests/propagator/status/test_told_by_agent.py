@@ -17,11 +17,11 @@ Json = dict[str, Any]
 COUNTS = {"asked": 2, "ready": 2, "scheduled": 2, "updated": 2}
 
 
-def session(contact: Contact, *, version: int) -> Any:
+def session(contact: Contact, *, version: int, **told: Any) -> Any:
     """One whose capacity the MemberCluster of that version has."""
     of = {"namespace": "shop", "name": "web", "uid": "u", "generation": 1}
     spec = {"workload": of, "order": "Apply", "targetNamespace": "shop", "digest": "d"}
-    status = {"digest": "d", "state": "Running", "counts": COUNTS, "reported": "3"}
+    status = {"digest": "d", "state": "Running", "counts": COUNTS, "reported": "3", **told}
     body = {"metadata": {"name": "u"}, "spec": {**spec, "decided": "5"}, "status": status}
     found = msgspec.convert(body, Assignment)
     return SimpleNamespace(
@@ -84,3 +84,20 @@ def test_a_share_stands_as_it_was_told_until_a_process_that_begins_has_looked_at
     kept = {"message": told["message"], "reason": told.get("reason")}
     was = {"message": before["message"], "reason": before.get("reason")}
     assert (kept == was) is as_before
+
+
+@pytest.mark.proves("PL31", "SC27")
+@pytest.mark.parametrize(
+    ("stored", "state"),
+    [({}, "Failed"), ({"reason": "Rejected"}, "Pending"), ({"replicas": 1}, "Pending")],
+    ids=["as it was", "of another reason", "of another number"],
+)
+def test_a_refusal_stands_until_a_process_that_begins_has_looked_at_it(
+    stored: Json, state: str
+) -> None:
+    told = {"state": "Failed", "reason": "AlreadyExists", "message": "web is not ours"}
+    there = session(Contact.SERVING, version=5, **told)
+    before = {"name": "paris", "replicas": 2, "asked": 0, **told} | stored
+    found = told_by_agent(there, workload(before), None, before, 1)
+    assert found is not None
+    assert found.told["state"] == state
