@@ -258,7 +258,7 @@ class HubWorkloads:
                 self._ending.put(new.uid, "", self._clock.monotonic())
         elif old is not None:
             self._by_uid.pop(old.uid, None)
-        if old is None or new is None:
+        if old is None or new is None or new.uid != old.uid:
             return
         if new.metadata.generation != old.metadata.generation or new.placements != old.placements:
             self._witnessed.put(new.uid, "", True)
