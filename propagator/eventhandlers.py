@@ -31,6 +31,7 @@ class EventHandlers:
     ) -> None:
         self._registry = context.registry
         self._membership = context.membership
+        self._clusters = context.clusters
         self._workloads = workloads
         self._secrets = secrets
         self._inventory = inventory
@@ -41,6 +42,7 @@ class EventHandlers:
         workloads.informer.add_handler(self.workload_changed)
         context.registry.on_change(self.member_changed)
         context.clusters.add_handler(self.cluster_changed)
+        context.membership.on_change(self.members_changed)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         known = new or old
@@ -67,9 +69,7 @@ class EventHandlers:
             return
         if self._registry.get(name) is None:
             self._shares.drop_member(name)
-        keys = [workload.metadata.key for workload in self._workloads.touching(name)]
-        self.reports.add(name, keys)
-        self.syncs.add(name, [(name, key) for key in keys])
+        self.syncs.add(name, [(name, key) for key in self._report_of(name)])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         before, after = (e is not None and (e.out_of_service or e.given_up) for e in (old, new))
@@ -77,6 +77,17 @@ class EventHandlers:
             return
         for name, key in self._reporter.all_lacking():
             self._registry.wake(name, key)
+
+    def members_changed(self) -> None:
+        """Report of clusters that were given up: they get no session that would tell."""
+        for cluster in self._clusters.values():
+            if cluster.given_up:
+                self._report_of(cluster.name)
+
+    def _report_of(self, name: str) -> list[Key]:
+        keys = [workload.metadata.key for workload in self._workloads.touching(name)]
+        self.reports.add(name, keys)
+        return keys
 
     def secret_changed(self, key: Key) -> None:
         for workload in self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):

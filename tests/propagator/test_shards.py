@@ -12,7 +12,14 @@ import pytest
 
 from benchmarks.simulated_members import Member
 from crds.groups.gate import decision_of
-from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_SWEEP, LABEL_GROUP, SYSTEM_NAMESPACE
+from crds.names import (
+    ANNOTATION_CLUSTERS,
+    ANNOTATION_SWEEP,
+    ANNOTATION_UNJOIN,
+    GIVEN_UP,
+    LABEL_GROUP,
+    SYSTEM_NAMESPACE,
+)
 from machinery.api.resources import (
     CONFIG_MAPS,
     MEMBER_CLUSTERS,
@@ -234,6 +241,29 @@ async def test_the_shard_of_the_last_member_ends_a_workload(steady: None) -> Non
         world.delete("web")
         await world.until(lambda: not world.hub.all(WORKLOADS))
         assert not any(map(world.deployments, MEMBERS))
+
+
+@pytest.mark.proves("SC17")
+async def test_a_cluster_that_is_given_up_is_waited_for_no_more(steady: None) -> None:
+    """By a process that begins after that, and so has no session with it."""
+    two, one = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    world = Fleet(one, two)
+    world.shards(2)
+    mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
+    async with world.running("a", "b") as processes:
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **{one: 1, two: 1})
+        await world.until(lambda: runs(world, "web", **{one: 1, two: 1}))
+        world.away.add(one)
+        world.delete("web")
+        await world.until(lambda: not world.deployments(two))
+        await processes[world.holder(1)].aclose()
+        world.hub.edit(MEMBER_CLUSTERS, one, mark)
+        async with world.running("c"):
+            await world.until(lambda: world.holder(1) == "c")
+            await world.calm(5)
+            await world.until(lambda: not world.hub.all(WORKLOADS))
 
 
 @pytest.mark.proves("SC17")
