@@ -31,7 +31,6 @@ class EventHandlers:
     ) -> None:
         self._registry = context.registry
         self._membership = context.membership
-        self._clusters = context.clusters
         self._workloads = workloads
         self._secrets = secrets
         self._inventory = inventory
@@ -69,7 +68,9 @@ class EventHandlers:
             return
         if self._registry.get(name) is None:
             self._shares.drop_member(name)
-        self.syncs.add(name, [(name, key) for key in self._report_of(name)])
+        keys = [workload.metadata.key for workload in self._workloads.touching(name)]
+        self.reports.add(name, keys)
+        self.syncs.add(name, [(name, key) for key in keys])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         before, after = (e is not None and (e.out_of_service or e.given_up) for e in (old, new))
@@ -79,15 +80,9 @@ class EventHandlers:
             self._registry.wake(name, key)
 
     def members_changed(self) -> None:
-        """Report of clusters that were given up: they get no session that would tell."""
-        for cluster in self._clusters.values():
-            if cluster.given_up:
-                self._report_of(cluster.name)
-
-    def _report_of(self, name: str) -> list[Key]:
-        keys = [workload.metadata.key for workload in self._workloads.touching(name)]
-        self.reports.add(name, keys)
-        return keys
+        """Look anew at what ends: of a cluster that was given up, or is away, no session tells."""
+        every = self._workloads.informer.values()
+        self.reports.add("", [each.metadata.key for each in every if each.metadata.deleting])
 
     def secret_changed(self, key: Key) -> None:
         for workload in self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):
