@@ -15,7 +15,7 @@ from crds.definition import KINDS
 from crds.names import GROUP
 from stowage.importing import pods
 from stowage.importing.fields import DocumentPart
-from stowage.importing.pieces import Placed
+from stowage.importing.pieces import AUTOSCALERS, Placed
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import BUILT_IN, Conversion, Made, System, drop_status, metadata_of
 
@@ -23,7 +23,6 @@ _Name: TypeAlias = tuple[str, str]
 _USED = ("Service", "Secret", "ConfigMap", "ServiceAccount", "PersistentVolumeClaim")
 _FOLLOWED = ("Secret", "ConfigMap", "ServiceAccount")
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
-_AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 _USERS = ("name", "namespace", "labels", "annotations")
 _OURS = tuple(kind.__name__ for kind in KINDS)
 
@@ -183,7 +182,7 @@ def _alone(into: Conversion, source: Source) -> None:
 
 def _left_out(into: Conversion, source: Source, systems: Sequence[System]) -> None:
     system = next((s for s in systems if source.group in s.groups), None)
-    if source.kind in _AUTOSCALERS:
+    if source.kind in AUTOSCALERS:
         text = "is left out: on the hub, let its scaleTargetRef name the Workload (stowage.dev)"
         into.notes.note(source.document, "", text)
     elif system:

@@ -8,6 +8,8 @@ from typing import Any
 from stowage.fleet.manifests import Document
 from stowage.importing.reading import Source, dig
 
+AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+
 
 @dataclass(eq=False, slots=True)
 class Piece:

@@ -23,14 +23,13 @@ from stowage.importing import pods
 from stowage.importing.clusters import Clusters, Fleet, by_names
 from stowage.importing.differing import Change, Differences, differences, named_apart
 from stowage.importing.fates import SERVER, at
-from stowage.importing.pieces import Piece, Placed
+from stowage.importing.pieces import AUTOSCALERS, Piece, Placed
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Conversion, ours
 
 MOST_MANIFESTS = 64
 _RULES_OF_REPLICAS = ("distributionWeights", "packing", "replicas", "movement")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 _UNKNOWN = (
     "which clusters get this number is not certain without the clusters: add the clusters to the"
     " input, or name them"
@@ -269,7 +268,7 @@ class Placer:
             listed.append(body)
             placed.pieces.append(piece)
             self._carry(placement, placed, piece, f"spec.manifests[{len(listed) - 1}]")
-            if piece.kind in _AUTOSCALERS and placed.main is not None:
+            if piece.kind in AUTOSCALERS and placed.main is not None:
                 text = "no Workload runs with an autoscaler of its own object: take it out of"
                 more = (
                     f"spec.manifests, and have it scale the Workload {placed.main.name} on the hub"
@@ -550,7 +549,7 @@ def _of_pods(
         return _selected(piece, mains, dig(spec, "selector"))
     if piece.kind == "PodDisruptionBudget":
         return _selected(piece, mains, dig(spec, "selector", "matchLabels"))
-    if piece.kind in _AUTOSCALERS:
+    if piece.kind in AUTOSCALERS:
         ref = dig(spec, "scaleTargetRef")
         kind = str(dig(ref, "kind") or "Deployment")
         return scaled.get((piece.namespace, kind, str(dig(ref, "name"))), [])

@@ -27,6 +27,7 @@ from stowage.fleet import manifests
 from stowage.fleet.inventory import kinds_of
 from stowage.fleet.manifests import Document
 from stowage.hub import ObjectReader, reader
+from stowage.report.groups import mapping
 
 COLUMNS = (
     *("kind", "group", "versions", "replicas", "pods", "ready", "ends", "once", "data"),
@@ -120,18 +121,14 @@ def _placed(document: Document) -> Iterator[Placed]:
     if document.kind != WORKLOADS.kind:
         yield document.body, {}
         return
-    spec = _mapping(document.body.get("spec"))
-    if main := _mapping(spec.get("template")):
+    spec = mapping(document.body.get("spec"))
+    if main := mapping(spec.get("template")):
         yield main, spec
-    elif main := _mapping(spec.get("targetDeployment")):
+    elif main := mapping(spec.get("targetDeployment")):
         yield {"apiVersion": "apps/v1", "kind": "Deployment", **main}, spec
     else:
         alone = spec.get("manifests")
-        yield from ((_mapping(each), {}) for each in (alone if isinstance(alone, list) else ()))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+        yield from ((mapping(each), {}) for each in (alone if isinstance(alone, list) else ()))
 
 
 def tried(placed: Placed) -> tuple[list[str], bool]:
@@ -177,7 +174,7 @@ def _amounts(amounts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _state(profile: Profile, body: Mapping[str, Any], replicas: int) -> Iterator[str]:
-    meta = _mapping(body.get("metadata"))
+    meta = mapping(body.get("metadata"))
     generation = meta.get("generation")
     judged = judge(
         profile,

@@ -269,6 +269,10 @@ def test_a_number_beside_those_that_static_weights_give(tmp_path: Path) -> None:
     lost = Made(policy(placement=placement), deployment(replicas=12), said).lost
     text = "how many replicas m1 has beside them is not certain"  # one of the twelve is left over
     assert text in lost["o: spec.overrideRules[0].overriders"]
+    # Where the free room of clusters weighs, static weights count no more.
+    placement["replicaScheduling"]["weightPreference"]["dynamicWeight"] = "AvailableReplicas"
+    lost = Made(policy(placement=placement), deployment(replicas=11), said).lost
+    assert text in lost["o: spec.overrideRules[0].overriders"]
 
 
 @pytest.mark.proves("IM7")

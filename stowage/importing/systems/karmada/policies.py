@@ -142,6 +142,16 @@ def clusters_of(said: Json | None) -> Clusters:
     return found if not (found.names and not set(found.names) - set(found.excluded)) else NOWHERE
 
 
+_Weight = tuple[int, Clusters]
+
+
+def _static_weights(scheduling: Json) -> list[_Weight]:
+    """Return the rules of static weights; none where the free room of clusters weighs."""
+    preference = scheduling.get("weightPreference") or {}
+    listed = () if preference.get("dynamicWeight") else preference.get("staticWeightList") or ()
+    return [(int(e.get("weight") or 0), clusters_of(e.get("targetCluster"))) for e in listed]
+
+
 @dataclass(slots=True)
 class PolicyReader:
     """Reads one policy; notes what becomes something else, or is lost by its value."""
@@ -232,17 +242,16 @@ class PolicyReader:
             text = "clusters are weighed by their free room, as members publish it"
             self.note(f"{path}.weightPreference.dynamicWeight", text, "spec.distribution: Divided")
             return {"distribution": "Divided"}
-        listed = (preference or {}).get("staticWeightList") or ()
-        return {"distribution": "Divided", "distributionWeights": self._weights(listed, terms)}
+        rules = _static_weights(said)
+        return {"distribution": "Divided", "distributionWeights": self._weights(rules, terms)}
 
-    def _weights(self, listed: Sequence[Json], terms: Sequence[Clusters]) -> list[dict[str, Any]]:
+    def _weights(self, rules: Sequence[_Weight], terms: Sequence[Clusters]) -> list[dict[str, Any]]:
         path = "spec.placement.replicaScheduling.weightPreference.staticWeightList"
         equal = [{"clusterSelector": {}, "weight": 1}]
-        if not listed:
+        if not rules:
             text = "no weights are given: all clusters weigh the same, as there"
             self.note("spec.placement.replicaScheduling", text, "spec.distributionWeights")
             return equal
-        rules = [(int(e.get("weight") or 0), clusters_of(e.get("targetCluster"))) for e in listed]
         for n, (_, clusters) in enumerate(rules):
             self._unknown(f"{path}[{n}].targetCluster", [clusters])
         names = self.fleet.among(terms) if self.fleet.labels else None
@@ -271,18 +280,16 @@ class PolicyReader:
         """Return the shares of so many replicas by static weights, if none is left over."""
         placement = spec_of(self.source).get("placement") or {}
         said = placement.get("replicaScheduling") or {}
-        listed = dig(said, "weightPreference", "staticWeightList") or ()
-        names = self.fleet.among(self.terms())
-        if said.get("replicaDivisionPreference") != "Weighted" or not listed or names is None:
+        names, rules = self.fleet.among(self.terms()), _static_weights(said)
+        if said.get("replicaDivisionPreference") != "Weighted" or names is None:
             return None
         weights = dict.fromkeys(names, 0)
-        for each in listed:
-            clusters = clusters_of(each.get("targetCluster"))
+        for weight, clusters in rules:
             for name in names:
                 there = self.fleet.matches(clusters, name)
                 if there is None:
                     return None
-                weights[name] = max(weights[name], int(each.get("weight") or 0) if there else 0)
+                weights[name] = max(weights[name], weight if there else 0)
         total = sum(weights.values())
         if not total or any(replicas * weight % total for weight in weights.values()):
             return None
