@@ -54,6 +54,8 @@ AT_ONCE_SECONDS = 600.0
 """Seconds within which removals count as one: kinds are listed one by one."""
 FRESH_SECONDS = 1.0
 """Seconds for which a count of all that a member holds is valid."""
+LEAVING_SECONDS = 5.0
+"""Seconds until what a person lets go is counted again: nothing tells of its end."""
 _OWNER = re.compile(r"[\w-]{1,128}/[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", re.ASCII)
 _WORKERS = 4
 _NAMED = 5
@@ -197,8 +199,9 @@ class SweepBrake:
         for uid in declined.intersection(free):
             self._registry.wake(member, (count.left[uid].namespace, count.left[uid].name))
         sweep.declined = declined.difference(free)
-        if not confirmed & count.left.keys():
-            await self._end_permission(member)
+        if confirmed & count.left.keys():
+            return LEAVING_SECONDS
+        await self._end_permission(member)
         return None
 
     def _sees_all(self, session: MemberSession) -> bool:

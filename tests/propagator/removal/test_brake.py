@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
+    ANNOTATION_SWEEP,
     LABEL_MANAGED,
     OWNER_PREFIX,
 )
@@ -307,8 +308,7 @@ async def test_what_was_made_before_another_shard_has_seen_the_hub_go_back_is_he
     left = {"u": HeldWorkload("shop", "web", "u", 1, 0)}
     found = _Count("m1", 0.0, left, {"u": made}, 1)
     brake._membership = cast("Any", SimpleNamespace(set_back="2026-11-30T12:00:00Z"))
-    brake._clusters, brake._let_go, brake._clock = cast("Any", {}), {}, FakeClock()
-    brake._counts = WeakKeyDictionary()
+    brake._clusters, brake._clock = cast("Any", {}), FakeClock()
     brake._restored = cast("Any", SimpleNamespace(noted=_nothing))
     brake._workloads.kind_since = _never  # type: ignore[method-assign]
     session = _Counted(found)
@@ -318,10 +318,35 @@ async def test_what_was_made_before_another_shard_has_seen_the_hub_go_back_is_he
     assert session.held.reason == reason
 
 
+@pytest.mark.proves("N11", "SC15")
+async def test_a_permission_lasts_until_what_it_lets_go_is_gone() -> None:
+    """No event tells of the end: what leaves slowly is looked at again."""
+    brake, _ = _brake(GrowingHub([]))
+    left = {"u": HeldWorkload("shop", "web", "u", 1, 0)}
+    session = _Counted(_Count("m1", 0.0, left, {"u": "2026-11-30T12:00:00Z"}, 1))
+    meta = SimpleNamespace(uid="c", resource_version="7", annotations={ANNOTATION_SWEEP: "u"})
+    written: list[Any] = []
+
+    async def merge_patch(_resource: Any, name: str, body: Any) -> None:
+        written.append((name, body["metadata"]["annotations"]))
+
+    brake._registry = cast("Any", SimpleNamespace(get=lambda _: session))
+    brake._clusters = cast("Any", {("", "m1"): SimpleNamespace(metadata=meta)})
+    brake._hub = cast("Any", SimpleNamespace(merge_patch=merge_patch))
+    brake._fresh, brake._clock = lambda: True, FakeClock()
+    seen = mock.patch.object(SweepBrake, "_sees_all", return_value=True)
+    with seen, mock.patch.object(SweepBrake, "_left_behind", _Counted.left_behind):
+        assert await brake._recount("m1") is not None
+        assert written == []
+        session.count = _Count("m1", 0.0, {}, {}, 1)
+        assert await brake._recount("m1") is None
+    assert written == [("m1", {ANNOTATION_SWEEP: None})]
+
+
 class _Counted:
     """A session without objects, of which a count is given."""
 
-    name, link, went_back_to = "m1", None, None
+    name, link, went_back_to, ready = "m1", None, None, True
 
     def __init__(self, count: _Count) -> None:
         self.count = count
