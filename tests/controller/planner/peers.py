@@ -18,7 +18,6 @@ from controller.model.observedlimits import as_bounds, learn
 from controller.planner.plan import UNBOUNDED, BoundKind, GroupBound, Problem, apportion
 from controller.planner.webster import Ints
 
-from .packing import packed
 from .plain import ints, problem
 
 ORACLES = Path(__file__).parents[2] / "data" / "oracles"
@@ -76,14 +75,7 @@ def _order(names: list[str], key: Callable[[str], Any]) -> list[int]:
 
 
 def _answers(want: Any) -> list[Answer]:
-    """The answers of both of Karmada's notations."""
-    if want.get("error"):
-        return []
-    if "plan" in want:
-        return [want["plan"]]
-    if "anyOf" in want:
-        return [dict(found) for found in want["anyOf"]]
-    return want.get("any_of", [want])
+    return [] if want.get("error") else [dict(found) for found in want["anyOf"]]
 
 
 def _karmada(
@@ -120,24 +112,6 @@ def _dynamic(
         order=_order(names, lambda name: (available[name], name)),
     )
     return Case(name, names, of, answers)
-
-
-def _karmada_planner() -> Iterator[Case | str]:
-    for case in load("karmada_planner")["cases"]:
-        key, kind, answers = case["id"], case["algorithm"], _answers(case["expected"])
-        if case.get("strategy") in {"Aggregated", "Duplicated"}:
-            yield key
-        elif kind in {"karmada.webster", "karmada.dispense"}:
-            down = _odd(case.get("uid", "")) or "desc" in case.get("tie", "")
-            yield _karmada(
-                key, case["weights"], case["current"], case["replicas"], down=down, answers=answers
-            )
-        elif kind == "karmada.static":
-            down = _odd(case["uid"])
-            yield _karmada(key, case["weights"], {}, case["replicas"], down=down, answers=answers)
-        else:
-            available = {entry["name"]: entry["available"] for entry in case["candidates"]}
-            yield _dynamic(key, available, case["current"], case["replicas"], answers)
 
 
 def _rule_weights(clusters: list[Any], rules: list[Any] | None) -> Answer:
@@ -215,44 +189,8 @@ def _karmada_overflow() -> Iterator[Case | str]:
         yield Case(case["id"], names, of, answers)
 
 
-def _clusternet() -> Iterator[Case | str]:
-    for case in load("clusternet_planner")["cases"]:
-        kind, total = case["algorithm"], case["replicas"]
-        if kind == "clusternet.dynamic.delta":
-            yield _clusternet_delta(case)
-            continue
-        values = case["available"] if kind == "clusternet.dynamic" else case["weights"]
-        names = [f"c{number}" for number in range(len(values))]
-        expected = case["expected"]
-        room = values if kind == "clusternet.dynamic" else None
-        held = [0] * len(values)
-        if total < 0:
-            # What is to be taken away is divided over what is there.
-            held, total = values, sum(values) + total
-            expected = [there + change for there, change in zip(held, expected, strict=True)]
-        # Static weights are sorted, the heaviest first; available numbers are taken as they come.
-        heavy = -1 if kind.startswith("clusternet.static") else 0
-        line = sorted(
-            range(len(values)), key=[(heavy * v, n) for n, v in enumerate(values)].__getitem__
-        )
-        order = [line.index(number) for number in range(len(values))]
-        of = problem(total, values, room=room, present=held, order=order)
-        yield Case(case["id"], names, of, [dict(zip(names, expected, strict=True))])
-
-
-def _clusternet_delta(case: Any) -> Case:
-    current, available = case["current"], case["available"]
-    names = sorted({**current, **available})
-    held = [current.get(name, 0) for name in names]
-    grows = case["replicas"] >= sum(held)
-    weight = [(available if grows else current).get(name, 0) for name in names]
-    room = [available.get(name, 0) + there for name, there in zip(names, held, strict=True)]
-    of = problem(case["replicas"], weight, room=room, present=held)
-    return Case(case["id"], names, of, [case["expected"]])
-
-
-def _preferred(case: Any, *, anew: bool, limit: str) -> tuple[list[str], Problem]:
-    """Weights, bounds and hashes of the two planners that share a notation."""
+def _preferred(case: Any, *, anew: bool) -> tuple[list[str], Problem]:
+    """Weights, bounds and hashes."""
     names, per = case["clusters"], case["per_cluster"]
     free = UNBOUNDED
     of = problem(
@@ -260,7 +198,9 @@ def _preferred(case: Any, *, anew: bool, limit: str) -> tuple[list[str], Problem
         [per[name]["weight"] for name in names],
         lower=[per[name]["min"] for name in names],
         upper=[free if per[name]["max"] is None else per[name]["max"] for name in names],
-        learnt=[free if per[name].get(limit) is None else per[name][limit] for name in names],
+        learnt=[
+            free if per[name].get("limited") is None else per[name]["limited"] for name in names
+        ],
         present=[0 if anew else case["current"].get(name, 0) for name in names],
         order=_order(
             names,
@@ -270,16 +210,10 @@ def _preferred(case: Any, *, anew: bool, limit: str) -> tuple[list[str], Problem
     return names, of
 
 
-def _kubefed() -> Iterator[Case | str]:
-    for case in load("kubefed_planner")["cases"]:
-        names, of = _preferred(case, anew=case["rebalance"], limit="capacity")
-        yield Case(case["id"], names, of, [case["expected"]["plan"]])
-
-
 def _kubeadmiral() -> Iterator[Case | str]:
     for case in load("kubeadmiral_planner")["cases"]:
         anew = not case["avoid_disruption"]
-        names, of = _preferred(case, anew=anew, limit="limited")
+        names, of = _preferred(case, anew=anew)
         yield Case(case["id"], names, of, [case["expected"]["plan"]], case["actual_capacity"])
 
 
@@ -314,29 +248,6 @@ def _capacity_weights() -> Iterator[Case | str]:
         yield Case(case["id"], names, problem(1000, weights), [case["expected"]])
 
 
-def packings() -> Iterator[Case]:
-    """Every case that fills one cluster after another, as they stand; weights play no part."""
-    for case in load("kubeadmiral_binpack_planner")["cases"]:
-        names, per = case["clusters"], case["per_cluster"]
-        held = case["current"] if case.get("avoid_disruption") else {}
-        hidden = case.get("actual_capacity", {})
-
-        def most(key: str, names: list[str] = names, per: Any = per) -> list[int]:
-            bounds = [per[name].get(key) for name in names]
-            return [UNBOUNDED if bound is None else bound for bound in bounds]
-
-        of = problem(
-            case["replicas"],
-            [1] * len(names),
-            lower=[per[name]["min"] for name in names],
-            upper=most("max"),
-            room=None if hidden else most("capacity"),
-            learnt=most("limited"),
-            present=[held.get(name, 0) for name in names],
-        )
-        yield Case(case["id"], names, of, [case["expected"]["plan"]], hidden, packed)
-
-
 def _other(name: str) -> Callable[[], Iterator[Case | str]]:
     """A file whose cases divide nothing."""
 
@@ -348,31 +259,17 @@ def _other(name: str) -> Callable[[], Iterator[Case | str]]:
 
 
 FILES: dict[str, Callable[[], Iterator[Case | str]]] = {
-    "clusternet_planner": _clusternet,
     "karmada_division": _karmada_division,
     "karmada_overflow": _karmada_overflow,
-    "karmada_planner": _karmada_planner,
-    "karmada_spread_groups": _other("karmada_spread_groups"),
     "karmada_static": _karmada_static,
     "kubeadmiral_binpack_planner": _other("kubeadmiral_binpack_planner"),
     "kubeadmiral_capacity_weights": _capacity_weights,
     "kubeadmiral_pingpong": _pingpong,
     "kubeadmiral_planner": _kubeadmiral,
-    "kubefed_planner": _kubefed,
-    "kubefleet_scheduling": _other("kubefleet_scheduling"),
-    "ocm_scheduling": _other("ocm_scheduling"),
 }
 """For each file its cases in order; where a case divides nothing, only its name."""
 
 ALL: dict[str, list[Case | str]] = {name: list(read()) for name, read in FILES.items()}
-
-
-def size_of(name: str) -> int:
-    """How many cases the file itself has."""
-    found = load(name)
-    if "cases" in found:
-        return len(found["cases"])
-    return 1 if "case" in found else sum(len(cases) for cases in found.values())
 
 
 def divisions() -> list[Case]:

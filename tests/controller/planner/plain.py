@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Sequence
 from fractions import Fraction
 
-import networkx as nx
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -148,76 +146,3 @@ seeds = st.integers(min_value=0, max_value=2**32)
 def problems(*, fresh: bool = False, lowers: bool = True) -> st.SearchStrategy[Problem]:
     """`random_problem` by a drawn seed."""
     return seeds.map(lambda seed: random_problem(random.Random(seed), fresh=fresh, lowers=lowers))
-
-
-def flow_network(of: Problem, start: Row, *, least: bool) -> tuple[nx.DiGraph, int]:
-    """Total → groups → clusters → sink, each arc with what is held already as its least.
-
-    Lower bounds of arcs become demands of their ends, as flow problems with lower bounds are
-    usually turned into ones without. The second value is the number of units held.
-    """
-    graph = nx.DiGraph()
-    held = sum(start)
-    arcs: dict[tuple[object, object], tuple[int, int]] = {}
-    for row in range(len(start)):
-        path: list[object] = ["total"]
-        path += [(level, int(bound.group[row])) for level, bound in enumerate(of.groups)]
-        path += [("cluster", row), "sink"]
-        for arc in itertools.pairwise(path):
-            arcs.setdefault(arc, (0, 0))
-    for tail, head in arcs:
-        if head == "sink":
-            row = tail[1]
-            top = int(of.cap()[row]) if of.weight[row] else min(of.cap()[row], of.lower[row])
-            low = min(int(of.lower[row]), int(of.cap()[row])) if least else 0
-            arcs[tail, head] = (max(low, start[row]), max(int(top), start[row]))
-        elif head[0] == "cluster":
-            arcs[tail, head] = (start[head[1]], UNBOUNDED)
-        else:
-            bound = of.groups[head[0]]
-            inside = sum(units for row, units in enumerate(start) if bound.group[row] == head[1])
-            low = int(min(bound.lower[head[1]], bound.upper[head[1]])) if least else 0
-            arcs[tail, head] = (max(low, inside), max(int(bound.upper[head[1]]), inside))
-    for (tail, head), (low, top) in arcs.items():
-        graph.add_edge(tail, head, low=low, top=top)
-    return graph, held
-
-
-def most_units(of: Problem, start: Row) -> int:
-    """By max-flow: the most units that may be held in all, with what is held kept."""
-    graph, held = flow_network(of, start, least=False)
-    spare = nx.DiGraph()
-    for tail, head, arc in graph.edges(data=True):
-        inside = _through(of, start, tail, head)
-        spare.add_edge(tail, head, capacity=arc["top"] - inside)
-    if of.total <= held or not len(spare):
-        return held
-    spare.add_edge("wanted", "total", capacity=of.total - held)
-    return held + nx.maximum_flow_value(spare, "wanted", "sink")
-
-
-def _through(of: Problem, start: Row, tail: object, head: object) -> int:
-    """Units held already that pass this arc."""
-    if head == "sink":
-        return start[tail[1]]
-    if head[0] == "cluster":
-        return start[head[1]]
-    bound = of.groups[head[0]]
-    return sum(units for row, units in enumerate(start) if bound.group[row] == head[1])
-
-
-def meets_lower_bounds(of: Problem, start: Row) -> bool:
-    """By max-flow with lower bounds: is there a placement of at most the total within all bounds?"""
-    graph, _ = flow_network(of, start, least=True)
-    flow = nx.DiGraph()
-    flow.add_edge("sink", "total", capacity=of.total)
-    need = 0
-    for tail, head, arc in graph.edges(data=True):
-        if arc["low"] > arc["top"]:
-            return False
-        flow.add_edge(tail, head, capacity=arc["top"] - arc["low"])
-        for source, target in ((("source"), head), (tail, "drain")):
-            before = flow.get_edge_data(source, target, {"capacity": 0})["capacity"]
-            flow.add_edge(source, target, capacity=before + arc["low"])
-        need += arc["low"]
-    return need == 0 or nx.maximum_flow_value(flow, "source", "drain") == need

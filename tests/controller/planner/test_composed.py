@@ -130,7 +130,9 @@ def loop_of_subsets(plan: Apportionment) -> list[int]:
     return SubsetLoop(plan.problem, first).solved()
 
 
-@pytest.mark.proves("R13", "P9", "D3", "K2", "K3", "K8", "K9", "K11", "K12", "K13", "K23", "K29")
+@pytest.mark.proves(
+    "P3", "P8", "R12", "R13", "P9", "D3", "K2", "K3", "K8", "K9", "K11", "K12", "K13", "K23", "K29"
+)
 @pytest.mark.parametrize("part", range(10))
 def test_all_rules_together_are_the_loop_over_units(part: int) -> None:
     for seed in range(FIRST + part * EACH, FIRST + (part + 1) * EACH):

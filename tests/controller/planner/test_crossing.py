@@ -52,26 +52,6 @@ def test_on_hundreds_of_clusters_no_constraints_cost_more_than_the_budget() -> N
     assert 0 < short < cases
 
 
-def test_the_same_question_has_the_same_answer_at_the_same_cost() -> None:
-    for asked in [each for number, each in enumerate(nasty(200, seed=3)) if number % 27 == 0]:
-        first, second = Effort(), Effort()
-        one, other = chosen(asked, first), chosen(asked, second)
-        assert (one is None) == (other is None), asked.name
-        assert one is None or one.tolist() == other.tolist(), asked.name
-        assert first == second, asked.name
-
-
-def test_more_steps_find_no_less_room() -> None:
-    dice = np.random.default_rng(9)
-    for _ in range(4):
-        levels = [Level(dice.integers(0, 12, 120), 1, 3) for _ in range(4)]
-        asked = Asked(
-            "growing", levels, np.zeros(120, dtype=np.bool_), dice.integers(1, 99, 120), 10**9
-        )
-        values = [asked.value(chosen(asked, Effort(steps))) or 0 for steps in (10**5, 10**6, 10**7)]
-        assert values == sorted(values)
-
-
 def test_nothing_is_looked_for_where_there_is_no_effort_left() -> None:
     dice = np.random.default_rng(1)
     levels = [Level(dice.integers(0, 9, 100), 1, 2) for _ in range(3)]

@@ -61,41 +61,6 @@ def test_it_is_the_plain_loop(heavy: int) -> None:
         assert _ours(case) == one_at_a_time(**case), case
 
 
-@pytest.mark.proves("P8")
-@given(seeds, st.integers(1, 30), st.sampled_from([1, 2, 7, 1000, MAX_WEIGHT]))
-@examples(300)
-def test_it_is_the_plain_loop_on_wider_fleets(seed: int, size: int, heavy: int) -> None:
-    case = _case(random.Random(seed), size, heavy, 6)
-    assert _ours(case) == one_at_a_time(**case)
-
-
-@pytest.mark.parametrize("size", [1000, 5000])
-def test_large_fleets_are_divided_to_the_unit(size: int) -> None:
-    """What the sums cannot show: no cluster is ahead of another by a whole step."""
-    dice = np.random.default_rng(size)
-    weight = dice.integers(1, 1000, size)
-    top = dice.integers(0, 60, size)
-    group = dice.integers(0, 12, size)
-    cap = dice.integers(size // 4, size, 12)
-    total = 5 * size
-    held = divide(
-        total,
-        weight=weight,
-        start=np.zeros(size, dtype=np.int64),
-        top=top,
-        order=dice.permutation(size),
-        nests=[Nest(group, cap)],
-    )
-    inside = np.bincount(group, weights=held, minlength=12).astype(int)
-    assert (inside <= cap).all()
-    assert (held <= top).all()
-    assert held.sum() == min(total, np.minimum(np.bincount(group, weights=top), cap).sum())
-    open_ = (held < top) & (inside < cap)[group]
-    assert open_.any()
-    following = (weight / (2 * held + 1))[open_].max()
-    assert (weight[held > 0] / (2 * held[held > 0] - 1)).min() >= following
-
-
 @given(seeds, st.integers(1, 60))
 @examples(300)
 def test_weights_of_every_size_and_units_up_to_the_most(seed: int, size: int) -> None:

@@ -1,7 +1,7 @@
-"""Every case of every peer: the same answer, or a rule of ours that is better, and why.
+"""Every division of the peers: the same answer, or a rule of ours that is better, and why.
 
-`DIFFERENT` is the whole list of divisions that end differently on purpose, with our answer to each;
-`ELSEWHERE` the whole list of cases that divide nothing. A case in neither has the peer's answer.
+`DIFFERENT` is the whole list of divisions that end differently on purpose, with our answer to each.
+What divides nothing is in `scheduling.test_peers`.
 """
 
 from __future__ import annotations
@@ -13,53 +13,24 @@ from functools import cache
 import numpy as np
 import pytest
 
-from .peers import ALL, FILES, ORACLES, Answer, Case, divisions, packings, size_of
+from .peers import ALL, Answer, Case, divisions
 
 ADMIRAL = "kubeadmiral/kubeadmiral.spread"
 FLAGS = ["avoid=0,keep=0", "avoid=0,keep=1", "avoid=1,keep=0", "avoid=1,keep=1"]
 
 
-def _flagged(
-    test: str, ours: list[int], flags: list[str] = FLAGS, plugin: str = ADMIRAL
-) -> dict[str, list[int]]:
-    return {f"{plugin}/{test}/{flag}": ours for flag in flags}
-
-
-def _packed(test: str, ours: list[int], flags: list[str] = FLAGS) -> dict[str, list[int]]:
-    return _flagged(test, ours, flags, "kubeadmiral/kubeadmiral.binpack")
-
-
-DESIRED = "kubeadmiral/kubeadmiral.binpack.desired/Test_getDesiredPlan"
-FILLED = {2: [0, 10, 0], 3: [0, 0, 10], 5: [0, 10, 0], 7: [0, 10, 0], 8: [0, 10, 0]}
+def _flagged(test: str, ours: list[int], flags: list[str] = FLAGS) -> dict[str, list[int]]:
+    return {f"{ADMIRAL}/{test}/{flag}": ours for flag in flags}
 
 
 DIFFERENT: dict[str, dict[str, list[int]]] = {
-    "a part of 0.63 is rounded up before one of 3.13: the nearest whole numbers, not the heaviest": {
-        "clusternet/TestStaticDivideReplicas/4": [3, 1, 0, 1],
-    },
     "what is there counts: new units go where most is missing, so that the whole is in proportion": {
-        "clusternet/TestDynamicAssigner_Assign/1": [3, 3, 2],
-        "clusternet/TestDynamicAssigner_Assign/3": [3, 3, 2],
-        "clusternet/TestDynamicAssigner_Assign/9": [3, 3, 0, 2],
-        "clusternet/TestDynamicAssigner_Assign/10": [1, 3, 1, 4],
-        "clusternet/TestDynamicAssigner_Assign/11": [3, 3, 0, 2],
-        "karmada/Test_dynamicScale/2": [8, 8, 8],
         "assign_dynamic_rescale/replica 12 -> 24, dynamic weighted 10:10:10": [8, 8, 8],
     },
     "units leave where most is over the weight's part, so that the rest is in proportion": {
-        "karmada/Test_dynamicScale/1": [2, 2, 2],
         "assign_dynamic_rescale/replica 12 -> 6, dynamic weighted 1:1:1": [2, 2, 2],
-        "kubefed/TestEqualWithExisting/11": [10, 40],
-    },
-    "the last of level units to come is the first to go, so that shrinking undoes growing": {
-        "clusternet/TestDynamicAssigner_Assign/5": [1, 1, 0],
-        "clusternet/TestDynamicAssigner_Assign/7": [1, 1, 0],
-        "clusternet/TestDynamicAssigner_Assign/8": [1, 0, 0],
-        "clusternet/TestDynamicAssigner_Assign/12": [1, 0, 0, 0],
     },
     "as many as fit are placed and the rest is pending: units that could run are not held back": {
-        "karmada/Test_dynamicScale/3": [3, 5, 7],
-        "karmada/Test_dynamicScaleUp/3": [3, 3, 3],
         "assign_dynamic_rescale/replica 12 -> 24, dynamic weighted 1:1:1": [3, 5, 7],
         "assign_dynamic_scale_up/replica 12, dynamic weight 3:3:3": [3, 3, 3],
         "karmada/TestAssignReplicas/3": [2, 2],
@@ -67,8 +38,6 @@ DIFFERENT: dict[str, dict[str, list[int]]] = {
     "lower bounds that do not all fit are served evenly: none in full while another gets nothing": {
         **_flagged("TestWithoutExisting/8", [16, 17, 17]),
         **_flagged("TestWithoutExisting/9", [17, 16, 17]),
-        "kubefed/TestMin/2": [16, 17, 17],
-        "kubefed/TestMin/3": [17, 16, 17],
     },
     "a lower bound that the weights exceed changes nothing: it is no gift on top of the part": {
         **_flagged("TestWithoutExisting/10", [25, 25]),
@@ -87,58 +56,7 @@ DIFFERENT: dict[str, dict[str, list[int]]] = {
     },
 }
 
-PACKING = "fills one cluster after another, and no weight divides: `packed` answers, here or in test_peers"
-CHOOSING = "chooses clusters or groups of them, and divides nothing"
-COPIES = "every cluster gets the full number, and nothing is divided"
-
-ELSEWHERE: dict[str, list[tuple[str, str]]] = {
-    PACKING: [
-        ("kubeadmiral_binpack_planner", "kubeadmiral/"),
-        ("karmada_division", "assign_dynamic_rescale/replica 12 -> 6, aggregated"),
-        ("karmada_division", "assign_dynamic_rescale/replica 12 -> 8, aggregated"),
-        ("karmada_division", "assign_dynamic_rescale/replica 12 -> 24, aggregated"),
-        ("karmada_division", "assign_dynamic_scale_up/replica 12, aggregated"),
-        ("karmada_division", "dynamic_divide/replica 12, aggregated"),
-        *(("karmada_planner", f"karmada/Test_dynamicScale/{n}") for n in range(4, 10)),
-        *(("karmada_planner", f"karmada/Test_dynamicScaleUp/{n}") for n in range(4, 7)),
-        *(("karmada_planner", f"karmada/Test_dynamicDivideReplicas/{n}") for n in (4, 5)),
-    ],
-    CHOOSING: [
-        ("karmada_spread_groups", "karmada/TestSelectGroups/"),
-        ("karmada_division", "select_groups/"),
-        ("karmada_division", "select_by_region/"),
-        ("karmada_division", "select_by_cluster/"),
-        ("karmada_division", "group_score_compare/"),
-        ("kubefleet_scheduling", "kubefleet/"),
-        ("ocm_scheduling", "ocm/"),
-    ],
-    COPIES: [
-        ("karmada_division", "assign_duplicated/"),
-        ("karmada_planner", "karmada/Test_assignByDuplicatedStrategy/"),
-    ],
-}
-
-FEWER = "one cluster less is in use: the roomiest is opened, and what is open is filled first"
-
-PACKED_ELSE: dict[str, dict[str, list[int]]] = {
-    FEWER: {
-        **_packed("TestWithoutExisting/2", [0, 50]),
-        **_packed("TestWithoutExisting/3", [0, 0, 50]),
-        **_packed("TestWithoutExisting/4", [0, 0, 50]),
-        **_packed("TestWithoutExisting/5", [0, 0, 0, 50]),
-        **_packed("TestWithExisting/1", [0, 0, 50], FLAGS[2:]),
-        **_packed("TestWithExisting/3", [0, 50], FLAGS[:2]),
-        **_packed("TestWithExisting/4", [0, 15], FLAGS[2:]),
-        **_packed("TestWithExisting/6", [0, 15], FLAGS[:2]),
-        **_packed("TestWithExisting/7", [0, 15], FLAGS[:2]),
-        **_packed("TestWithExisting/8", [0, 15], FLAGS[:2]),
-        **_packed("TestWithExistingAndCapacity/6", [0, 10, 40], FLAGS[2:]),
-        **{f"{DESIRED}/{number}": ours for number, ours in FILLED.items()},
-    },
-}
-
 PURPOSE = {key: (rule, ours) for rule, found in DIFFERENT.items() for key, ours in found.items()}
-PACKINGS = list(packings())
 DIVISIONS = {name: [c for c in cases if isinstance(c, Case)] for name, cases in ALL.items()}
 DIVIDING = [name for name, cases in DIVISIONS.items() if cases]
 """Files with such cases."""
@@ -165,37 +83,6 @@ def _divides(case: Case) -> None:
         assert not _same(case, ours), "the difference has gone: take it off the list"
     else:
         assert _same(case, ours), (ours, case.answers)
-
-
-@pytest.mark.proves("P10")
-def test_a_packing(subtests: pytest.Subtests) -> None:
-    """The same answer, or one that is better by the rule: fewer clusters, and no unit less."""
-    for case in PACKINGS:
-        with subtests.test(case.id):
-            _packs(case)
-
-
-def _packs(case: Case) -> None:
-    ours = case.ours()
-    purpose = {key: answer for found in PACKED_ELSE.values() for key, answer in found.items()}
-    if case.id not in purpose:
-        assert _same(case, ours), (ours, case.answers)
-        return
-    (theirs,) = case.answers
-    assert list(ours.values()) == purpose[case.id]
-    assert np.count_nonzero(list(ours.values())) < np.count_nonzero(list(theirs.values()))
-    assert sum(ours.values()) >= min(sum(theirs.values()), case.of.total)
-    for name, most in case.hidden.items():
-        assert ours[name] <= most
-    held, shares = case.of.settled(), np.array(list(ours.values()))
-    assert (shares <= np.maximum(case.of.cap(), held)).all()
-    assert (shares >= held).all() or held.sum() > case.of.total
-
-
-@pytest.mark.proves("P10")
-def test_every_case_of_packing_is_run_and_every_line_of_its_list_is_needed() -> None:
-    assert len(PACKINGS) == size_of("kubeadmiral_binpack_planner") == 86
-    assert {key for found in PACKED_ELSE.values() for key in found} <= {c.id for c in PACKINGS}
 
 
 def _places_as_many(case: Case) -> None:
@@ -288,12 +175,6 @@ def _no_further_off(case: Case, theirs: list[int]) -> None:
         assert mine[1] <= other[1], told
 
 
-def test_the_comparison_is_of_many_cases_of_each_peer() -> None:
-    peers = [case.id.split("/")[0] for case, _ in _compared()]
-    assert len(peers) > 250
-    assert {"clusternet", "karmada", "kubeadmiral", "kubefed"} <= set(peers)
-
-
 def _incomparable(case: Case) -> str:
     """Why a case with nothing there has no exact part to compare with; empty where it has one."""
     if not case.names or not case.answers:
@@ -308,30 +189,7 @@ def _incomparable(case: Case) -> str:
 
 
 def test_only_cases_without_an_exact_part_are_not_compared() -> None:
+    assert set(PURPOSE) <= {case.id for case in divisions()}
     compared = {case.id for case, _ in _compared()}
     for case in divisions():
         assert (case.id in compared) == (case.fresh() and not _incomparable(case)), case.id
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_no_case_of_a_file_is_left_out(name: str) -> None:
-    """Each is divided by us, or stands in exactly one line of the list of those that divide nothing."""
-    assert len(ALL[name]) == size_of(name)
-    for case in ALL[name]:
-        if isinstance(case, str):
-            lines = [p for cases in ELSEWHERE.values() for f, p in cases if f == name]
-            assert sum(case.startswith(prefix) for prefix in lines) == 1, case
-
-
-def test_all_files_are_read() -> None:
-    assert {path.stem for path in ORACLES.glob("*.json")} == set(FILES)
-
-
-def test_every_line_of_the_lists_is_needed() -> None:
-    divided = {case.id for case in divisions()}
-    assert set(PURPOSE) <= divided
-    assert sum(map(len, DIFFERENT.values())) == len(PURPOSE)
-    for cases in ELSEWHERE.values():
-        for name, prefix in cases:
-            found = [case for case in ALL[name] if isinstance(case, str)]
-            assert any(case.startswith(prefix) for case in found), prefix

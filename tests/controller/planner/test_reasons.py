@@ -203,16 +203,6 @@ def test_what_would_help_helps_by_so_many() -> None:
     assert min(seen[kind] for kind in (*OWN, *GROUPS, RuleKind.NO_WEIGHT)) > 10, seen
 
 
-def test_to_lift_all_obstacles_places_all() -> None:
-    dice = random.Random(23)
-    for _ in range(500):
-        of = random_problem(dice)
-        while (plan := apportion(of)).binding:
-            for obstacle in plan.binding:
-                of = lifted(of, obstacle)
-        assert plan.pending == 0
-
-
 class TestByExample:
     """What a user reads."""
 

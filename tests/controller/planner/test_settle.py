@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 from controller.model.observedlimits import (
@@ -25,10 +22,9 @@ from controller.model.observedlimits import (
 from controller.planner.plan import UNBOUNDED, Problem, apportion
 from tests.examples import examples
 
-from .plain import ints, problem, random_problem, seeds
+from .plain import ints, random_problem, seeds
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-ORACLES = Path(__file__).parents[2] / "data" / "oracles"
 MANY = examples(150)
 
 
@@ -122,62 +118,6 @@ def test_expiries_move_nothing_that_runs(seed: int) -> None:
         after = snapshot.running()
         assert all(now >= was for now, was in zip(after, before, strict=True))
         before = after
-
-
-def _pingpong() -> list[dict[str, Any]]:
-    """The one input of the file, and what may vary about it: weights, capacities and the start."""
-    case = json.loads((ORACLES / "kubeadmiral_pingpong.json").read_text())["case"]
-    return [case, *({**case, "current": plan} for plan in _swings())]
-
-
-def _swings() -> list[dict[str, int]]:
-    rounds = json.loads((ORACLES / "kubeadmiral_pingpong.json").read_text())["rounds"]
-    return [entry["plan"] for entry in rounds]
-
-
-def _swinging(case: dict[str, Any]) -> Members:
-    names = case["clusters"]
-    of = problem(
-        case["replicas"],
-        [case["preferences"][name]["weight"] for name in names],
-        present=[case["current"].get(name, 0) for name in names],
-    )
-    return Members(of, [case["actual_capacity"].get(name, UNBOUNDED) for name in names], {})
-
-
-@pytest.mark.parametrize("case", _pingpong(), ids=lambda case: json.dumps(case["current"]))
-def test_where_a_known_planner_swings_for_ever_ours_settles(case: dict[str, Any]) -> None:
-    snapshot = _swinging(case)
-    plans = [snapshot.round() for _ in range(6)]
-    settled = plans[-1]
-    assert plans[3:] == [settled] * 3
-    assert sum(settled) == 45
-    assert snapshot.running() == settled
-
-
-def test_it_settles_where_the_file_says() -> None:
-    oracle = json.loads((ORACLES / "kubeadmiral_pingpong.json").read_text())
-    snapshot = _swinging(oracle["case"])
-    plans = [snapshot.round() for _ in range(4)]
-    assert plans[-1] == list(oracle["a_settled_answer"].values())
-
-
-def test_ours_settles_on_neighbours_of_that_input_too() -> None:
-    """Inputs like it: capacities that the weights overrun, one after another."""
-    dice = random.Random(31)
-    for _ in range(300):
-        size = dice.randint(2, 6)
-        of = problem(
-            dice.randint(1, 60),
-            [dice.randint(1, 6) for _ in range(size)],
-            present=[dice.choice([0, dice.randint(0, 30)]) for _ in range(size)],
-        )
-        snapshot = Members(
-            of, [dice.choice([UNBOUNDED, dice.randint(0, 20)]) for _ in range(size)], {}
-        )
-        plans = [snapshot.round() for _ in range(size + 4)]
-        assert plans[size:] == [plans[-1]] * 4
-        assert sum(snapshot.running()) == min(of.total, sum(snapshot.true))
 
 
 class TestLearning:

@@ -196,19 +196,6 @@ def _copies(key: str, names: list[str], total: int, answers: list[Answer]) -> Ca
     return Case(key, members, asking(total, "Duplicated"), shares, answers)
 
 
-def planner() -> Iterator[Case]:
-    """Packing and copies of the first of Karmada's two files."""
-    for case in load("karmada_planner")["cases"]:
-        key, total, wanted = case["id"], case["replicas"], case["expected"]
-        if case.get("strategy") == "Aggregated":
-            available = {entry["name"]: entry["available"] for entry in case["candidates"]}
-            answers = wanted.get("any_of", [wanted["plan"]] if "plan" in wanted else [])
-            yield _aggregated(key, available, case["current"], total, answers)
-        elif case.get("strategy") == "Duplicated":
-            names = [entry["name"] for entry in case["candidates"]]
-            yield _copies(key, names, total, [wanted["plan"]])
-
-
 def division() -> Iterator[Case]:
     """Packing, copies and choices of the second."""
     for kind, cases in load("karmada_division").items():
@@ -229,25 +216,6 @@ def division() -> Iterator[Case]:
             elif asked.get("strategy") == "Duplicated":
                 names = [entry["name"] for entry in asked["clusters"]]
                 yield _copies(key, names, asked["replicas"], [dict(answer) for answer in found])
-
-
-def spread_groups() -> Iterator[Case]:
-    """A group is a region with one cluster, its value the room there, its weight the score."""
-    for case in load("karmada_spread_groups")["cases"]:
-        groups = case["groups"]
-        of = asking(
-            case["target"],
-            "Divided",
-            (REGION, case["min_groups"], case["max_groups"]),
-            clusterAffinity=preferring(group["weight"] for group in groups),
-        )
-        members = [
-            member(g["name"].lower(), g["value"], score=g["weight"], labels={REGION: g["name"]})
-            for g in groups
-        ]
-        room = {group["name"].lower(): group["value"] for group in groups}
-        answers = [frozenset(case["expected"])]
-        yield Case(case["id"], members, of, regions, answers, room)
 
 
 def _groups(key: str, asked: Any, found: list[list[str]]) -> Case:

@@ -62,34 +62,6 @@ def test_a_policy_within_at_most_so_many_clusters() -> None:
     assert "spreadConstraints leave out" in found.message
 
 
-@pytest.mark.proves("R13", "P7")
-def test_a_policy_on_as_many_clusters_as_must_be_used() -> None:
-    limit = [{"topologyKey": CLUSTER, "minDomains": 6}]
-    who = asked(replicas=10, cpu="1", distribution="Divided", spreadConstraints=limit)
-    assert len(shares(who, QUOTA)) == 6
-
-
-@pytest.mark.proves("R13")
-def test_weights_decide_inside_the_domains_of_a_policy() -> None:
-    rules = weights(
-        a0={"weight": 1},
-        a1={"weight": 2},
-        b1={"weight": 1, "maxReplicas": 1},
-        b2={"weight": 1, "minReplicas": 2},
-    )
-    who = asked(replicas=10, cpu="1", distribution="Divided", distributionWeights=rules)
-    assert shares(who, QUOTA) == {"a0": 2, "a1": 4, "b1": 1, "b2": 3}
-
-
-@pytest.mark.proves("R13")
-def test_packing_inside_the_domains_of_a_policy() -> None:
-    who = asked(replicas=10, cpu="1", distribution="Divided", packing="Fewest")
-    found = decided(who, world(QUOTA), *HERE.values())
-    assert found.placements == {"a0": 6, "b0": 4}
-    kinds = {reason.kind for reason in found.why(found.snapshot.row["a0"])}
-    assert kinds == {RuleKind.PACKED, RuleKind.DOMAIN_QUOTA}
-
-
 @pytest.mark.proves("R13")
 def test_units_that_run_nowhere_go_elsewhere_within_the_quota() -> None:
     """Both zones are full; a0 was seen to run 2 of its 6."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from controller.model.load import Load
 from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
+from controller.scheduling.decision import Decision
 from controller.snapshot.builder import Snapshot
 from tests.controller.make import (
     CLUSTER,
@@ -258,5 +260,23 @@ def test_it_is_pure_and_counts_every_unit(data: st.DataObject) -> None:
     # Edited rules that have no place for some units are told, though these stay.
     assert first.scheduled == (placed and not (asked.edited and first.moving.stuck))
     assert all(1 <= first.rank_score(int(row)) <= 10 for row in first.ranking)
+    moves_nothing_without_need(asked, first)
+    if first.scheduled and not asked.edited:
+        again = replace(asked, present=dict(first.placements))
+        after = decide(snapshot, again, index(), PROFILE, NOW)
+        assert after.placements == first.placements, "what stands is decided again"
     rendered = record(first)
     assert sorted(c["name"] for c in rendered["clusters"]) == sorted(snapshot.names)
+
+
+def moves_nothing_without_need(asked: WorkloadInfo, decision: Decision) -> None:
+    """Without an edit of its rules, a share shrinks only when fewer replicas are wanted."""
+    old, new = asked.present, decision.placements
+    if asked.edited or asked.everywhere or set(old) - set(decision.snapshot.names):
+        return
+    if asked.whole and len(new) == 1:
+        return
+    shrunk = {name for name, units in old.items() if new.get(name, 0) < units}
+    grown = {name for name, units in new.items() if units > old.get(name, 0)}
+    assert not (shrunk and grown)
+    assert not shrunk or sum(old.values()) > asked.replicas
