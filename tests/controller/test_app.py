@@ -1,23 +1,17 @@
-"""The controller on a real hub: which cluster each kind of wish leads to, and what is written."""
+"""What the controller writes on a real hub, and what wakes and moves nobody."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 
-from .live import World, condition, configured, deciding, placements
-
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-CLUSTER = "stowage.dev/cluster"
-
-
-def beside(app: str, key: str = CLUSTER) -> dict[str, Any]:
-    return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+from .live import World, condition, configured, deciding
+from .make import REQUIRED, beside
+from .memory import Stage
 
 
 @pytest.mark.proves("C4", "C25")
@@ -39,138 +33,6 @@ async def test_without_clusters_it_fails_and_heals_when_one_registers(world: Wor
         status = (await world.get("demo"))["status"]
         assert status["state"] == "Scheduled"
         assert [c["type"] for c in status["conditions"]] == ["Scheduled"]
-
-
-@pytest.mark.proves("C6", "C20", "C33")
-async def test_of_many_the_best_is_taken_and_the_table_says_so(
-    world: World, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    for name, cost in (("dear", "5"), ("cheap", "1"), ("middling", "3")):
-        await world.cluster(name, annotations={"stowage.dev/cost": cost})
-    caplog.set_level("INFO", logger="controller")
-    file = configured(tmp_path, {"score": {"enabled": [{"name": "ClusterCost", "weight": 3}]}})
-    async with deciding(world, config_file=file, debug_scores=2) as controller:
-        await world.workload("demo")
-
-        assert await world.placed("demo") == {"cheap": 1}
-        rows = table(caplog.text)
-        assert [row["Node"] for row in rows] == ["cheap", "middling"]
-        for row in rows:
-            assert "ClusterCost" in row
-            assert int(row["Score"]) == sum(int(n) for n in list(row.values())[4:])
-        diagnosis = await controller.diagnosis((world.namespace, "demo"))
-        assert diagnosis is not None
-        ranked = [each["name"] for each in diagnosis["clusters"]]
-        assert ranked == ["cheap", "middling", "dear"]
-        assert all(1 <= each["score"] <= 10 for each in diagnosis["clusters"])
-
-
-def table(log: str) -> list[dict[str, str]]:
-    """The rows of the markdown table in a log, by the heads of its columns."""
-    lines = [line[line.index("|") :] for line in log.splitlines() if line.rstrip().endswith("|")]
-    cells = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
-    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:] if row[0] != "#"]
-
-
-@pytest.mark.proves("C15")
-async def test_what_is_placed_stays_whatever_happens_to_the_cluster(world: World) -> None:
-    await world.cluster("member-1", labels={"tier": "gold"})
-    async with deciding(world):
-        await world.workload("demo", replicas=2, clusterSelector={"tier": "gold"})
-        assert await world.placed("demo") == {"member-1": 2}
-        before = await world.get("demo")
-        await world.cluster("member-2", labels={"tier": "gold"})
-
-        await world.label("member-1", tier=None)
-        taint = {"key": "maintenance", "effect": "NoSchedule"}
-        spec = {"unschedulable": True, "taints": [taint]}
-        await world.edit_cluster("member-1", {"spec": spec})
-        await world.report("member-1", ready=False)
-        await world.workload("later", clusterSelector={"tier": "gold"})
-        assert await world.placed("later") == {"member-2": 1}
-
-        await world.settle()
-        after = await world.get("demo")
-        assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
-
-
-@pytest.mark.proves("C16")
-async def test_a_front_end_follows_its_back_end(world: World) -> None:
-    await world.cluster("member-1")
-    await world.cluster("member-2", labels={"disk": "fast"})
-    async with deciding(world):
-        await world.workload("front-end", workloadAffinity={REQUIRED: [beside("back-end")]})
-        refused = await world.refused("front-end", "FailedToSchedule")
-        assert refused["message"].startswith("0/2 clusters: 2 ")
-
-        await world.workload("back-end", clusterSelector={"disk": "fast"})
-        assert await world.placed("back-end") == {"member-2": 1}
-        assert await world.placed("front-end") == {"member-2": 1}
-
-
-@pytest.mark.proves("C18")
-async def test_required_anti_affinity_keeps_newcomers_away_too(world: World) -> None:
-    await world.cluster("member-1")
-    async with deciding(world):
-        await world.workload("hermit", workloadAntiAffinity={REQUIRED: [beside("guest")]})
-        assert await world.placed("hermit") == {"member-1": 1}
-        await world.workload("guest")
-        await world.refused("guest", "FailedToSchedule")
-
-        await world.delete("hermit")
-        assert await world.placed("guest") == {"member-1": 1}
-
-
-@pytest.mark.long
-@pytest.mark.proves("C18")
-async def test_one_that_comes_while_its_partner_is_being_refused_is_not_forgotten(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The refusal of the first is still being written when the second one is decided."""
-    await world.cluster("member-1")
-    gate, held, real = asyncio.Event(), asyncio.Event(), ApiClient.request
-
-    async def slow(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
-        if method == "PATCH" and path.endswith("/ping/status"):
-            held.set()
-            await gate.wait()
-        return await real(self, method, path, **how)
-
-    monkeypatch.setattr(ApiClient, "request", slow)
-    async with deciding(world):
-        await world.workload("ping", workloadAffinity={REQUIRED: [beside("pong")]})
-        await held.wait()
-        await world.workload("pong", workloadAffinity={REQUIRED: [beside("ping")]})
-        await world.refused("pong", "FailedToSchedule")
-        gate.set()
-        assert await world.placed("ping") == {"member-1": 1}
-        assert await world.placed("pong") == {"member-1": 1}
-
-
-@pytest.mark.proves("C22", "K31")
-async def test_other_schedulers_workloads_are_left_alone_but_counted(world: World) -> None:
-    await world.cluster("member-1", cpu="2")
-    await world.cluster("member-2", cpu="1")
-    async with deciding(world):
-        theirs = await world.workload(
-            "theirs", replicas=2, cpu="1", schedulerName="my-customer-scheduler"
-        )
-        await world.workload("friend", workloadAffinity={REQUIRED: [beside("theirs")]})
-        await world.refused("friend", "FailedToSchedule")
-        untouched = await world.get("theirs")
-        assert untouched["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
-
-        chosen = [{"cluster": "member-1", "replicas": 2}]
-        await world.edit("theirs", {"status": {"placements": chosen}}, status=True)
-        placed = await world.get("theirs")
-
-        # member-1 is full of units on their way there; so affinity leads there, room does not.
-        await world.refused("friend", "InsufficientCapacity")
-        await world.workload("ours", cpu="1")
-        assert await world.placed("ours") == {"member-2": 1}
-        await world.settle()
-        after = await world.get("theirs")
-        assert after["metadata"]["resourceVersion"] == placed["metadata"]["resourceVersion"]
 
 
 @pytest.mark.proves("C26", "C35", "D3", "W3")
@@ -223,66 +85,6 @@ async def test_the_status_in_full(world: World) -> None:
     assert columns.splitlines()[1].split()[:5] == ["demo", "Scheduled", "member-1=6", "6", "6"]
 
 
-@pytest.mark.long
-@pytest.mark.proves("C15")
-async def test_an_edit_that_fits_nowhere_takes_nothing_away(world: World) -> None:
-    await world.cluster("member-1", labels={"tier": "gold"})
-    async with deciding(world):
-        await world.workload("demo", replicas=3, clusterSelector={"tier": "gold"})
-        assert await world.placed("demo") == {"member-1": 3}
-
-        await world.edit("demo", {"spec": {"clusterSelector": {"tier": "lead"}}})
-        refused = await world.refused("demo", "FailedToSchedule")
-        assert refused["observedGeneration"] == 2
-        assert placements(await world.get("demo")) == {"member-1": 3}
-
-    async with deciding(world, identity="two"):  # a restart forgets nothing of it
-        await world.settle()
-        assert placements(await world.get("demo")) == {"member-1": 3}
-        await world.cluster("member-2", labels={"tier": "lead"})
-        found = await world.until("demo", lambda s: s["placements"][0]["cluster"] == "member-2")
-        assert placements(found) == {"member-2": 3}
-
-
-@pytest.mark.long
-@pytest.mark.proves("C12")
-async def test_room_readiness_and_rules_wake_those_they_help(world: World) -> None:
-    await world.cluster("small", cpu="1")
-    await world.cluster("down", ready=False, labels={"is": "down"})
-    await world.cluster("closed", unschedulable=True, labels={"is": "closed"})
-    async with deciding(world):
-        await world.workload("large", replicas=4, cpu="1", clusterSelector={"clusterName": "small"})
-        await world.workload("late", clusterSelector={"is": "down"})
-        await world.workload("patient", clusterSelector={"is": "closed"})
-        await world.refused("large", "InsufficientCapacity")
-        assert (await world.get("large"))["status"]["state"] == "Pending"
-        await world.refused("late", "FailedToSchedule")
-        await world.refused("patient", "FailedToSchedule")
-
-        await world.report("small", cpu="4")
-        await world.report("down")
-        await world.edit_cluster("closed", {"spec": {"unschedulable": False}})
-        assert await world.placed("large") == {"small": 4}
-        assert await world.placed("late") == {"down": 1}
-        assert await world.placed("patient") == {"closed": 1}
-
-
-async def test_an_edit_that_placement_does_not_read_is_observed_and_moves_nothing(
-    world: World,
-) -> None:
-    await world.cluster("member-1")
-    async with deciding(world):
-        await world.workload("demo")
-        first = await world.until("demo", lambda status: status["placements"])
-        template = {"metadata": {"annotations": {"note": "new"}}}
-        spec = {"targetDeployment": {"spec": {"template": template}}}
-        await world.edit("demo", {"spec": spec})
-        found = await world.until("demo", lambda status: status["observed"]["controller"] == 2)
-
-    assert found["status"]["placements"] == first["status"]["placements"]
-    assert found["status"]["decision"]["hash"] == first["status"]["decision"]["hash"]
-
-
 async def test_other_writers_conditions_and_fields_survive(world: World) -> None:
     await world.cluster("member-1")
     theirs = {"type": "Propagated", "status": "True", "reason": "Propagated", "message": ""}
@@ -307,15 +109,6 @@ async def test_other_writers_conditions_and_fields_survive(world: World) -> None
     assert [share["ready"] for share in status["clusters"]] == [1]
 
 
-async def test_placements_that_someone_emptied_come_back(world: World) -> None:
-    await world.cluster("member-1")
-    async with deciding(world):
-        await world.workload("demo", replicas=2)
-        assert await world.placed("demo") == {"member-1": 2}
-        await world.edit("demo", {"status": {"placements": []}}, status=True)
-        assert await world.placed("demo") == {"member-1": 2}
-
-
 @pytest.mark.proves("K22")
 async def test_events_say_what_happened_once(world: World) -> None:
     async with deciding(world):
@@ -330,3 +123,90 @@ async def test_events_say_what_happened_once(world: World) -> None:
     assert found["Scheduled"]["note"] == "assigned member-1=1"
     assert found["FailedScheduling"]["type"] == "Warning"
     assert found["FailedScheduling"]["note"].startswith("0/0 clusters")
+
+
+@pytest.mark.proves("C6", "C20", "C33", "E15")
+async def test_the_best_is_taken_and_the_log_has_the_table(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    stage = Stage()
+    for name, cost in (("dear", "5"), ("cheap", "1"), ("middling", "3")):
+        stage.cluster(name)
+        stage.hub.edit(
+            MEMBER_CLUSTERS, name, {"metadata": {"annotations": {"stowage.dev/cost": cost}}}
+        )
+    caplog.set_level("INFO", logger="controller")
+    file = configured(tmp_path, {"score": {"enabled": [{"name": "ClusterCost", "weight": 3}]}})
+    async with stage.configured(file, debug_scores=2) as controller:
+        stage.workload("demo")
+        await stage.until(lambda: stage.placed("demo") == {"cheap": 2})
+        diagnosis = await controller.diagnosis(("shop", "demo"))
+    rows = [line.split("|") for line in caplog.text.splitlines() if line.endswith("|")]
+    assert [row[3].strip() for row in rows] == ["Node", "---", "cheap", "middling"]
+    assert "ClusterCost" in [cell.strip() for cell in rows[0]]
+    assert diagnosis is not None
+    assert [each["name"] for each in diagnosis["clusters"]] == ["cheap", "middling", "dear"]
+
+
+@pytest.mark.proves("C22", "K31")
+async def test_other_schedulers_workloads_are_left_alone_but_counted() -> None:
+    stage = Stage()
+    stage.cluster("member-1", cpu="2")
+    stage.cluster("member-2", cpu="1")
+    stage.workload("theirs", schedulerName="my-customer-scheduler")
+    async with stage.leading():
+        stage.workload(
+            "friend", cpu="2", replicas=1, workloadAffinity={REQUIRED: [beside("theirs")]}
+        )
+        await stage.until(lambda: stage.says("friend")[1] == "FailedToSchedule")
+        chosen = [{"cluster": "member-1", "replicas": 2}]
+        placed = stage.hub.edit(
+            WORKLOADS, "theirs", {"status": {"placements": chosen}}, status=True
+        )
+        # member-1 is full of units on their way there; so affinity leads there, room does not.
+        await stage.until(lambda: stage.says("friend")[1] == "InsufficientCapacity")
+        stage.workload("ours", replicas=1)
+        await stage.until(lambda: stage.placed("ours") == {"member-2": 1})
+        assert stage.hub.read(WORKLOADS, "theirs") == placed
+
+
+@pytest.mark.proves("C12")
+async def test_room_readiness_rules_and_labels_wake_those_they_help() -> None:
+    stage = Stage()
+    for name in ("small", "down", "closed", "plain"):
+        stage.cluster(name, cpu="1", **{"is": name})
+    unready = {"conditions": [{"type": "Ready", "status": "False"}]}
+    stage.hub.edit(MEMBER_CLUSTERS, "down", {"status": unready}, status=True)
+    stage.hub.edit(MEMBER_CLUSTERS, "closed", {"spec": {"unschedulable": True}})
+    async with stage.leading():
+        stage.workload("large", replicas=4, clusterSelector={"is": "small"})
+        for name in ("down", "closed", "new"):
+            stage.workload(name, replicas=1, clusterSelector={"is": name})
+        names = ("large", "down", "closed", "new")
+        await stage.until(lambda: all(stage.says(name)[0] == "False" for name in names))
+        free = {"cpu": "4", "memory": "32Gi", "pods": "110"}
+        room = {"nodeGroups": [{"count": 1, "free": free}]}
+        stage.hub.edit(MEMBER_CLUSTERS, "small", {"status": room}, status=True)
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        stage.hub.edit(MEMBER_CLUSTERS, "down", {"status": ready}, status=True)
+        stage.hub.edit(MEMBER_CLUSTERS, "closed", {"spec": {"unschedulable": False}})
+        stage.hub.edit(MEMBER_CLUSTERS, "plain", {"metadata": {"labels": {"is": "new"}}})
+        await stage.until(lambda: all(map(stage.placed, names)))
+
+
+async def test_an_edit_that_placement_does_not_read_is_observed_and_moves_nothing() -> None:
+    stage = Stage()
+    stage.cluster("a")
+    async with stage.leading():
+        stage.workload("demo")
+        await stage.until(lambda: stage.placed("demo"))
+        first = stage.hub.read(WORKLOADS, "demo")["status"]
+        template = {"metadata": {"annotations": {"note": "new"}}}
+        spec = {"targetDeployment": {"spec": {"template": template}}}
+        stage.hub.edit(WORKLOADS, "demo", {"spec": spec})
+        status = lambda: stage.hub.read(WORKLOADS, "demo")["status"]  # noqa: E731 - asked again
+        await stage.until(lambda: status()["observed"]["controller"] == 2)
+        assert status()["placements"] == first["placements"]
+        assert status()["decision"] == first["decision"]
+        stage.hub.edit(WORKLOADS, "demo", {"status": {"placements": []}}, status=True)
+        await stage.until(lambda: stage.placed("demo") == {"a": 2})

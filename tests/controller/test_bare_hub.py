@@ -101,7 +101,6 @@ async def test_where_it_may_not_write_workloads_it_says_so() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.long
 @pytest.mark.proves("S7", "Y2")
 async def test_where_only_validating_is_served_the_hub_refuses_and_the_controller_normalises(
     older_world: World,
@@ -256,18 +255,3 @@ async def test_a_workload_made_anew_is_reviewed_anew(bare_world: World) -> None:
     with pytest.raises(Conflict):
         await late.review((bare_world.namespace, "phoenix"))
     assert (await bare_world.get("phoenix"))["status"] == UNOBSERVED
-
-
-@pytest.mark.long
-@pytest.mark.proves("N4b")
-async def test_without_policies_the_namespace_is_asked_for_the_right_to_a_priority(
-    bare_world: World,
-) -> None:
-    await bare_world.cluster("one")
-    async with deciding(bare_world):
-        await bare_world.workload("first", priority=5)
-        refused = await bare_world.refused("first", "InvalidWorkload")
-        said = "spec.priority: namespace shop may not use priorities.stowage.dev"
-        assert said in refused["message"]
-        await bare_world.edit("first", {"spec": {"priority": 0}})
-        assert await bare_world.placed("first") == {"one": 1}

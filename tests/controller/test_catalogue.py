@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-import controller
 from controller import catalogue
 from controller.config import default_profile
 from controller.framework.percluster import PerClusterFilter
@@ -82,20 +79,3 @@ def test_an_installed_package_adds_a_feature(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(catalogue, "installed", points)
     assert any(isinstance(each, LicencePools) for each in catalogue.features())
     assert "LicenceSeats" in [plugin.name for plugin in default_profile().permit]
-
-
-VALUES = frozenset({"Single", "Duplicated", "Divided", "WorkloadAffinity"})
-"""Values of spec.distribution and a type of the model, which are plugins' names as well."""
-
-
-@pytest.mark.parametrize(
-    "room", ["scheduling", "binding", "queue", "explain", "framework", "framework/runtime"]
-)
-def test_the_core_knows_no_plugin_by_name_and_no_policy_at_all(room: str) -> None:
-    names = frozenset(catalogue.registry().names) - VALUES
-    modules = sorted((Path(controller.__file__).parent / room).glob("*.py"))
-    assert modules
-    for module in modules:
-        text = module.read_text()
-        assert not names.intersection(re.findall(r"\w+", text)), module.name
-        assert "polic" not in text.lower(), module.name

@@ -18,6 +18,7 @@ from machinery.api.resources import LEASES
 
 from .live import World, configured, deciding
 from .make import cluster, decided, info
+from .memory import Stage
 
 NAME = "Everywhere"
 
@@ -83,20 +84,6 @@ def test_the_filter_that_the_file_names_first_gives_the_reason(order: list[str],
     assert [refusal.plugin for refusal in decision.refusals] == order
 
 
-@pytest.mark.proves("E32")
-async def test_the_order_of_the_filters_is_in_the_debug_log(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, logger="controller.scheduler")
-    await world.cluster("member-1")
-    order = ["ClusterResources", "ClusterReady", "AllowedKinds"]
-    names = {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in order]}
-    async with deciding(world, config_file=configured(tmp_path, {"filter": names})):
-        await world.workload("demo")
-        await world.placed("demo")
-    assert f"filters in their order: {' '.join(order)}" in caplog.messages
-
-
 def leases(found: dict[str, Any]) -> list[str]:
     return [each["metadata"]["name"] for each in found["items"]]
 
@@ -118,3 +105,18 @@ async def test_without_leader_election_it_decides_and_keeps_no_lease(
         assert await world.placed("demo") == {"member-1": 1}
         names = leases(await world.client.list(LEASES))
     assert len([name for name in names if name.endswith(scheduler)]) == kept
+
+
+@pytest.mark.proves("E32")
+async def test_the_order_of_the_filters_is_in_the_debug_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="controller.scheduler")
+    stage = Stage()
+    stage.cluster("member-1")
+    order = ["ClusterResources", "ClusterReady", "AllowedKinds"]
+    names = {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in order]}
+    async with stage.configured(configured(tmp_path, {"filter": names})):
+        stage.workload("demo")
+        await stage.until(lambda: stage.placed("demo"))
+    assert f"filters in their order: {' '.join(order)}" in caplog.messages

@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 
 from controller import catalogue
-from controller.http.server import cluster_view
 from crds.names import GIVEN_UP
 from machinery.api.resources import CRDS, EVENTS
 from machinery.errors import NotFound
@@ -89,26 +88,6 @@ def working(world: World, **settings: Any) -> Any:
     return deciding(world, features=[*catalogue.features(), Berths()], **settings)
 
 
-@pytest.mark.long
-@pytest.mark.proves("E25")
-async def test_it_takes_room_from_workloads_until_it_goes(harbour: Harbour) -> None:
-    world = harbour.world
-    await world.cluster("one", cpu="4")
-    async with working(world) as controller:
-        await harbour.make("north", cpu="4")
-        assert await harbour.placed("north") == {"one": 1}
-        said = (await harbour.get("north"))["status"]
-        assert said["quay"] == "one"
-        assert said["reasons"]
-        assert "state" not in said
-        assert cluster_view(controller.cache, "one")["shares"] == {"shop/berths/north": 1}
-        await world.workload("demo", cpu="1")
-        await world.refused("demo", "InsufficientCapacity")
-        await harbour.delete("north")
-        assert await world.placed("demo") == {"one": 1}
-        assert cluster_view(controller.cache, "one")["shares"] == {"shop/demo": 1}
-
-
 async def test_the_reason_is_in_its_status_and_an_event_names_it(harbour: Harbour) -> None:
     world = harbour.world
     await world.cluster("one", cpu="2")
@@ -138,21 +117,6 @@ async def test_the_reason_is_in_its_status_and_an_event_names_it(harbour: Harbou
         await harbour.edit("wide", closed=True)
         await world.workload("demo", cpu="8")
         assert await world.placed("demo") == {"one": 1}, "it takes part no more"
-
-
-@pytest.mark.long
-async def test_one_made_anew_under_its_name_is_another_one(harbour: Harbour) -> None:
-    world = harbour.world
-    await world.cluster("one", cpu="4")
-    async with working(world):
-        first = await harbour.make("north", cpu="3")
-        await harbour.placed("north")
-        await harbour.delete("north")
-        second = await harbour.make("north", cpu="9")
-        assert first["metadata"]["uid"] != second["metadata"]["uid"]
-        assert "1 insufficient cpu" in await harbour.refused("north")
-        await world.workload("demo", cpu="4")
-        assert await world.placed("demo") == {"one": 1}
 
 
 @pytest.mark.proves("C23")
@@ -196,33 +160,6 @@ async def test_one_that_its_feature_cannot_read_harms_itself_alone(harbour: Harb
         await harbour.placed("sound")
         for flaw in ("raises", "nonsense", "stranger"):
             assert "status" not in await harbour.get(flaw)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("flaw", "why"),
-    [
-        ("mute", "its status cannot be put together: RuntimeError: nobody knows what to say"),
-        ("forgetful", "the hub refuses its status: a Berth does not keep its placements"),
-    ],
-)
-async def test_one_whose_status_does_not_keep_it_is_not_decided_for_ever(
-    harbour: Harbour, caplog: pytest.LogCaptureFixture, flaw: str, why: str
-) -> None:
-    world = harbour.world
-    await world.cluster("one", cpu="4")
-    async with working(world):
-        await harbour.make("north", flaw=flaw)
-        await until(lambda: why in caplog.text)
-        await harbour.calm()
-        before = caplog.text.count(why)
-        await harbour.make("south")
-        await harbour.placed("south")
-        await world.workload("demo", cpu="3")
-        assert await world.placed("demo") == {"one": 1}, "nothing is taken by one that is not told"
-        if flaw == "forgetful":
-            assert await harbour.refused("north") == why
-        assert caplog.text.count(why) <= before + 1, "nothing wakes it but an edit"
 
 
 async def test_a_hub_without_the_kind_is_served(world: World) -> None:

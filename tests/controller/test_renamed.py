@@ -15,8 +15,6 @@ from controller.eventhandlers import SchedulerCache as Cache
 from controller.eventhandlers import known
 from controller.model.objects import MemberCluster, Workload
 from machinery.tasks import SLICE, end
-from tests.controller.features.reservation.reserving import inside, owner, phase, reserve, within
-from tests.controller.features.workloadgroup.test_live import begin, member, says, told
 from tests.controller.features.workloadpolicy.test_live import ZONE
 from tests.letting_go import let_go
 
@@ -202,72 +200,9 @@ async def test_what_names_the_old_cluster_names_the_new_one_with_the_same_units(
             await becomes(world, name, shares)
 
 
-@pytest.mark.long
-@pytest.mark.proves("N3")
-async def test_reserved_room_goes_along_with_those_inside(world: World) -> None:
-    await world.cluster("a", cpu="8")
-    await world.cluster("b", cpu="8")
-    async with deciding(world):
-        here = {"targetCluster": {"name": "a"}}
-        await reserve(world, replicas=2, owners=[owner("inside")], allocateOnce=False, **here)
-        await phase(world, "Available", clusterName="a")
-        await world.workload("inside", cpu="4", **here)
-        await within(world, "inside", a=1)
-        await rename(world, "a", "new", cpu="8")
-        await within(world, "inside", new=1)
-        said = await phase(world, "Available", clusterName="new", owners=1)
-        assert said["placements"] == [{"cluster": "new", "replicas": 2}]
-        found = await becomes(world, "inside", {"new": 1})
-        assert found["status"]["history"][-1]["cause"] == "ClusterRenamed"
-        await world.report("new", cpu="8")
-        await world.settle()
-        await phase(world, "Available", clusterName="new", owners=1)
-        assert inside(await world.get("inside")) == {("room", "new"): 1}
-
-
 async def becomes(world: World, name: str, wanted: dict[str, int]) -> dict[str, Any]:
     return await world.until(name, lambda status: placements({"status": status}) == wanted)
 
 
 def _now(cluster: str) -> str:
     return "new" if cluster == "a" else cluster
-
-
-@pytest.mark.long
-@pytest.mark.proves("N3")
-async def test_a_gang_that_runs_is_released_anew_under_the_new_name(world: World) -> None:
-    await world.cluster("a", cpu="30")
-    await world.cluster("b", cpu="30")
-    async with deciding(world):
-        await begin(world, least=2)
-        await member(
-            world, "driver", replicas=1, distribution="Single", targetCluster={"name": "a"}
-        )
-        await member(world, "worker", replicas=2)
-        await says(world, lambda s: s.get("gate") == "Open" and len(s["decisions"]) == 2)
-        before = (await told(world))["decisions"]
-        await rename(world, "a", "new", cpu="30")
-        await world.until("driver", lambda s: placements({"status": s}) == {"new": 1})
-
-        def anew(status: Any) -> bool:
-            # That of the driver alone: the worker's cluster keeps its name, or has it too.
-            return status["gate"] == "Open" and any(
-                digest != before.get(uid) for uid, digest in status["decisions"].items()
-            )
-
-        await says(world, anew)
-
-
-@pytest.mark.long
-@pytest.mark.proves("N3")
-async def test_a_controller_that_begins_in_the_middle_moves_nothing(world: World) -> None:
-    await world.cluster("a")
-    await world.cluster("b")
-    async with deciding(world):
-        await world.workload("demo", targetCluster={"name": "a"})
-        assert await world.placed("demo") == {"a": 1}
-    await rename(world, "a", "0-new")
-    async with deciding(world):
-        await world.until("demo", lambda s: placements({"status": s}) == {"0-new": 1})
-        found = (await world.get("demo"))["status"]["history"]
-        assert [each["cause"] for each in found] == ["Placed", "ClusterRenamed"]

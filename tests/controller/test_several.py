@@ -11,41 +11,15 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
-from crds.definition import UNOBSERVED
 from machinery.api.resources import WORKLOADS
 from machinery.errors import Unreachable
 from tests.patience import until
 
-from .live import World, configured, deciding, process
-from .pairs import pair
+from .live import World, deciding, process
 
 MANY, FEW = 120, 20
-KILLS = 30
-
-
-@pytest.mark.long
-@pytest.mark.proves("E31", "E19")
-async def test_each_profile_places_its_own_by_its_own_plugins(world: World, tmp_path: Path) -> None:
-    await world.cluster("cheap", cpu="4", annotations={"stowage.dev/cost": "1"})
-    await world.cluster("roomy", cpu="64", annotations={"stowage.dev/cost": "9"})
-    by_cost = {"score": {"enabled": [{"name": "ClusterCost", "weight": 10}]}}
-    file = configured(tmp_path, {}, by_cost, names=("stowage", "thrifty"))
-    async with deciding(world, config_file=file) as controller:
-        await world.workload("plain", cpu="1")
-        await world.workload("frugal", cpu="1", schedulerName="thrifty")
-        await world.workload("foreign", cpu="1", schedulerName="somebody-else")
-        assert await world.placed("plain") == {"roomy": 1}
-        assert await world.placed("frugal") == {"cheap": 1}
-        await world.settle()
-        assert (await world.get("foreign"))["status"] == UNOBSERVED
-        async with aiohttp.ClientSession() as session:
-            url = f"http://127.0.0.1:{controller.port}/apis/v1/__services__"
-            listed = await (await session.get(url)).json()
-        for paths in listed.values():
-            assert paths == sorted(set(paths))
 
 
 @pytest.mark.long
@@ -75,29 +49,6 @@ async def test_one_that_was_frozen_writes_no_second_decision(world: World, tmp_p
                 )
                 await world.settle()
                 assert second.leading
-    assert {name: len(made) for name, made in decisions.items()} == dict.fromkeys(decisions, 1)
-
-
-@pytest.mark.xdist_group("leader-kills")  # it waits for minutes, and not behind others
-@pytest.mark.long
-@pytest.mark.proves("N6", "C23")
-async def test_of_two_replicas_whose_leader_is_killed_each_decision_is_written_once(
-    world: World, tmp_path: Path
-) -> None:
-    """Now and then in the middle of a few decisions; who leads next makes none of them again."""
-    await world.cluster("one", cpu="1000", pods="10000")
-    async with _decisions(world) as decisions, pair(world, tmp_path) as both:
-        for number in range(KILLS):
-            leader = await both.leader()
-            names = [f"load-{number}-{each}" for each in range(3)]
-            for name in names:
-                await world.workload(name)
-            await world.placed(names[number % 3], seconds=90)
-            await both.kill(leader)
-        for number in range(KILLS):
-            for each in range(3):
-                await world.placed(f"load-{number}-{each}", seconds=90)
-        await until(lambda: len(decisions) == 3 * KILLS)
     assert {name: len(made) for name, made in decisions.items()} == dict.fromkeys(decisions, 1)
 
 

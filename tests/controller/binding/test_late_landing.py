@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from machinery.errors import Conflict, NotSent, TransportError, Unreachable
+from machinery.api.resources import WORKLOADS
+from machinery.errors import NotSent, TransportError, Unreachable
 from tests.controller.features.workloadquota.quota import (
     QUOTA,
-    TAINTS,
     arranged,
     ask,
     both,
@@ -25,47 +24,6 @@ from tests.controller.features.workloadquota.quota import (
     units,
 )
 from tests.controller.memory import Stage
-
-
-@pytest.mark.long
-@pytest.mark.proves("K24", "L5")
-@pytest.mark.parametrize("wait", [1, 3, 6, 10])
-async def test_shares_that_land_late_exceed_no_quota_though_the_verdict_is_what_it_was(
-    wait: float,
-) -> None:
-    stage = arranged(host=5)
-    stage.hub.edit(MEMBER_CLUSTERS, "h1", {"spec": {"taints": TAINTS}})
-    landing: list[asyncio.Task[None]] = []
-    fate: list[str] = []
-
-    async def lands(body: Any) -> None:
-        await stage.clock.sleep(8)
-        try:
-            stage.hub.edit(WORKLOADS, "first", body, status=True)
-            fate.append("landed")
-        except Conflict:
-            fate.append("refused")
-
-    async def unanswered(method: str, path: str, body: Any) -> None:
-        """The placing write of `first` gets no answer, and its cluster is closed meanwhile."""
-        if landing or method != "PATCH" or not path.endswith("/workloads/first/status"):
-            return
-        if body["status"].get("placements"):
-            landing.append(asyncio.create_task(lands(body)))
-            stage.hub.edit(MEMBER_CLUSTERS, "h1", {"spec": {"taints": TAINTS}})
-            await stage.clock.sleep(5)
-            raise Unreachable("no answer in time")
-
-    stage.hub.faults.append(unanswered)
-    async with both(stage):
-        ask(stage, "first", "stowage")
-        await stage.calm(3)
-        stage.hub.edit(MEMBER_CLUSTERS, "h1", {"spec": {"taints": []}})
-        await stage.until(lambda: bool(landing))
-        await stage.calm(wait)
-        ask(stage, "other", "second", tolerations=[{"operator": "Exists"}])
-        assert await most_in(stage, 40) <= 5
-        assert fate == ["refused"]
 
 
 @pytest.mark.proves("K24", "L5")

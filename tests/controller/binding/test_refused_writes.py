@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -23,28 +19,14 @@ from controller.model.unit import workload_info
 from controller.scheduling.decision import Decision
 from crds.names import ANNOTATION_CLUSTERS
 from crds.workload import ScheduledReason, WorkloadState, WorkloadStatus
-from machinery.api.client import ApiClient
-from machinery.api.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS, Resource
-from machinery.api.verbs import MERGE_PATCH
-from machinery.errors import AlreadyExists, ApiError, Conflict, Unreachable
+from machinery.api.resources import WORKLOADS
+from machinery.errors import ApiError, Conflict, Invalid, Unreachable
 from machinery.types.workload_api import LeavingShare
 from tests.controller import make
-from tests.controller.live import (
-    SINCE,
-    World,
-    at_rest,
-    condition,
-    counted,
-    deciding,
-    deployment,
-    placements,
-)
-from tests.patience import until
+from tests.controller.features.workloadquota.quota import arranged, ask
+from tests.controller.live import SINCE, condition, placements
+from tests.controller.memory import Stage
 
-KIND = "workloads.stowage.dev"
-POLICIES = "workloadpolicies.stowage.dev"
-ZONE = "topology.kubernetes.io/zone"
-BOUND = {"stowage.dev/workload-policy": "demo"}
 MOST = 2**31 - 1
 FORM = ("must be a mapping, and not ", "Expected `")
 """What is said of a part of a wrong form: on the path to the pods or a number, and below."""
@@ -254,180 +236,52 @@ class TestForGood:
         assert "2 of" in said["message"]
 
 
-class TestLive:
-    """On a real hub, with what it would refuse."""
+def refusing(stage: Stage, path: str, field: str, words: str = "") -> None:
+    """The hub refuses that field with those words, as one whose kind allows less."""
 
-    async def test_a_template_of_the_wrong_form(self, world: World) -> None:
-        await world.cluster("one")
-        wrong = {**deployment("odd", "1"), "spec": {"template": {"spec": {"containers": ["x"]}}}}
-        async with deciding(world):
-            await world.workload("odd", template=wrong)
-            said = await world.refused("odd", "InvalidWorkload")
-            assert said["message"].startswith("spec.template.spec.template.spec.containers[0]: ")
-            numbered = deployment("two", "1")
-            numbered["metadata"]["labels"] = {"version": 1}
-            await world.workload("two", template=numbered)
-            said = await world.refused("two", "InvalidWorkload")
-            assert said["message"].startswith("spec.template.metadata.labels")
+    async def refuse(method: str, at: str, body: Any) -> None:
+        told = body["status"].get(field) if method == "PATCH" and path in at else None
+        if told and words in str(told):
+            raise Invalid(code=422, reason="Invalid", message=f"status.{field}: Too long")
 
-    async def test_a_policy_whose_name_no_object_can_have(self, world: World) -> None:
-        await world.cluster("one")
-        async with deciding(world):
-            await world.workload("odd", labels={"stowage.dev/workload-policy": "Demo_1"})
-            await world.refused("odd", "PolicyNotFound")
+    stage.hub.faults.append(refuse)
 
-    @pytest.mark.long
-    async def test_what_nobody_foresaw_is_said_and_rests(
-        self, bare_world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A kind that allows less than we know of: of a later release, or somebody's own."""
-        asked = counted(monkeypatch)
-        await bare_world.cluster("one")
-        async with deciding(bare_world):
-            async with altered(bare_world, KIND, _short_hashes):
-                await bare_world.workload("mute", replicas=2)
-                said = await bare_world.refused("mute", "InvalidWorkload")
-                assert "the hub refuses its status" in said["message"]
-                assert "status.decision.hash" in said["message"]
-                found = await bare_world.get("mute")
-                assert (placements(found), found["status"]["state"]) == ({}, "Failed")
-                await at_rest(asked, "/mute/")
-                asked.clear()
-                await bare_world.cluster("two")
-                await bare_world.workload("other", replicas=1)
-                await bare_world.refused("other", "InvalidWorkload")
-                await at_rest(asked, "/other/")
-                assert not [path for path in asked if "/mute/" in path], "nothing helps it"
-            await bare_world.edit("mute", {"spec": {"replicas": 3}})
-            assert sum((await bare_world.placed("mute")).values()) == 3
+
+async def test_what_nobody_foresaw_is_said_and_rests() -> None:
+    """A kind that allows less than we know of: of a later release, or somebody's own."""
+    stage = Stage()
+    stage.cluster("one")
+    refusing(stage, "/workloads/mute/status", "placements")
+    async with stage.leading():
+        stage.workload("mute")
+        await stage.until(lambda: stage.says("mute")[1] == "InvalidWorkload")
+        assert "the hub refuses its status" in stage.says("mute")[2]
+        found = stage.hub.read(WORKLOADS, "mute")
+        assert (placements(found), found["status"]["state"]) == ({}, "Failed")
+        written = len(stage.hub.writes("/mute/"))
+        stage.cluster("two")
+        stage.workload("other", replicas=1)
+        await stage.until(lambda: stage.placed("other"))
+        await stage.calm(60)
+        assert len(stage.hub.writes("/mute/")) == written, "nothing helps it"
+        stage.hub.faults.clear()
+        stage.hub.edit(WORKLOADS, "mute", {"spec": {"replicas": 3}})
+        await stage.until(lambda: sum(stage.placed("mute").values()) == 3)
 
 
 @pytest.mark.proves("K24")
-class TestWideClaims:
-    """More quota taken at one moment than the status of a policy has room for."""
-
-    @pytest.mark.long
-    async def test_one_that_the_hub_never_takes_is_told_so_and_the_others_go_on(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A claim may not have that many shares."""
-        asked = counted(monkeypatch)
-        await wide_clusters(world, 12)  # of eight units each
-        await required(world, replicas=100)
-        async with deciding(world):
-            async with altered(world, POLICIES, _few_shares):
-                made = {f"{kind}{n}": kind for n in range(4) for kind in ("wide", "narrow")}
-                await asyncio.gather(
-                    *(
-                        world.workload(
-                            name, replicas=9 if kind == "wide" else 1, cpu="1", labels=BOUND
-                        )
-                        for name, kind in made.items()
-                    )
-                )
-                for n in range(4):
-                    said = await world.refused(f"wide{n}", "InvalidWorkload")
-                    assert "].placements: Too many" in said["message"]
-                    assert sum((await world.placed(f"narrow{n}")).values()) == 1
-                await at_rest(asked, "/wide")
-            await world.edit("wide0", {"spec": {"replicas": 10}})
-            assert sum((await world.placed("wide0")).values()) == 10
-
-
-def claimed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The bytes of the claims of each status of a policy that is written from now on."""
-    sizes, request = list[int](), ApiClient.request
-
-    async def weighing(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
-        told = how.get("body")
-        if method == "PATCH" and "/workloadpolicies/" in path and isinstance(told, Mapping):
-            written = told.get("status", {}).get("claims") or ()
-            sizes.append(sum(len(msgspec.json.encode(each)) for each in written))
-        return await request(self, method, path, **how)
-
-    monkeypatch.setattr(ApiClient, "request", weighing)
-    return sizes
-
-
-async def wide_clusters(world: World, count: int) -> None:
-    """Clusters of one domain whose names are as long as names may be."""
-    names = [f"c{n:05}-{'x' * 56}" for n in range(count)]
-    await asyncio.gather(
-        *(
-            world.cluster(name, labels={"stowage.dev/cluster": "", ZONE: "host"}, pods="10000")
-            for name in names
+async def test_a_claim_that_the_hub_never_takes_is_told_and_the_others_go_on() -> None:
+    stage = arranged(host=100)
+    refusing(stage, "/workloadpolicies/demo/status", "claims", "shop/wide")
+    async with stage.leading():
+        for n in range(3):
+            ask(stage, f"wide{n}", "stowage")
+            ask(stage, f"narrow{n}", "stowage")
+        await stage.until(
+            lambda: all(stage.says(f"wide{n}")[1] == "InvalidWorkload" for n in range(3))
         )
-    )
-
-
-async def required(world: World, *, replicas: int) -> None:
-    """The policy: that many units in the one domain."""
-    body = {
-        "apiVersion": WORKLOAD_POLICIES.api_version,
-        "kind": "WorkloadPolicy",
-        "metadata": {"name": "demo", "namespace": world.namespace},
-        "spec": {
-            "topologyKey": ZONE,
-            "labelSelector": {},
-            "allocationPolicy": [{"name": "host", "replicas": replicas}],
-            "allocationType": "Required",
-        },
-    }
-    await world.client.create(WORKLOAD_POLICIES, body, namespace=world.namespace)
-
-
-def _short_hashes(status: dict[str, Any]) -> None:
-    status["decision"]["properties"]["hash"]["maxLength"] = 10
-
-
-def _few_shares(status: dict[str, Any]) -> None:
-    status["claims"]["items"]["properties"]["placements"]["maxItems"] = 1
-
-
-@asynccontextmanager
-async def altered(
-    world: World, kind: str, alter: Callable[[dict[str, Any]], None]
-) -> AsyncIterator[None]:
-    """The kind with other bounds on the properties of its status."""
-    whole = (await world.client.get(CRDS, kind))["spec"]["versions"]
-    less = deepcopy(whole)
-    alter(less[0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"])
-    await world.client.merge_patch(CRDS, kind, {"spec": {"versions": less}})
-    try:
-        await _until_bound(world, holds=True)
-        yield
-    finally:
-        await world.client.merge_patch(CRDS, kind, {"spec": {"versions": whole}})
-        await _until_bound(world, holds=False)
-
-
-async def _until_bound(world: World, *, holds: bool) -> None:
-    """A server serves a changed schema a moment later."""
-    share = {"cluster": "a", "replicas": 1}
-    claim = {"workload": "shop/x", "uid": "x", "holder": "x", "time": SINCE}
-    bounds = [
-        (WORKLOADS, {"decision": {"hash": "x" * 11, "time": SINCE}}),
-        (WORKLOAD_POLICIES, {"claims": [{**claim, "placements": [share, share]}]}),
-    ]
-    with suppress(AlreadyExists):
-        await world.workload("probe", schedulerName="nobody")
-
-    async def as_wanted() -> bool:
-        return any([await _refuses(world, *bound) for bound in bounds]) == holds
-
-    await until(as_wanted, every=0.1)
-
-
-async def _refuses(world: World, kind: Resource, status: Mapping[str, Any]) -> bool:
-    name = "probe" if kind is WORKLOADS else "demo"
-    try:
-        await world.client.request(
-            "PATCH",
-            kind.path("shop", name, "status"),
-            params={"dryRun": "All"},
-            body={"status": status},
-            content_type=MERGE_PATCH,
-        )
-    except ApiError as e:
-        return for_good(e)
-    return False
+        await stage.until(lambda: all(stage.placed(f"narrow{n}") for n in range(3)))
+        assert "Too long" in stage.says("wide0")[2]
+        stage.hub.faults.clear()
+        stage.hub.edit(WORKLOADS, "wide0", {"spec": {"replicas": 1}})
+        await stage.until(lambda: stage.placed("wide0"))

@@ -26,7 +26,6 @@ from machinery.types.taints import Toleration
 from tests.controller.make import NOW, builder, cluster, info, workload
 from tests.examples import examples
 
-RESOURCES = ("cpu", "memory", "gpu")
 Request = dict[str, int]
 
 
@@ -90,19 +89,6 @@ def drawn(dice: random.Random) -> tuple[Any, Any, Any]:
 def test_room_is_never_promised_that_the_worst_case_takes_away(seed: int) -> None:
     nodes, flying, asks = drawn(random.Random(seed))
     assert promised(nodes, flying, asks) <= worst(nodes, flying, asks)
-
-
-@pytest.mark.long
-@pytest.mark.proves("R14")
-def test_and_most_of_what_is_left_is_promised(capsys: pytest.CaptureFixture[str]) -> None:
-    dice = random.Random(14)
-    cases = [drawn(dice) for _ in range(600)]
-    told = [(promised(*case), worst(*case)) for case in cases if case[1]]
-    share = sum(a for a, _ in told) / sum(b for _, b in told)
-    exact = sum(a == b for a, b in told) / len(told)
-    with capsys.disabled():
-        print(f"\n{share:.0%} of the room that is surely left is promised, {exact:.0%} exactly")
-    assert share > 0.7
 
 
 class TestWhatIsExact:

@@ -20,7 +20,7 @@ from controller.model.objects import ClusterShare, MemberCluster, Workload
 from controller.plugins.defaults import PrioritySort
 from controller.queue.refresher import ROUND_SECONDS
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from machinery.tasks import SLICE, end
+from machinery.tasks import end
 from tests.controller.make import ROOMY, cluster, workload
 from tests.controller.memory import Stage
 from tests.examples import examples
@@ -272,28 +272,6 @@ def counted(stage: Stage, units: int, *, by: Any) -> None:
 def free(cpu: str) -> dict[str, Any]:
     """The status of a cluster of one node with so much of it."""
     return {"nodeGroups": [{"count": 1, "free": {**ROOMY, "cpu": cpu}}]}
-
-
-@pytest.mark.long
-async def test_many_shares_that_land_at_once_land_in_slices() -> None:
-    many = 20 * SLICE
-    made = world()
-    made.cluster_changed(None, a(10))
-    for number in range(many):
-        share = {"scheduled": 1, "capacity_version": 20}
-        made.workload_changed(None, w(21, name=f"w{number}", units=1, **share))
-    running = asyncio.create_task(made.run())
-    await asyncio.sleep(0)
-    made.cluster_changed(a(10), a(20, running=1))
-    turns, before = 0, in_flight(made)
-    assert before == 500 * many, "none of them within the handler"
-    while after := in_flight(made):
-        assert 0 <= before - after <= 500 * SLICE
-        await asyncio.sleep(0)
-        turns, before = turns + 1, after
-    assert turns >= many // SLICE
-    assert room(made) == ROOM - 1
-    await end([running])
 
 
 async def test_a_share_that_is_heard_of_again_before_its_slice_waits_for_the_later_version() -> (

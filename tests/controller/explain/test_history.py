@@ -170,24 +170,6 @@ def test_a_cluster_more_for_what_runs_everywhere() -> None:
     assert (hub.changes[-1].cause, hub.changes[-1].name) == ("ClusterAdded", "b")
 
 
-@pytest.mark.long
-def test_a_thousand_shares_stay_within_their_bounds() -> None:
-    members = [cluster(f"member-with-a-long-name-{n:04}") for n in range(300)]
-    hub = divided(*members, replicas=900)
-    for replicas in range(900, 900 + 30 * 40, 40):
-        hub.spec["replicas"] = replicas
-        hub.decide()
-    written = {key: hub.status[key] for key in ("reasons", "reasonCounts", "history")}
-    assert len(json.dumps(written, separators=(",", ":"))) <= 16 * 1024
-    why = of_status(hub.status)
-    assert len(why.history) > 3
-    counted = sum(each.clusters for each in why.reason_counts)
-    assert counted + len(why.reasons) == 300
-    told = sum(step.units for share in why.reasons for step in share.steps)
-    assert told + sum(each.units for each in why.reason_counts) == replicas
-    assert why.reason_counts[0].rule == "Weight"
-
-
 CLUSTERS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9), max_size=8)
 
 

@@ -17,13 +17,10 @@ from controller.snapshot.amounts import amounts_of
 from controller.snapshot.builder import with_cluster
 from controller.snapshot.encode import within
 from machinery.types.api import NodeGroup
-from tests.controller.live import World, deciding
 from tests.controller.make import (
     builder,
     cluster,
-    expression,
     info,
-    required_terms,
     snapshot,
     workload,
 )
@@ -122,30 +119,3 @@ def test_what_the_spec_pins_counts_before_what_the_member_says() -> None:
     assert found.version.equals("1.36.3+k3s1").all()
     assert found.column("stowage.dev/provider").equals("Kind").all()
     assert found.column("stowage.dev/version").equals("v1.36.3-k3s1").all()
-
-
-async def test_a_member_attracts_no_more_than_its_bound_and_by_no_word_of_its_own(
-    world: World,
-) -> None:
-    await world.cluster(
-        "boasting",
-        cpu="1000",
-        labels={"is": "one", "stowage.dev/provider": "kwok"},
-        maxAllocatable={"cpu": "3"},
-        provider="aws",
-    )
-    async with deciding(world):
-        await world.workload("large", replicas=5, cpu="1", clusterSelector={"is": "one"})
-        await world.workload("sunny", clusterSelector={"cloudProvider": "kwok"}, cpu="10m")
-        kwok = required_terms([expression("stowage.dev/provider", "In", "kwok")])
-        await world.workload("liking", clusterAffinity=kwok, cpu="10m")
-        refused = await world.refused("large", "InsufficientCapacity")
-        assert "insufficient cpu" in refused["message"]
-        for name in ("sunny", "liking"):
-            await world.refused(name, "FailedToSchedule")
-
-        await world.edit_cluster("boasting", {"spec": {"maxAllocatable": {"cpu": "8"}}})
-        assert await world.placed("large") == {"boasting": 5}
-        await world.edit_cluster("boasting", {"spec": {"provider": None}})
-        for name in ("sunny", "liking"):
-            assert await world.placed(name) == {"boasting": 1}

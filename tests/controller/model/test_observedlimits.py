@@ -104,12 +104,6 @@ def test_capacity_that_is_published_late_is_no_missing_unit() -> None:
     assert learnt(told({"a": 5}, late)) == {"a": 3}
 
 
-def test_only_what_is_divided_by_the_planner_learns() -> None:
-    entry = report("a", 5, 3, NOW - HOLD)
-    for other in ({"distribution": "Single"}, {"distribution": "Duplicated"}):
-        assert learnt(told({"a": 5}, entry, limits=[limit("a", 3, NOW + HOLD)], **other)) == {}
-
-
 @pytest.mark.proves("R13")
 @pytest.mark.parametrize("distribution", ["Single", "Divided"])
 def test_what_a_policy_divides_learns(distribution: str) -> None:

@@ -13,6 +13,7 @@ from controller.http.server import cluster_view
 from machinery.api.resources import WORKLOAD_POLICIES, WORKLOADS
 from machinery.errors import ConfigurationError, Unreachable
 from tests.controller.berths import BERTHS, Berths, berth
+from tests.controller.live import condition
 from tests.controller.memory import Stage
 
 
@@ -140,3 +141,30 @@ async def test_its_feature_hears_of_it_before_it_is_decided_and_of_no_other() ->
 def test_a_kind_is_placed_by_one_feature() -> None:
     with pytest.raises(ConfigurationError, match="berths are placed by two features"):
         placed_kinds([Berths(), Berths()])
+
+
+@pytest.mark.parametrize(
+    ("flaw", "why"),
+    [
+        ("mute", "its status cannot be put together: RuntimeError: nobody knows what to say"),
+        ("forgetful", "the hub refuses its status: a Berth does not keep its placements"),
+    ],
+)
+async def test_one_whose_status_does_not_keep_it_is_not_decided_for_ever(
+    caplog: pytest.LogCaptureFixture, flaw: str, why: str
+) -> None:
+    stage = Stage()
+    stage.cluster("one", cpu="4")
+    async with stage.leading(features=features()):
+        stage.hub.put(BERTHS, berth("north", flaw=flaw))
+        await stage.until(lambda: why in caplog.text)
+        await stage.calm(20)
+        before = caplog.text.count(why)
+        stage.hub.put(BERTHS, berth("south"))
+        await stage.until(lambda: said(stage, "south").get("quay") == "one")
+        stage.workload("demo", replicas=3)
+        await stage.until(lambda: stage.placed("demo") == {"one": 3}, seconds=5)
+        if flaw == "forgetful":
+            assert condition(said(stage, "north"), "Scheduled")["message"] == why
+        await stage.calm(60)
+        assert caplog.text.count(why) <= before + 1, "nothing wakes it but an edit"

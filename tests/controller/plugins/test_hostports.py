@@ -254,18 +254,6 @@ def test_no_port_is_promised_that_the_worst_case_takes_away(seed: int) -> None:
         assert told == left
 
 
-@pytest.mark.proves("R14")
-def test_very_many_templates_with_ports_promise_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    dice = random.Random(3)
-    monkeypatch.setattr("controller.snapshot.inflight.MOST_PAIRS", 1)
-    monkeypatch.setattr("controller.snapshot.inflight.LEAST_LOADS", 2)
-    for _ in range(150):
-        nodes, _, asks = drawn(dice)
-        flying = [drawn(dice)[2] for _ in range(3)]
-        alike = [(request, 1) for request in flying]
-        assert promised(nodes, alike, asks) <= worst(nodes, alike, asks)
-
-
 class TestWords:
     """People read the port, not the name of a resource."""
 

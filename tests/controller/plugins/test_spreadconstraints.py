@@ -331,22 +331,6 @@ def test_a_region_that_could_not_keep_to_the_next_constraint_is_passed_over(
     assert set(found.placements) == {"c0", "c1", "c2"}
 
 
-@pytest.mark.proves("D3")
-@examples(150)
-@given(cases(nested=False), st.integers(0, 25))
-def test_bounds_of_keys_that_cross_hold_too(
-    case: tuple[list[Member], list[dict[str, Any]], bool], replicas: int
-) -> None:
-    members, limits, ruled = case
-    found = placed(members, limits, replicas, ruled, "Proportional")
-    before = frozenset(n for n, each in enumerate(members) if each.held)
-    after = frozenset(int(name[1:]) for name in found.placements)
-    for each in limits:
-        most = each.get("maxDomains", len(members))
-        key = each["topologyKey"]
-        assert domains(members, key, after) <= max(most, domains(members, key, before))
-
-
 class TestTooManyChoices:
     """Constraints of which not every choice can be tried: what is found counts, and it is said."""
 

@@ -10,7 +10,7 @@ from controller import catalogue
 from controller.config import parse
 from controller.planner.reasons import Reason, RuleKind
 from crds.workload import ScheduledReason, WorkloadState
-from tests.controller.make import ROOMY, ZONE, cluster, decided, expression, info, required_terms
+from tests.controller.make import ZONE, cluster, decided, expression, info, required_terms
 
 SMALL = [{"count": 1, "free": {"cpu": "1", "memory": "32Gi", "pods": "110"}}]
 NONE: list[Any] = []
@@ -201,14 +201,6 @@ def test_the_rest_of_a_refused_workload_stays_pending() -> None:
     asked = info(replicas=5, present={"a": 2}, targetCluster={"name": "demo-cluster"})
     decision = decided(asked, cluster("a"))
     assert (decision.placements, decision.desired, decision.pending) == ({"a": 2}, 5, 3)
-
-
-def test_divided_shares_add_up_and_follow_the_room() -> None:
-    twice = [{"count": 2, "free": ROOMY}]
-    decision = decided(
-        info(replicas=12, distribution="Divided"), cluster("a"), cluster("b", groups=twice)
-    )
-    assert decision.placements == {"a": 4, "b": 8}
 
 
 def test_a_distribution_whose_plugin_is_disabled_is_refused_in_words() -> None:

@@ -6,19 +6,16 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 import pytest
 
-from controller import app, scheduler
 from controller.framework.events import MEMBER_CLUSTER, Action, on
 from controller.queue.refresher import BATCH_SECONDS, PAUSE_SECONDS, ROUND_SECONDS, MessageRefresher
 from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, Rank, SchedulingQueue
 from controller.queue.unschedulable import Awaits
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS
 from tests.controller.make import cluster, flush, info
 from tests.controller.memory import Stage
-from tests.examples import window
 from tests.fakeclock import FakeClock
 
 SOON = BATCH_SECONDS + 1.0
@@ -198,48 +195,3 @@ async def test_the_reason_counts_the_clusters_as_they_are_and_a_restart_writes_n
     async with stage.leading(identity="two"):
         await stage.calm(3 * ROUND_SECONDS)
         assert len(stage.hub.writes("/demo/status")) == written + 3
-
-
-@pytest.mark.long
-@pytest.mark.proves("C25")
-async def test_a_storm_over_thousands_that_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    many, events = int(window(2000, short=150)), 100
-    decided: Counter[Any] = Counter()
-    real = scheduler.decide_set
-
-    def counting(world: Any, info: Any, *about: Any, **more: Any) -> Any:
-        decided[info.key] += 1
-        return real(world, info, *about, **more)
-
-    monkeypatch.setattr(scheduler, "decide_set", counting)
-    monkeypatch.setattr(app, "STALENESS_SECONDS", 1e9)  # of this hub's watches nothing is heard
-    stage = Stage()
-    for number in range(events):
-        stage.cluster(f"c{number:02}", cpu="1")
-    for number in range(many):
-        stage.workload(f"w{number:04}", cpu="2")
-
-    def told(text: str) -> int:
-        return sum(
-            any(c["message"] == text for c in each.get("status", {}).get("conditions", []))
-            for each in stage.hub.all(WORKLOADS)
-        )
-
-    async with stage.leading():
-        await stage.until(lambda: stage.says(f"w{many - 1:04}"))
-        await stage.clock.advance(1)
-        assert told(f"0/{events} clusters: {events} insufficient cpu") == many
-        decided.clear()
-        stage.hub.requests.clear()
-        for number in range(events):
-            stage.hub.edit(MEMBER_CLUSTERS, f"c{number:02}", CORDON)
-            await stage.clock.advance(0.1)
-        assert 0 < decided.total() <= 11 / PAUSE_SECONDS
-        await stage.clock.advance(many * PAUSE_SECONDS + 2 * ROUND_SECONDS)
-        assert told(f"0/{events} clusters: {events} unschedulable") == many
-        assert max(decided.values()) <= 3
-        assert len(stage.hub.writes()) <= decided.total()
-    stage.hub.requests.clear()
-    async with stage.leading(identity="two"):
-        await stage.clock.advance(2 * ROUND_SECONDS)
-        assert not stage.hub.writes()

@@ -310,17 +310,6 @@ def test_a_hook_may_look_at_one_cluster_otherwise() -> None:
     assert fits(before) == {"a": 1, "b": 2}
 
 
-@pytest.mark.long
-def test_a_label_that_changes_all_the_time_does_not_grow_the_vocabulary_for_ever() -> None:
-    made = builder([cluster("a", {"beat": "0"}), cluster("b", {"beat": "0"})])
-    for beat in range(2000):
-        made.upsert(cluster("a", {"beat": str(beat)}))
-        made.snapshot()
-    found = made.snapshot().column("beat")
-    assert len(found.vocabulary.values) < 600
-    assert [found.vocabulary.values[code] for code in found.codes] == ["1999", "0"]
-
-
 @pytest.mark.proves("L9")
 def test_columns_go_when_no_cluster_uses_them_any_more() -> None:
     made = builder([cluster("a"), cluster("b")])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +15,7 @@ from controller.framework.profile import SchedulerConfiguration
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from stowage.fleet.inventory import PlanInputs
-from stowage.simulation import drain, rebalance, simulate
+from stowage.simulation import simulate
 from stowage.simulation.plan import Where
 from stowage.simulation.simulate import Scenario, SimulationResult
 from tests.controller.live import READY as LIVE_READY
@@ -112,93 +110,3 @@ async def test_a_simulated_loss_is_the_loss_that_follows() -> None:
         assert said(stage, "AwaitingFencing") == fenced == {"db"}
         assert {each.key[1] for each in found.workloads if each.paper} == {"stays"}
         assert {each.priority for each in found.workloads if each.stuck} == {0}
-
-
-@pytest.mark.long
-@pytest.mark.proves("M27", "M65")
-async def test_a_dry_run_of_a_drain_is_the_drain_that_follows() -> None:
-    async with busy() as (stage, _):
-        found = drain.previewed("m2", InMemory("shop", stage=stage), clock=stage.clock)
-        first = placements(stage)
-        left = {each.key[1]: each.left for each in found.workloads}
-        assert {each.key[1] for each in found.workloads if each.stays} == {"stays"}
-        assert not found.drained
-        stage.hub.edit(
-            MEMBER_CLUSTERS,
-            "m2",
-            {"spec": drain.drain_patch(stage.hub.read(MEMBER_CLUSTERS, "m2"), force=False)["spec"]},
-        )
-        await stage.calm(60)
-        now = placements(stage)
-        assert left == {name: now[name].get("m2", 0) for name in first if "m2" in first[name]}
-        for each in found.workloads:
-            came = {c: n - first[each.key[1]].get(c, 0) for c, n in now[each.key[1]].items()}
-            assert each.to == {c: n for c, n in came.items() if n > 0}, each.key
-
-
-@pytest.mark.long
-@pytest.mark.proves("M60")
-async def test_a_dry_run_of_a_rebalance_is_the_rebalance_that_follows() -> None:
-    async with busy() as (stage, members):
-        for name in ("m5", "m6"):
-            stage.cluster(name, cpu="14")
-            members.names = (*members.names, name)
-        await stage.until(lambda: len(stage.placed("copies")) == 6)
-        await stage.calm(3)
-        where = InMemory("shop", stage=stage)
-        for name in ("web-1", "stays"):
-            before = placements(stage)
-            found = rebalance.planned(where, [name], everywhere=False, clock=stage.clock)
-            assert placements(stage) == before
-            assert [each.key[1] for each in found.moved] == [name]
-            after = foreseen(stage, found.moved)
-            body = {"spec": {"movement": {"rebalanceAfter": found.time}}}
-            stage.hub.edit(WORKLOADS, name, body)
-            await stage.until(lambda goal=after: placements(stage) == goal, seconds=90)
-            await stage.calm(3)
-            assert placements(stage) == after
-            assert sum(each.moves for each in found.moved) == found.moves > 0
-
-
-@pytest.mark.long
-@pytest.mark.proves("M68")
-async def test_a_new_cluster_takes_what_waits_and_a_scale_is_that_of_kubectl(
-    tmp_path: Path,
-) -> None:
-    async with busy() as (stage, members):
-        stage.workload("waits", replicas=20, created=40, distribution="Divided")
-        await stage.calm(5)
-        first = placements(stage)
-        assert sum(first["waits"].values()) < 20
-        found = simulated(stage, Scenario(scale={("shop", "web-0"): 6}))
-        after = foreseen(stage, found.workloads)
-        stage.hub.edit(WORKLOADS, "web-0", {"spec": {"replicas": 6}})
-        await stage.calm(20)
-        assert placements(stage) == after
-        free = {"cpu": "14", "memory": "32Gi", "pods": "110"}
-        added = tmp_path / "m9.yaml"
-        added.write_text(
-            json.dumps(
-                {
-                    "kind": "MemberCluster",
-                    "metadata": {"name": "m9"},
-                    "apiVersion": MEMBER_CLUSTERS.api_version,
-                    "spec": {"secretRef": {"namespace": "stowage-system", "name": "m9"}},
-                    "status": {
-                        "conditions": [READY],
-                        "nodeGroups": [{"count": 1, "free": free}],
-                        "capacity": {"nodes": 1, "allocatable": free, "requested": {}},
-                    },
-                }
-            )
-        )
-        before = placements(stage)
-        found = simulated(stage, Scenario(add=(str(added),)))
-        after = foreseen(stage, found.workloads)
-        moved = {name for name in after if after[name] != before[name]}
-        assert moved <= {"waits", "web-0", "copies"}, "those that waited, and copies"
-        assert "waits" in moved
-        stage.cluster("m9", cpu="14")
-        members.names = (*members.names, "m9")
-        await stage.calm(10)
-        assert placements(stage) == after

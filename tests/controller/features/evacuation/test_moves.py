@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from controller.config import default_profile
 from controller.scheduler import Scheduler
-from crds.names import TAINT_DRAIN, TAINT_NOT_READY, TAINT_OUT_OF_SERVICE
+from crds.names import TAINT_DRAIN, TAINT_OUT_OF_SERVICE
 from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import parse_timestamp
@@ -207,25 +207,6 @@ async def test_a_copy_goes_and_the_last_one_stays() -> None:
         members.taint("m2", TAINT_DRAIN)
         await stage.until(lambda: stage.says("web", "Moving")[1] == "NoRoom")
         assert stage.placed("web") == {"m2": 2}
-
-
-@pytest.mark.long
-@pytest.mark.proves("M9")
-async def test_units_that_never_become_ready_hold_the_old_ones() -> None:
-    async with fleet("m1", "m2") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
-        await web(stage, members, 4)
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
-        members.stuck.add("m2")
-        members.taint("m1", TAINT_DRAIN)
-        await stage.until(lambda: stage.says("web", "Moving")[1] == "NotReadyThere")
-        assert "m2" in stage.says("web", "Moving")[2]
-        await stage.calm(600)
-        assert members.shares["web"]["m1"].units == 4
-        members.stuck.clear()
-        await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled", seconds=60)
-        assert stage.placed("web") == {"m2": 4}
-        assert members.least_ready("web") == 4
 
 
 @pytest.mark.proves("M9")
@@ -780,10 +761,6 @@ async def test_controllers_that_judge_otherwise_wage_no_war_of_writes() -> None:
             before = len(stage.hub.writes("/memberclusters/m1/status"))
             await stage.calm(20)
             assert len(stage.hub.writes("/memberclusters/m1/status")) - before <= 50
-
-
-def test_the_taint_of_a_loss_is_never_written() -> None:
-    assert TAINT_NOT_READY == "stowage.dev/not-ready"
 
 
 @pytest.mark.proves("M44")

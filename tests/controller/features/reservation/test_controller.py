@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from controller.http.server import cluster_view
-from machinery.api.resources import RESERVATIONS, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS
 from machinery.errors import Unreachable
-from tests.controller.features.reservation.reserving import inside, ready, reservation
+from tests.controller.features.reservation.reserving import inside, owner, pods, ready, reservation
+from tests.controller.features.workloadquota.quota import LABEL, arranged
 from tests.controller.live import condition, placements
+from tests.controller.make import REQUIRED, beside
 from tests.controller.memory import Stage
 
 TEAM = [{"labelSelector": {"matchLabels": {"team": "x"}}}]
@@ -255,3 +257,58 @@ async def test_one_that_asks_for_very_much_gets_what_there_is(stage: Stage, spec
         await stage.until(lambda: stage.says("stranger")[0] == ("False" if fits else "True"))
         stage.hub.remove(RESERVATIONS, "huge")
         await stage.until(lambda: stage.placed("stranger") == {"a": 1})
+
+
+@pytest.mark.proves("N13")
+async def test_nothing_ends_for_good_while_the_clocks_differ(stage: Stage) -> None:
+    async with stage.leading():
+        await reserved(stage, ttl="60s")
+        stage.set_clock(3600)
+        await stage.until(lambda: ready(status(stage))[1] == "ClocksDiffer", seconds=90)
+        assert phase(stage) == "Available"
+        assert placements({"status": status(stage)}) == {"a": 1}
+        (event,) = stage.hub.events("ClocksDiffer")
+        assert "the controller's clock is more than 30 s ahead of the hub's" in event["note"]
+        stage.set_clock(0)
+        await stage.until(lambda: phase(stage) == "Failed", seconds=60)
+        assert ready(status(stage)) == ("False", "Expired")
+
+
+@pytest.mark.proves("E26")
+async def test_a_cluster_that_is_used_up_by_others_is_told(stage: Stage) -> None:
+    async with stage.leading():
+        await reserved(stage)
+        free(stage, "1")
+        await stage.until(lambda: ready(status(stage)) == ("False", "Short"))
+        (event,) = stage.hub.events("Short")
+        assert event["note"] == "a has 1 cpu free where 4 is held"
+        free(stage, "4")
+        await stage.until(lambda: ready(status(stage)) == ("True", "Available"))
+
+
+def free(stage: Stage, cpu: str) -> None:
+    room = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
+    body = {"nodeGroups": [{"count": 1, "free": room}], "capacity": {"allocatable": room}}
+    stage.hub.edit(MEMBER_CLUSTERS, "a", {"status": body}, status=True)
+
+
+async def test_who_waits_is_looked_at_when_a_reservation_comes(stage: Stage) -> None:
+    async with stage.leading():
+        stage.workload("db", replicas=1)
+        await stage.until(lambda: stage.placed("db"))
+        apart = {"workloadAntiAffinity": {REQUIRED: [beside("db")]}}
+        stage.workload("demo", replicas=1, **apart)
+        await stage.until(lambda: stage.says("demo")[1] == "FailedToSchedule")
+        await reserved(stage, requests={"cpu": "1"}, owners=[owner("other")])
+        stage.hub.edit(RESERVATIONS, "room", {"spec": {"owners": [owner()]}})
+        await stage.until(lambda: within(stage) == 1)
+
+
+async def test_a_policy_counts_what_is_reserved() -> None:
+    stage = arranged(host=3)
+    bound = {LABEL: "demo"}
+    async with stage.leading():
+        put(stage, replicas=5, template={**pods(cpu="1"), "metadata": {"labels": bound}})
+        await stage.until(lambda: status(stage).get("assigned") == 3)
+        assert phase(stage) == "Available"
+        assert condition(status(stage), "Scheduled")["reason"] == "ReplicasReached"

@@ -471,11 +471,3 @@ class TestBooks(Books.TestCase):
     """As many courses as each run has the time for."""
 
     settings = examples(300, stateful_step_count=25, derandomize=True)
-
-
-@pytest.mark.long
-@pytest.mark.proves("E25", "E28", "E29")
-class TestManyBooks(Books.TestCase):
-    """Three times as many."""
-
-    settings = examples(1000, stateful_step_count=25, derandomize=True)
