@@ -3,20 +3,19 @@
 A gang that misses only a little holds the room that it found. Two gangs may each hold what the
 other lacks, so:
 
-- no gang begins to hold while an earlier holder may find there what it lacks; - a gang without a
-quorum asks the latest holders back, no more than it needs by columns; - a gang that gave way holds
-nothing until the other one was decided again.
+- a gang begins no hold where an earlier one, refused for lack of room, would fit by columns;
+- such an earlier one asks the latest holders back, no more than it needs by columns.
 
 docs/decisions/0004-turns-of-gangs.md has the rule of turns, its bounds and its cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from math import log2
-from typing import Any, Final, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,58 +36,49 @@ from crds.groups.gate import GateState
 from machinery.clock import stored_time, timestamp
 from machinery.types.metadata import Key
 
-Order: TypeAlias = tuple[int, datetime, Key]
-"""A place in line: the priority, negated, since when the gang waits, and its name."""
 KEPT: Final = "Kept"
 PATIENCE_SECONDS: Final = 300
 TURN: Final = 12
-"""The length of the first turn, as a multiple of the patience."""
+"""The length of a turn, and of the rest that follows, as a multiple of the patience."""
 SHARE: Final = 4
-"""In any SHARE times the length of a first turn, all turns of a namespace keep gangs of other
+"""In any SHARE times the length of a turn, all turns of a namespace keep gangs of other
 namespaces out for the length of one at most.
 """
 _FRESH = timedelta(seconds=5)
-"""Seconds for which a gang's claim and the line of those that wait are used again."""
+"""Seconds for which the line, and what the first of it claim, are used again."""
 _LOOKS = 2
 """Gangs that are checked for the decision on another one; the others wait for the next."""
 _ROUNDED = timedelta(milliseconds=1)
 """Seconds after the end of a turn until those behind it are checked."""
 _MOST_ASKED: Final = 16
-"""Holders that are tried one by one; beyond that number all are asked."""
+"""Holders that are tried one by one, and earlier gangs that a hold is checked against."""
+YIELDS: Final = "Yields"
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Where a gang would fit if all gangs gave back their room, known `until` then."""
+class Order(NamedTuple):
+    """A place in line: the priority, negated, and since when the gang waits."""
 
+    priority: int
+    since: datetime
     key: Key
-    order: Order
-    until: datetime
-    clusters: frozenset[str]
-
-    @property
-    def since(self) -> datetime:
-        return self.order[1]
-
-    def holds(self, now: datetime, most: timedelta) -> bool:
-        return now < self.until <= now + most  # else it is old, or the clock was set back
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The gang that has the turn, and the seconds until its turn is over."""
+    """The gang that has the turn, the clusters kept for it, and the seconds until it is over."""
 
-    claim: Claim
+    order: Order
+    clusters: frozenset[str]
     seconds: float
 
     def kept(self, snapshot: Snapshot) -> Mask:
         mask = np.zeros(len(snapshot), dtype=np.bool_)
-        mask[snapshot.rows(self.claim.clusters)] = True
+        mask[snapshot.rows(self.clusters)] = True
         return mask
 
     def outside(self, snapshot: Snapshot, namespace: str) -> tuple[Mask, str, str]:
-        since = self.claim.since.strftime("%Y-%m-%dT%H:%M:%SZ")
-        text = f"kept for {_seen_from(namespace, self.claim.key)}, which waits since {since}"
+        since = self.order.since.strftime("%Y-%m-%dT%H:%M:%SZ")
+        text = f"kept for {_seen_from(namespace, self.order.key)}, which waits since {since}"
         return self.kept(snapshot), text, KEPT
 
 
@@ -112,7 +102,6 @@ class GangTry:
 
     group: CompiledGroup
     infos: Sequence[WorkloadInfo]
-    order: tuple[Any, ...]
     snapshot: Snapshot
     ledger: Groups
     now: datetime
@@ -148,7 +137,7 @@ class GangTry:
             if wanted >= self.group.min_member:
                 here, there = stored_time(self.group.created), stored_time(info.created)
                 first = -max(info.priority for info in self.infos)
-                return (first, max(here, there), self.key) if here and there else None
+                return Order(first, max(here, there), self.key) if here and there else None
         return None
 
     def fitting(self, given: Iterable[Loads] = ()) -> Mask:
@@ -158,14 +147,26 @@ class GangTry:
 
     def other(self, group: CompiledGroup) -> GangTry:
         infos = [member.workload for member in self.ledger.members(group.key).values()]
-        return replace(self, group=group, infos=infos, order=(), behind=None)
+        return replace(self, group=group, infos=infos, behind=None)
 
 
-@dataclass(frozen=True, slots=True)
-class GangHold:
-    key: Key
-    order: tuple[Any, ...]
-    taken: Loads
+Holds: TypeAlias = Mapping[Key, Loads]
+"""By gang, the replicas that it holds."""
+
+
+@dataclass(slots=True)
+class _Waits:
+    """What is kept of a gang from its last decision to the next.
+
+    `behind`: the gang that goes first, and when its turn ends. `short`: it was refused for lack of
+    room, or holds. `asked`: the holders that are to give way for it. `idle`: the end of other gangs
+    would not help it, so it has no turn.
+    """
+
+    behind: tuple[Key, datetime | None] | None = None
+    short: bool = False
+    asked: frozenset[Key] = frozenset()
+    idle: bool = False
 
 
 class Keeping:
@@ -193,7 +194,7 @@ class Keeping:
 
 
 class Turns:
-    """Who has the turn, and who gave way for whom, for one term.
+    """Which gang has the turn, and which gives way for which, for one term.
 
     `wake` queues the Workloads of a group.
     """
@@ -204,14 +205,8 @@ class Turns:
 
     def clear(self) -> None:
         self._keeping = Keeping()
-        self._claims: dict[Key, Claim] = {}
-        self._behind: dict[Key, tuple[Key, datetime]] = {}
-        """By gang, the one ahead and until when."""
-        self._gave: dict[tuple[Key, Key], bool] = {}
-        """The gangs that gave way for another one, and whether it was in vain."""
-        self._wanted: dict[Key, frozenset[str]] = {}
-        """By gang that is or was held, the clusters where its other replicas could be."""
-        self._line: tuple[datetime, int, list[Order]] | None = None
+        self._gangs: dict[Key, _Waits] = {}
+        self._line: tuple[datetime, int, dict[Order, frozenset[str] | None]] | None = None
 
     # --- whose turn it is -------------------------------------------------------------------------
 
@@ -219,35 +214,37 @@ class Turns:
         """Return the gang ahead that has the turn; None if this one may start."""
         if not gang.patience or gang.started:
             return None
-        own, looks = None, 0
-        for order in self._in_line(gang):
-            own, key = own or gang.place(), order[2]
+        own, looks, line = None, 0, self._in_line(gang)
+        for order in line:
+            own = own or gang.place()
             if own is None or order >= own:
                 return None
-            claim, left = self._claims.get(key), self._left(order[1], key, gang)
-            group = gang.ledger.get(key)
-            if not left or group is None or gang.ledger.assigned(key) >= group.min_member:
+            group, left = gang.ledger.get(order.key), self._left(order, gang)
+            if not left or group is None or gang.ledger.assigned(order.key) >= group.min_member:
                 continue
-            if claim is not None and not claim.clusters:
+            if (waits := self._gangs.get(order.key)) is not None and waits.idle:
                 continue
-            if (claim is None or not claim.holds(gang.now, _FRESH)) and looks < _LOOKS:
+            if (clusters := line[order]) is None and looks < _LOOKS:
                 looks += 1
-                claim = self._look(gang.other(group))
-            if claim is not None and claim.clusters:
-                return Behind(claim, left)
+                clusters = line[order] = _claimed(gang.other(group))
+            if clusters:
+                return Behind(order, clusters, left)
         return None
 
     def again(self, key: Key, now: datetime) -> float | None:
         """Return the seconds until the turn ends that a gang stands behind."""
-        if (behind := self._behind.get(key)) is None:
+        waits = self._gangs.get(key)
+        until = None if waits is None or waits.behind is None else waits.behind[1]
+        if waits is None or until is None:
             return None
-        if behind[1] > now:
-            return (behind[1] - now).total_seconds()
-        del self._behind[key]
+        if until > now:
+            return (until - now).total_seconds()
+        waits.behind = None
         self._wake(key)
         return None
 
-    def _in_line(self, gang: GangTry) -> list[Order]:
+    def _in_line(self, gang: GangTry) -> dict[Order, frozenset[str] | None]:
+        """Return the gangs that have waited for long, with their claims as far as known."""
         ledger = gang.ledger
         if self._line is not None:
             at, changes, line = self._line
@@ -255,142 +252,120 @@ class Turns:
                 return line
         limit = timestamp(gang.now - timedelta(seconds=gang.patience))
         old = (each for each in ledger.values() if not each.ran and each.created <= limit)
-        waiting = [gang.other(e) for e in old if ledger.assigned(e.key) < e.min_member]
-        line = sorted(place for each in waiting if (place := each.place()))
+        waiting = [each for each in old if ledger.assigned(each.key) < each.min_member]
+        line = dict.fromkeys(place for place, _ in _by_place(gang, waiting))
         self._line = (gang.now, ledger.changes, line)
         return line
 
-    def _left(self, since: datetime, key: Key, gang: GangTry) -> float:
-        left = turn((gang.now - since).total_seconds(), gang.patience)
-        if key[0] != gang.key[0]:
-            left = min(left, self._keeping.left(key[0], gang.now, gang.patience))
+    def _left(self, order: Order, gang: GangTry) -> float:
+        left = turn((gang.now - order.since).total_seconds(), gang.patience)
+        if order.key[0] != gang.key[0]:
+            left = min(left, self._keeping.left(order.key[0], gang.now, gang.patience))
         return left
 
-    def _look(self, gang: GangTry, *, for_room: bool = True, refused: bool = False) -> Claim | None:
-        """Return a gang's claim on a turn; None for one that waits for too short.
-
-        `for_room`: it may lack room. `refused`: an attempt has just failed.
-        """
-        key, order, before = gang.key, gang.place(), self._claims.get(gang.key)
-        clusters, until = frozenset[str](), gang.now
-        rest = timedelta(seconds=TURN * gang.patience)
-        if before is not None and not before.clusters and before.holds(gang.now, rest):
-            return before
-        old = order is not None and (gang.now - order[1]).total_seconds() >= gang.patience
-        if old and for_room and not gang.failing and not gang.started:
-            taken = gang.ledger.taken
-            clusters = _names(gang.fitting([taken]), gang.snapshot)
-            until += _FRESH
-            if refused and clusters and clusters.isdisjoint(taken):
-                clusters, until = frozenset(), gang.now + rest
-        if before is not None and (not clusters or before.order != order):
-            self._end(key)
-        if order is None or not old:
-            self._claims.pop(key, None)
-            return None
-        self._claims[key] = Claim(key, order, until, clusters)
-        return self._claims[key]
-
     def _end(self, key: Key) -> None:
-        self._claims.pop(key, None)
-        for each in [each for each, (ahead, _) in self._behind.items() if ahead == key]:
-            del self._behind[each]
-            self._wake(each)
+        """End the turn of a gang: those that stand behind it are decided again."""
+        for each, waits in list(self._gangs.items()):
+            if waits.behind is not None and waits.behind[0] == key:
+                waits.behind = None
+                self._wake(each)
 
     # --- who gives way ----------------------------------------------------------------------------
 
-    def for_whom(
-        self, gang: GangTry, tried: Sequence[Trial], holds: Sequence[GangHold]
-    ) -> Key | None:
+    def for_whom(self, gang: GangTry, tried: Sequence[Trial], holds: Holds) -> Key | None:
         """Return the gang that must go first; None if this attempt may hold."""
-        if (earlier := self._asker(gang.key)) is not None:
-            return earlier
         there = {c for each in tried for c in each.workload.arriving(each.placements)}
-        first = [h for h in holds if h.order < gang.order and h.key != gang.key]
-        found = (h.key for h in sorted(first, key=_order) if there & self._wanted.get(h.key, set()))
-        return next(found, None)
+        groups = (gang.ledger.get(key) for key, waits in self._gangs.items() if waits.short)
+        others, own = _by_place(gang, groups), gang.place()
+        for other in [other for place, other in others if own and place < own][:_MOST_ASKED]:
+            room = other.fitting(holds[key] for key in _later(other, holds))
+            if there & _names(room, gang.snapshot):
+                return other.key
+        return None
 
     def given_back(self, key: Key) -> None:
-        if (earlier := self._asker(key)) is not None:
-            self._wake(earlier)
+        """Decide those again that have asked a gang for its room."""
+        for earlier, waits in list(self._gangs.items()):
+            if key in waits.asked:
+                waits.asked -= {key}
+                self._wake(earlier)
 
     def concluded(
         self,
         gang: GangTry,
         outcome: TrialResult,
         tried: Sequence[Trial] = (),
-        holds: Sequence[GangHold] = (),
-    ) -> list[Key]:
-        """Record the decision on a gang; return the holders that must give way for it now."""
-        key, holding = gang.key, {hold.key for hold in holds}
-        for pair in [p for p, vain in self._gave.items() if p[0] == key and not vain]:
-            if outcome is TrialResult.PLACE:
-                del self._gave[pair]
-            elif pair[1] not in holding:
-                self._gave[pair] = True
-            else:
-                continue
-            self._wake(pair[1])
-        self._behind.pop(key, None)
+        holds: Holds = MappingProxyType({}),
+        ahead: Key | None = None,
+    ) -> frozenset[Key]:
+        """Record the decision on a gang; return the holders that must give way for it now.
+
+        `ahead`: the gang that it gave way to.
+        """
+        key = gang.key
         if outcome is TrialResult.PLACE:
             self.given_back(key)
-            self._end(key)
-            return []
+            self.over(key)
+            return frozenset()
+        waits, alone = self._gangs.setdefault(key, _Waits()), gang.behind is None
+        for_room = gang.tries and (not alone or not tried or any(map(_lacks_room, tried)))
+        waits.behind, waits.short = None if ahead is None else (ahead, None), alone and for_room
         if gang.behind is not None:
-            ahead, seconds = gang.behind.claim.key, gang.behind.seconds
-            self._behind[key] = ahead, gang.now + timedelta(seconds=seconds) + _ROUNDED
-            if ahead[0] != key[0]:
-                self._keeping.keeps(ahead[0], gang.now, gang.patience)
-        if outcome is TrialResult.WAIT:
-            self._wanted = {k: there for k, there in self._wanted.items() if k in holding}
-            before = self._wanted.get(key, frozenset())
-            self._wanted[key] = before | _lacking(tried, gang.snapshot)
-        alone, for_room = gang.behind is None, gang.tries
-        if alone and tried and not any(map(_lacks_room, tried)):
-            for_room = False
-        if gang.patience:
-            self._look(gang, for_room=for_room, refused=alone)
-        return self._ask(gang, holds) if for_room and alone else []
+            first, seconds = gang.behind.order.key, gang.behind.seconds
+            waits.behind = first, gang.now + timedelta(seconds=seconds) + _ROUNDED
+            if first[0] != key[0]:
+                self._keeping.keeps(first[0], gang.now, gang.patience)
+        order = gang.place() if gang.patience else None
+        if order is not None and (gang.now - order.since).total_seconds() >= gang.patience:
+            clusters = _claimed(gang) if for_room else frozenset()
+            waits.idle = not clusters or (alone and clusters.isdisjoint(gang.ledger.taken))
+            if waits.idle:
+                self._end(key)
+        waits.asked = _asked(gang, holds) if waits.short else frozenset()
+        return waits.asked
 
     def over(self, key: Key) -> None:
         """Forget a group that is changed, gone or placed."""
-        self._end(key)
-        self._behind.pop(key, None)
-        for earlier, holder in list(self._gave):
-            # Room that is not given back yet stays asked for by the same gang.
-            if earlier == key or (holder == key and self._gave[earlier, holder]):
-                vain = self._gave.pop((earlier, holder))
-                if earlier == key and not vain:
-                    self._wake(holder)
+        if key in self._gangs:
+            self._end(key)
+            del self._gangs[key]
 
-    def _asker(self, key: Key) -> Key | None:
-        made = (e for (e, holder), vain in self._gave.items() if holder == key and not vain)
-        return next(made, None)
 
-    def _ask(self, gang: GangTry, holds: Sequence[GangHold]) -> list[Key]:
-        busy = {holder for (e, holder), vain in self._gave.items() if e == gang.key or not vain}
-        later = (h for h in holds if h.order > gang.order and h.key not in busy | {gang.key})
-        asked = sorted(later, key=_order, reverse=True)
-        if not asked:
-            return []
-        useful = _names(gang.fitting(hold.taken for hold in asked), gang.snapshot)
-        asked = [hold for hold in asked if not useful.isdisjoint(hold.taken)]
-        for number in range(1, min(len(asked), _MOST_ASKED)):
-            if gang.fitting(hold.taken for hold in asked[:number]).any():
-                asked = asked[:number]
-                break
-        self._gave.update({(gang.key, hold.key): False for hold in asked})
-        return [hold.key for hold in asked]
+def _claimed(gang: GangTry) -> frozenset[str]:
+    """Return where a gang would fit if all gangs gave back their room."""
+    if gang.failing or gang.started:
+        return frozenset()
+    return _names(gang.fitting([gang.ledger.taken]), gang.snapshot)
+
+
+def _asked(gang: GangTry, holds: Holds) -> frozenset[Key]:
+    """Return the holders whose room a gang needs, the latest first."""
+    asked = _later(gang, holds)
+    if asked:
+        useful = _names(gang.fitting(holds[key] for key in asked), gang.snapshot)
+        asked = [key for key in asked if not useful.isdisjoint(holds[key])]
+    for number in range(1, min(len(asked), _MOST_ASKED)):
+        if gang.fitting(holds[key] for key in asked[:number]).any():
+            return frozenset(asked[:number])
+    return frozenset(asked)
+
+
+def _later(gang: GangTry, holds: Holds) -> list[Key]:
+    """Return the holders behind this gang in line, the last one first."""
+    own, placed = gang.place(), _by_place(gang, map(gang.ledger.get, holds))
+    return [place.key for place, _ in reversed(placed) if own and place > own]
+
+
+def _by_place(gang: GangTry, groups: Iterable[CompiledGroup | None]) -> list[tuple[Order, GangTry]]:
+    others = [gang.other(group) for group in groups if group is not None]
+    placed = [(place, other) for other in others if (place := other.place())]
+    return sorted(placed, key=lambda each: each[0])
 
 
 def turn(waited: float, patience: float) -> float:
-    """Return the seconds left of a gang's turn after that wait."""
-    first = TURN * patience
-    past = (waited - patience) / first if first else -1.0
-    if past < 0:
-        return 0.0
-    length = 2.0 ** int(log2(past / 2 + 1))  # a turn, and a rest that is as long
-    return max(3 * length - 2 - past, 0.0) * first
+    """Return the seconds left of a gang's turn after that wait. A rest follows, as long."""
+    length, past = TURN * patience, waited - patience
+    return max(length - past % (2 * length), 0.0) if length and past >= 0 else 0.0
 
 
 def words(key: Key, namespace: str) -> str:
@@ -402,18 +377,8 @@ def _seen_from(namespace: str, key: Key) -> str:
     return named(key) if key[0] == namespace else "a gang of another namespace"
 
 
-def _order(hold: GangHold) -> tuple[Any, ...]:
-    return hold.order
-
-
 def _names(mask: Mask, snapshot: Snapshot) -> frozenset[str]:
     return frozenset(snapshot.names_of(mask))
-
-
-def _lacking(tried: Iterable[Trial], snapshot: Snapshot) -> frozenset[str]:
-    """Return the clusters where the replicas could be that found none."""
-    able = (each.feasible | each.crowded for each in tried if each.assigned < each.desired)
-    return frozenset().union(*(_names(mask, snapshot) for mask in able))
 
 
 def _lacks_room(tried: Trial) -> bool:

@@ -83,7 +83,8 @@ class GroupMemory:
     def why(self, key: Key) -> str:
         """Return the reason of the last refusal."""
         group = self._groups.get(key)
-        return "" if group is None or group.denial is None else "; ".join(group.denial.status.args)
+        args = () if group is None or group.denial is None else group.denial.status.args
+        return args[0] if args else ""
 
     def ask(self, key: Key) -> None:
         self._of(key).asked = True

@@ -22,9 +22,10 @@ from controller.features.workloadgroup.answers import GroupHandlers
 from controller.features.workloadgroup.compiled import CompiledGroup, in_words
 from controller.features.workloadgroup.fairness import (
     PATIENCE_SECONDS,
+    YIELDS,
     Findings,
-    GangHold,
     GangTry,
+    Holds,
     words,
 )
 from controller.features.workloadgroup.ledger import Groups, Member
@@ -157,7 +158,7 @@ class Coscheduling:
         if status is not None and not withdrawn:
             return None
         order = sorted(members, key=lambda k: (-members[k].workload.priority, k))
-        about = self._try(group, members[order[0]].workload, snapshot, groups, now)
+        about = self._try(group, snapshot, groups, now)
         if status is None:
             status = self._lacks(group, groups, snapshot, bound, now)
             withdrawn = withdrawn if status is None else _withdrawn(group, members)
@@ -207,7 +208,8 @@ class Coscheduling:
         if (other := self.memory.turns.for_whom(gang, tried, self._holds())) is not None:
             why = f"{words(other, group.namespace)}: "
             why += f"{found} of {group.min_member} replicas would wait"
-            return _refused(group, mine, _denied(f"{group} {why}", why))
+            status = _denied(f"{group} {why}", why, *other, detail=YIELDS)
+            return _refused(group, mine, status)
         text = estimate.waits(group, found, until)
         if new <= before and self._held(members):  # the others keep their hold
             return GroupDecision(TrialResult.REFUSE, unschedulable(NAME, text, reason=_WAITING))
@@ -237,8 +239,9 @@ class Coscheduling:
             self._deny(gang.group, gang.seen, verdict.status, now)
         if outcome is TrialResult.REFUSE and reason is _WAITING and tried:
             return  # the others keep their hold, so the turns stay as they are
-        gang = replace(gang, now=now)
-        for other in self.memory.turns.concluded(gang, outcome, tried, self._holds()):
+        gang, holds, args = replace(gang, now=now), self._holds(), verdict.status.args
+        ahead = (args[1], args[2]) if verdict.status.detail == YIELDS else None
+        for other in self.memory.turns.concluded(gang, outcome, tried, holds, ahead):
             self._answer(other, words(key, other[0]))
 
     def complete(self, key: Key) -> None:
@@ -267,7 +270,7 @@ class Coscheduling:
 
     def _timed_out(self, group: CompiledGroup) -> Status:
         why = estimate.timed_out(group)
-        return _denied(f"{group} {why}", why, ScheduledReason.SCHEDULE_TIMEOUT)
+        return _denied(f"{group} {why}", why, reason=ScheduledReason.SCHEDULE_TIMEOUT)
 
     def _denial(self, group: CompiledGroup) -> str:
         return f"{group} is denied for {self.denied_seconds} s: "
@@ -289,15 +292,12 @@ class Coscheduling:
         waiting = () if self._waiting is None else self._waiting.iterate()
         return (each for each in waiting if NAME in each.plugins)
 
-    def _holds(self) -> list[GangHold]:
-        found = defaultdict[Key, list[WaitingWorkload]](list)
+    def _holds(self) -> Holds:
+        found = defaultdict[Key, list[Loads]](list)
         for each in self._waiting_members():
             if (key := Groups.group_of(each.workload)) is not None:
-                found[key].append(each)
-        return [
-            GangHold(key, self.rank(_first(e.workload for e in held)), added(map(_taken, held)))
-            for key, held in found.items()
-        ]
+                found[key].append(_taken(each))
+        return {key: added(taken) for key, taken in found.items()}
 
     # --- what is known ----------------------------------------------------------------------------
 
@@ -310,7 +310,6 @@ class Coscheduling:
     def _try(
         self,
         group: CompiledGroup,
-        first: WorkloadInfo,
         snapshot: Snapshot,
         groups: Groups,
         now: datetime,
@@ -318,7 +317,6 @@ class Coscheduling:
         gang = GangTry(
             group=group,
             infos=[member.workload for member in groups.members(group.key).values()],
-            order=self.rank(first),
             snapshot=snapshot,
             ledger=groups,
             now=now,
@@ -602,10 +600,6 @@ def _bare(moment: str) -> str:
     return moment.rstrip("Z")
 
 
-def _first(infos: Iterable[WorkloadInfo]) -> WorkloadInfo:
-    return min(infos, key=lambda info: (-info.priority, info.key))
-
-
 def _taken(each: WaitingWorkload) -> Loads:
     info = each.workload
     return {cluster: {info.load: n} for cluster, n in info.arriving(each.placements).items()}
@@ -616,8 +610,10 @@ def _replicas(members: Mapping[Key, Member], tried: Sequence[Trial]) -> tuple[in
     return sum(member.assigned for member in had), sum(each.assigned for each in tried)
 
 
-def _denied(text: str, why: str, reason: ScheduledReason = _DENIED, *, detail: str = "") -> Status:
-    return unschedulable(NAME, text, reason=reason, detail=detail, args=(why,))
+def _denied(
+    text: str, why: str, *args: str, reason: ScheduledReason = _DENIED, detail: str = ""
+) -> Status:
+    return unschedulable(NAME, text, reason=reason, detail=detail, args=(why, *args))
 
 
 def _refused(group: CompiledGroup, tried: Mapping[Key, Member], status: Status) -> GroupDecision:

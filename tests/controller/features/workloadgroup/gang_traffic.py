@@ -246,7 +246,7 @@ class InModelAsked:
 
     def __init__(self, model: InModel, arrival: Arrival, now: datetime) -> None:
         self.model, self.arrival, self.now = model, arrival, now
-        self.key, self.order = arrival.key, (arrival.at, arrival.name)
+        self.key = arrival.key
         self.snapshot, self.ledger, self.patience = model.snapshot, model.books, model.patience
         self.group = model.books.groups[arrival.key]
         self.behind: Behind | None = None
@@ -260,7 +260,7 @@ class InModelAsked:
         return np.array([self.arrival.units <= self.model.capacity])
 
     def place(self) -> Order:
-        return (0, self.arrival.created, self.key)
+        return Order(0, self.arrival.created, self.key)
 
     def other(self, found: CompiledGroup) -> InModelAsked:
         arrival = self.model.waits[found.key[1]]

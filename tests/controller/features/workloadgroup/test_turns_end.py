@@ -20,6 +20,7 @@ from tests.controller.features.workloadgroup.test_turns import (
     crowded,
     gang,
     held,
+    resized,
     told,
     two_that_hold,
 )
@@ -114,14 +115,15 @@ def stored(yard: Yard, feature: WorkloadGroups, name: str, units: int, **how: An
 
 
 def made_way() -> Yard:
-    """`b` gave way for `a`, and neither holds anything; there is room for nine units."""
+    """`b` gave way for `a`, and neither holds anything; there is room for nine units of `b`."""
     yard = two_that_hold()
     yard.give_back("a")
     told(yard, "a")
     yard.give_back("b")
+    assert "gives way to WorkloadGroup shop/a" in told(yard, "b").message
     yard.give_back("a")
-    clusters = {each.metadata.name: each for each in yard.world.snapshot().clusters}
-    yard.world.cluster_changed(clusters["c"], None)
+    resized(yard, "c", None)
+    resized(yard, "d", "4900m")
     return yard
 
 
