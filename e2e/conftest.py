@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.gangs import yard  # noqa: F401 - a fixture, as those of e2e.stage
 from e2e.harness import (
     PACE,
     PACES,

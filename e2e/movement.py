@@ -2,15 +2,12 @@
 
 A `Timeline` keeps each state of a Workload's status, and the ready pods and the pods of each member
 after each event, so that a test can say what never happened. `MovingStage` is the stage whose
-processes run with a short toleration and a short dwell, and on whose members pods become ready when
-a test lets them.
+processes run with a short toleration and a short dwell.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -34,11 +31,9 @@ movement:
   dwellSeconds: 5
   maxMoving: 100%
 """
-TOLERATION_SECONDS = DWELL_SECONDS = 5
+TOLERATION_SECONDS = 5
 SHORTEST = 0.2
 """What lasts for less is no state of the fleet: one watch may be so far behind another one."""
-DEAD_PORT = "127.0.0.1:9"
-SYSTEM = "stowage-system"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,109 +243,11 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def _shall_run(pod: Mapping[str, Any]) -> bool:
-    bound, goes = pod["spec"].get("nodeName"), pod["metadata"].get("deletionTimestamp")
-    return bool(bound and not goes and pod["status"]["phase"] in ("Pending", "Running"))
-
-
 def placed_of(status: Mapping[str, Any]) -> dict[str, int]:
     return {share["cluster"]: share["replicas"] for share in status.get("placements", [])}
 
 
 # --- members ------------------------------------------------------------------------------------
-
-
-class Readiness:
-    """Whether new pods of a member become ready: a policy refuses the write that makes them so.
-
-    kwok itself runs on: one that is started anew takes the lease of a node, passes over the pods
-    there until it has read it, and leaves them unready for ever.
-    """
-
-    def __init__(self, stage: Stage) -> None:
-        self._members = stage.members
-        self.held: set[str] = set()
-
-    def hold(self, *members: str) -> None:
-        """Have no new pod become ready there."""
-        for member in members:
-            self._members[member].apply(_POLICY, _BINDING, _PROBE)
-            wait(f"no ready pods on {member}", lambda m=member: not self._takes(m))
-            self.held.add(member)
-
-    def release(self, *members: str) -> None:
-        """Have all pods there become ready."""
-        for member in members or tuple(self.held):
-            for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
-                self._members[member]("delete", kind, _HELD, "--ignore-not-found")
-            wait(f"ready pods on {member}", lambda m=member: self._takes(m) and self._all_ready(m))
-            self._members[member]("delete", "pod", _HELD, "--ignore-not-found", "--now")
-            self.held.discard(member)
-
-    def _takes(self, member: str) -> bool:
-        """Whether the member's API server lets a pod become ready."""
-        ready = json.dumps({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-        try:
-            self._members[member](
-                *("patch", "pod", _HELD, "--subresource=status", "--dry-run=server"),
-                *("--type=merge", f"--patch={ready}"),
-            )
-        except Failed as refusal:
-            if _HELD not in str(refusal) or "denied" not in str(refusal):
-                raise
-            return False
-        return True
-
-    def _all_ready(self, member: str) -> bool:
-        """Whether all pods that run there are ready; those that are not get a mark, an event."""
-        pods = self._members[member].items("pods")
-        left = [pod for pod in pods if _shall_run(pod) and not is_ready(pod)]
-        if left:  # a pod that ended meanwhile fails the command
-            mark = f"e2e/seen={time.time_ns()}"
-            self._members[member]("annotate", "pods", "-A", "--all", "--overwrite", mark)
-        return not left
-
-
-_HELD = "e2e-no-pod-becomes-ready"
-_SO = (
-    "has({0}.status.conditions) && {0}.status.conditions.exists(c, c.type == 'Ready'"
-    " && c.status == 'True')"
-)
-_POLICY = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "ValidatingAdmissionPolicy",
-    "metadata": {"name": _HELD},
-    "spec": {
-        "matchConstraints": {
-            "resourceRules": [
-                {
-                    "apiGroups": [""],
-                    "apiVersions": ["v1"],
-                    "resources": ["pods/status"],
-                    "operations": ["UPDATE"],
-                }
-            ]
-        },
-        "validations": [
-            {
-                "expression": f"!({_SO.format('object')}) || ({_SO.format('oldObject')})",
-                "message": "denied for a test",
-            }
-        ],
-    },
-}
-_BINDING = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "ValidatingAdmissionPolicyBinding",
-    "metadata": {"name": _HELD},
-    "spec": {"policyName": _HELD, "validationActions": ["Deny"]},
-}
-_PROBE = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": _HELD, "namespace": "default"},
-    "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}]},
-}
 
 
 class MovingStage:
@@ -360,12 +257,10 @@ class MovingStage:
         self.stage = stage
         self.hub = stage.hub
         self.space = space
-        self.readiness = Readiness(stage)
         self.timeline = Timeline(stage, space)
         self.configuration = stage.directory / "movement.yaml"
         self.configuration.write_text(CONFIGURATION)
         self._room = Room(stage.members)
-        self._servers: dict[str, str] = {}
 
     # --- room -------------------------------------------------------------------------------------
 
@@ -426,29 +321,6 @@ class MovingStage:
             self.stage.signal(member, "thaw")
         self.timeline.back(*members)
 
-    def cut(self, *members: str) -> None:
-        """Point the registrations of members at a port where nothing listens, all at once."""
-        self.timeline.away(*members)
-        for member in members:
-            self._servers[member] = self._point(member, DEAD_PORT)
-
-    def mend(self, *members: str) -> None:
-        """Point registrations at their members again."""
-        for member in members or tuple(self._servers):
-            self._point(member, self._servers.pop(member))
-            self.timeline.back(member)
-
-    def _point(self, member: str, server: str) -> str:
-        """Point a registration at a server; return the one that it named before."""
-        secret = self.stage.registration(member)
-        (key,) = secret["data"]
-        text = base64.b64decode(secret["data"][key]).decode()
-        now = re.search(r"https://([^\s/]+)", text)
-        assert now is not None, text
-        data = {key: base64.b64encode(text.replace(now[1], server).encode()).decode()}
-        self.hub("-n", SYSTEM, "patch", "secret", member, "-p", json.dumps({"data": data}))
-        return now[1]
-
     def evacuating(self, member: str) -> tuple[str, str]:
         """Return status and reason of the condition Evacuating of a member."""
         status = self.hub.get("mc", member).get("status", {})
@@ -456,12 +328,6 @@ class MovingStage:
             if each["type"] == "Evacuating":
                 return each["status"], each["reason"]
         return "", ""
-
-    def events(self, reason: str) -> list[str]:
-        """Return the members that Events of this reason are about, the oldest first."""
-        found = [each for each in self.hub.items("events") if each["reason"] == reason]
-        found.sort(key=lambda each: int(each["metadata"]["resourceVersion"]))
-        return [each["involvedObject"]["name"] for each in found]
 
     def until_evacuating(self, member: str, reason: str, *, timeout: float = 30) -> None:
         wait(
@@ -494,10 +360,6 @@ class MovingStage:
         self.stage.until_running(self.space, name)
         self.until_ready(name, units)
         self.timeline.begin(name)
-
-    def edit(self, name: str, spec: Mapping[str, Any]) -> None:
-        patch = json.dumps({"spec": spec})
-        self.hub("-n", self.space, "patch", "wl", name, "--type=merge", "-p", patch)
 
     def status(self, name: str) -> dict[str, Any]:
         return self.stage.status(self.space, name)
@@ -554,19 +416,12 @@ class MovingStage:
         left = self.timeline.pods(member, name)
         return not left and self.stage.seen(member, self.space, name) is None
 
-    def asked(self, member: str, name: str) -> int:
-        """Return spec.replicas of the Deployment on a member, 0 where there is none."""
-        found = self.stage.seen(member, self.space, name)
-        return 0 if found is None else int(found["spec"]["replicas"])
-
     # --- the end ----------------------------------------------------------------------------------
 
     def put_right(self) -> None:
         """Leave the stage as the next test expects it, whatever this one has done."""
         self.thaw(*MEMBERS)
-        self.mend()
         self.run()
-        self.readiness.release()
         for member in MEMBERS:
             wait(f"{member} back", lambda m=member: self.stage.ready(m)["status"] == "True")
             self._patch(member, {"taints": None, "unschedulable": None})

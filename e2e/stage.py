@@ -83,25 +83,6 @@ class Stage(Playground):
         else:
             getattr(self.planes.clusters[cluster], what)()
 
-    def registration(self, member: str) -> dict[str, Any]:
-        """Return the Secret by which `register` brings a member back."""
-        secret: dict[str, Any] = self.hub.get("secret", member, "stowage-system")
-        for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
-            secret["metadata"].pop(key, None)
-        return secret
-
-    def unregister(self, member: str) -> None:
-        """Give a member up, as `stowage unjoin` does."""
-        self.hub("-n", "stowage-system", "delete", "secret", member)
-        self.hub("annotate", "mc", member, "stowage.dev/unjoin=GivenUp", "--overwrite")
-        self.hub("delete", "mc", member)
-
-    def register(self, secret: dict[str, Any]) -> None:
-        """Bring a member back; return when it is ready."""
-        self.hub.apply(secret)
-        member = secret["metadata"]["name"]
-        wait(f"{member} to be back", lambda: self.ready(member)["status"] == "True")
-
     def managed(self, member: str) -> dict[str, int]:
         """Return the Deployments on a member that we manage: namespace/name to replicas."""
         return {

@@ -89,22 +89,3 @@ def test_a_workload_from_apply_to_the_end(
     for state, word in zip(states, told, strict=True):
         assert kstatus.exclusive(state)
         assert word == kstatus.TERMINATING or health(state)["status"] in WORDS[word]
-
-
-@pytest.mark.long
-@pytest.mark.proves("CT1")
-def test_one_that_fits_nowhere_and_one_without_units(
-    playground: Playground, namespace: str
-) -> None:
-    def says(name: str, word: str) -> bool:
-        return kstatus.compute(playground.hub.get("wl", name, namespace)) == word
-
-    huge = workload("web", namespace, replicas=1)
-    container = huge["spec"]["targetDeployment"]["spec"]["template"]["spec"]["containers"][0]
-    container["resources"] = {"requests": {"cpu": "100000"}}
-    none = workload("none", namespace, replicas=0)
-    playground.hub.apply(huge, none)
-    wait("the one that fits nowhere to be Failed", lambda: says("web", kstatus.FAILED))
-    wait("the one without units to be Current", lambda: says("none", kstatus.CURRENT))
-    observed = playground.status(namespace, "web")
-    assert observed["observed"] == {"controller": 1, "propagator": 1}

@@ -50,48 +50,6 @@ def test_a_workload_becomes_a_deployment_and_a_service(
         assert column in wide
 
 
-@pytest.mark.long
-@pytest.mark.proves("C32", "K30", "K31")
-def test_the_template_passes_through_and_drift_is_repaired(
-    playground: Playground, namespace: str
-) -> None:
-    template = deployment("app", replicas=2)
-    template["spec"]["template"]["spec"] |= {
-        "terminationGracePeriodSeconds": 7,
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "schedulerName": "default-scheduler",
-    }
-    template["spec"]["template"]["metadata"]["annotations"] = {"example.com/note": "kept"}
-    playground.hub.apply(workload("app", namespace, targetDeployment=template))
-    status = playground.until_running(namespace, "app")
-    member = status["placements"][0]["cluster"]
-
-    landed = playground.seen(member, namespace, "app")
-    assert landed is not None
-    pods, asked = landed["spec"]["template"], template["spec"]["template"]
-    assert pods["metadata"]["annotations"] == asked["metadata"]["annotations"]
-    assert set(pods["metadata"]["labels"]) - set(asked["metadata"]["labels"]) == {
-        "stowage.dev/workload-uid"
-    }
-    for key, value in asked["spec"].items():
-        if key != "containers":
-            assert pods["spec"][key] == value
-
-    playground.members[member]("-n", namespace, "scale", "deploy/app", "--replicas=5")
-    wait(
-        "the drift to be repaired",
-        lambda: (playground.seen(member, namespace, "app") or {})["spec"]["replicas"] == 2,
-    )
-    template["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.k8s.io/pause:3.9"
-    playground.hub.apply(workload("app", namespace, targetDeployment=template))
-    wait(
-        "the new image to reach the member",
-        lambda: (playground.seen(member, namespace, "app") or {})["spec"]["template"]["spec"][
-            "containers"
-        ][0]["image"].endswith(":3.9"),
-    )
-
-
 KINDS = {
     "StatefulSet": {
         "apiVersion": "apps/v1",
@@ -146,7 +104,9 @@ def test_every_kind_runs_on_every_cluster(
 ) -> None:
     template = KINDS[kind]
     playground.hub.apply(workload("it", namespace, template=template, distribution="Duplicated"))
-    playground.until_running(namespace, "it")
+    # kwok ends the pods of a Job at once.
+    runs = ("Running", "Complete") if kind == "Job" else ("Running",)
+    wait("it to run", lambda: playground.status(namespace, "it").get("state") in runs)
     firsts = []
     for member in playground.members:
         landed = playground.seen(member, namespace, "it", version=template["apiVersion"], kind=kind)

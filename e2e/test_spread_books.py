@@ -1,33 +1,27 @@
-"""The counts of a WorkloadSpread when members hang, pods do not end, and a leader dies.
+"""The counts of WorkloadSpreads when the leading controller dies in the middle of a burst.
 
-The status of a subset counts what members show. A member that hangs shows nothing, a pod that does
-not end is shown until it does, a leader that is killed between two writes has written one of them:
-each time the quota must come back, and be right again when the fault is over. member-1 is the pool
-with a cap, member-2 the elastic one.
+A leader that is killed between two writes has written one of them: the counts must be right again.
+member-1 is the pool with a cap, member-2 the elastic one.
 """
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import pytest
 
 from e2e.harness import wait, workload
 from e2e.stage import Stage
-from e2e.test_spread import POOL, POOLS, spread, subset, until_placed
 
 pytestmark = pytest.mark.long
 
+POOL = "spread.example.com/pool"
+POOLS = {"member-1": "normal", "member-2": "elastic"}
 Told: TypeAlias = tuple[int, int, dict[str, list[str]]]
 """A subset's replicas, missingReplicas, and the units under way by field."""
-HOLD = "spread.example.com/hold"
-"""A finalizer that only the test removes, and a gate that keeps a pod from its node."""
-BOTH = {"member-1": 3, "member-2": 2}
 UNDER_WAY = ("creatingPods", "deletingPods", "stuckPods")
 
 
@@ -38,6 +32,23 @@ def labels(running: Stage) -> Iterator[None]:
     yield
     for member in POOLS:
         running.hub("label", "mc", member, f"{POOL}-")
+
+
+def subset(name: str, key: str, *values: str, **fields: Any) -> dict[str, Any]:
+    """Return the subset of the clusters with one of these values."""
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
+    return {"name": name, "requiredNodeSelectorTerm": term, **fields}
+
+
+def spread(name: str, namespace: str, *subsets: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """Return a WorkloadSpread on the Workload of its own name."""
+    target = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": name}
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadSpread",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"targetRef": target, "subsets": list(subsets), **spec},
+    }
 
 
 def pools(most: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -60,93 +71,8 @@ def books(stage: Stage, space: str) -> dict[str, dict[str, Told]]:
     }
 
 
-def until_told(
-    stage: Stage, space: str, normal: tuple[int, int], elastic: int, **under_way: list[str]
-) -> None:
-    """Wait until the only spread has these subsets at one moment; the elastic one has no cap."""
-    wanted: dict[str, Told] = {"normal": (*normal, under_way), "elastic": (elastic, -1, {})}
-
-    def told() -> bool:
-        (found,) = books(stage, space).values()
-        if found == wanted:
-            return True
-        raise ValueError(found)
-
-    wait(f"the books to tell {wanted}", told)
-
-
-def warnings(stage: Stage, space: str, reason: str) -> list[str]:
-    """Return the messages of spreads' warnings of that reason, one for each occurrence."""
-    found = stage.hub.items("events", space)
-    mine = [e for e in found if e["involvedObject"].get("kind") == "WorkloadSpread"]
-    return [
-        e["message"]
-        for e in mine
-        if (e["type"], e["reason"]) == ("Warning", reason)
-        for _ in range((e.get("series") or {}).get("count", 1))
-    ]
-
-
 def scale(stage: Stage, space: str, replicas: int) -> None:
     stage.hub("-n", space, "scale", "wl", "--all", f"--replicas={replicas}")
-
-
-def pods(stage: Stage, member: str, space: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = stage.members[member].items("pods", space)
-    return found
-
-
-def patch(stage: Stage, member: str, found: list[dict[str, Any]], change: dict[str, Any]) -> None:
-    """Merge the change into these pods."""
-    for pod in found:
-        name, where = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        kubectl = stage.members[member]
-        kubectl("-n", where, "patch", "pod", name, "--type=merge", "-p", json.dumps(change))
-
-
-def test_units_count_while_the_member_that_shall_create_them_hangs(
-    running: Stage, space: str
-) -> None:
-    with hanging(running, space):
-        pass
-
-
-@pytest.mark.proves("W22", "W24")
-def test_units_that_a_hanging_member_does_not_create_give_their_quota_back(
-    running: Stage, space: str
-) -> None:
-    with hanging(running, space):
-        running.processes["controller"].kill()  # the start of the units' wait outlives the leader
-        running.process("controller")
-        until_told(running, space, (2, 4), 0)
-        wait("the warning", lambda: warnings(running, space, "CreateFailed"))
-        (said,) = warnings(running, space, "CreateFailed")
-        assert said == "subset normal, replicas 3: not created in 30 s: member-1/3-5"
-        assert running.placements(space, "web") == {"member-1": 5}
-    assert len(warnings(running, space, "CreateFailed")) == 1
-
-
-@contextmanager
-def hanging(running: Stage, space: str) -> Iterator[None]:
-    """Freeze member-1 while three more units are placed there; then let it create them."""
-    running.hub.apply(spread("web", space, *pools(6)), workload("web", space, replicas=2))
-    until_placed(running, space, "web", member_1=2)
-    until_told(running, space, (2, 4), 0)
-    running.signal("member-1", "freeze")
-    try:
-        scale(running, space, 5)
-        until_told(running, space, (5, 1), 0, creatingPods=["member-1/3-5"])
-        # The spread's status is written first: a controller killed in between undoes the decision.
-        wait("the decision", lambda: running.placements(space, "web") == {"member-1": 5})
-        yield
-    finally:
-        running.signal("member-1", "thaw")
-    until_placed(running, space, "web", member_1=5)
-    running.until_running(space, "web", timeout=120)
-    until_told(running, space, (5, 1), 0)
-
-
-"""The time that a kubelet lets a pod end in the test above, which is stuck after 15."""
 
 
 MOST = 4

@@ -16,10 +16,7 @@ BUT = {
 
 @pytest.mark.proves("RB20")
 def test_no_test_ends_or_starts_kwok() -> None:
-    """A kwok that is started anew leaves pods unready for ever whose node's lease it has not read.
-
-    To keep pods from becoming ready there is `e2e.movement.Readiness`.
-    """
+    """A kwok that is started anew leaves pods unready for ever whose node's lease it has not read."""
     files = [*ROOT.glob("e2e/**/*.py"), *ROOT.glob("tests/**/*.py")]
     found = {str(path.relative_to(ROOT)) for path in files if PROCESS.search(path.read_text())}
     assert found == {*BUT, str(Path(__file__).resolve().relative_to(ROOT))}

@@ -8,7 +8,6 @@ import json
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -259,34 +258,6 @@ contexts: [{{name: gone, context: {{cluster: gone, user: gone}}}}]
     assert outcome.err.splitlines()[-1].startswith("error: https://127.0.0.1:")
 
 
-@pytest.mark.parametrize("role", ["controller", "propagator"])
-@pytest.mark.long
-def test_a_taken_port_is_1(stowage, apiserver, role):
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        port = holder.getsockname()[1]
-        outcome = stowage.process(
-            role, f"--kubeconfig={apiserver.kubeconfig}", f"--http-port={port}"
-        )
-    assert outcome.code == 1
-    assert "address already in use" in outcome.err
-
-
-@pytest.mark.long
-def test_a_wrong_configuration_file_is_1(stowage, apiserver, tmp_path):
-    config = tmp_path / "scheduler.yaml"
-    config.write_text(
-        "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\nprofile: []\n"
-    )
-    outcome = stowage.process(
-        "controller", f"--kubeconfig={apiserver.kubeconfig}", f"--config={config}", "--http-port=0"
-    )
-    assert outcome.code == 1
-    assert f"{config}:3" in outcome.err
-    assert "profile" in outcome.err
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("role", "number"), [("controller", signal.SIGTERM), ("propagator", signal.SIGINT)]
@@ -322,27 +293,6 @@ def _until_healthy(port: int) -> None:
     hold_on(healthy)
 
 
-READING = {"click", "msgspec", "typing_extensions", "yaml"}
-"""What a command that reads a hub loads of other packages. Any other may take from 40 ms to a second
-to import, as asyncio does, which is the one part of the standard library that is so slow."""
-PROBE = """
-import sys
-from stowage import cli
-def stop(*_, **__):
-    raise KeyboardInterrupt  # as soon as a request would leave, or the slow part would begin
-import http.client
-http.client.HTTPConnection.request = stop
-try:
-    cli.cli({args!r}, standalone_mode=False)
-except BaseException as e:
-    if type(e).__name__ not in ("_Interrupted", "Exit"):
-        raise
-files = {{name: getattr(each, "__file__", None) or "" for name, each in sys.modules.items()}}
-others = {{name.partition(".")[0] for name, file in files.items() if "site-packages" in file}}
-print(*others, *{{"asyncio"}} & files.keys(), file=sys.stderr)
-"""
-
-
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Path:
     file = tmp_path / "hub.kubeconfig"
@@ -354,26 +304,6 @@ def kubeconfig(tmp_path: Path) -> Path:
     }
     file.write_text(yaml.safe_dump(document))
     return file
-
-
-@pytest.mark.proves("U2")
-@pytest.mark.parametrize(
-    "args",
-    [
-        "--help",
-        "status",
-        "explain wl/demo",
-        pytest.param("history wl/demo", marks=pytest.mark.long),
-        pytest.param("drift", marks=pytest.mark.long),
-    ],
-)
-def test_a_command_loads_only_what_it_needs(args: str, kubeconfig: Path) -> None:
-    hub = [] if args == "--help" else ["--kubeconfig", str(kubeconfig)]
-    code = PROBE.format(args=[*args.split(), *hub])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stderr.strip().splitlines()[-1].split())
-    assert "click" in loaded
-    assert loaded <= ({"click"} if args == "--help" else READING)
 
 
 HELP = """
@@ -409,16 +339,3 @@ def test_help_costs_at_most_150_ms_of_a_processor() -> None:
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(cost() for _ in range(10)) < 0.15
-
-
-@pytest.mark.long
-@pytest.mark.proves("U2", "L7")
-def test_the_library_of_graphs_is_loaded_for_sets_alone_and_before_a_controller_decides() -> None:
-    code = """
-import sys
-import stowage.simulation.explain, stowage.simulation.rehearsal
-assert not {"aiohttp", "networkx"} & sys.modules.keys()
-import controller.scheduler
-assert "networkx" in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

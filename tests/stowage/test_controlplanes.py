@@ -17,56 +17,10 @@ import pytest
 from stowage.playground.processes import Process, ProcessFailed, wait_until
 from tests.patience import PATIENCE
 
-from .conftest import FLEET
-
-
-@pytest.mark.long
-def test_a_plain_api_server_answers(apiserver):
-    assert json.loads(apiserver.kubectl("version", "-o", "json"))["serverVersion"]["major"] == "1"
-    assert "default" in apiserver.kubectl("get", "namespaces", "-o", "name")
-
 
 def test_kubectl_says_what_the_server_said(apiserver):
     with pytest.raises(ProcessFailed, match="not found"):
         apiserver.kubectl("get", "namespace", "nowhere")
-
-
-@FLEET
-@pytest.mark.long
-def test_pods_run_on_a_member(full_cluster):
-    member = full_cluster
-    member.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=5")
-    member.kubectl("rollout", "status", "deployment/web", "--timeout=240s")
-    pods = json.loads(member.kubectl("get", "pods", "-o", "json"))["items"]
-    member.kubectl("delete", "deployment", "web")
-    assert {p["spec"]["nodeName"] for p in pods} == {"node-0", "node-1"}
-    nodes = json.loads(member.kubectl("get", "nodes", "-o", "json"))["items"]
-    assert [n["status"]["allocatable"]["cpu"] for n in nodes] == ["8", "8"]
-    assert [n["spec"].get("taints") for n in nodes] == [None, None]
-
-
-@pytest.mark.long
-def test_killed_and_restarted_with_its_data(make_cluster):
-    cluster = make_cluster("mortal")
-    cluster.kubectl("create", "namespace", "kept")
-    server = cluster.server
-    cluster.kill()
-    assert not cluster.ready()
-    cluster.restart()
-    assert cluster.server == server
-    assert "kept" in cluster.kubectl("get", "namespaces", "-o", "name")
-
-
-@pytest.mark.long
-def test_frozen_it_accepts_and_never_answers(make_cluster):
-    cluster = make_cluster("mortal")
-    cluster.freeze()
-    try:
-        assert cluster.processes["kube-apiserver"].alive()
-        assert not cluster.ready()
-    finally:
-        cluster.thaw()
-    assert wait_until(cluster.ready, seconds=PATIENCE * 10)
 
 
 @pytest.mark.proves("S13")

@@ -121,23 +121,6 @@ def test_its_own_tests_pass_with_what_is_installed(env: Environment) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves("E1")
-def test_the_list_of_plugins_names_the_package_and_its_arguments(env: Environment) -> None:
-    listed = json.loads(env("stowage", "plugins", CONFIG, "-o", "json"))
-    (profile,) = listed["profiles"]
-    mine = {
-        point["point"]: each
-        for point in profile["points"]
-        for each in point["plugins"]
-        if each["name"] == "Carbon"
-    }
-    assert mine.keys() == {"preFilter", "filterHook", "filter", "score"}
-    assert mine["score"]["weight"] == 5
-    assert mine["filter"]["origin"] == "package stowage-carbon 0.1.0"
-    assert mine["filter"]["args"]["regions"] == {"fr": 60, "de": 380, "pl": 680}
-
-
-@pytest.mark.long
 @pytest.mark.proves("E1", "PK11")
 def test_a_plan_of_files_goes_by_it(env: Environment) -> None:
     about = (f"-f{EXAMPLE / 'workload.yaml'}", f"--fleet={EXAMPLE / 'fleet.yaml'}")

@@ -13,7 +13,6 @@ import yaml
 from stowage.fleet import manifests
 from stowage.importing.command import SYSTEMS
 from tests.stowage.importing import Files, Made, cluster, run
-from tests.stowage.peermodules import fetched
 from website.importfields import import_fields
 
 pytestmark = pytest.mark.proves("IM15")
@@ -79,30 +78,3 @@ def test_the_tables_of_fields_are_those_of_the_page() -> None:
             for path in table:
                 assert f"`{path}`" in page or path.split(".")[0] in ("", "metadata", "status",
                                                                      "apiVersion", "kind")  # fmt: skip
-
-
-# --- the peers' own -------------------------------------------------------------------------------
-
-OWN = {
-    "karmada": ("github.com/karmada-io/karmada@v1.18.1", ("samples/nginx", "samples/guestbook")),
-    "kubefleet": (
-        "github.com/kubefleet-dev/kubefleet@v0.1.2",
-        ("examples/nginx",),
-    ),
-    "kubefed": ("sigs.k8s.io/kubefed@v0.10.0", ("example/sample1",)),
-}
-MEMBERS = [member(name, **{"fleet.azure.com/location": name}) for name in (
-    "member1", "member2", "cluster1", "cluster2")]  # fmt: skip
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", OWN)
-def test_the_examples_of_a_peer_itself(tmp_path: Path, name: str) -> None:
-    module, folders = OWN[name]
-    root = fetched(module, tmp_path)
-    for folder in folders:
-        result = run("import", "-f", root / folder, "--lossy", "-n", "default")
-        assert result.exit_code == 0, result.output
-        found = placed(tmp_path, result.stdout, MEMBERS)
-        assert found
-        assert all(found.values()), found

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import Result
 
-from machinery.api.resources import Resource
 from machinery.errors import ConfigurationError
 from stowage.importing.reading import CLUSTER_SCOPED
-from stowage.playground.controlplanes import Cluster
-from tests.definitions import definition
 from tests.stowage.importing import Files, deployment, run
 from tests.stowage.plain_hub import serving
 from tests.stowage.test_import_karmada import beside, member, names, override, plain, policy, select
@@ -162,69 +156,3 @@ def test_files_or_a_hub(tmp_path: Path) -> None:
     assert run("import", "-f", file, "--from", "karmada").exit_code == 2
     assert run("import", "-f", file, "-A").exit_code == 2
     assert run("import", "--from", "nobody").exit_code == 2
-
-
-# --- a real API server ----------------------------------------------------------------------------
-
-
-def defined(group: str, version: str, kind: str, scope: str) -> dict[str, Any]:
-    plural = re.sub("y$", "ie", kind.lower()) + "s"
-    of = Resource(group, version, plural, kind, namespaced=scope == "Namespaced")
-    return definition(of, status=False)
-
-
-KINDS = (
-    ("policy.karmada.io", "PropagationPolicy", "Namespaced"),
-    ("policy.karmada.io", "OverridePolicy", "Namespaced"),
-    ("cluster.karmada.io", "Cluster", "Cluster"),
-)
-READER = """
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: import-reader}
-rules:
-- {apiGroups: ["*"], resources: ["*"], verbs: [get, list]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: import-reader}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: import-reader}
-subjects: [{kind: ServiceAccount, name: reader, namespace: shop}]
-"""
-
-
-@pytest.mark.long
-@pytest.mark.proves("IM4")
-def test_a_user_who_may_get_and_list_alone_imports_a_real_hub(
-    make_cluster: Callable[..., Cluster], tmp_path: Path
-) -> None:
-    peer = make_cluster("peer")
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    account = beside("ServiceAccount", "reader")
-    first = [defined(group, "v1alpha1", kind, scope) for group, kind, scope in KINDS]
-    peer.kubectl(
-        "apply", "-f", "-", input=yaml.safe_dump_all([space, account, *first]) + "---" + READER
-    )
-    for each in first:
-        name = each["metadata"]["name"]
-        peer.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
-    peer.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(GIVEN["karmada"]))
-    token = peer.kubectl("create", "token", "reader", "-n", "shop").strip()
-    found = yaml.safe_load(Path(peer.kubeconfig).read_text())
-    found["users"] = [{"name": user["name"], "user": {"token": token}} for user in found["users"]]
-    file = tmp_path / "reader.kubeconfig"
-    file.write_text(yaml.safe_dump(found))
-    live = run("import", "--from", "karmada", "--kubeconfig", file, "-n", "shop", "--lossy")
-    assert live.exit_code == 0, live.output
-    kinds = (
-        "propagationpolicies",
-        "overridepolicies",
-        "clusters",
-        "deployments",
-        "services",
-        "configmaps",
-    )
-    listed = [json.loads(peer.kubectl("get", kind, "-n", "shop", "-o", "json")) for kind in kinds]
-    bodies = [item for each in listed for item in each["items"]]
-    bodies = [each for each in bodies if each["metadata"]["name"] != "kube-root-ca.crt"]
-    assert live.stdout == run("import", "-f", Files(tmp_path).write(*bodies), "--lossy").stdout

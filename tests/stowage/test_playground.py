@@ -62,45 +62,11 @@ def _roles(directory):
     return {role: Process.from_json(entry["process"]) for role, entry in state.items()}
 
 
-@pytest.mark.proves("D1", "C10")
-@pytest.mark.long
-def test_members_are_registered_and_ready(up):
-    clusters = json.loads(_kubectl(up, "hub", "get", "mc", "-o", "json"))["items"]
-    (cluster,) = clusters
-    assert cluster["metadata"]["name"] == "member-1"
-    assert cluster["metadata"]["labels"]["topology.kubernetes.io/zone"] == "zone-1"
-    ready = {c["type"]: c["status"] for c in cluster["status"]["conditions"]}
-    assert ready["Ready"] == "True"
-    assert cluster["status"]["provider"] == "kwok"
-    assert cluster["status"]["capacity"]["nodes"] == local.NODES
-    secret = _kubectl(up, "hub", "-n", "stowage-system", "get", "secrets", "-o", "name")
-    assert secret.split() == ["secret/member-1"]
-
-
 @pytest.mark.long
 def test_kubeconfigs_are_for_their_owner_alone(up):
     for name in ("hub", "member-1"):
         assert (up / f"{name}.kubeconfig").stat().st_mode & 0o777 == 0o600
     assert (up / "control-planes").stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.long
-def test_nodes_have_room_and_tell_their_zone(up):
-    nodes = json.loads(_kubectl(up, "member-1", "get", "nodes", "-o", "json"))["items"]
-    assert len(nodes) == local.NODES
-    for node in nodes:
-        assert node["spec"]["providerID"].startswith("kwok://")
-        assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "zone-1"
-        room = node["status"]["allocatable"]
-        assert (room["cpu"], room["memory"], room["pods"]) == ("8", "32Gi", "110")
-
-
-@pytest.mark.long
-def test_processes_hold_their_leases(up):
-    leases = json.loads(_kubectl(up, "hub", "-n", "stowage-system", "get", "leases", "-o", "json"))
-    held = {e["metadata"]["name"]: e["spec"].get("holderIdentity") for e in leases["items"]}
-    assert held.get("stowage-controller")
-    assert held.get("stowage-propagator")
 
 
 @pytest.mark.long

@@ -56,24 +56,6 @@ async def run(kubeconfig: Path, verb: str, *args: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, cli, command)
 
 
-@pytest.mark.long
-@pytest.mark.proves("T5", "T31")
-async def test_an_editor_pauses_and_only_who_has_the_verb_approves(world: World, editor: Path):
-    for verb in ("pause", "resume"):
-        assert (await run(editor, verb)).exit_code == 0
-    refused = await run(editor, "approve")
-    assert refused.exit_code == 1
-    assert "it needs the verb approve on workloads.stowage.dev web" in str(refused.exception)
-    body = await world.get("web")
-    assert not body["spec"]["rollout"].get("approvals")
-    allow(world, "approve")
-    for _ in range(2):
-        assert (await run(editor, "approve")).exit_code == 0
-    body = await world.get("web")
-    approval = {"revision": revision(body), "wave": "eu"}
-    assert body["spec"]["rollout"]["approvals"] == [approval]
-
-
 @pytest.mark.proves("T30", "T31")
 async def test_the_digest_of_what_the_hub_stores_is_that_of_the_file(world: World):
     kubeconfig = world.hub.kubeconfig

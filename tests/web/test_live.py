@@ -18,7 +18,6 @@ from stowage.simulation.plan import Where
 from stowage.web.app import UiSettings
 from tests.patience import PATIENCE
 from tests.web.conftest import Page, Window, served
-from tests.web.crawl import crawl
 from tests.web.hubs import Hub, reading_as
 
 
@@ -185,26 +184,6 @@ def test_a_workload_shows_its_events_and_its_pods_as_the_reader_may_see_them(
     there = {each["cluster"] for each in shares}
     assert ('<th scope="row">web-1</th><td data-of="Cluster">m1</td>' in asked) == ("m1" in there)
     assert ("m2 is not shown: your credentials" in asked) == ("m2" in there)
-
-
-SECRET = "hunter2-in-an-environment"
-
-
-@pytest.mark.long
-@pytest.mark.proves("V19")
-def test_who_may_only_list_clusters_sees_no_workload(followed: Hub) -> None:
-    followed.do(followed.world.edit("web", {"metadata": {"annotations": {"note": SECRET}}}))
-    connection = reading_as(followed, "clusters-only", "get,list,watch memberclusters.stowage.dev")
-    where = Where("shop", (), connection)
-    with served(UiSettings(where=where, browser=False)) as page:
-        page.open()
-        found = crawl(page)
-        every = b"".join(answer.body for answer in found.values())
-        assert b"m1" in found["/clusters"].body
-        assert SECRET.encode() not in every
-        assert b"shop/web" not in every
-        assert "Not shown, as you may not read them" in found["/"].text
-        assert page.ask("/workloads/shop/web").status == 404
 
 
 @pytest.mark.proves("V19")

@@ -643,16 +643,6 @@ def test_one_that_fails_stops_no_other() -> None:
     _one_fails(fleet, "w5", 8)
 
 
-@pytest.mark.long
-@pytest.mark.proves("IM31")
-def test_two_hundred_workloads_on_ten_members() -> None:
-    fleet = Fleet({f"m{n}": f"paris-{n}" for n in range(10)})
-    for n in range(200):
-        fleet.run(f"w{n}", 2, **{f"m{n % 10}": 1, f"m{(n + 1) % 10}": 1})
-    fleet.sync()
-    _one_fails(fleet, "w77", 200)
-
-
 def _one_fails(fleet: Fleet, which: str, total: int) -> None:
     first = next(iter(fleet.peer.where["Deployment", which]))
     steps(fleet, "adopt", "release")
