@@ -6,7 +6,6 @@ What only a Docker engine can show (that containers start, that pods reach the m
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -23,7 +22,7 @@ from stowage.playground import commands, ground, kind, local
 from stowage.playground.processes import wait_until
 from stowage.toolchain import binaries, build
 from tests.patience import PATIENCE
-from tests.stowage.engine import NO_ENGINE, NODE_IMAGE, Engine, Hub
+from tests.stowage.engine import NO_ENGINE, NODE_IMAGE, Engine
 
 IMAGE = "stowage:test"
 
@@ -74,21 +73,13 @@ def limits(folder, monkeypatch, *, instances, watches):
 
 
 @pytest.fixture
-def api(engine):
-    made = Hub(engine.folder)
-    yield made
-    made.stop()
-
-
-@pytest.fixture
 def here(tmp_path):
     return tmp_path / "here"
 
 
-def _up(here, *, members=2, provider="kind", run=True, image=IMAGE):
-    said = _Said()
-    ground.up(here, members=members, provider=provider, run=run, progress=said, image=image)
-    return said
+def _up(here, *, members=2, image=IMAGE, **more):
+    how = {"provider": "kind", "run": True, "image": image, **more}
+    ground.up(here, members=members, progress=_Said(), **how)
 
 
 def _down(here):
@@ -98,49 +89,6 @@ def _down(here):
 def _named(here, *names):
     """The names that kind knows the clusters of this playground by."""
     return [kind.container(here, name).removesuffix("-control-plane") for name in names]
-
-
-def _state(here):
-    return json.loads((here / ground.STATE).read_text())
-
-
-def _kind(*arguments):
-    return f"{binaries.path('kind')} {' '.join(arguments)}"
-
-
-@pytest.mark.proves("C1", "Y5")
-def test_up_creates_the_hub_first_and_each_cluster_once(engine, api, here):
-    """Both processes run on the hub from the image, and are waited for."""
-    said = _up(here)
-    made = engine.calls("kind", "create", "cluster")
-    hub_name, *member_names = _named(here, "hub", "member-1", "member-2")
-    assert made[0] == [
-        "kind", "create", "cluster", "--name", hub_name, f"--image={NODE_IMAGE}", "--wait=180s",
-        f"--kubeconfig={here}/hub.kubeconfig",
-    ]  # fmt: skip
-    assert sorted(call[4] for call in made[1:]) == member_names
-    assert engine.clusters == sorted([hub_name, *member_names])
-    created = [(done, total) for what, done, total in said.steps if what == "Clusters created"]
-    assert (created[0], created[-1]) == ((0, 3), (3, 3))
-    for name in ("hub", "member-1", "member-2"):
-        assert (here / f"{name}.kubeconfig").stat().st_mode & 0o777 == 0o600
-    loads = engine.calls("kind", "load")
-    assert loads == [["kind", "load", "docker-image", IMAGE, "--name", hub_name]]
-    installed = {}
-    for each in api.objects("Deployment"):
-        (container,) = each["spec"]["template"]["spec"]["containers"]
-        installed[container["args"][0]] = container["image"]
-        # Asked of no registry, not even as `latest`.
-        assert container["imagePullPolicy"] == "IfNotPresent"
-    assert installed == {"controller": IMAGE, "propagator": IMAGE}
-    assert "processes" not in _state(here)
-    leases = {path.rpartition("/")[2]: n for path, n in api.asked.items() if "/leases/" in path}
-    assert leases == {"stowage-controller": 3, "stowage-propagator": 3}
-    order = [what for what, *_ in said.steps]
-    assert order.index("Clusters created") < order.index("Clusters ready")
-    assert [done for what, done, _ in said.steps if what == "Clusters ready"] == [3]
-    assert f"Copying {IMAGE} to hub" in order
-    assert order.index("Members ready") > order.index("Clusters ready")
 
 
 def _interrupted(engine, here, how):
@@ -168,7 +116,6 @@ def _interrupted(engine, here, how):
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("api")
 @pytest.mark.proves("Y3")
 def test_an_up_that_is_interrupted_leaves_no_half_made_cluster(engine, here):
     said = _interrupted(engine, here, signal.SIGINT)
@@ -177,12 +124,20 @@ def test_an_up_that_is_interrupted_leaves_no_half_made_cluster(engine, here):
     assert f"`stowage playground down --dir {here}` removes it" in said
 
 
-@pytest.mark.usefixtures("api")
+def _made(engine, here, **how):
+    """An `up` that has made its clusters, and gets no further."""
+    engine.fail({"get kubeconfig": (1, "no room")})
+    with pytest.raises(StowageError, match="no room"):
+        _up(here, **how)
+    engine.fail({})
+
+
 def test_down_deletes_what_was_made_here_and_nothing_else(engine, here, tmp_path):
     foreign = ["kind", *_named(tmp_path / "elsewhere", "hub", "member-1")]
     for name in foreign:
         engine.add_cluster(name)
-    _up(here)
+    _made(engine, here)
+    assert len(engine.clusters) == len(foreign) + 3
     engine.forget()
     _down(here)
     assert engine.clusters == sorted(foreign)
@@ -200,19 +155,6 @@ def test_an_image_that_the_engine_does_not_have_is_told_before_anything_is_made(
         _up(here, image="other:1")
     assert engine.calls("kind", "create") == []
     assert not (here / ground.STATE).exists()
-
-
-def _local_instead(monkeypatch, engine):
-    """Local control planes that are there at once, with the hub's API server."""
-
-    def up(directory, hub, zones, *, progress):
-        assert zones == {f"member-{n}": {ground.ZONE: f"zone-{n}"} for n in (1, 2)}
-        server = f"https://127.0.0.1:{(engine.folder / 'port').read_text()}"
-        text = (engine.folder / "kubeconfig").read_text().replace("SERVER", server)
-        for name in (hub, *zones):
-            (directory / f"{name}.kubeconfig").write_text(text)
-
-    monkeypatch.setattr(local, "up", up)
 
 
 VERSION = "`docker version --format '{{.Server.Version}}'`"
@@ -236,26 +178,19 @@ NO_REGISTRY = "Error response from daemon: no such host"
         ),
     ],
 )
-def test_auto_falls_back_to_local_control_planes(engine, api, here, monkeypatch, faults, reason):
-    _local_instead(monkeypatch, engine)
+def test_auto_falls_back_to_local_control_planes(engine, here, monkeypatch, faults, reason):
+    def local_up(*_, **__):
+        raise StowageError("local ones come up")
+
+    monkeypatch.setattr(local, "up", local_up)
     engine.fail(faults)
-    said = _up(here, provider="auto", run=False, image=None)
+    said = _Said()
+    with pytest.raises(StowageError, match="local ones come up"):
+        ground.up(here, members=2, provider="auto", run=False, progress=said, image=None)
     reason = reason.replace("{cache}", str(binaries.cache_root()))
     told = f"Not using kind: {reason}. Using control planes built from Go modules."
     assert said.lines[0] == told
-    assert _state(here)["provider"] == "local"
     assert engine.calls("kind", "create") == []
-    assert len(api.objects("Secret")) == 2
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("api")
-def test_auto_is_kind_where_the_image_can_be_fetched(engine, here):
-    (engine.folder / "images").write_text(f"{IMAGE}\n")
-    said = _up(here, provider="auto")
-    assert (f"Fetching {NODE_IMAGE}", 0, 0) in said.steps
-    assert _state(here)["provider"] == "kind"
-    assert engine.calls("docker", "pull") == [["docker", "pull", "--quiet", NODE_IMAGE]]
 
 
 def test_an_image_needs_processes_and_kind(engine, here, stowage):
@@ -285,33 +220,26 @@ def test_the_image_of_the_end_to_end_tests(engine, tmp_path):
     assert "FROM ${BASE}" in recipe
 
 
-@pytest.mark.long
 @pytest.mark.proves("Y3")
-@pytest.mark.usefixtures("api")
 def test_limits_of_the_kernel_are_looked_at_before_anything_is_made(
     engine, here, tmp_path, monkeypatch
 ):
     engine.add_cluster("somebody-elses")
     limits(tmp_path, monkeypatch, instances=128, watches=524288)
     told = (
-        "fs.inotify.max_user_instances is 128, and 5 nodes of kind on this host need 160: "
-        "`sudo sysctl -w fs.inotify.max_user_instances=512`"
+        "kind cannot be used: fs.inotify.max_user_instances is 128, and 5 nodes of kind on this "
+        "host need 160: `sudo sysctl -w fs.inotify.max_user_instances=512`"
     )
-    with pytest.raises(StowageError) as caught:
-        _up(here, members=3)
-    assert str(caught.value) == f"kind cannot be used: {told}"
-    assert engine.calls("kind", "create") == []
-    _up(here, members=2)
     with pytest.raises(StowageError) as caught:
         _up(here, members=3)
     assert str(caught.value) == told
     limits(tmp_path, monkeypatch, instances=512, watches=8192)
     with pytest.raises(StowageError, match=r"sysctl -w fs\.inotify\.max_user_watches=524288"):
         _up(here, members=3)
+    assert engine.calls("kind", "create") == []
     # The limits of another machine are not ours to see.
     monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2376")
-    _up(here, members=3)
-    assert len(engine.clusters) == 5
+    _made(engine, here, members=3)
 
 
 KUBEADM = """Creating cluster "x" ...
@@ -336,7 +264,6 @@ runtime.goexit
 
 
 @pytest.mark.proves("Y3", "Y10")
-@pytest.mark.usefixtures("api")
 def test_the_cause_is_told_and_not_the_end_of_a_stack(engine, here):
     engine.fail({"create cluster": (1, KUBEADM)})
     with pytest.raises(StowageError) as caught:
@@ -351,17 +278,12 @@ def test_the_cause_is_told_and_not_the_end_of_a_stack(engine, here):
     assert "runtime" not in commands.cause(KUBEADM.partition("could not")[2])
 
 
-@pytest.mark.long
 @pytest.mark.proves("Y10")
-@pytest.mark.usefixtures("api")
 def test_another_image_of_the_nodes(engine, here, stowage):
     mirrored = "mirror.example/kindest/node:v1.36.4"
-    said = _Said()
-    ground.up(here, members=1, provider="kind", run=False, progress=said, node_image=mirrored)
+    _made(engine, here, node_image=mirrored)
     assert engine.calls("docker", "pull") == [["docker", "pull", "--quiet", mirrored]]
-    ground.up(here, members=2, provider="kind", run=False, progress=said)
-    images = {call[5] for call in engine.calls("kind", "create")}
-    assert images == {f"--image={mirrored}"}
+    assert {call[5] for call in engine.calls("kind", "create")} == {f"--image={mirrored}"}
     outcome = stowage(
         "playground", "up", f"--node-image={mirrored}", "--provider=local", f"--dir={here}/2"
     )
