@@ -67,12 +67,12 @@ chaos: .venv/synced
 # Forty gangs, each with its quorum on the members or with nothing; SEED and RUNS as above.
 chaos-gangs: .venv/synced
 	$(RUN) python -m stowage.toolchain.build
-	$(RUN) python -m e2e.chaos.gangs --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+	$(RUN) python -m e2e.chaos gangs --runs $(RUNS) $(if $(SEED),--seed $(SEED))
 
 # Staged rollouts with bad images; SECONDS, SEED and RUNS as above.
 chaos-rollouts: .venv/synced
 	$(RUN) python -m stowage.toolchain.build
-	$(RUN) python -m e2e.chaos.rollouts --seconds $(SECONDS) --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+	$(RUN) python -m e2e.chaos rollouts --seconds $(SECONDS) --runs $(RUNS) $(if $(SEED),--seed $(SEED))
 
 bench: .venv/synced
 	@for each in $$(grep -l '^if __name__' benchmarks/*.py); do \

@@ -17,8 +17,8 @@ import pytest
 from crds.names import LABEL_WORKLOAD_UID, OWNER_PREFIX
 from e2e.chaos import judgement, promises, wishes
 from e2e.chaos.faults import Faults
-from e2e.chaos.gangs import run as gangs
 from e2e.chaos.gangs import watch as gangwatch
+from e2e.chaos.gangs import wishes as gangs
 from e2e.chaos.gangs.users import ROOM, Gang
 from e2e.chaos.gangs.watch import HALF_SECONDS, Gauge, findings_of
 from e2e.chaos.judgement import Whole
@@ -130,17 +130,6 @@ def test_a_move_without_cause_is_found() -> None:
     assert not list(judgement.moved(*placed, excused=()))
 
 
-def test_another_reason_is_found_and_another_time_is_none() -> None:
-    said = {"type": "Scheduled", "status": "False", "reason": "ReplicasReached", "message": "0/3"}
-    first, later, other = (
-        workload({"member-1": 2}, conditions=[{"type": "Ready", "status": "True"}, said | more])
-        for more in ({}, {"lastTransitionTime": "2026-11-22T00:00:00Z"}, {"message": "0/4"})
-    )
-    assert judgement.reason(first) == judgement.reason(later)
-    assert judgement.reason(first) != judgement.reason(other)
-    assert judgement.reason(workload({"member-1": 2})) == ("", "", "")
-
-
 def test_only_what_is_said_of_the_present_generation_is_a_claim() -> None:
     assert judgement.claims(workload({"member-1": 2})) == ["member-1"]
     older = [{"type": "Propagated", "status": "True", "observedGeneration": 1}]
@@ -188,18 +177,6 @@ def test_books_of_a_policy_that_are_not_true_are_found() -> None:
     books[0]["replicas"] = 3
     with pytest.raises(promises.Broken, match="tells of"):
         promises._counted({"metadata": meta, "status": status}, there)
-
-
-def test_a_pod_is_said_to_be_ready_when_its_containers_are() -> None:
-    def pod(ready: str, containers: str) -> dict[str, Any]:
-        said = {"Ready": ready, "ContainersReady": containers}
-        conditions = [{"type": kind, "status": status} for kind, status in said.items()]
-        return {"metadata": {}, "status": {"conditions": conditions}}
-
-    wanted = pod("True", "True")["status"]["conditions"]
-    assert judgement.made_ready(pod("False", "True")) == wanted
-    assert not judgement.made_ready(pod("True", "True"))
-    assert not judgement.made_ready(pod("False", "False"))
 
 
 # --- the watchman on servers of the test's own ----------------------------------------------------
@@ -285,21 +262,6 @@ async def test_a_last_copy_that_goes_is_found(
     assert bool(await scene.removed("member-1", leaving)) is breach
 
 
-async def test_a_last_copy_that_nobody_wants_may_go() -> None:
-    scene = Scene(workload({}))
-    leaving = copy(ready=1)
-    scene.put("member-1", leaving)
-    assert not await scene.removed("member-1", leaving)
-
-
-async def test_what_the_run_itself_deleted_is_no_finding() -> None:
-    scene = Scene(workload({"member-1": 1}))
-    leaving = copy(ready=1)
-    scene.put("member-1", leaving)
-    scene.faults.meddled.add(leaving.metadata.uid)
-    assert not await scene.removed("member-1", leaving)
-
-
 @pytest.mark.parametrize(
     ("image", "breach"), [(NEW, False), (OLD, True), (None, True)], ids=["new", "old", "none"]
 )
@@ -310,14 +272,6 @@ async def test_a_claim_that_is_not_so_is_found(image: str | None, *, breach: boo
         scene.put("member-1", copy(ready=1, image=image))
     scene.watchman._compare(claimed)
     assert bool(await scene.found()) is breach
-
-
-async def test_a_claim_that_the_hub_took_back_meanwhile_is_none() -> None:
-    claimed = workload({"member-1": 1})
-    scene = Scene(claimed)
-    scene.hub.objects["Workload", KEY]["metadata"] = {**claimed["metadata"], "resourceVersion": "6"}
-    scene.watchman._compare(claimed)
-    assert not await scene.found()
 
 
 @pytest.mark.parametrize("reported", [True, False])
@@ -403,15 +357,6 @@ def test_a_kind_that_says_nothing_of_itself_and_moves_is_found() -> None:
         )
         assert bool(list(judgement.moved(before, after, excused=()))) is found
         assert not list(judgement.moved(before, after, excused={"member-1"}))
-
-
-def test_the_claim_of_a_copy_that_stays_for_now_may_be_said_to_stay() -> None:
-    there = {KEY: workload({"member-1": 1})}
-    there[KEY]["status"]["clusters"] = [{"name": "member-2", "state": "Leaving"}]
-    for kind, claims in (("Gadget", {promises._claim(KEY)}), ("Deployment", set())):
-        wish = {KEY: wishes.Wish("Single", kind, 1, "3.1", config=None, secret=False)}
-        assert promises._staying(there, wish, "member-2") == claims
-        assert not promises._staying(there, wish, "member-1")
 
 
 def test_what_says_nothing_of_itself_and_is_called_ready_is_found() -> None:
@@ -584,14 +529,6 @@ async def test_a_last_copy_goes_from_a_hub_that_forgot_it_is_found() -> None:
     assert await scene.removed("member-1", leaving)
 
 
-async def test_a_last_copy_that_was_idle_a_moment_ago_may_go() -> None:
-    scene = Scene(workload({"member-1": 1}))
-    scene.churn.idle_at[KEY] = asyncio.get_running_loop().time()
-    leaving = copy(ready=1)
-    scene.put("member-1", leaving)
-    assert not await scene.removed("member-1", leaving)
-
-
 async def test_a_fault_of_a_question_is_no_silence() -> None:
     scene = Scene(workload({}))
 
@@ -622,16 +559,6 @@ def test_a_gang_that_stays_half_is_found_once() -> None:
     assert not gauge.look("g1", {"member-1": 1}, 3, 99 + HALF_SECONDS), "it was told"
     assert gauge.halves == 1
     assert gauge.longest > HALF_SECONDS
-
-
-def test_a_gang_that_was_pushed_or_removed_meanwhile_is_none() -> None:
-    for whole in ({}, {"member-1": 1, "member-2": 2}):
-        gauge = Gauge()
-        assert not gauge.look("g1", {"member-1": 2}, 3, 10)
-        assert not gauge.look("g1", whole, 3, 20)
-        assert not gauge.look("g1", {"member-1": 2}, 3, 11 + HALF_SECONDS)
-        assert gauge.halves == 2
-        assert gauge.longest == 0
 
 
 def test_a_group_that_tells_of_units_that_are_not_there_is_found() -> None:

@@ -31,8 +31,8 @@ from machinery.errors import AlreadyExists, NotFound, TransportError
 from machinery.types.metadata import Key
 from stowage.playground.processes import ProcessFailed
 
-MOST = 60
-"""The default bound of Workloads at the same time."""
+_MOST = 60
+"""The bound of Workloads at the same time."""
 _PATIENCE_SECONDS = 240.0
 
 
@@ -47,7 +47,7 @@ class Churn:
     objects on members carry; `ended` holds the lives that a user has ended.
     """
 
-    def __init__(self, stage: ChaosStage, *, seed: int, most: int = MOST) -> None:
+    def __init__(self, stage: ChaosStage, *, seed: int) -> None:
         self.wanted: dict[Key, Wish] = {}
         self.busy: set[Key] = set()
         self.edits = 0
@@ -63,7 +63,6 @@ class Churn:
         self._ours: set[Key] = set()
         self._begun: set[asyncio.Task[None]] = set()
         self._stage = stage
-        self._most = most
         self._chance = random.Random(f"users {seed}")
         self._numbers = 0
 
@@ -156,7 +155,7 @@ class Churn:
     async def _edit(self) -> None:
         what = self._chance.random()
         idle = sorted(self.wanted.keys() - self.busy - self._ours)
-        if (what < 0.4 and len(self.wanted) < self._most) or not idle:
+        if (what < 0.4 and len(self.wanted) < _MOST) or not idle:
             self._numbers += 1
             key = (self._chance.choice(NAMESPACES), f"w{self._numbers}")
             await self._apply(key, wishes.made(self._chance))

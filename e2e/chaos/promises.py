@@ -53,14 +53,6 @@ class Broken(AssertionError):
     """A promise of the design was broken."""
 
 
-async def settled(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
-    """Return when all is as wanted. Raises Broken with what is not, after that time.
-
-    Objects of Workloads that the hub forgot when it was set back are swept on the way.
-    """
-    await until_held(lambda: _whole(stage, churn), seconds)
-
-
 async def quiet(stage: ChaosStage) -> None:
     """Raise Broken if an object is still written though nothing changes."""
 
@@ -99,7 +91,7 @@ async def _moved_by_a_restart(stage: ChaosStage, churn: Churn, *, seconds: float
         await asyncio.to_thread(stage.processes[instance].end, signal.SIGTERM)
         stage.run(instance)
     await churn.want(PROBE, wishes.PROBE)
-    await settled(stage, churn, seconds=seconds)
+    await until_held(lambda: whole(stage, churn), seconds)
     after = await _but_the_probe(stage)
 
     async def for_the_same_reasons() -> None:  # waits: a member may have been away for a moment
@@ -166,12 +158,11 @@ def _fields(old: Any, new: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {str(old)[:200]} → {str(new)[:200]}"
 
 
-async def cleared(stage: ChaosStage, *, seconds: float) -> None:
-    """Return when no Workload and no object of ours is left. Raises Broken after that time."""
-    await until_held(lambda: _empty(stage), seconds)
+async def whole(stage: ChaosStage, churn: Churn) -> None:
+    """Raise Broken with what is not as wanted.
 
-
-async def _whole(stage: ChaosStage, churn: Churn) -> None:
+    Objects of Workloads that the hub forgot when it was set back are swept on the way.
+    """
     wanted = churn.wanted
     if away := await not_ready(stage.hub):
         raise Broken(f"not all members are Ready: {'; '.join(away)}")
@@ -446,7 +437,8 @@ def _claim(key: Key) -> tuple[str, str, str]:
     return "PersistentVolumeClaim", key[0], wishes.claim_of(key[1])
 
 
-async def _empty(stage: ChaosStage) -> None:
+async def empty(stage: ChaosStage) -> None:
+    """Raise Broken with each Workload and object of ours that is left."""
     left = [_key(w) for w in await stage.lists("hub", "wl")]
     if left:
         raise Broken(f"Workloads that do not go: {left}")

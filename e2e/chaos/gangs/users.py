@@ -15,7 +15,7 @@ from typing import Any
 
 from crds.names import LABEL_GROUP
 from e2e.chaos.churn import insist
-from e2e.chaos.frame import Editors
+from e2e.chaos.engine import Editors
 from e2e.chaos.stage import MEMBERS, ChaosStage
 from e2e.harness import deployment
 from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
@@ -125,8 +125,7 @@ class Users(Editors):
             await self._come()
 
     async def finished(self) -> None:
-        """Return when each edit that was begun is done, and there are enough gangs."""
-        await self.ended()
+        """Return when there are enough gangs."""
         while len(self.wanted) < self._most:
             await self._come()
 

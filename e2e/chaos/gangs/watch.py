@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from e2e.chaos.frame import copies_on
+from e2e.chaos.engine import copies_on
 from e2e.chaos.gangs.users import NAMESPACE, Users, gang_of
 from e2e.chaos.judgement import Whole, owners
 from e2e.chaos.stage import ChaosStage

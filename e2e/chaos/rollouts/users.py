@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from e2e.chaos.churn import insist
-from e2e.chaos.frame import Editors
+from e2e.chaos.engine import Editors
 from e2e.chaos.stage import ZONE, ChaosStage
 from e2e.harness import pod_template
 from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
@@ -120,8 +120,7 @@ class Authors(Editors):
             await self._apply(f"r{number}")
 
     async def finished(self) -> None:
-        """Return when each edit that was begun is done, and each Workload wants a good image."""
-        await self.ended()
+        """Return when each Workload wants a good image."""
         for name, wish in self.wanted.items():
             image = new_image() if wish.bad or wish.said.get("aborted") else wish.image
             self.wanted[name] = Wish(image, replicas=wish.replicas, rollback=wish.rollback)

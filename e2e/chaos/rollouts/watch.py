@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from e2e.chaos.frame import copies_on
+from e2e.chaos.engine import copies_on
 from e2e.chaos.judgement import Whole, owners
 from e2e.chaos.rollouts.users import FIRST_WAVE, NAMESPACE, VARIABLE, container_of, placed_on
 from e2e.chaos.stage import ChaosStage

@@ -1,27 +1,24 @@
-"""One chaos run with staged rollouts, from empty clusters to empty clusters."""
+"""Staged rollouts with edits and bad images, while leaders are killed and members are stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from crds.names import LABEL_MANAGED
-from e2e.chaos.frame import watched
+from e2e.chaos.engine import SETTLE_SECONDS, Say, Wishes
 from e2e.chaos.judgement import image_of
 from e2e.chaos.leaders import LeaderFaults
 from e2e.chaos.promises import Broken, until_held
 from e2e.chaos.rollouts.users import NAMESPACE, SECRET_VALUE, Authors, Wish
 from e2e.chaos.rollouts.watch import RolloutWatchman
-from e2e.chaos.stage import MEMBERS, ChaosStage, at_work, not_ready
+from e2e.chaos.stage import MEMBERS, ChaosStage, not_ready
 from machinery.kinds.revisions import digest_of, revision_data
 from machinery.types.conditions import find
 
-SETTLE_SECONDS = 240.0
 MOST_REVISIONS = 3
 
 
@@ -45,93 +42,59 @@ class Size:
         return max(1, int(self.seconds / 30))
 
 
-@dataclass(frozen=True)
-class Made:
-    """The acts and checks of a run, for its last line."""
+class Rollouts(Wishes):
+    """No cluster runs what no wave gave it, and in the end all run what their authors want."""
 
-    edits: int
-    bad: int
-    approvals: int
-    kills: Mapping[str, int]
-    stops: int
-    remakes: int
-    versions: int
-    turns: int
-    rolled_back: int
+    watchman: RolloutWatchman
 
-    def __str__(self) -> str:
-        return (
-            f"{self.edits} edits, {self.bad} of them bad images, {self.approvals} approvals, kills "
-            f"{dict(self.kills)}, {self.stops} stops of members, {self.remakes} MemberClusters "
-            f"made again; {self.versions} versions of Workloads, {self.turns} turns of clusters "
-            f"and {self.rolled_back} statuses after a rollback were looked at"
-        )
+    def __init__(self, stage: ChaosStage, say: Say, *, seed: int, size: Size) -> None:
+        super().__init__(stage)
+        self._size = size
+        self._authors = Authors(stage, seed=seed, most=size.workloads)
+        self.wanted = self._authors.wanted
+        self._faults = LeaderFaults(stage, about="rollouts", seed=seed, say=say)
+        self.watchman = RolloutWatchman(stage)
 
+    async def prepare(self) -> None:
+        await self._authors.prepare()
 
-async def run(
-    clusters: Path, logs: Path, *, seed: int, size: Size, say: Callable[[str], object]
-) -> Made:
-    """Break, settle, clear, on the clusters of that folder. Raises Found."""
-    started = time.monotonic()
+    async def disturbed(self) -> None:
+        await until_held(lambda: _complete(self.stage, self._authors.wanted), SETTLE_SECONDS)
+        await self._authors.beside(self._broken())
+        await self._authors.finished()
 
-    def tell(text: str) -> None:
-        say(f"{time.monotonic() - started:6.1f} {text}")
+    async def _broken(self) -> None:
+        size = self._size
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(asyncio.sleep(size.seconds))
+            faults = self._faults.run(
+                kills=size.kills, stops=size.stops, removals=0, remakes=size.remakes
+            )
+            tasks.create_task(faults)
 
-    async with at_work(clusters, logs) as stage:
-        tell("two of each process are at work")
-        authors = Authors(stage, seed=seed, most=size.workloads)
-        faults = LeaderFaults(stage, about="rollouts", seed=seed, say=tell)
-        watchman = RolloutWatchman(stage)
-        phases = _broken(stage, authors, faults, watchman, size, tell)
-        await watched(stage, watchman, phases)
-        return Made(
-            edits=authors.edits,
-            bad=authors.bad,
-            approvals=authors.approvals,
-            kills=faults.kills,
-            stops=faults.stops,
-            remakes=faults.remakes,
-            versions=watchman.versions,
-            turns=watchman.turns,
-            rolled_back=watchman.rolled_back,
-        )
+    async def whole(self) -> None:
+        await self._authors.approve()
+        await _complete(self.stage, self._authors.wanted)
 
+    async def rested(self) -> None:
+        await _kept_secret(self.stage)
 
-async def _broken(
-    stage: ChaosStage,
-    authors: Authors,
-    faults: LeaderFaults,
-    watchman: RolloutWatchman,
-    size: Size,
-    tell: Callable[[str], object],
-) -> None:
-    """Run all phases."""
-    await authors.prepare()
-    await until_held(lambda: _complete(stage, authors.wanted), SETTLE_SECONDS)
-    tell("all run their first revision")
-    editing = asyncio.create_task(authors.run())
-    enough = asyncio.create_task(asyncio.sleep(size.seconds))
-    try:
-        await faults.run(kills=size.kills, stops=size.stops, removals=0, remakes=size.remakes)
-        await enough
-    finally:
-        enough.cancel()
-        editing.cancel()
-        await asyncio.gather(editing, return_exceptions=True)
-    await authors.finished()
-    tell("all is whole again, and each author wants a good image")
+    async def end(self) -> None:
+        await self._authors.end()
 
-    async def done() -> None:
-        await authors.approve()
-        await _complete(stage, authors.wanted)
-
-    await until_held(done, SETTLE_SECONDS)
-    tell("all run what their authors want")
-    await _kept_secret(stage)
-    await authors.end()
-    await until_held(lambda: _empty(stage), SETTLE_SECONDS)
-    tell("all is gone")
-    await watchman.judged()
+    def made(self) -> dict[str, Any]:
+        authors, faults, look = self._authors, self._faults, self.watchman
+        return {
+            "edits": authors.edits,
+            "bad images": authors.bad,
+            "approvals": authors.approvals,
+            "kills": faults.kills,
+            "stops": faults.stops,
+            "remakes": faults.remakes,
+            "versions of Workloads": look.versions,
+            "turns": look.turns,
+            "rollbacks": look.rolled_back,
+        }
 
 
 async def _complete(stage: ChaosStage, wanted: Mapping[str, Wish]) -> None:
@@ -182,11 +145,3 @@ async def _kept_secret(stage: ChaosStage) -> None:
     where = [place for place, text in told if SECRET_VALUE in text or coded in text]
     if where:
         raise Broken(f"the value of a Secret stands in {where}")
-
-
-async def _empty(stage: ChaosStage) -> None:
-    if found := await stage.lists("hub", "wl", namespace=NAMESPACE):
-        raise Broken(f"on the hub there are {[w['metadata']['name'] for w in found]}")
-    for member in MEMBERS:
-        if left := await stage.lists(member, "deploy", labels=f"{LABEL_MANAGED}=true"):
-            raise Broken(f"{member}: left behind are {[d['metadata']['name'] for d in left]}")
