@@ -287,6 +287,21 @@ def test_stages_are_waves_in_their_order() -> None:
         {"name": "prod", "maxConcurrent": "25%"},
     ]
     assert made.lost == {}
+    text = "is rounded up; there down, to 1 at least"
+    assert made.noted["s: spec.stages[2].maxConcurrency"].startswith(text)
+
+
+@pytest.mark.proves("IM10")
+def test_a_stage_without_a_selector_takes_no_cluster() -> None:
+    def waves_of(first: Any) -> tuple[list[str], Any]:
+        made = Made(*staged([{"name": "first", **first}, *STAGES[2:]]))
+        waves = made["Workload/web"]["rollout"]["waves"]
+        return [each["name"] for each in waves], made.lost
+
+    names, lost = waves_of({})
+    assert names == ["prod"]
+    assert list(lost) == ["s: spec.stages[0].labelSelector"]
+    assert waves_of({"labelSelector": {}}) == (["first", "prod"], {})
 
 
 @pytest.mark.proves("IM10")

@@ -459,8 +459,15 @@ class _Rules(Rules):
             elif before:
                 text = "nothing comes before the first wave: write rollout.paused"
                 say(f"{path}.beforeStageTasks", text)
-            number = waves.concurrency(stage.get("maxConcurrency"), f"{path}.maxConcurrency", say)
-            clusters = by_labels(stage.get("labelSelector"))
+            most = stage.get("maxConcurrency")
+            number = waves.concurrency(most, f"{path}.maxConcurrency", say)
+            if isinstance(number, str) and number != "100%":
+                text = "is rounded up; there down, to 1 at least"
+                self.note(strategy, f"{path}.maxConcurrency", text, "maxConcurrent")
+            if stage.get("labelSelector") is None:
+                say(f"{path}.labelSelector", "is not there: such a stage takes no cluster")
+                continue
+            clusters = by_labels(stage["labelSelector"])
             name = str(stage.get("name") or n)
             made.append(
                 waves.wave(
