@@ -95,16 +95,6 @@ class TestWhoseFault:
         assert found.message == "2 of 6 replicas have a cluster; 0/1 clusters: 1 unschedulable"
         assert found.reason is ScheduledReason.FAILED_TO_SCHEDULE
 
-    def test_no_cluster_in_the_domain_is_no_quota(self) -> None:
-        found = told(bound(6, present={"h1": 2}), rules(spec(mars=3)), MEMBER, HOST)
-        assert found.reason is ScheduledReason.FAILED_TO_SCHEDULE
-
-    @pytest.mark.proves("K26")
-    def test_a_quota_is_not_room(self) -> None:
-        found = told(bound(6), rules(spec(member=1, host=3)), MEMBER, HOST)
-        assert found.reason is ScheduledReason.REPLICAS_REACHED
-        assert "no room for more" not in found.message
-
     @pytest.mark.proves("E30")
     @pytest.mark.parametrize(("present", "numbers"), [({"m1": 1, "h1": 3}, (1, 1)), ({}, (0, 0))])
     def test_the_remedy_names_every_full_domain(

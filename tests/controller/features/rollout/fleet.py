@@ -10,7 +10,7 @@ from controller.app import Controller
 from controller.features.rollout.revisions import CONTROLLER_REVISIONS
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.kinds.revisions import digest_of, revision_data
-from tests.controller.live import condition, deployment
+from tests.controller.live import deployment
 from tests.controller.memory import Stage
 
 NAME = "web"
@@ -31,8 +31,6 @@ class RolloutFleet(Stage):
             self.cluster(name)
         self.sick: set[str] = set()
         """Clusters whose new units do not become ready."""
-        self.blind: set[str] = set()
-        """Clusters of which nothing is reported."""
         self.given: dict[str, list[str]] = {}
         """Each revision that a cluster was given, in order."""
 
@@ -101,21 +99,17 @@ class RolloutFleet(Stage):
         found = self.hub.all(CONTROLLER_REVISIONS)
         return {each["metadata"]["name"].rpartition("-")[2] for each in found}
 
-    def loses(self, name: str, *, ready: bool = False) -> None:
-        """A cluster stops to answer, or answers again."""
-        status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
-        self.hub.edit(MEMBER_CLUSTERS, name, {"status": status}, status=True)
-
     def report(self) -> None:
         """The members have done what the status says, and the propagator tells it."""
         body = self.read()
         status = body.get("status", {})
         before = {each["name"]: each for each in status.get("clusters", [])}
         shares = {each["cluster"]: each["replicas"] for each in status.get("placements", [])}
+        here = {each["metadata"]["name"] for each in self.hub.all(MEMBER_CLUSTERS)}
         told = []
         for name, target in sorted(self.targets().items()):
             seen = self.given.setdefault(name, [])
-            if not self._hears(name):
+            if name not in here:
                 told += [before[name]] if name in before else []
                 continue
             if not seen or seen[-1] != target:
@@ -123,15 +117,6 @@ class RolloutFleet(Stage):
             told.append(self._entry(name, target, shares.get(name, 0)))
         if told != status.get("clusters", []):
             self.hub.edit(WORKLOADS, NAME, {"status": {"clusters": told}}, status=True)
-
-    def _hears(self, name: str) -> bool:
-        if name in self.blind:
-            return False
-        try:
-            cluster = self.hub.read(MEMBER_CLUSTERS, name)
-        except KeyError:
-            return False
-        return condition(cluster["status"], "Ready")["status"] == "True"
 
     def _entry(self, name: str, target: str, units: int) -> dict[str, Any]:
         well = 0 if name in self.sick and target == self.revision else units

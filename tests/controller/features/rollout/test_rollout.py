@@ -77,31 +77,6 @@ async def test_a_revision_is_stored_before_a_status_names_it() -> None:
     assert unstored == []
 
 
-@pytest.mark.proves("T2")
-async def test_with_a_late_status_no_later_wave_starts() -> None:
-    fleet = RolloutFleet(canaries=1)
-    async with fleet.at_rest():
-        fleet.blind = {*ALL}
-        new = fleet.image("v2")
-        await fleet.goes_on(100, every=25)
-        assert fleet.with_revision(new) == {"c1"}
-        fleet.blind.clear()
-        await fleet.comes_to("Complete")
-
-
-@pytest.mark.proves("T3")
-async def test_it_fails_at_its_deadline_without_any_event() -> None:
-    fleet = RolloutFleet()
-    async with fleet.at_rest(progressDeadlineSeconds=100, minReadySeconds=5):
-        fleet.sick = {"c1"}
-        fleet.image("v2")
-        fleet.report()
-        await fleet.goes_on(99, every=50)
-        assert fleet.phase == "Progressing"
-        await fleet.goes_on(2, every=2)
-        assert fleet.phase == "Failed"
-
-
 @pytest.mark.proves("T4")
 async def test_it_soaks_over_a_restart() -> None:
     fleet = RolloutFleet(canaries=1)
@@ -114,37 +89,6 @@ async def test_it_soaks_over_a_restart() -> None:
         assert fleet.with_revision(new) == {"c1"}
         await fleet.calm(6)
         assert fleet.with_revision(new) == {"c1", "m1"}
-
-
-@pytest.mark.proves("T5")
-async def test_an_approval_of_this_revision_lets_it_go_on() -> None:
-    fleet = RolloutFleet(canaries=1)
-    async with fleet.at_rest(waves=[{**CANARY, "approval": True}]):
-        old = fleet.revision
-        new = fleet.image("v2")
-        await fleet.comes_to("AwaitingApproval")
-        fleet.pace(approvals=[{"revision": old, "wave": "canary"}])
-        await fleet.goes_on(60, every=20)
-        assert fleet.with_revision(new) == {"c1"}
-        assert fleet.hub.events("ApprovalNeeded")
-        fleet.pace(approvals=[{"revision": new, "wave": "canary"}])
-        await fleet.comes_to("Complete")
-
-
-@pytest.mark.proves("T6")
-async def test_paused_it_starts_none_and_scales() -> None:
-    fleet = RolloutFleet()
-    async with fleet.at_rest():
-        new = fleet.image("v2")
-        await fleet.calm(1)
-        fleet.pace(paused=True)
-        await fleet.comes_to("Paused")
-        fleet.edit(replicas=3)
-        await fleet.goes_on(60, every=20)
-        assert fleet.with_revision(new) == {"c1"}
-        assert {each["replicas"] for each in fleet.read()["status"]["clusters"]} == {3}
-        fleet.pace(paused=False)
-        await fleet.comes_to("Complete")
 
 
 @pytest.mark.proves("T7", "T9")
@@ -196,48 +140,6 @@ async def test_a_rollback_is_whole_and_stays_over_a_restart() -> None:
         newest = fleet.image("v3")
         await fleet.comes_to("Complete")
         assert fleet.with_revision(newest) == ALL
-
-
-@pytest.mark.proves("T7")
-async def test_an_abort_gives_all_the_stable_revision() -> None:
-    fleet = RolloutFleet()
-    async with fleet.at_rest():
-        old, new = fleet.revision, fleet.image("v2")
-        await fleet.goes_on(1.5)
-        fleet.pace(aborted=new)
-        await fleet.comes_to("RolledBack")
-        assert fleet.with_revision(old) == ALL
-
-
-@pytest.mark.proves("T12", "T17")
-async def test_a_lost_cluster_holds_nothing_and_comes_in_turn() -> None:
-    fleet = RolloutFleet()
-    async with fleet.at_rest(progressDeadlineSeconds=30):
-        new = fleet.image("v2")
-        await fleet.calm(1)
-        fleet.loses("c1")
-        fleet.loses("c2")
-        await fleet.goes_on(60, every=20)
-        assert fleet.phase == "Progressing", "none of the wave became healthy"
-        fleet.loses("c2", ready=True)
-        await fleet.goes_on(3)
-        assert fleet.with_revision(new) > {"c1", "c2"}
-        (wave,) = (each for each in fleet.rollout["waves"] if each["name"] == "canary")
-        assert (wave["deferred"], wave.get("failed", [])) == (["c1"], [])
-        fleet.loses("c1", ready=True)
-        await fleet.comes_to("Complete")
-
-
-@pytest.mark.proves("T13")
-async def test_at_rest_failing_pods_change_nothing() -> None:
-    fleet = RolloutFleet()
-    async with fleet.at_rest(onFailure="Rollback", progressDeadlineSeconds=5):
-        before, writes = fleet.rollout, len(fleet.hub.writes(f"{NAME}/status"))
-        fleet.sick = {*ALL}
-        await fleet.goes_on(60, every=10)
-        assert fleet.rollout == before
-        assert fleet.said()[:2] == ("True", "Complete")
-        assert len(fleet.hub.writes(f"{NAME}/status")) == writes, "nor is anything written"
 
 
 @pytest.mark.proves("T14", "T15", "T16")
@@ -433,32 +335,6 @@ async def test_without_a_rollout_nothing_is_asked_of_the_hub() -> None:
         assert not any(path.endswith(f"workloads/{NAME}") for path in asked)
 
 
-@pytest.mark.proves("T25")
-async def test_scaled_in_the_middle_it_is_healthy_with_the_present_units() -> None:
-    fleet = RolloutFleet()
-    async with fleet.at_rest(progressDeadlineSeconds=60):
-        fleet.blind = {"c1"}
-        new = fleet.image("v2")
-        await fleet.goes_on(5)
-        fleet.edit(replicas=5)
-        await fleet.goes_on(5)
-        old_units = {
-            "name": "c1",
-            "revision": new,
-            "replicas": 2,
-            "updated": 2,
-            "ready": 2,
-            "scheduled": 2,
-        }
-        others = [e for e in fleet.read()["status"]["clusters"] if e["name"] != "c1"]
-        told = {"status": {"clusters": [old_units, *others]}}
-        fleet.hub.edit(WORKLOADS, NAME, told, status=True)
-        await fleet.goes_on(5)
-        assert fleet.with_revision(new) == {"c1"}, "three units are missing"
-        fleet.blind.clear()
-        await fleet.comes_to("Complete")
-
-
 async def test_a_workload_of_the_same_name_takes_nothing_of_an_earlier_one() -> None:
     fleet = RolloutFleet()
     fleet.web()
@@ -540,23 +416,3 @@ async def test_what_another_instance_has_stored_meanwhile_is_not_tidied_up() -> 
     history = RevisionHistory(cast("ApiClient", fleet.hub), check=lambda: None)
     await history.prune(msgspec.convert(body["metadata"], Meta))
     assert fleet.kept() == {stable, "c" * 16, fleet.revision}
-
-
-@pytest.mark.long
-@pytest.mark.proves("A10")
-async def test_a_wall_clock_that_is_wrong_ends_no_soak_and_no_deadline() -> None:
-    wave = {**CANARY, "soakSeconds": 600}
-    fleet = RolloutFleet(canaries=1)
-    async with fleet.at_rest(waves=[wave], onFailure="Rollback", progressDeadlineSeconds=300):
-        fleet.sick = {"c1"}
-        new = fleet.image("v2")
-        await fleet.goes_on(5)
-        fleet.set_clock(700)
-        await fleet.goes_on(20)
-        assert (fleet.phase, fleet.with_revision(new)) == ("Progressing", {"c1"})
-        fleet.sick = set()
-        await fleet.comes_to("Soaking")
-        fleet.set_clock(3600)
-        await fleet.goes_on(30)
-        assert (fleet.phase, fleet.with_revision(new)) == ("Soaking", {"c1"})
-        await fleet.comes_to("Complete", seconds=700)

@@ -21,7 +21,7 @@ from controller.model.unit import WorkloadInfo, workload_info
 from controller.planner.reasons import RuleKind
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
-from crds.workload import ScheduledReason, WorkloadState
+from crds.workload import ScheduledReason
 from tests.controller.make import NOW, ZONE, builder, cluster, counting, workload
 
 LABEL = "stowage.dev/workload-policy"
@@ -92,16 +92,6 @@ def test_the_worked_example(method):
     assert "workload-policy demo reached member (1/1), host (3/3)" in decision.message
 
 
-@pytest.mark.proves("K9")
-def test_preferred_goes_on_where_there_is_no_number():
-    rules = policy(stored(A=1, B=1), allocationType="Preferred")
-    members = (cluster("a", {ZONE: "A"}), cluster("b", {ZONE: "B"}), cluster("c"))
-    decision = decided(asked(replicas=5), world(rules), *members)
-    assert decision.pending == 0
-    assert decision.placements["a"] >= 1
-    assert decision.placements["b"] >= 1
-
-
 @pytest.mark.proves("K3")
 def test_a_domain_of_two_clusters_holds_its_number_in_sum():
     members = (cluster("a1", {ZONE: "A"}), cluster("a2", {ZONE: "A"}), cluster("b", {ZONE: "B"}))
@@ -166,44 +156,6 @@ def test_without_a_label_and_for_kinds_without_replicas_it_is_inert():
     assert sorted(everywhere.placements) == ["h1", "m1", "other"]
 
 
-@pytest.mark.proves("K16", "K17")
-def test_a_policy_that_is_not_there_or_makes_no_sense_keeps_things_as_they_are():
-    nothing = decided(asked(), world())
-    assert nothing.reason is ScheduledReason.POLICY_NOT_FOUND
-    assert nothing.state is WorkloadState.PENDING
-    assert "workload-policy demo does not exist in namespace shop" in nothing.message
-    held = decided(asked(present={"h1": 2}), world(policy(stored(host=3), topologyKey="")))
-    assert held.reason is ScheduledReason.INVALID_POLICY
-    assert "spec.topologyKey" in held.message
-    assert held.placements == {"h1": 2}
-
-
-@pytest.mark.proves("K17")
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ({"labelSelector": None}, "spec.labelSelector"),
-        ({"allocationPolicy": []}, "spec.allocationPolicy"),
-        ({"allocationPolicy": [{"name": "a", "replicas": 1}] * 2}, "only one element with name a"),
-        (
-            {"allocationPolicy": [{"name": "a", "replicas": -1}]},
-            "spec.allocationPolicy[0].replicas",
-        ),
-        ({"allocationType": "require"}, "spec.allocationType"),
-        ({"allocationMethod": "Fair"}, "spec.allocationMethod"),
-        ({"scheduleStrategy": "Fill"}, "spec.scheduleStrategy"),
-        (
-            {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
-            "spec.labelSelector.matchExpressions[0].operator",
-        ),
-    ],
-)
-def test_what_is_stored_and_wrong_is_named(spec, field):
-    decision = decided(asked(), world(policy(stored(host=3), **spec)))
-    assert decision.reason is ScheduledReason.INVALID_POLICY
-    assert field in decision.message
-
-
 @pytest.mark.proves("K17")
 def test_clusters_that_the_workload_excludes_are_neither_counted_nor_chosen():
     members = (
@@ -243,24 +195,6 @@ def test_what_if_a_share_came_or_went():
     assert score(came) == 33
     assert score(came.overlay({other.key: (other, {"h1": 1, "nowhere": 5})})) == 66
     assert score(index) == 100
-
-
-@pytest.mark.proves("K21")
-def test_units_that_the_policy_does_not_mean_go_nowhere():
-    decision = decided(asked(pods={"app": "else"}), world(policy(stored(host=3))))
-    assert decision.placements == {}
-    assert decision.reason is ScheduledReason.FAILED_TO_SCHEDULE
-    assert decision.message == "0/3 clusters: 3 didn't match the workload-policy constraints"
-
-
-@pytest.mark.proves("K13", "K22")
-def test_a_quota_that_lets_nothing_in_is_reached_and_not_a_failure():
-    taken = [(asked("sibling", labels={}), {"h1": 3})]
-    decision = decided(asked(), world(policy(stored(host=3)), placed=taken))
-    assert decision.reason is ScheduledReason.REPLICAS_REACHED
-    assert decision.state is WorkloadState.PENDING
-    assert "1 reached the replicas of workload-policy demo" in decision.message
-    assert "2 not in a domain of workload-policy demo" in decision.message
 
 
 def test_where_only_room_is_lacking_the_reason_is_capacity():
@@ -354,34 +288,6 @@ def test_editing_moves_nothing_and_shrinking_starts_where_it_is_over():
     assert decided(asked(replicas=2, present=before), lowered).placements == {"h1": 1, "m1": 1}
     raised = world(policy(stored(member=3, host=3)))
     assert decided(asked(replicas=6, present=before), raised).placements == {"h1": 3, "m1": 3}
-
-
-def test_a_cluster_that_moved_to_another_domain_keeps_its_shares():
-    members = (cluster("m1", {ZONE: "member"}), cluster("h1", {ZONE: "elsewhere"}))
-    who = asked(replicas=6, present={"m1": 1, "h1": 3})
-    decision = decided(who, world(policy(stored(member=1, host=3))), *members)
-    assert decision.placements == {"m1": 1, "h1": 3}
-    assert decision.pending == 2
-
-
-@pytest.mark.parametrize("method", ["Fill", "Balance"])
-def test_numbers_of_zero_let_nothing_in(method):
-    rules = policy(stored(member=0, host=0), allocationMethod=method)
-    decision = decided(asked(), world(rules))
-    assert (decision.assigned, decision.pending) == (0, 6)
-    assert decision.reason is ScheduledReason.REPLICAS_REACHED
-
-
-def test_a_topology_key_that_no_cluster_has():
-    decision = decided(asked(), world(policy(stored(host=3), topologyKey="no.such/key")))
-    assert decision.reason is ScheduledReason.FAILED_TO_SCHEDULE
-    assert "3 not in a domain of workload-policy demo" in decision.message
-
-
-def test_no_units_are_wanted():
-    decision = decided(asked(replicas=0), world(policy(stored(host=3))))
-    assert (decision.desired, decision.assigned) == (0, 0)
-    assert decision.scheduled
 
 
 def test_each_number_has_its_reasons():

@@ -183,38 +183,6 @@ async def test_schedulers_of_two_names_hold_one_quota() -> None:
         await stage.until(lambda: taken(stage) == 2, seconds=30)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("slow", ["workloads", "reservations"])
-async def test_a_reservation_and_a_workload_of_two_schedulers_hold_one_quota(slow: str) -> None:
-    """The write of one is under way when the other is decided, which knows of it by its claim."""
-    stage = arranged(units=3)
-
-    async def late(method: str, path: str, body: Any) -> None:
-        if method == "PATCH" and f"/{slow}/" in path and "placements" in str(body):
-            await stage.clock.sleep(5)
-
-    def reserve() -> None:
-        spec = {"replicas": 2, "schedulerName": "second", "distribution": "Single"}
-        stage.hub.put(RESERVATIONS, reservation(owners=[owner("nobody")], **spec))
-
-    def run() -> None:
-        stage.workload("demo", replicas=2)
-
-    stage.hub.faults.append(late)
-    async with both(stage):
-        first, then = (run, reserve) if slow == "workloads" else (reserve, run)
-        first()
-        await stage.calm(2)
-        claims = [each["workload"] for each in status(stage).get("claims", [])]
-        assert claims == ["shop/demo" if slow == "workloads" else "shop/reservations/room"]
-        then()
-        most = 0
-        for _ in range(30):
-            await stage.calm(0.5)
-            most = max(most, taken(stage))
-        assert most == 2
-
-
 def taken(stage: Stage) -> int:
     """Units that have a cluster, of Workloads and Reservations."""
     found = [*stage.hub.all(WORKLOADS), *stage.hub.all(RESERVATIONS)]

@@ -77,16 +77,6 @@ def test_units_above_the_quota_are_pending(distribution: str, placed: int) -> No
     assert "WorkloadQuota" in found.kept_out_by(), "it waits for news of its quota"
 
 
-@pytest.mark.proves("N4")
-def test_the_words_are_those_of_the_contract() -> None:
-    bound = holding(quota(cpu=200, memory="1Ti"))
-    bound.put(asking("large", 198, cpu="1"), {"a": 198})
-    found = tried(asking("next", 2, cpu="4", distribution="Divided"), bound)
-    said = "WorkloadQuota team: requests.cpu 198 of 200 used, a replica asks for 4"
-    assert found.message == f"0/3 clusters: {said}"
-    assert (found.reason, found.state) == (EXCEEDED, WorkloadState.PENDING)
-
-
 @pytest.mark.proves("N10b")
 def test_units_bound_a_workload_that_asks_for_next_to_nothing() -> None:
     bound = holding(quota(units=50))

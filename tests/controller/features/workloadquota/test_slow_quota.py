@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.claims.claims import CLAIM_SECONDS
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_QUOTAS, WORKLOADS
 from machinery.errors import Conflict, Unreachable
 from tests.controller.features.workloadquota.quota import (
     QUOTA,
@@ -19,44 +19,66 @@ from tests.controller.features.workloadquota.quota import (
     both,
     most_in,
     rules,
+    units,
 )
+from tests.controller.features.workloadquota.quotas import body
 from tests.controller.make import ZONE
 from tests.controller.memory import Stage
 
+SLOW_SECONDS = 25.0
 
-@pytest.mark.long
-@pytest.mark.proves("K24", "L5", "L17")
-@pytest.mark.parametrize("answered", [True, False], ids=["slow", "lost answer"])
-async def test_a_write_of_25_s_exceeds_no_quota(answered: bool) -> None:
-    """Slow: it lands after 25 s. Lost answer: it has landed, and the answer never comes back."""
-    stage = arranged()
 
-    async def late(method: str, path: str, _body: Any) -> None:
-        if method == "PATCH" and path.endswith("/workloads/first/status"):
-            await stage.clock.sleep(25)
+@pytest.mark.proves("K24", "L5")
+@pytest.mark.parametrize("lands", [True, False])
+async def test_a_second_scheduler_stays_within_a_quota_however_slow_the_first_one_writes(
+    lands: bool,
+) -> None:
+    stage, writing = arranged(), asyncio.Event()
 
-    async def lost(method: str, path: str, _body: Any) -> None:
-        if method == "PATCH" and path.endswith("/workloads/first/status"):
-            stage.hub.after.clear()
-            release = stage.hub.hold(WORKLOADS)
-            await stage.clock.sleep(10)
-            release()
-            raise Unreachable("timed out")
+    async def slow(method: str, path: str, _body: Any) -> None:
+        if method == "PATCH" and path.endswith("/workloads/w1/status") and not writing.is_set():
+            writing.set()
+            await stage.clock.sleep(SLOW_SECONDS)
+            if not lands:
+                stage.hub.remove(WORKLOADS, "w1")
 
-    if answered:
-        stage.hub.faults.append(late)
-    else:
-        stage.hub.after.append(lost)
+    stage.hub.faults.append(slow)
     async with both(stage):
+        ask(stage, "w1", "stowage")
+        await stage.until(writing.is_set)
+        ask(stage, "w2", "second")
+        assert await most_in(stage, 2 * SLOW_SECONDS) == QUOTA
+        assert stage.placed("w1" if lands else "w2") == {"h1": QUOTA}
+
+
+@pytest.mark.proves("K14", "K24")
+@pytest.mark.parametrize("kind", ["WorkloadPolicy", "WorkloadQuota"])
+async def test_what_a_decision_gives_up_is_nobodys_before_it_is_written(
+    kind: str,
+) -> None:
+    """A user scales down and up again, before the hub has answered the first decision."""
+    stage, writing = arranged(host=QUOTA if kind == "WorkloadPolicy" else 99), asyncio.Event()
+    if kind == "WorkloadQuota":
+        stage.hub.put(WORKLOAD_QUOTAS, body(units=QUOTA))
+
+    async def slow(method: str, path: str, _body: Any) -> None:
+        if method == "PATCH" and path.endswith("/workloads/first/status") and not writing.is_set():
+            writing.set()
+            await stage.clock.sleep(SLOW_SECONDS)
+
+    async with stage.leading():
         ask(stage, "first", "stowage")
-        await stage.calm(2)
-        ask(stage, "other", "second")
-        assert await most_in(stage, 70) == QUOTA
-        assert (sum(stage.placed("first").values()), stage.placed("other")) in (
-            (QUOTA, {}),
-            (0, {"h1": QUOTA}),
-        )
-        assert len([each for each in ("first", "other") if stage.says(each)[0] == "False"]) == 1
+        await stage.until(lambda: units(stage) == QUOTA)
+        stage.hub.faults.append(slow)
+        stage.hub.edit(WORKLOADS, "first", {"spec": {"replicas": 1}})
+        await stage.until(writing.is_set)
+        ask(stage, "other", "stowage")
+        await stage.calm(1)
+        stage.hub.edit(WORKLOADS, "first", {"spec": {"replicas": QUOTA}})
+        assert await most_in(stage, 2 * SLOW_SECONDS) == QUOTA
+        assert stage.placed("first") == {"h1": QUOTA}
+        stage.hub.edit(WORKLOADS, "first", {"spec": {"replicas": 0}})
+        await stage.until(lambda: stage.placed("other") == {"h1": QUOTA})
 
 
 @pytest.mark.proves("K24", "L5", "L17")

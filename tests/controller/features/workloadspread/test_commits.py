@@ -187,42 +187,6 @@ async def test_a_stale_informer_loses_no_decrement() -> None:
         assert numbers(stage)["normal"] == (77, 23)
 
 
-@pytest.mark.long
-@pytest.mark.proves("W28", "W29")
-async def test_units_without_a_node_move_on_and_their_subset_is_left_alone_for_a_while() -> None:
-    stage = arranged(scheduleStrategy=adaptive(30, blind=True))
-    stage.workload("demo", replicas=80, cpu="1m")
-    async with stage.leading():
-        await stage.until(lambda: stage.placed("demo") == {"n": 80})
-        stuck(stage, "n", 20)
-        await stage.calm(25)
-        assert stage.placed("demo") == {"n": 80}
-        await stage.calm(10)
-        assert stage.placed("demo") == {"n": 60, "e": 20}
-        (note,) = told(stage, "Rescheduled")
-        assert note == "replicas without a node went from subset normal to elastic: 20"
-        assert schedulable(stage) == "PodUnschedulable"
-        report(stage, n=60, e=20)
-        await quiet(stage, 200)
-        scale(stage, 85)
-        await stage.until(lambda: stage.placed("demo") == {"n": 60, "e": 25})
-        report(stage, n=60, e=25)
-    async with stage.leading(identity="two"):  # a restart forgets no mark, and makes none longer
-        await stage.calm(50)
-        scale(stage, 90)
-        await stage.until(lambda: sum(stage.placed("demo").values()) == 90)
-        assert stage.placed("demo") == {"n": 60, "e": 30}
-        report(stage, n=60, e=30)
-        await quiet(stage, 60)
-        assert schedulable(stage) == "Sufficient"
-        (note,) = told(stage, "RecoverSchedulable")
-        assert note == "subset normal takes new replicas again"
-        assert stage.placed("demo") == {"n": 60, "e": 30}, "nothing moves back"
-        scale(stage, 100)
-        await stage.until(lambda: stage.placed("demo") == {"n": 70, "e": 30})
-        assert len(told(stage, "Rescheduled")) == 1
-
-
 @pytest.mark.proves("W28")
 async def test_what_a_term_reads_of_units_without_a_node_is_not_older_than_its_look() -> None:
     """A hub that was set back, or that nobody could write to, tells of what may be over."""

@@ -10,8 +10,6 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
 from tests.controller.features.workloadspread.spreads import KIND, stored, subset
 from tests.controller.memory import Stage
 
-SECOND = [{"type": "Schedulable", "status": "False", "reason": "PodUnschedulable"}]
-
 
 @pytest.fixture
 def stage() -> Stage:

@@ -59,15 +59,6 @@ def test_subsets_are_filled_in_their_order() -> None:
     assert found.scheduled
 
 
-@pytest.mark.proves("W6", "W10")
-@pytest.mark.parametrize(("wanted", "normal", "elastic"), [(80, 80, 0), (130, 100, 30)])
-def test_a_hundred_and_elastic(wanted, normal, elastic):
-    members = (big("normal1"), big("elastic1"))
-    found = decided(info(replicas=wanted), BURST, *members)
-    want = {"normal1": normal, "elastic1": elastic}
-    assert shares(found) == {name: units for name, units in want.items() if units}
-
-
 @pytest.mark.proves("W3", "W10", "W13", "W14")
 def test_the_elastic_ones_leave_first():
     members = (big("normal1"), big("elastic1"))
@@ -158,19 +149,6 @@ def test_the_deletion_costs_are_told_exactly():
     assert [entry.get("name") for entry in found.fields["overrides"]] == ["a", "b", None]
     fewer = decided(after(found, replicas=5), rules, *members)
     assert shares(fewer) == {"a1": 2, "b1": 3}, "outside first, then the excess"
-
-
-@pytest.mark.proves("W14", "W15")
-def test_a_smaller_cap_moves_nothing_until_the_workload_is_scaled():
-    members = (roomy("a1"), roomy("b1"))
-    first = decided(info(replicas=10), spread(subset("a", 6), subset("b")), *members)
-    assert shares(first) == {"a1": 6, "b1": 4}
-    smaller = spread(subset("a", 3), subset("b"))
-    second = decided(after(first), smaller, *members)
-    assert shares(second) == shares(first)
-    assert costs(second) == {"a1": [(200, 3), (-100, 3)], "b1": [(100, 4)]}
-    third = decided(after(second, replicas=7), smaller, *members)
-    assert shares(third) == {"a1": 3, "b1": 4}
 
 
 @pytest.mark.proves("W2", "W33")

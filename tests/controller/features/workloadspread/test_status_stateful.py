@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from controller.features.workloadspread.counted import Classes
 from controller.model.objects import ClusterShare
-from machinery.api.resources import WORKLOAD_SPREADS, WORKLOADS
 from machinery.clock import parse_timestamp, timestamp
 from tests.controller import make
 from tests.controller.features.workloadspread.spreading import (
-    adaptive,
-    numbers,
-    quiet,
-    ready,
-    report,
-    scale,
-    spread,
-    stuck,
     subset,
-    subsets,
 )
 from tests.controller.features.workloadspread.test_status import ADAPTIVE, Book
-from tests.controller.memory import Stage
 from tests.examples import examples
 
 CLUSTERS = ("m1", "m2", "e1", "both")
@@ -173,86 +159,3 @@ class Books(RuleBasedStateMachine):
 
 TestBooks = pytest.mark.proves("W16", "W18", "W23", "W24", "W25", "W29")(Books.TestCase)
 TestBooks.settings = examples(100, stateful_step_count=25)
-
-
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("scale"), st.integers(0, 30)),
-        st.tuples(st.just("cap"), st.integers(0, 20)),
-        st.tuples(st.just("report"), st.integers(0, 3)),
-        st.tuples(st.just("stuck"), st.integers(1, 4)),
-        st.tuples(st.just("wait"), st.sampled_from((1, 10, 20, 40))),
-        st.tuples(st.just("restart"), st.booleans()),
-        st.tuples(st.just("meddle"), st.integers(0, 50)),
-    ),
-    max_size=8,
-)
-
-
-@pytest.mark.long
-@pytest.mark.proves("W22", "W23", "W28")
-@examples(100)
-@given(steps=STEPS)
-def test_a_whole_controller_comes_to_the_right_totals(steps: Sequence[tuple[str, Any]]) -> None:
-    asyncio.run(_play(steps))
-
-
-async def _play(steps: Sequence[tuple[str, Any]]) -> None:
-    stage = Stage()
-    for pool in ("normal", "elastic"):
-        stage.cluster(pool[0], cpu="4000", pods="9999", pool=pool)
-    pools = [subset("normal", 10), subset("elastic")]
-    spread(stage, *pools, scheduleStrategy=adaptive(5, blind=True))
-    stage.workload("demo", replicas=5, cpu="1m")
-    number = 0
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(stage.leading(identity="0"))
-        for what, value in steps:
-            if what == "restart":
-                number += 1
-                await stack.aclose()
-                await stack.enter_async_context(stage.leading(identity=str(number)))
-            else:
-                await _do(stage, what, value)
-            stage.hub.bookmark()
-            await stage.calm(0.5)
-        await _comes_to_rest(stage)
-
-
-async def _do(stage: Stage, what: str, value: int) -> None:
-    placed = stage.placed("demo")
-    match what:
-        case "scale":
-            scale(stage, value)
-        case "cap":
-            pools = [subset("normal", value), subset("elastic")]
-            stage.hub.edit(WORKLOAD_SPREADS, "ws", {"spec": {"subsets": pools}})
-        case "report":
-            report(stage, **{name: max(n - value, 0) for name, n in placed.items()})
-        case "stuck" if placed.get("n", 0):
-            stuck(stage, "n", min(value, placed["n"]))
-        case "wait":
-            await stage.calm(value)
-        case "meddle":
-            wrong = [{"name": "normal", "replicas": value, "missingReplicas": value}]
-            said = {"status": {"subsetStatuses": wrong}}
-            stage.hub.edit(WORKLOAD_SPREADS, "ws", said, status=True)
-
-
-async def _comes_to_rest(stage: Stage) -> None:
-    """Members run what they are given: then every unit is placed, counted and told."""
-    for _ in range(3):
-        report(stage, **stage.placed("demo"))
-        await quiet(stage, 20)
-    workload = stage.hub.read(WORKLOADS, "demo")
-    wanted, placed = workload["spec"]["replicas"], stage.placed("demo")
-    assert sum(placed.values()) == wanted
-    assert ready(stage) == ("Valid", "its spec is valid and in force")
-    cap = stage.hub.read(WORKLOAD_SPREADS, "ws")["spec"]["subsets"][0]["maxReplicas"]
-    held = placed.get("n", 0)
-    assert numbers(stage) == {
-        "normal": (held, max(cap - held, 0)),
-        "elastic": (placed.get("e", 0), -1),
-    }
-    for told in subsets(stage).values():
-        assert told["creatingPods"] == told["deletingPods"] == told["stuckPods"] == {}
