@@ -9,20 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import islice, product
-from types import MappingProxyType
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from controller.cache.assumed import PendingAffinity
-from controller.cache.placements import PlacementIndex, PlacementOverlay, beside
-from controller.framework.profile import Profile
+from controller.cache.placements import PlacementIndex, beside
 from controller.model.unit import WorkloadInfo
-from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
+from controller.scheduling.sets import SetPass, SetState
 from controller.scheduling.steps import Steps
 from controller.snapshot.columns import Mask, sums, times
 from controller.snapshot.snapshot import Snapshot
@@ -78,41 +74,29 @@ def _wanted(info: WorkloadInfo, among: Sequence[PendingAffinity]) -> Iterable[Wo
     return found.values()
 
 
-def decide_together(
-    snapshot: Snapshot,
-    infos: Sequence[WorkloadInfo],
-    bound: PlacementIndex,
-    profile: Profile,
-    now: datetime,
-    data: Mapping[str, Any] = MappingProxyType({}),
-) -> Steps[list[Decision]]:
+def decide_together(state: SetState, infos: Sequence[WorkloadInfo]) -> Steps[list[Decision]]:
     """All placed, or each the decision on it alone."""
-    search = _Search(snapshot, infos, bound, profile, now, data)
+    search = _Search(state, infos)
     starts = yield from search.starts()
     for row in starts:
-        found = yield from search.beginning_at(snapshot.names[row])
+        found = yield from search.beginning_at(state.snapshot.names[row])
         if found:
             return [found[info.key] for info in infos]
         if search.passes > _PASSES * len(infos) + _STARTS:
             break
     alone: list[Decision] = []
     for info in infos:
-        alone.append(decide(snapshot, info, bound, profile, now, data))
+        alone.append(state.decide(info))
         yield
     return alone
 
 
-def found_again(
-    snapshot: Snapshot,
-    found: Sequence[Decision],
-    bound: PlacementIndex,
-    profile: Profile,
-    now: datetime,
-) -> Steps[bool]:
-    search = _Search(snapshot, [decision.workload for decision in found], bound, profile, now)
+def decide_again(state: SetState, found: Sequence[Decision]) -> Steps[Mapping[Key, Decision]]:
+    """Empty if one finds no place, beginning where the set began."""
+    search = _Search(state, [decision.workload for decision in found])
     places = {decision.workload.key: decision.placements for decision in found}
-    again = yield from search.beginning_at(next(iter(places[search.first]), snapshot.names[0]))
-    return bool(again) and all(again[key].placements == there for key, there in places.items())
+    start = next(iter(places[search.first]), next(iter(state.snapshot.names), None))
+    return {} if start is None else (yield from search.beginning_at(start))
 
 
 @dataclass(slots=True)
@@ -139,11 +123,8 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Attempt:
-    snapshot: Snapshot
-    view: PlacementOverlay
-    left: dict[Key, WorkloadInfo]
-    decisions: dict[Key, Decision] = field(default_factory=dict)
+class _Attempt(SetPass):
+    left: dict[Key, WorkloadInfo] = field(default_factory=dict)
     open: list[_Open] = field(default_factory=list)
 
     def following(self) -> WorkloadInfo:
@@ -164,21 +145,9 @@ class _Attempt:
 
 
 class _Search:
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        infos: Sequence[WorkloadInfo],
-        bound: PlacementIndex,
-        profile: Profile,
-        now: datetime,
-        data: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, state: SetState, infos: Sequence[WorkloadInfo]) -> None:
         self.passes = 0
-        self._data = data
-        self._snapshot = snapshot
-        self._bound = bound
-        self._profile = profile
-        self._now = now
+        self._state = state
         self._turns = sorted(infos, key=lambda info: (not info.whole, info.key))
         self._seekers = PendingAffinity(infos)
         self._selected: dict[Key, list[frozenset[Key]]] = {}
@@ -188,9 +157,9 @@ class _Search:
         return self._turns[0].key
 
     def starts(self) -> Steps[list[int]]:
-        first, snapshot = self._turns[0], self._snapshot
+        first, state, snapshot = self._turns[0], self._state, self._state.snapshot
         everybody = {info.key for info in self._turns}
-        opened = self._decide(snapshot, _without(first, self._terms(first), everybody), self._bound)
+        opened = self._decide(state, _without(first, self._terms(first), everybody))
         masks: dict[Key, Mask] = {first.key: opened.verdicts == FITS}
         one = self._one_cluster()
         asked = everybody if one else {key for keys in self._terms(first) for key in keys}
@@ -198,11 +167,11 @@ class _Search:
             yield
             if info.key in asked:
                 free = _without(info, self._terms(info), everybody)
-                masks[info.key] = self._decide(snapshot, free, self._bound).verdicts == FITS
+                masks[info.key] = self._decide(state, free).verdicts == FITS
         possible = np.ones(len(snapshot), dtype=np.bool_)
         for term, keys in zip(first.affinity.required, self._terms(first), strict=True):
             selected = [masks[key] for key in keys]
-            possible &= beside(first, term, snapshot, self._bound) | _around(
+            possible &= beside(first, term, snapshot, state.bound) | _around(
                 snapshot, term, selected
             )
             yield
@@ -215,7 +184,7 @@ class _Search:
     def beginning_at(self, cluster: str) -> Steps[dict[Key, Decision]]:
         """Empty if one finds no place."""
         left = {info.key: info for info in self._turns}
-        attempt = _Attempt(self._snapshot, self._bound.overlay({}), left)
+        attempt = _Attempt(**self._state.for_pass(), left=left)
         info = left.pop(self._turns[0].key)
         pairs = {**info.cluster_selector, LABEL_CLUSTER: cluster}
         start = replace(info, cluster_selector=pairs) if info.whole else info
@@ -235,9 +204,7 @@ class _Search:
             owed = attempt.owed_by(info, strictly=strictly)
             if strictly and len(owed) == len(attempt.owed_by(info, strictly=False)):
                 break  # the same question
-            found = self._decide(
-                attempt.snapshot, _bound_to(asked, owed, attempt.snapshot), attempt.view
-            )
+            found = self._decide(attempt, _bound_to(asked, owed, attempt.snapshot))
             if found.scheduled:
                 decision = found
                 break
@@ -248,10 +215,8 @@ class _Search:
 
     def _take(self, attempt: _Attempt, info: WorkloadInfo, decision: Decision) -> None:
         there = decision.placements
-        attempt.decisions[info.key] = replace(decision, workload=info)
-        attempt.view.place(info, there)
-        attempt.snapshot = attempt.snapshot.assuming(info.load, more(info, there), info.charge)
-        snapshot, view = attempt.snapshot, attempt.view
+        attempt.take(replace(decision, workload=info))
+        snapshot, view = attempt.snapshot, attempt.bound
         attempt.open = [
             o for o in attempt.open if info.key not in o.selected or not o.met(snapshot, view)
         ]
@@ -275,9 +240,9 @@ class _Search:
             for info in self._turns
         )
 
-    def _decide(self, snapshot: Snapshot, info: WorkloadInfo, view: PlacementIndex) -> Decision:
+    def _decide(self, state: SetState, info: WorkloadInfo) -> Decision:
         self.passes += 1
-        return decide(snapshot, info, view, self._profile, self._now, self._data)
+        return state.decide(info)
 
 
 def _around(snapshot: Snapshot, term: WorkloadAffinityTerm, masks: Iterable[Mask]) -> Mask:
@@ -296,10 +261,6 @@ def _roomy(snapshot: Snapshot, infos: Iterable[WorkloadInfo]) -> Mask:
         free = times(groups.room(resource), groups.count)
         mask &= sums(groups.cluster, free, len(snapshot)) >= amount
     return mask | snapshot.virtual
-
-
-def more(info: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
-    return {name: n - info.present.get(name, 0) for name, n in placements.items()}
 
 
 def _bound_to(info: WorkloadInfo, owed: Iterable[_Open], snapshot: Snapshot) -> WorkloadInfo:

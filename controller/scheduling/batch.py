@@ -6,8 +6,9 @@ requires others is decided with those that require it as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from controller.eventhandlers import SchedulerCache
@@ -16,20 +17,16 @@ from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import Status
 from controller.model.unit import WorkloadInfo
-from controller.scheduling.affinityset import decide_together, found_again, together
+from controller.scheduling.affinityset import decide_again, decide_together, together
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision, ended, untouched
 from controller.scheduling.gathered import decide_group
-from controller.scheduling.sets import FEW, Batch, Others, confirmed
+from controller.scheduling.sets import Batch, Others, SetState, Tried, retried
 from controller.scheduling.steps import Steps, laid_over
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 
-_TRIES = 3
-"""Decisions of a set at most, because the cache may change during each."""
 _NAMED = 3
-_MOST_CONFIRMED = 64
-"""A set on more clusters is decided again instead."""
 
 
 def decide_set(
@@ -65,8 +62,7 @@ def decide_set(
     alone = decide(snapshot, info, cache.index, profile, now)
     if alone.scheduled or not info.affinity.required:
         return Batch([alone])
-    asked = _Asked(cache, info, profile, now, others)
-    batch = yield from asked.decide(alone)
+    batch = yield from _with_partners(cache, info, profile, others, alone)
     return (yield from _incomplete(batch, cache))
 
 
@@ -89,64 +85,40 @@ def _incomplete(batch: Batch, cache: SchedulerCache) -> Steps[Batch]:
     return replace(batch, decisions=explained)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A Workload with required affinity that has no cluster on its own."""
+def _with_partners(
+    cache: SchedulerCache, info: WorkloadInfo, profile: Profile, others: Others, alone: Decision
+) -> Steps[Batch]:
+    """Decide a Workload with required affinity that has no cluster on its own."""
+    pending, now = cache.pending_affinity, alone.time
+    group = yield from together(info, pending, partner=others.partner)
+    if others.busy(info.key):  # taken into another set during the search
+        return Batch([], frozenset({info.key}))
+    busy = frozenset(u.key for u in group if u.key != info.key and others.busy(u.key))
+    if any(map(others.deciding, busy)):
+        return Batch([], busy)
+    if busy:
+        group = yield from together(
+            info, pending, partner=lambda key: others.partner(key) and not others.busy(key)
+        )
 
-    cache: SchedulerCache
-    info: WorkloadInfo
-    profile: Profile
-    now: datetime
-    others: Others
+    def state(snapshot: Snapshot) -> SetState:
+        return SetState(snapshot, cache.index, {info.scheduler_name: profile}, now)
 
-    def decide(self, alone: Decision) -> Steps[Batch]:
-        others, pending = self.others, self.cache.pending_affinity
-        group = yield from together(self.info, pending, partner=others.partner)
-        if others.busy(self.info.key):  # taken into another set during the search
-            return Batch([], frozenset({self.info.key}))
-        busy = frozenset(u.key for u in group if u.key != self.info.key and others.busy(u.key))
-        if any(map(others.deciding, busy)):
-            return Batch([], busy)
-        if busy:
-            group = yield from together(
-                self.info, pending, partner=lambda k: others.partner(k) and not others.busy(k)
-            )
-        if len(group) < 2:
-            return Batch([self._again(alone)], busy)
-        self.others.begin([each.key for each in group])
-        yield from laid_over(group, self.cache.snapshot())
-        try:
-            group = [runtime.settled(self.profile, u, self.now, self.cache.index) for u in group]
-        except PluginError:
-            return Batch([self._again(alone)], busy)
-        for _ in range(_TRIES):
-            snapshot, version = self.cache.snapshot(), self.cache.index.version
-            found = yield from decide_together(
-                snapshot, group, self.cache.index, self.profile, self.now
-            )
-            still = self.cache.snapshot() is snapshot and self.cache.index.version == version
-            current = all(map(self.others.current, group))
-            if not current:
-                break  # the edit itself requeues an edited member
-            if still or not found[0].scheduled:
-                return Batch(found, busy, moved=not still)
-            if (yield from self._confirmed(found)) and all(map(self.others.current, group)):
-                return Batch(found, busy)
-            yield
-        return Batch([self._again(alone)], busy, moved=True)
+    def attempt(snapshot: Snapshot) -> Steps[Tried]:
+        found = yield from decide_together(state(snapshot), group)
+        if not found[0].scheduled:
+            return Tried(Batch(found), group)
+        return Tried(Batch(found), group, found, lambda at: decide_again(state(at), found))
 
-    def _again(self, alone: Decision) -> Decision:
-        snapshot = self.cache.snapshot()
-        if snapshot is alone.snapshot:
-            return alone
-        return decide(snapshot, self.info, self.cache.index, self.profile, self.now)
-
-    def _confirmed(self, found: Sequence[Decision]) -> Steps[bool]:
-        chosen = {name for decision in found for name in decision.placements}
-        if not 0 < len(chosen) <= _MOST_CONFIRMED:
-            return False
-
-        def again(snapshot: Snapshot) -> Steps[bool]:
-            return found_again(snapshot, found, self.cache.index, self.profile, self.now)
-
-        return (yield from confirmed(self.cache, chosen, again, large=len(found) > FEW))
+    batch: Batch | None = Batch([])
+    if len(group) > 1:
+        others.begin([each.key for each in group])
+        yield from laid_over(group, cache.snapshot())
+        with suppress(PluginError):
+            group = [runtime.settled(profile, each, now, cache.index) for each in group]
+            batch = yield from retried(cache, others, attempt)
+    if batch is not None and batch.decisions:
+        return replace(batch, busy=busy)
+    latest = cache.snapshot()
+    again = alone if latest is alone.snapshot else state(latest).decide(info)
+    return Batch([again], busy, moved=batch is not None and batch.moved)

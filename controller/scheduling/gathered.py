@@ -6,14 +6,13 @@ Each member sees the room that earlier ones took. One that requires a later one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from controller.cache.placements import PlacementIndex, PlacementOverlay
+from controller.cache.placements import PlacementIndex
 from controller.eventhandlers import SchedulerCache
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
@@ -33,18 +32,23 @@ from controller.framework.runtime import framework as runtime
 from controller.framework.status import Status
 from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import no_reasons
-from controller.scheduling.affinityset import decide_together, more
-from controller.scheduling.cycle import decide
+from controller.scheduling.affinityset import decide_together
 from controller.scheduling.decision import FITS, Decision, untouched, without_units
-from controller.scheduling.sets import FEW, Batch, Conclusion, Others, confirmed
+from controller.scheduling.sets import (
+    Batch,
+    Conclusion,
+    Others,
+    SetPass,
+    SetState,
+    Tried,
+    retried,
+)
 from controller.scheduling.steps import Steps, laid_over
 from controller.snapshot.columns import Mask
 from controller.snapshot.snapshot import Snapshot
 from crds.workload import WorkloadState
 from machinery.types.metadata import Key
 
-_TRIES = 3
-"""Decisions of a group at most, because the cache may change during each."""
 _ROUNDS = 2
 """Extra rounds for members whose affinity target was placed in the previous one."""
 _IN_FULL = 64
@@ -65,10 +69,10 @@ def decide_group(
     Empty if a member is in flight elsewhere, or the cache changed too often. Arguments as for
     `batch.decide_set`. Raises PluginError.
     """
-    own, begun = profiles[info.scheduler_name], set[Key]()
-    for _ in range(_TRIES):
-        snapshot, version = cache.snapshot(), cache.index.version
-        found = _gathering(own, info, snapshot, cache.index, now)
+    begun = set[Key]()
+
+    def attempt(snapshot: Snapshot) -> Steps[Tried | Batch | None]:
+        found = _gathering(profiles[info.scheduler_name], info, snapshot, cache.index, now)
         if found is None:
             return None
         plugin, gathering = found
@@ -79,19 +83,11 @@ def decide_group(
         begun.update(gathering.members)
         others.begin(begun)
         infos = yield from _members(cache, info, gathering, profiles, now, others)
-        work = _Work(snapshot, cache.index, profiles, now, plugin, gathering, info.key)
-        tried = yield from work.tried(infos)
-        batch = yield from work.batch(infos, tried)
-        if cache.snapshot() is snapshot and cache.index.version == version:
-            return batch
-        if not all(map(others.current, infos)):
-            break  # the edit itself requeues an edited member
-        if tried is None or tried.verdict.outcome is TrialResult.REFUSE:
-            return replace(batch, moved=True)
-        if (yield from _same_places(cache, work, infos, tried)) and all(map(others.current, infos)):
-            return replace(batch, moved=True)  # pending members may have a place by now
-        yield
-    return Batch([], moved=True)
+        state = (snapshot, cache.index, profiles, now)
+        work = _GroupState(*state, plugin=plugin, gathering=gathering, asked=info.key)
+        return (yield from work.tried(infos))
+
+    return (yield from retried(cache, others, attempt))
 
 
 def _gathering(
@@ -130,19 +126,6 @@ def _members(
     return found
 
 
-def _same_places(
-    cache: SchedulerCache, work: _Work, infos: Sequence[WorkloadInfo], tried: _Judged
-) -> Steps[bool]:
-    chosen = {name for d in tried.decisions.values() for name in d.placements}
-
-    def again(snapshot: Snapshot) -> Steps[bool]:
-        now = replace(work, snapshot=snapshot, bound=cache.index)
-        found = yield from now.attempt(infos, tried.attempt)
-        return all(found[k].placements == d.placements for k, d in tried.decisions.items())
-
-    return (yield from confirmed(cache, chosen, again, large=len(infos) > FEW))
-
-
 @dataclass(frozen=True, slots=True)
 class _Judged:
     attempt: Attempt
@@ -156,17 +139,23 @@ class _Judged:
         return self.verdict.outcome is TrialResult.WAIT, sum(each.assigned for each in self.trials)
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    snapshot: Snapshot
-    bound: PlacementIndex
-    profiles: Mapping[str, Profile]
-    now: datetime
+@dataclass(slots=True, kw_only=True)
+class _GroupState(SetState):
     plugin: GroupScheduling
     gathering: Gathering
     asked: Key
 
-    def tried(self, infos: Sequence[WorkloadInfo]) -> Steps[_Judged | None]:
+    def tried(self, infos: Sequence[WorkloadInfo]) -> Steps[Tried]:
+        judged = yield from self._judged(infos)
+        batch = yield from self._batch(infos, judged)
+        if judged is None or judged.verdict.outcome is TrialResult.REFUSE:
+            return Tried(batch, infos)
+        attempt, placed = judged.attempt, list(judged.decisions.values())
+        return Tried(
+            batch, infos, placed, lambda at: replace(self, snapshot=at).attempt(infos, attempt)
+        )
+
+    def _judged(self, infos: Sequence[WorkloadInfo]) -> Steps[_Judged | None]:
         """Return the placed attempt, else the best; None if the group is refused.
 
         Raises PluginError.
@@ -189,9 +178,8 @@ class _Work:
     def attempt(
         self, infos: Sequence[WorkloadInfo], attempt: Attempt
     ) -> Steps[dict[Key, Decision]]:
-        course = _GroupCycle(
-            self, {self.plugin.name: attempt}, self.snapshot, self.bound.overlay({})
-        )
+        course = _GroupPass(**self.for_pass(), asked=self.asked)
+        course.data = {self.plugin.name: attempt}
         by_key = {info.key: info for info in infos}
         ordered = [by_key.pop(key) for key in attempt.order if key in by_key]
         left = [*ordered, *by_key.values()]
@@ -204,7 +192,7 @@ class _Work:
             yield from course.mutual(left)
         return course.decisions
 
-    def batch(self, infos: Sequence[WorkloadInfo], judged: _Judged | None) -> Steps[Batch]:
+    def _batch(self, infos: Sequence[WorkloadInfo], judged: _Judged | None) -> Steps[Batch]:
         verdict = self._refusal() if judged is None else judged.verdict
         found = {} if judged is None else judged.decisions
         conclusion = Conclusion(
@@ -286,38 +274,32 @@ class _Work:
 
 
 @dataclass(slots=True)
-class _GroupCycle:
-    work: _Work
-    data: Mapping[str, Any]
-    snapshot: Snapshot
-    cache: PlacementOverlay
-    decisions: dict[Key, Decision] = field(default_factory=dict)
+class _GroupPass(SetPass):
+    """`asked`: the member whose decision is kept in full."""
+
+    asked: Key = ("", "")
 
     def round(self, infos: Sequence[WorkloadInfo]) -> Steps[list[WorkloadInfo]]:
         """Return those with pending replicas and required affinity."""
         left: list[WorkloadInfo] = []
         for info in infos:
-            profile = self.work.profiles[info.scheduler_name]
-            found = self._decide(info, profile)
+            found = self.decide(info)
             if info.whole and not (found.scheduled or info.present):
-                found = self._fewer(found, profile)
-            self._take(found)
+                found = self._fewer(found)
+            self._keep(found)
             if info.affinity.required and not found.scheduled:
                 left.append(info)
             yield
         return left
 
-    def _decide(self, info: WorkloadInfo, profile: Profile) -> Decision:
-        return decide(self.snapshot, info, self.cache, profile, self.work.now, self.data)
-
-    def _fewer(self, found: Decision, profile: Profile) -> Decision:
+    def _fewer(self, found: Decision) -> Decision:
         info, able = found.workload, _feasible(found) | _crowded(found)
         room = room_of(found.cycle_state, found.seen, found.snapshot)
         most = int(room[able].max(initial=0)) if len(able) == len(room) else 0
         most = within(found.cycle_state, most)
         if not 0 < most < info.replicas:
             return found
-        less = self._decide(replace(info, replicas=most), profile)
+        less = self.decide(replace(info, replicas=most))
         if not less.scheduled:
             return found
         return replace(
@@ -330,21 +312,16 @@ class _GroupCycle:
         )
 
     def mutual(self, infos: Sequence[WorkloadInfo]) -> Steps[None]:
-        profile = self.work.profiles[infos[0].scheduler_name]
-        alike = [each for each in infos if each.scheduler_name == profile.scheduler_name]
-        about = (self.cache, profile, self.work.now, self.data)
-        found = yield from decide_together(self.snapshot, alike, *about)
+        scheduler = infos[0].scheduler_name
+        alike = [each for each in infos if each.scheduler_name == scheduler]
+        found = yield from decide_together(self, alike)
         if all(each.scheduled for each in found):
             for each in found:
-                self._take(each)
+                self._keep(each)
 
-    def _take(self, found: Decision) -> None:
-        info, there = found.workload, found.placements
-        lean = len(self.decisions) >= _IN_FULL and info.key != self.work.asked
-        self.decisions[info.key] = found.lean() if lean else found
-        if dict(there) != dict(info.present):
-            self.cache.place(info, there)
-            self.snapshot = self.snapshot.assuming(info.load, more(info, there), info.charge)
+    def _keep(self, found: Decision) -> None:
+        lean = len(self.decisions) >= _IN_FULL and found.workload.key != self.asked
+        self.take(found.lean() if lean else found)
 
 
 def _trials_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:

@@ -1,25 +1,30 @@
-"""The input and output of a decision on several Workloads.
+"""Workloads decided together: the input, the output, and the passes over them.
 
-`confirmed` checks the result in the newest snapshot, among the chosen clusters.
+`retried` decides a set until the cache rests, or confirms the result in the newest snapshot, among
+the chosen clusters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
+from controller.cache.placements import PlacementIndex, PlacementOverlay
 from controller.eventhandlers import SchedulerCache
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.gathering import Gathering, GroupDecision, GroupScheduling, Trial
+from controller.framework.profile import Profile
 from controller.framework.status import Status
 from controller.model.objects import MemberCluster
 from controller.model.unit import WorkloadInfo
+from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from controller.scheduling.steps import Steps, at_once
 from controller.snapshot.builder import narrowed
@@ -28,7 +33,9 @@ from machinery import logs
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
-FEW = 16
+_TRIES = 3
+"""Decisions of a set at most, because the cache may change during each."""
+_FEW = 16
 _CALM_TRIES = 2
 """Attempts to confirm a set in steps before it is confirmed in one."""
 
@@ -99,18 +106,105 @@ class Others:
     current: Callable[[WorkloadInfo], bool] = lambda _: True
 
 
-def confirmed(
+@dataclass(slots=True)
+class SetState:
+    """The state that the Workloads of a set are decided on."""
+
+    snapshot: Snapshot
+    bound: PlacementIndex
+    profiles: Mapping[str, Profile]
+    now: datetime
+    data: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def decide(self, info: WorkloadInfo) -> Decision:
+        profile = self.profiles[info.scheduler_name]
+        return decide(self.snapshot, info, self.bound, profile, self.now, self.data)
+
+    def for_pass(self) -> dict[str, Any]:
+        """Return the fields of a pass over this state."""
+        here = {"snapshot": self.snapshot, "bound": self.bound.overlay({}), "data": self.data}
+        return {**here, "profiles": self.profiles, "now": self.now}
+
+
+@dataclass(slots=True)
+class SetPass(SetState):
+    """Decisions one after the other, each on the room that those taken before leave."""
+
+    bound: PlacementOverlay
+    decisions: dict[Key, Decision] = field(default_factory=dict)
+
+    def take(self, found: Decision) -> None:
+        info, there = found.workload, found.placements
+        self.decisions[info.key] = found
+        if dict(there) != dict(info.present):
+            more = {name: n - info.present.get(name, 0) for name, n in there.items()}
+            self.bound.place(info, there)
+            self.snapshot = self.snapshot.assuming(info.load, more, info.charge)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A set as decided on one state of the cache.
+
+    Args:
+        batch: the answer if the cache rests.
+        infos: the members.
+        placed: what would be placed.
+        again: decides them on another snapshot; None if nothing is placed.
+    """
+
+    batch: Batch
+    infos: Sequence[WorkloadInfo]
+    placed: Sequence[Decision] = ()
+    again: Callable[[Snapshot], Steps[Mapping[Key, Decision]]] | None = None
+
+
+def retried(
     cache: SchedulerCache,
-    chosen: Collection[str],
-    again: Callable[[Snapshot], Steps[bool]],
-    *,
-    large: bool,
+    others: Others,
+    attempt: Callable[[Snapshot], Steps[Tried | Batch | None]],
+) -> Steps[Batch | None]:
+    """Return the decisions of `attempt`; without any if the cache changes too often.
+
+    An answer of `attempt` that decides nothing is returned as it is.
+    """
+    for _ in range(_TRIES):
+        snapshot, version = cache.snapshot(), cache.index.version
+        tried = yield from attempt(snapshot)
+        if not isinstance(tried, Tried):
+            return tried
+        if not all(map(others.current, tried.infos)):
+            break  # the edit itself requeues an edited member
+        if cache.snapshot() is snapshot and cache.index.version == version:
+            return tried.batch
+        if tried.again is None:
+            return replace(tried.batch, moved=True)
+        if (yield from _confirmed(cache, tried, tried.again)) and all(
+            map(others.current, tried.infos)
+        ):
+            # Pending members may have a place by now.
+            return replace(tried.batch, moved=not all(each.scheduled for each in tried.placed))
+        yield
+    return Batch([], moved=True)
+
+
+def _confirmed(
+    cache: SchedulerCache,
+    tried: Tried,
+    again: Callable[[Snapshot], Steps[Mapping[Key, Decision]]],
 ) -> Steps[bool]:
+    """Whether the same clusters alone give the same places by now."""
+    chosen = {name for each in tried.placed for name in each.placements}
+
     def find_again() -> Steps[bool]:
         snapshot = narrowed(cache.snapshot(), chosen)
-        return (yield from again(snapshot)) if len(snapshot) == len(chosen) else False
+        if len(snapshot) != len(chosen):
+            return False
+        found = yield from again(snapshot)
+        pairs = ((each, found.get(each.workload.key)) for each in tried.placed)
+        return all(now is not None and now.placements == each.placements for each, now in pairs)
 
-    for _ in range(_CALM_TRIES if large else 0):
+    for _ in range(_CALM_TRIES if len(tried.infos) > _FEW else 0):
         version, clusters = cache.index.version, _clusters(cache, chosen)
         same = yield from find_again()
         if version == cache.index.version and all(map(_alike, clusters, _clusters(cache, chosen))):

@@ -14,7 +14,9 @@ from controller.config import default_profile
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.affinityset import MOST_TOGETHER, decide_together, together
 from controller.scheduling.decision import Decision
+from controller.scheduling.sets import SetState
 from controller.scheduling.steps import at_once
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 from machinery.types.selectors import LabelSelector
 from tests.controller.make import (
@@ -41,8 +43,14 @@ def wants(name: str, *apps: str, key: str = CLUSTER, **spec: Any) -> WorkloadInf
 def decide_all(
     units: list[WorkloadInfo], *clusters: Any, bound: PlacementIndex | None = None
 ) -> list[Decision]:
-    snapshot = builder(clusters).snapshot()
-    return at_once(decide_together(snapshot, units, bound or PlacementIndex(), PROFILE, NOW))
+    return decide_on(builder(clusters).snapshot(), units, bound or PlacementIndex())
+
+
+def decide_on(
+    snapshot: Snapshot, units: list[WorkloadInfo], bound: PlacementIndex
+) -> list[Decision]:
+    state = SetState(snapshot, bound, {unit.scheduler_name: PROFILE for unit in units}, NOW)
+    return at_once(decide_together(state, units))
 
 
 def placements(decisions: list[Decision]) -> list[dict[str, int]]:
@@ -138,7 +146,7 @@ class TestTogether:
     def test_room_is_counted_for_both(self) -> None:
         pair = [wants("back", "front", replicas=8), wants("front", "back", replicas=9)]
         held = builder([cluster("a")])
-        decisions = at_once(decide_together(held.snapshot(), pair, PlacementIndex(), PROFILE, NOW))
+        decisions = decide_on(held.snapshot(), pair, PlacementIndex())
         assert placements(decisions) == [{}, {}]
 
     def test_none_is_placed_where_one_has_no_cluster(self) -> None:

@@ -12,7 +12,7 @@ from controller.cache.assumed import PendingAffinity
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.model.unit import WorkloadInfo
-from controller.scheduling import affinityset
+from controller.scheduling import sets
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch, Others
 from controller.snapshot.builder import SnapshotBuilder
@@ -76,13 +76,13 @@ def ring(size: int, *, key: str = CLUSTER) -> list[WorkloadInfo]:
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Decisions on one of a set, to be counted step by step."""
-    counts, decide = [0], affinityset.decide
+    counts, decide = [0], sets.decide
 
     def counted(*about: object) -> object:
         counts[-1] += 1
         return decide(*about)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(affinityset, "decide", counted)
+    monkeypatch.setattr(sets, "decide", counted)
     return counts
 
 

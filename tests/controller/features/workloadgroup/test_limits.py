@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.framework.status import Status, unschedulable
-from controller.scheduling import gathered
+from controller.scheduling import sets
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps
@@ -60,7 +60,7 @@ def gangs(tmp_path: Path) -> Gangs:
 def test_a_large_set_is_decided_in_short_steps(
     monkeypatch: pytest.MonkeyPatch, size: int, refusal: Status | None
 ) -> None:
-    decided, decide = list[int](), gathered.decide
+    decided, decide = list[int](), sets.decide
 
     def counted(*about: Any) -> Any:
         decided[-1] += 1
@@ -75,7 +75,7 @@ def test_a_large_set_is_decided_in_short_steps(
                 return end.value
             yield
 
-    monkeypatch.setattr(gathered, "decide", counted)
+    monkeypatch.setattr(sets, "decide", counted)
     crew = Crew([f"w{n}" for n in range(size)], least=2 * size, refusal=refusal)
     units = [info(name, replicas=1) for name in crew.names]
     view, profile = View(["4"] * 10, units), with_crew(crew)

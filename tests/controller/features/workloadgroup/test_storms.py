@@ -12,7 +12,7 @@ from benchmarks.fleets import clusters
 from controller.config import default_profile
 from controller.features.workloadgroup.plugin import Coscheduling
 from controller.framework.runtime.handle import DryRunHandle
-from controller.scheduling import gathered
+from controller.scheduling import sets
 from crds.workload import ScheduledReason
 from machinery.api.resources import MEMBER_CLUSTERS
 from stowage.simulation.rehearsal import Rehearsal
@@ -115,14 +115,14 @@ def test_a_plan_over_many_clusters_places_whole_gangs_and_no_half_of_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A gang that is refused is not tried again for each of its members."""
-    passes, decide = 0, gathered.decide
+    passes, decide = 0, sets.decide
 
     def counted(*about: Any) -> Any:
         nonlocal passes
         passes += 1
         return decide(*about)
 
-    monkeypatch.setattr(gathered, "decide", counted)
+    monkeypatch.setattr(sets, "decide", counted)
     stored = [stored_group("fits", MEMBERS), stored_group("large", MEMBERS)]
     fits = [member(f"fits-{n}", of="fits", cpu="1", replicas=1) for n in range(MEMBERS)]
     large = [member(f"large-{n}", of="large", cpu="999", replicas=1) for n in range(MEMBERS)]

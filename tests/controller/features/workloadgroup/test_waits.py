@@ -10,7 +10,7 @@ import pytest
 from controller import scheduler
 from controller.features.workloadgroup.plugin import Coscheduling
 from controller.scheduler import Scheduler
-from controller.scheduling import gathered, steps
+from controller.scheduling import sets, steps
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps
 from crds.names import LABEL_GROUP
@@ -156,7 +156,7 @@ async def test_it_is_held_on_where_the_world_does_not_rest_to_decide_it_anew(
         stage.workload("stranger", replicas=2, distribution="Divided", created=30)
         await stage.calm(2)
         monkeypatch.setattr(Coscheduling, "attempts", attempted)
-        monkeypatch.setattr(gathered, "_same_places", elsewhere)
+        monkeypatch.setattr(sets, "_confirmed", elsewhere)
         stage.cluster("tiny", cpu="100m")
         await stage.calm(3)
         assert 3 < len(made) < 30, "it is decided anew, and not without a pause"
