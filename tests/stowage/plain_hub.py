@@ -32,8 +32,10 @@ class PlainHub:
 
     `faults` are the codes of what is refused: an object by its name, the list of a kind by its
     plural, everything by an empty text. A `secret` hub shows its lists to nobody. A `foreign` one is
-    the API server of a cluster without our kinds.
+    the API server of a cluster without our kinds. `file` is the kubeconfig that leads to it.
     """
+
+    file: Path
 
     def __init__(self) -> None:
         self.leases: list[Json] = []
@@ -81,14 +83,14 @@ def _parts(path: str) -> tuple[str, str, str]:
     return found[1] or "", found[2], found[3] or ""
 
 
-def hub_of(made: Callable[[], T]) -> Callable[[Path], Iterator[tuple[T, Path]]]:
-    """The fixture of such a hub, and of the kubeconfig that leads to it."""
+def hub_of(made: Callable[[], T]) -> Callable[[Path], Iterator[T]]:
+    """The fixture of such a hub."""
 
     @pytest.fixture
-    def hub(tmp_path: Path) -> Iterator[tuple[T, Path]]:
+    def hub(tmp_path: Path) -> Iterator[T]:
         there = made()
-        with serving(there.answer, tmp_path) as file:
-            yield there, file
+        with serving(there.answer, tmp_path) as there.file:
+            yield there
 
     return hub
 

@@ -48,16 +48,15 @@ def completed(*words: str) -> list[str]:
 
 
 @pytest.fixture
-def names(hub: tuple[PlainHub, Path], monkeypatch: pytest.MonkeyPatch) -> PlainHub:
-    there, file = hub
-    monkeypatch.setenv("KUBECONFIG", str(file))
+def names(hub: PlainHub, monkeypatch: pytest.MonkeyPatch) -> PlainHub:
+    monkeypatch.setenv("KUBECONFIG", str(hub.file))
     # A machine under load is no dead hub.
     monkeypatch.setattr(completing, "SECONDS", PATIENCE)
     monkeypatch.setattr(completing, "CONNECTION_SECONDS", PATIENCE)
-    there.workloads = named("web", "worker", "db")
-    there.clusters = named("paris", "tokyo")
-    there.reservations = named("pool")
-    return there
+    hub.workloads = named("web", "worker", "db")
+    hub.clusters = named("paris", "tokyo")
+    hub.reservations = named("pool")
+    return hub
 
 
 @pytest.mark.parametrize(

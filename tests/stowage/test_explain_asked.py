@@ -58,39 +58,33 @@ PLACED = [{"cluster": "a", "replicas": 2, "steps": [STEP]}]
 
 
 @pytest.mark.proves("U1")
-def test_a_controller_that_does_not_answer_is_told_beside_what_the_hub_knows(
-    hub: tuple[Hub, Path],
-) -> None:
-    _, file = hub
-    result = run(file, "--controller", NO_WORKLOAD, "-o", "json")
+def test_a_controller_that_does_not_answer_is_told_beside_what_the_hub_knows(hub: Hub) -> None:
+    result = run(hub.file, "--controller", NO_WORKLOAD, "-o", "json")
     told = json.loads(result.stdout)
     assert recorded(result) == PLACED
     assert [each["cluster"] for each in told["placements"]] == ["a"]
     note = f"no answer of a controller at {NO_WORKLOAD} ({NO_WORKLOAD}: Connection refused)"
     assert told["notes"] == [f"{note}: computed from the objects on the hub"]
     assert (result.exit_code, result.stderr) == (0, f"note: {told['notes'][0]}\n")
-    table = run(file, "--controller", NO_WORKLOAD)
+    table = run(hub.file, "--controller", NO_WORKLOAD)
     assert table.stdout.count(note) == 0
     assert table.stderr == result.stderr
 
 
 @pytest.mark.proves("U1")
 @pytest.mark.parametrize("kind", ["memberclusters", "workloads", "workloadpolicies"])
-def test_what_the_hub_recorded_is_printed_whatever_becomes_of_the_rest(
-    hub: tuple[Hub, Path], kind: str
-) -> None:
-    there, file = hub
-    there.faults = {kind: 403}
+def test_what_the_hub_recorded_is_printed_whatever_becomes_of_the_rest(hub: Hub, kind: str) -> None:
+    hub.faults = {kind: 403}
     for controller in ((), ("--controller", NO_WORKLOAD)):
-        result = run(file, *controller, "-o", "json")
+        result = run(hub.file, *controller, "-o", "json")
         assert recorded(result) == PLACED
         (remark,) = json.loads(result.stdout)["remarks"]
         assert remark == f"what would be decided now is not told: no {kind}"
         assert result.exit_code == 0
         assert result.stderr.endswith(f"note: {remark}\n")
     assert "no answer of a controller" in result.stderr
-    there.faults = {kind: 500}
-    result = run(file, "--controller", NO_WORKLOAD, "-o", "json")
+    hub.faults = {kind: 500}
+    result = run(hub.file, "--controller", NO_WORKLOAD, "-o", "json")
     assert recorded(result) == PLACED
     assert isinstance(result.exception, ServerError)
 
@@ -99,11 +93,8 @@ def test_what_the_hub_recorded_is_printed_whatever_becomes_of_the_rest(
     "wrong",
     ["10.0.0.1:10251", "controller", "ftp://controller", "https://", "https://a:b", "http://[::1"],
 )
-def test_what_is_no_address_of_a_controller_is_told_at_once(
-    hub: tuple[Hub, Path], wrong: str
-) -> None:
-    _, file = hub
-    result = run(file, "--controller", wrong)
+def test_what_is_no_address_of_a_controller_is_told_at_once(hub: Hub, wrong: str) -> None:
+    result = run(hub.file, "--controller", wrong)
     assert isinstance(result.exception, ConfigurationError)
     assert str(result.exception) == f"--controller {wrong}: name it as https://HOST:PORT"
 
@@ -150,20 +141,17 @@ def test_a_hub_that_wants_to_be_left_alone_for_long_is_believed(tmp_path: Path) 
 
 
 @pytest.mark.proves("Q2")
-def test_a_lost_cluster_is_told_with_the_time_when_its_replicas_leave(
-    hub: tuple[Hub, Path],
-) -> None:
-    there, file = hub
+def test_a_lost_cluster_is_told_with_the_time_when_its_replicas_leave(hub: Hub) -> None:
     silent = {"type": "Ready", "status": "False", "reason": "Unreachable"}
-    lost, now = there.clusters[0], datetime.now(UTC)
+    lost, now = hub.clusters[0], datetime.now(UTC)
     cause = {"name": "stowage.dev/not-ready:NoExecute", "since": timestamp(now)}
     lost["status"] |= {"conditions": [silent], "evacuation": {"causes": [cause]}}
     due = timestamp(now + timedelta(minutes=5))
     at = words.moment(due, now)
     line = f"a: 2 replicas leave at {at} (cluster a lost), unless it is back"
-    assert line in run(file).stdout.splitlines()
-    (share,) = json.loads(run(file, "-o", "json").stdout)["leaveLater"]
+    assert line in run(hub.file).stdout.splitlines()
+    (share,) = json.loads(run(hub.file, "-o", "json").stdout)["leaveLater"]
     known = {"cluster": "a", "replicas": 2, "cause": "ClusterLost", "name": cause["name"]}
     assert share == {**known, "time": due}
-    there.workloads[0]["spec"]["tolerations"] = [{"operator": "Exists"}]
-    assert "leave at" not in run(file).stdout
+    hub.workloads[0]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    assert "leave at" not in run(hub.file).stdout

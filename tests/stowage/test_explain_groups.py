@@ -95,11 +95,10 @@ def lines(result: Result) -> list[str]:
 
 
 @pytest.mark.proves("G11", "G13")
-def test_a_group_tells_its_quorum_who_holds_what_and_what_it_lacks(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.group["status"] |= said("GroupDenied", DENIED)
-    there.workloads[1]["status"] |= said("GroupDenied", DENIED)
-    told = lines(run(file, "explain", "wg/batch"))
+def test_a_group_tells_its_quorum_who_holds_what_and_what_it_lacks(hub: Hub) -> None:
+    hub.group["status"] |= said("GroupDenied", DENIED)
+    hub.workloads[1]["status"] |= said("GroupDenied", DENIED)
+    told = lines(run(hub.file, "explain", "wg/batch"))
     assert told[0] == "shop/wg/batch: Scheduling, 3 replicas have a cluster, 4 are needed"
     assert told[1] == "6 replicas wanted by 2 Workloads; 0 running, 0 succeeded, 0 failed"
     assert told[2] == "Gate shut: nothing of it goes to a member before the quorum is placed"
@@ -114,23 +113,22 @@ def test_a_group_tells_its_quorum_who_holds_what_and_what_it_lacks(hub: tuple[Hu
 
 
 @pytest.mark.proves("G24")
-def test_the_gate_is_told_with_who_is_released(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    driver, worker, _ = there.workloads
-    there.group["status"] |= {"phase": "Scheduled", **released(driver, worker)}
+def test_the_gate_is_told_with_who_is_released(hub: Hub) -> None:
+    driver, worker, _ = hub.workloads
+    hub.group["status"] |= {"phase": "Scheduled", **released(driver, worker)}
     worker["status"]["placements"][0]["replicas"] = 3
-    told = lines(run(file, "explain", "wg/batch"))
+    told = lines(run(hub.file, "explain", "wg/batch"))
     assert told[2] == "Gate open: 1 of 2 Workloads released"
     assert told[3] == "The quorum has not run yet: a failure before that takes all of it away again"
     assert told[-2:] == ["worker 5 4 a=3,b=1 no 0", "driver 1 1 a=1 yes 0"]
-    there.group["status"]["phase"] = "Failed"
-    told = lines(run(file, "explain", "wg/batch"))
+    hub.group["status"]["phase"] = "Failed"
+    told = lines(run(hub.file, "explain", "wg/batch"))
     assert told[3].startswith("So many replicas failed that the quorum cannot run")
-    there.group["status"]["phase"] = "Scheduled"
-    there.group["status"] |= {"quorumTime": timestamp(NOW)}
-    told = lines(run(file, "explain", "wg/batch"))
+    hub.group["status"]["phase"] = "Scheduled"
+    hub.group["status"] |= {"quorumTime": timestamp(NOW)}
+    told = lines(run(hub.file, "explain", "wg/batch"))
     assert told[3].endswith("no failure takes the others away any more")
-    data = json.loads(run(file, "explain", "wg/batch", "-o", "json").stdout)["recorded"]
+    data = json.loads(run(hub.file, "explain", "wg/batch", "-o", "json").stdout)["recorded"]
     assert {each["name"]: each["released"] for each in data["workloads"]} == {
         "driver": True,
         "worker": False,
@@ -139,11 +137,10 @@ def test_the_gate_is_told_with_who_is_released(hub: tuple[Hub, Path]) -> None:
 
 
 @pytest.mark.proves("G24")
-def test_what_keeps_a_released_gang_from_running_is_told(hub: tuple[Hub, Path]) -> None:
+def test_what_keeps_a_released_gang_from_running_is_told(hub: Hub) -> None:
     """Its gate is open, and that is not all there is to know."""
-    there, file = hub
-    driver, worker, _ = there.workloads
-    there.group["status"] |= {"phase": "Scheduled", **released(driver, worker)}
+    driver, worker, _ = hub.workloads
+    hub.group["status"] |= {"phase": "Scheduled", **released(driver, worker)}
     driver["status"] |= said("AlreadyExists", "Deployment shop/driver\nis not ours")
     driver["status"]["conditions"][0]["type"] = "Propagated"
     worker["status"]["clusters"] = [
@@ -151,36 +148,35 @@ def test_what_keeps_a_released_gang_from_running_is_told(hub: tuple[Hub, Path]) 
         {"name": "b", "unschedulable": 1},
     ]
     worker["status"] |= said("InsufficientCapacity", "no room")
-    told = lines(run(file, "explain", "wg/batch"))
+    told = lines(run(hub.file, "explain", "wg/batch"))
     assert told[-2:] == [
         "worker 5 2 a=1,b=1 yes 0 InsufficientCapacity: no room; no node for 1 replica: b=1",
         "driver 1 1 a=1 yes 0 AlreadyExists: Deployment shop/driver is not ours",
     ]
-    told = lines(run(file, "explain", "wl/driver"))
+    told = lines(run(hub.file, "explain", "wl/driver"))
     assert told[1].endswith("its replicas are released")
     assert told[2] == "AlreadyExists: Deployment shop/driver is not ours"
-    assert lines(run(file, "explain", "wl/worker"))[2] == "no node for 1 replica: b=1"
+    assert lines(run(hub.file, "explain", "wl/worker"))[2] == "no node for 1 replica: b=1"
 
 
 @pytest.mark.proves("G24")
-def test_one_that_was_taken_away_says_when_it_is_tried_again(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.group["status"] |= {
+def test_one_that_was_taken_away_says_when_it_is_tried_again(hub: Hub) -> None:
+    hub.group["status"] |= {
         "gate": "Closed",
         "failures": 2,
         "retryTime": timestamp(datetime.now(UTC) + timedelta(seconds=15.5)),
     } | said("PropagationFailed", "worker is Unreachable on b")
-    told = lines(run(file, "explain", "wg/batch"))
+    told = lines(run(hub.file, "explain", "wg/batch"))
     assert told[2].startswith("Gate closed after 2 failures in a row: all of it leaves the members")
     assert " (in 1" in told[2]
-    there.group["status"]["retryTime"] = timestamp(NOW)
+    hub.group["status"]["retryTime"] = timestamp(NOW)
     denied = said("GroupDenied", "0/2 clusters: WorkloadGroup shop/batch failed before")
-    there.workloads[0]["status"] |= denied
-    told = lines(run(file, "explain", "wg/batch"))
+    hub.workloads[0]["status"] |= denied
+    told = lines(run(hub.file, "explain", "wg/batch"))
     assert "tried again as soon as it has" in told[2]
     assert "driver 1 1 a=1 no 0 GroupDenied" in told, "in whose words it is told above"
-    there.group["status"] |= said("Scheduled", "", "True")
-    told = lines(run(file, "explain", "wg/batch"))
+    hub.group["status"] |= said("Scheduled", "", "True")
+    told = lines(run(hub.file, "explain", "wg/batch"))
     assert told[-1].endswith("GroupDenied: " + denied["conditions"][0]["message"])
 
 
@@ -203,66 +199,62 @@ def test_what_is_held_is_told_with_its_time_out() -> None:
     ]
 
 
-def test_a_member_tells_its_group_in_a_line_or_two(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    driver, worker, _ = there.workloads
-    there.group["status"] |= said("GroupDenied", DENIED)
-    told = lines(run(file, "explain", "wl/worker"))
+def test_a_member_tells_its_group_in_a_line_or_two(hub: Hub) -> None:
+    driver, worker, _ = hub.workloads
+    hub.group["status"] |= said("GroupDenied", DENIED)
+    told = lines(run(hub.file, "explain", "wl/worker"))
     assert told[1] == (
         "in wg/batch: Scheduling, 3 replicas have a cluster, 4 are needed, its replicas are not released"
     )
     assert told[2].startswith("GroupDenied since ")
-    there.group["status"] |= released(driver, worker) | said("Scheduled", "", "True")
-    told = lines(run(file, "explain", "wl/worker"))
+    hub.group["status"] |= released(driver, worker) | said("Scheduled", "", "True")
+    told = lines(run(hub.file, "explain", "wl/worker"))
     assert told[1].endswith("its replicas are released")
     assert told[2] == ""
-    data = json.loads(run(file, "explain", "wl/worker", "-o", "json").stdout)["recorded"]
+    data = json.loads(run(hub.file, "explain", "wl/worker", "-o", "json").stdout)["recorded"]
     assert data["group"]["names"] == ["batch"]
     assert (data["group"]["min"], data["group"]["gate"]) == (4, "Open")
 
 
-def test_a_group_that_is_not_there_or_not_ours_to_read_is_said(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    told = lines(run(file, "explain", "wl/stranger"))
+def test_a_group_that_is_not_there_or_not_ours_to_read_is_said(hub: Hub) -> None:
+    told = lines(run(hub.file, "explain", "wl/stranger"))
     assert told[1] == "in wg/another, which is not there: nothing of it is placed until it is"
-    there.faults["batch"] = 403
-    assert lines(run(file, "explain", "wl/worker"))[1] == "in wg/batch, which you may not read"
+    hub.faults["batch"] = 403
+    assert lines(run(hub.file, "explain", "wl/worker"))[1] == "in wg/batch, which you may not read"
     alias = {"pod-group.scheduling.sigs.k8s.io": "second"}
-    there.workloads[0]["metadata"]["labels"] |= alias
-    told = lines(run(file, "explain", "wl/driver"))
+    hub.workloads[0]["metadata"]["labels"] |= alias
+    told = lines(run(hub.file, "explain", "wl/driver"))
     assert told[1] == "its labels name several groups, so it is in none: batch, second"
-    del there.faults["batch"]
-    told = lines(run(file, "explain", "wg/batch"))
+    del hub.faults["batch"]
+    told = lines(run(hub.file, "explain", "wg/batch"))
     assert "In no group, as they name several: driver" in told
-    del there.workloads[0]["metadata"]["labels"]
-    told = lines(run(file, "explain", "wl/driver"))
+    del hub.workloads[0]["metadata"]["labels"]
+    told = lines(run(hub.file, "explain", "wl/driver"))
     assert not any("group" in line for line in told)
-    data = json.loads(run(file, "explain", "wl/driver", "-o", "json").stdout)["recorded"]
+    data = json.loads(run(hub.file, "explain", "wl/driver", "-o", "json").stdout)["recorded"]
     assert data["group"] is None
 
 
 @pytest.mark.proves("G18")
-def test_a_group_that_is_not_there_names_who_waits_for_it(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
+def test_a_group_that_is_not_there_names_who_waits_for_it(hub: Hub) -> None:
 
     def refused() -> str:
-        args = ("explain", "wg/another", "-n", "shop", "--kubeconfig", str(file))
+        args = ("explain", "wg/another", "-n", "shop", "--kubeconfig", str(hub.file))
         return str(CliRunner().invoke(cli, args).exception).partition("; http")[0]
 
     none = "there is no WorkloadGroup shop/another"
     theirs = "make it for the 1 Workload of that label: stranger; or take the label off"
     assert refused() == f"{none}: {theirs}"
-    there.faults["workloads"] = 403
+    hub.faults["workloads"] = 403
     assert refused() == none
-    del there.faults["workloads"]
-    there.workloads.pop()
+    del hub.faults["workloads"]
+    hub.workloads.pop()
     assert refused() == none
 
 
-def test_history_of_a_group_names_who_has_one(hub: tuple[Hub, Path]) -> None:
-    _, file = hub
+def test_history_of_a_group_names_who_has_one(hub: Hub) -> None:
     result = CliRunner().invoke(
-        cli, ["history", "wg/batch", "-n", "shop", "--kubeconfig", str(file)]
+        cli, ["history", "wg/batch", "-n", "shop", "--kubeconfig", str(hub.file)]
     )
     assert result.exit_code == 1
     assert "a WorkloadGroup has no placement of its own" in str(result.exception)

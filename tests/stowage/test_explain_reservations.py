@@ -83,10 +83,9 @@ def run(file: Path, *args: str) -> Result:
     return result
 
 
-def test_a_reservation_tells_what_it_holds_where_and_for_whom(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.reservations[0]["metadata"]["creationTimestamp"] = timestamp(datetime.now(UTC))
-    lines = run(file, "rsv/launch").stdout.splitlines()
+def test_a_reservation_tells_what_it_holds_where_and_for_whom(hub: Hub) -> None:
+    hub.reservations[0]["metadata"]["creationTimestamp"] = timestamp(datetime.now(UTC))
+    lines = run(hub.file, "rsv/launch").stdout.splitlines()
     assert lines[0] == "shop/rsv/launch: 4 of 4 replicas placed (Scheduled)"
     assert lines[2].startswith("Available, until ")
     assert lines[2].endswith(" (23h more), held in the books, shared by its owners")
@@ -99,7 +98,7 @@ def test_a_reservation_tells_what_it_holds_where_and_for_whom(hub: tuple[Hub, Pa
         "b 1 cpu 2, memory 1.5Gi -",
         "a 3 cpu 6, memory 4.5Gi shop/web=2,shop/worker=1",
     ]
-    told = json.loads(run(file, "rsv/launch", "-o", "json").stdout)["recorded"]["reservation"]
+    told = json.loads(run(hub.file, "rsv/launch", "-o", "json").stdout)["recorded"]["reservation"]
     assert told["unused"] == {"cpu": "5500m", "memory": "0"}
     assert told["clusters"][1] == {
         "name": "a",
@@ -142,10 +141,9 @@ def test_what_is_over_keeps_nothing_free() -> None:
     assert lines[1].endswith("memory 6Gi of it used by owners")
 
 
-def test_what_is_not_decided_yet(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    del there.reservations[0]["status"]
-    lines = run(file, "rsv/launch").stdout.splitlines()
+def test_what_is_not_decided_yet(hub: Hub) -> None:
+    del hub.reservations[0]["status"]
+    lines = run(hub.file, "rsv/launch").stdout.splitlines()
     assert lines[0] == "shop/rsv/launch: not decided yet"
     assert lines[2].startswith("Undecided, over since")
     assert len(lines) == 3

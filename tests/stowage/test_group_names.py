@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -85,21 +84,20 @@ def test_a_kind_that_is_no_text_has_no_pods(kind: Any) -> None:
     ],
 )
 def test_a_name_that_no_group_can_have_is_told_beside_the_rest(
-    name: str, told: str, hub: tuple[Hub, Path]
+    name: str, told: str, hub: Hub
 ) -> None:
-    there, file = hub
     body = workload("train", 2, {"a": 2})
     del body["metadata"]["labels"]
     body["spec"] = named(name, "apps/v1", "Deployment", "template")["spec"]
-    there.workloads.append(body)
-    printed = lines(run(file, "explain", "wl/train"))
+    hub.workloads.append(body)
+    printed = lines(run(hub.file, "explain", "wl/train"))
     assert printed[0].startswith("shop/train: 2 of 2 replicas placed")
     assert printed[1].startswith(f"in wg/{told}, which is not there: ")
     assert printed[2] == ""
-    data = json.loads(run(file, "explain", "wl/train", "-o", "json").stdout)["recorded"]
+    data = json.loads(run(hub.file, "explain", "wl/train", "-o", "json").stdout)["recorded"]
     assert (data["group"]["names"], data["group"]["found"]) == ([name], False)
     alias = {"scheduling.x-k8s.io/pod-group": "second"}
     body["metadata"]["labels"] = alias
-    several = lines(run(file, "explain", "wl/train"))[1]
+    several = lines(run(hub.file, "explain", "wl/train"))[1]
     assert several.startswith("its labels name several groups, so it is in none: ")
     assert set(several.partition(": ")[2].split(", ")) == {told, "second"}

@@ -100,11 +100,10 @@ def run(file: Path, *args: str) -> Result:
     return CliRunner().invoke(cli, ["status", "--kubeconfig", str(file), *args])
 
 
-def test_a_good_fleet_takes_five_lines(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.clusters = [cluster("a"), cluster("b", unschedulable=True)]
-    there.workloads = [workload("demo")]
-    result = run(file)
+def test_a_good_fleet_takes_five_lines(hub: Hub) -> None:
+    hub.clusters = [cluster("a"), cluster("b", unschedulable=True)]
+    hub.workloads = [workload("demo")]
+    result = run(hub.file)
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert lines[0] == "2 of 2 clusters ready, 1 of 1 Workload running; nothing needs a person"
@@ -117,14 +116,13 @@ def test_a_good_fleet_takes_five_lines(hub: tuple[Hub, Path]) -> None:
 
 
 @pytest.mark.proves("Q20")
-def test_a_cluster_that_is_drained_is_not_only_cordoned(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
+def test_a_cluster_that_is_drained_is_not_only_cordoned(hub: Hub) -> None:
     drain = {"unschedulable": True, "taints": [{"key": "stowage.dev/drain", "effect": "NoExecute"}]}
     made = [evacuating("a", "Draining", "1 replica still here"), evacuating("b", "Drained", "")]
     for each in made:
         each["spec"] = drain
-    there.clusters = [*made, cluster("c", unschedulable=True), cluster("d", "Unreachable", **drain)]
-    result = run(file)
+    hub.clusters = [*made, cluster("c", unschedulable=True), cluster("d", "Unreachable", **drain)]
+    result = run(hub.file)
     assert "3 of 4 clusters ready" in result.output
     assert "Clusters: 1 Cordoned (c), 1 Draining (a), 1 Drained (b), 1 Unreachable (d)" in (
         result.output
@@ -143,19 +141,18 @@ def test_a_cluster_that_is_drained_is_not_only_cordoned(hub: tuple[Hub, Path]) -
     ],
 )
 def test_a_config_map_of_shards_that_says_no_number_needs_a_person(
-    hub: tuple[Hub, Path], shards: str, said: str | None, told: str
+    hub: Hub, shards: str, said: str | None, told: str
 ) -> None:
-    there, file = hub
-    there.leases += [lease(f"stowage-propagator-{n}") for n in range(1, int(shards or 1))]
+    hub.leases += [lease(f"stowage-propagator-{n}") for n in range(1, int(shards or 1))]
     if shards:
-        there.leases[1]["metadata"]["annotations"]["stowage.dev/shards"] = shards
+        hub.leases[1]["metadata"]["annotations"]["stowage.dev/shards"] = shards
     if said is not None:
         meta = {"name": "stowage-propagator", "namespace": "stowage-system"}
-        there.configmaps = [{"metadata": meta, "data": {"shards": said}}]
-    result = run(file)
+        hub.configmaps = [{"metadata": meta, "data": {"shards": said}}]
+    result = run(hub.file)
     assert result.exit_code == int(bool(told))
     assert told in result.output
-    found = json.loads(run(file, "-o", "json").output)
+    found = json.loads(run(hub.file, "-o", "json").output)
     assert (found["shards"], bool(found["shardsFault"])) == (int(shards or 1), bool(told))
     assert found["needsAPerson"] == int(bool(told))
 
@@ -166,12 +163,11 @@ def test_a_config_map_of_shards_that_says_no_number_needs_a_person(
     [("0.3.0", False), ("0.2.7", False), ("0.4.1.dev3", False), ("0.1.9", True), ("0.5.0", True), ("", False)],
 )  # fmt: skip
 def test_releases_that_are_too_far_apart_are_both_named(
-    hub: tuple[Hub, Path], propagator: str, apart: bool
+    hub: Hub, propagator: str, apart: bool
 ) -> None:
-    there, file = hub
-    for each, release in zip(there.leases, ("0.3.0", propagator), strict=True):
+    for each, release in zip(hub.leases, ("0.3.0", propagator), strict=True):
         each["metadata"]["annotations"]["stowage.dev/release"] = release
-    result = run(file)
+    result = run(hub.file)
     assert result.exit_code == int(apart)
     told = [line for line in result.output.splitlines() if "minor version apart" in line]
     assert bool(told) is apart
@@ -179,15 +175,14 @@ def test_releases_that_are_too_far_apart_are_both_named(
         assert "controller 0.3.0" in line
         assert f"propagator {propagator}" in line
         assert "`stowage upgrade`" in line
-    assert bool(json.loads(run(file, "-o", "json").output)["releasesApart"]) is apart
+    assert bool(json.loads(run(hub.file, "-o", "json").output)["releasesApart"]) is apart
 
 
-def test_the_bound_of_detection_is_told_where_the_fleet_delays_it(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.clusters = [cluster(f"c{n}") for n in range(250)]
-    assert "is noticed" not in run(file).output
-    there.clusters = [cluster(f"c{n}") for n in range(1000)]
-    assert "; one that stops answering is noticed within 35s\n" in run(file).output
+def test_the_bound_of_detection_is_told_where_the_fleet_delays_it(hub: Hub) -> None:
+    hub.clusters = [cluster(f"c{n}") for n in range(250)]
+    assert "is noticed" not in run(hub.file).output
+    hub.clusters = [cluster(f"c{n}") for n in range(1000)]
+    assert "; one that stops answering is noticed within 35s\n" in run(hub.file).output
 
 
 @pytest.mark.proves("RB23")
@@ -199,12 +194,11 @@ def test_the_bound_of_detection_is_told_where_the_fleet_delays_it(hub: tuple[Hub
     ],
 )
 def test_a_few_clusters_are_named_beside_their_number(
-    hub: tuple[Hub, Path], names: Sequence[str], told: str
+    hub: Hub, names: Sequence[str], told: str
 ) -> None:
-    there, file = hub
-    there.clusters = [*map(cluster, names), cluster("dead", "Unreachable")]
-    assert f"\nClusters: {told}, 1 Unreachable (dead)\n" in run(file).output
-    counts = json.loads(run(file, "-o", "json").stdout)["clusters"]
+    hub.clusters = [*map(cluster, names), cluster("dead", "Unreachable")]
+    assert f"\nClusters: {told}, 1 Unreachable (dead)\n" in run(hub.file).output
+    counts = json.loads(run(hub.file, "-o", "json").stdout)["clusters"]
     assert counts == {"Ready": len(names), "Unreachable": 1}
 
 
@@ -262,11 +256,10 @@ async def test_who_may_read_no_lease_is_told_nothing() -> None:
         ["rename", "m1", "m2"],
     ],
 )
-def test_a_cluster_that_is_no_hub_is_named(hub: tuple[Hub, Path], args: list[str]) -> None:
-    there, file = hub
-    there.foreign = True
-    server = yaml.safe_load(file.read_text())["clusters"][0]["cluster"]["server"]
-    done = CliRunner().invoke(cli, [*args, "--kubeconfig", str(file)])
+def test_a_cluster_that_is_no_hub_is_named(hub: Hub, args: list[str]) -> None:
+    hub.foreign = True
+    server = yaml.safe_load(hub.file.read_text())["clusters"][0]["cluster"]["server"]
+    done = CliRunner().invoke(cli, [*args, "--kubeconfig", str(hub.file)])
     said = done.stderr if done.exit_code == 2 else str(done.exception)
     assert done.exit_code
     assert said.strip().removeprefix("error: ") == (
@@ -276,26 +269,26 @@ def test_a_cluster_that_is_no_hub_is_named(hub: tuple[Hub, Path], args: list[str
 
 
 @pytest.mark.proves("Q16")
-def test_what_is_not_there_is_told_with_the_hub_that_was_asked(hub: tuple[Hub, Path]) -> None:
-    _, file = hub
-    server = yaml.safe_load(file.read_text())["clusters"][0]["cluster"]["server"]
-    done = CliRunner().invoke(cli, ["history", "wl/web", "-n", "shop", "--kubeconfig", str(file)])
+def test_what_is_not_there_is_told_with_the_hub_that_was_asked(hub: Hub) -> None:
+    server = yaml.safe_load(hub.file.read_text())["clusters"][0]["cluster"]["server"]
+    done = CliRunner().invoke(
+        cli, ["history", "wl/web", "-n", "shop", "--kubeconfig", str(hub.file)]
+    )
     asked = f"{server} (context hub) was asked"
     assert str(done.exception) == f"there is no Workload shop/web; {asked}"
 
 
-def test_what_is_wrong_is_listed_with_what_helps(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.clusters = [cluster("a"), cluster("dead", "Unreachable")]
+def test_what_is_wrong_is_listed_with_what_helps(hub: Hub) -> None:
+    hub.clusters = [cluster("a"), cluster("dead", "Unreachable")]
     waits = condition("Scheduled", "ReplicasReached", "domain z is at its quota of 2")
     refused = condition("Propagated", "AlreadyExists", "Deployment demo exists")
-    there.workloads = [
+    hub.workloads = [
         workload("good"),
         workload("full", "Scheduled", pending=2, assigned=2, conditions=waits),
         workload("taken", "Creating", conditions=refused),
         workload("moves", clusters=[{"name": "dead", "state": "Leaving", "replicas": 3}]),
     ]
-    result = run(file)
+    result = run(hub.file)
     assert result.exit_code == 1
     assert result.output.splitlines()[0].endswith("; 2 things need a person")
     for words in (
@@ -309,13 +302,12 @@ def test_what_is_wrong_is_listed_with_what_helps(hub: tuple[Hub, Path]) -> None:
 
 
 @pytest.mark.proves("N11")
-def test_a_held_sweep_needs_a_person(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.clusters = [cluster("a"), cluster("b")]
+def test_a_held_sweep_needs_a_person(hub: Hub) -> None:
+    hub.clusters = [cluster("a"), cluster("b")]
     said = {"type": "SweepHeld", "status": "True", "reason": "HubWentBack"}
     told = {"message": "the hub was set back", "lastTransitionTime": LONG_AGO}
-    there.clusters[0]["status"]["conditions"].append({**said, **told})
-    result = run(file)
+    hub.clusters[0]["status"]["conditions"].append({**said, **told})
+    result = run(hub.file)
     assert result.exit_code == 1
     assert "2 of 2 clusters ready" in result.output
     assert "a      HubWentBack   3d      the hub was set back" in result.output
@@ -323,7 +315,7 @@ def test_a_held_sweep_needs_a_person(hub: tuple[Hub, Path]) -> None:
         "what helps: restore what was made since the backup, then see stowage sweep a"
         in result.output
     )
-    assert json.loads(run(file, "-o", "json").output)["sweepsHeld"][0]["name"] == "a"
+    assert json.loads(run(hub.file, "-o", "json").output)["sweepsHeld"][0]["name"] == "a"
 
 
 @pytest.mark.proves("Q23")
@@ -354,26 +346,20 @@ def test_a_held_sweep_needs_a_person(hub: tuple[Hub, Path]) -> None:
         ),
     ],
 )
-def test_when_a_person_is_needed(
-    hub: tuple[Hub, Path], change: dict[str, Any], urgent: int
-) -> None:
-    there, file = hub
+def test_when_a_person_is_needed(hub: Hub, change: dict[str, Any], urgent: int) -> None:
     for name, value in change.items():
-        setattr(there, name, value)
-    result = run(file, "-o", "json")
+        setattr(hub, name, value)
+    result = run(hub.file, "-o", "json")
     assert json.loads(result.output)["needsAPerson"] == urgent
     assert result.exit_code == (1 if urgent else 0)
 
 
-def test_a_dead_cluster_is_one_thing_however_many_workloads_it_runs(
-    hub: tuple[Hub, Path],
-) -> None:
-    there, file = hub
-    there.clusters = [cluster("dead", "Unreachable")]
+def test_a_dead_cluster_is_one_thing_however_many_workloads_it_runs(hub: Hub) -> None:
+    hub.clusters = [cluster("dead", "Unreachable")]
     away = condition("Propagated", "ClusterUnreachable", "a long story")
     shares = [{"name": "dead", "state": "Unreachable", "replicas": 4}]
-    there.workloads = [workload(f"w{n}", conditions=away, clusters=shares) for n in range(5)]
-    result = run(file)
+    hub.workloads = [workload(f"w{n}", conditions=away, clusters=shares) for n in range(5)]
+    result = run(hub.file)
     assert "; 1 thing needs a person" in result.output
     assert "dead cannot be reached" in result.output
     assert "above" not in result.output
@@ -381,22 +367,19 @@ def test_a_dead_cluster_is_one_thing_however_many_workloads_it_runs(
 
 
 @pytest.mark.proves("A29")
-def test_a_cluster_with_units_and_without_a_membercluster_needs_a_person(
-    hub: tuple[Hub, Path],
-) -> None:
-    there, file = hub
-    there.clusters = [cluster("m1"), cluster("new", formerNames=["old"])]
+def test_a_cluster_with_units_and_without_a_membercluster_needs_a_person(hub: Hub) -> None:
+    hub.clusters = [cluster("m1"), cluster("new", formerNames=["old"])]
     placements = [{"cluster": c, "replicas": 2} for c in ("m1", "m2", "old")]
-    there.workloads = [workload("a", placements=placements), workload("b", placements=placements)]
+    hub.workloads = [workload("a", placements=placements), workload("b", placements=placements)]
     over = [{"name": "m2", "ended": {"result": "Succeeded"}}]
-    there.workloads.append(workload("c", placements=placements, clusters=over))
-    result = run(file)
+    hub.workloads.append(workload("c", placements=placements, clusters=over))
+    result = run(hub.file)
     assert result.exit_code == 1
     assert "there is no MemberCluster of this name: 4 replicas of 2 Workloads" in result.output
     assert "stowage unjoin" in result.output
     assert "1 thing needs a person" in result.output
-    there.faults = {"memberclusters": 403}
-    assert "Away" not in run(file).output
+    hub.faults = {"memberclusters": 403}
+    assert "Away" not in run(hub.file).output
 
 
 def test_every_reason_has_its_advice() -> None:
@@ -433,17 +416,16 @@ def good(kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.proves("W35")
-def test_a_spread_that_is_not_followed_needs_a_person(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
+def test_a_spread_that_is_not_followed_needs_a_person(hub: Hub) -> None:
     taken = condition("Ready", "TargetTaken", "demo is the target of the older spread first")
-    there.spreads = [
+    hub.spreads = [
         spread("first", good("Ready"), normal=good("Schedulable"), elastic=[]),
         spread("second", taken),
         {"metadata": {"name": "new", "namespace": "shop"}},
         spread("leaves", taken),
     ]
-    there.spreads[-1]["metadata"]["deletionTimestamp"] = LONG_AGO
-    result = run(file)
+    hub.spreads[-1]["metadata"]["deletionTimestamp"] = LONG_AGO
+    result = run(hub.file)
     assert result.exit_code == 1
     assert "; 1 thing needs a person" in result.output
     said = result.output[result.output.index("Spreads that are not followed") :].splitlines()
@@ -476,9 +458,8 @@ NOT_HELD = condition("Ready", "NotHeld", "a Workload bare-hold is somebody else'
 
 
 @pytest.mark.proves("U4", "E26")
-def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.reservations = [
+def test_reservations_that_wait_or_lack_room_need_a_person(hub: Hub) -> None:
+    hub.reservations = [
         reservation("good", "Available", good("Scheduled"), good("Ready")),
         reservation("waits", "Pending", REFUSED, PENDING),
         reservation("thin", "Available", good("Scheduled"), SHORT),
@@ -490,9 +471,9 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
         reservation("theirs", "", made=2.0, schedulerName="other"),
         reservation("leaves", "Pending", REFUSED),
     ]
-    there.reservations[1]["status"]["pending"] = 3
-    there.reservations[-1]["metadata"]["deletionTimestamp"] = LONG_AGO
-    result = run(file)
+    hub.reservations[1]["status"]["pending"] = 3
+    hub.reservations[-1]["metadata"]["deletionTimestamp"] = LONG_AGO
+    result = run(hub.file)
     assert result.exit_code == 1
     assert "; 5 things need a person" in result.output
     assert (
@@ -515,13 +496,10 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
 
 
 @pytest.mark.proves("U4", "E29")
-def test_reservations_that_end_within_the_hour_are_told_and_need_nobody(
-    hub: tuple[Hub, Path],
-) -> None:
-    there, file = hub
+def test_reservations_that_end_within_the_hour_are_told_and_need_nobody(hub: Hub) -> None:
     soon = timestamp(datetime.now(UTC) + timedelta(minutes=30, seconds=30))
     held = good("Scheduled"), good("Ready")
-    there.reservations = [
+    hub.reservations = [
         reservation("by-its-ttl", "Available", *held, made=23.5),
         reservation("by-its-time", "Available", *held, made=1.0, expires=soon),
         reservation(
@@ -533,7 +511,7 @@ def test_reservations_that_end_within_the_hour_are_told_and_need_nobody(
         reservation("odd", "Available", *held, made=27.0, ttl="one day"),
         reservation("endless", "Available", *held, made=27.0, ttl="999999h" * 40),
     ]
-    result = run(file)
+    result = run(hub.file)
     assert result.exit_code == 0
     assert "nothing needs a person" in result.output
     assert rows(result) == [
@@ -542,20 +520,19 @@ def test_reservations_that_end_within_the_hour_are_told_and_need_nobody(
         "shop/by-its-ttl Expiring holds its room for 29m more",
         "shop/late Expiring is over since 3h",
     ]
-    told = json.loads(run(file, "-o", "json").output)
+    told = json.loads(run(hub.file, "-o", "json").output)
     assert [each["state"] for each in told["reserved"]] == ["Expiring"] * 3
     assert told["reservations"] == {"Available": 7, "Failed": 1}
 
 
 @pytest.mark.proves("W29")
-def test_a_marked_subset_is_told_and_needs_nobody(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
+def test_a_marked_subset_is_told_and_needs_nobody(hub: Hub) -> None:
     mark = condition("Schedulable", "PodUnschedulable", "until 12:05:00")
-    there.spreads = [
+    hub.spreads = [
         spread("demo", good("Ready"), normal=mark, elastic=good("Schedulable")),
         spread("odd", good("Ready"), normal=condition("Schedulable", "PodUnschedulable")),
     ]
-    result = run(file)
+    result = run(hub.file)
     assert result.exit_code == 0
     assert "nothing needs a person" in result.output
     rows = [" ".join(line.split()) for line in result.output.splitlines() if "shop/" in line]
@@ -563,30 +540,28 @@ def test_a_marked_subset_is_told_and_needs_nobody(hub: tuple[Hub, Path]) -> None
         "shop/demo 7 PodUnschedulable 3d subset normal takes no replica for now: until 12:05:00",
         "shop/odd 7 PodUnschedulable 3d subset normal takes no replica for now",
     ]
-    told = json.loads(run(file, "-o", "json").output)["spreads"]
+    told = json.loads(run(hub.file, "-o", "json").output)["spreads"]
     assert [each["name"] for each in told] == ["shop/demo", "shop/odd"]
 
 
-def test_a_removal_needs_somebody_only_when_it_takes_long(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
+def test_a_removal_needs_somebody_only_when_it_takes_long(hub: Hub) -> None:
     for since, code in ((timestamp(datetime.now(UTC)), 0), (LONG_AGO, 1)):
         gone = workload("gone", clusters=[{"name": "dead", "replicas": 4}])
         gone["metadata"]["deletionTimestamp"] = since
-        there.workloads = [gone]
-        result = run(file)
+        hub.workloads = [gone]
+        result = run(hub.file)
         assert result.exit_code == code
         assert "still on dead" in result.output
 
 
 @pytest.mark.proves("Q4")
-def test_a_removal_says_what_it_stands_still_for(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
+def test_a_removal_says_what_it_stands_still_for(hub: Hub) -> None:
     why = 'm1: deployments.apps "web" is forbidden: User "stowage" cannot delete them'
     gone = workload("gone", clusters=[{"name": "m1", "replicas": 4}])
     gone["status"]["conditions"] = condition("Propagated", "Rejected", why)
     gone["metadata"]["deletionTimestamp"] = LONG_AGO
-    there.workloads = [gone]
-    result = run(file)
+    hub.workloads = [gone]
+    result = run(hub.file)
     assert f"still on m1: {why}" in result.output
     assert advice.PROPAGATED["Rejected"] in result.output
 
@@ -603,61 +578,58 @@ def test_a_removal_says_what_it_stands_still_for(hub: tuple[Hub, Path]) -> None:
     ],
 )
 def test_replicas_that_no_node_takes_are_told_in_the_members_words(
-    hub: tuple[Hub, Path], cause: str, helps: str
+    hub: Hub, cause: str, helps: str
 ) -> None:
-    there, file = hub
     told = f"pods are not ready: no node: {cause}" if cause else ""
     share = {"name": "a", "unschedulable": 2, "unschedulableSince": LONG_AGO, "message": told}
-    there.workloads = [workload("x", clusters=[share])]
-    result = run(file)
+    hub.workloads = [workload("x", clusters=[share])]
+    result = run(hub.file)
     assert f"a: no node takes them{': ' if cause else ''}{cause}" in result.output
     assert helps in result.output
     assert ("larger node" in result.output) == ("Insufficient" in cause)
 
 
-def test_a_large_fleet_is_read_in_pages_and_shown_in_part(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.clusters = [
+def test_a_large_fleet_is_read_in_pages_and_shown_in_part(hub: Hub) -> None:
+    hub.clusters = [
         cluster(f"c{n:04}", "Unreachable" if n % 2 else "Connected") for n in range(1000)
     ]
     waits = condition("Scheduled", "InsufficientCapacity", "no room for more")
-    there.workloads = [
+    hub.workloads = [
         workload(f"w{n}", conditions=waits if n % 10 == 0 else []) for n in range(10_000)
     ]
-    result = run(file)
+    result = run(hub.file)
     assert result.exit_code == 1
     assert "… 490 more (--all shows them)" in result.output
     assert "… 990 more (--all shows them)" in result.output
     assert len(result.output.splitlines()) < 60
-    assert len([path for path in there.asked if path.endswith("/workloads")]) >= 20
-    assert len(run(file, "--all").output.splitlines()) > 3000
+    assert len([path for path in hub.asked if path.endswith("/workloads")]) >= 20
+    assert len(run(hub.file, "--all").output.splitlines()) > 3000
 
 
-def test_one_namespace_is_enough_for_who_may_see_no_other(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    run(file, "-n", "shop")
-    assert "/apis/stowage.dev/v1alpha1/namespaces/shop/workloads" in there.asked
-    there.workloads = [workload("demo")]
-    there.faults = {"memberclusters": 403}
-    result = run(file, "-n", "shop")
+def test_one_namespace_is_enough_for_who_may_see_no_other(hub: Hub) -> None:
+    run(hub.file, "-n", "shop")
+    assert "/apis/stowage.dev/v1alpha1/namespaces/shop/workloads" in hub.asked
+    hub.workloads = [workload("demo")]
+    hub.faults = {"memberclusters": 403}
+    result = run(hub.file, "-n", "shop")
     assert result.exit_code == 0
     assert result.output.startswith("1 of 1 Workload running; nothing needs a person\n")
     assert result.output.endswith("Not shown, as you may not read them: MemberClusters\n")
-    there.faults = {"workloadspreads": 403}
-    result = run(file, "-n", "shop")
+    hub.faults = {"workloadspreads": 403}
+    result = run(hub.file, "-n", "shop")
     assert result.exit_code == 0
     assert result.output.endswith("Not shown, as you may not read them: WorkloadSpreads\n")
-    there.faults = {"reservations": 403}
-    result = run(file, "-n", "shop")
+    hub.faults = {"reservations": 403}
+    result = run(hub.file, "-n", "shop")
     assert result.output.endswith("Not shown, as you may not read them: Reservations\n")
-    there.faults = {"workloadgroups": 403}
-    result = run(file, "-n", "shop")
+    hub.faults = {"workloadgroups": 403}
+    result = run(hub.file, "-n", "shop")
     assert result.output.endswith("Not shown, as you may not read them: WorkloadGroups\n")
-    there.faults = {"workloadquotas": 403}
-    result = run(file, "-n", "shop")
+    hub.faults = {"workloadquotas": 403}
+    result = run(hub.file, "-n", "shop")
     assert result.output.endswith("Not shown, as you may not read them: WorkloadQuotas\n")
-    there.faults = {"workloads": 403}
-    result = run(file)
+    hub.faults = {"workloads": 403}
+    result = run(hub.file)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "with -n it asks for those of one namespace" in result.stderr
 
@@ -675,20 +647,19 @@ def test_a_look_that_failed_is_told_apart_from_a_person_who_is_needed(
 
 
 def test_it_stays_on_the_screen_until_interrupted(
-    hub: tuple[Hub, Path], monkeypatch: pytest.MonkeyPatch
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there, file = hub
     pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 1:
-            there.clusters = [cluster("a", "Unreachable")]
+            hub.clusters = [cluster("a", "Unreachable")]
         else:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(status.time, "sleep", sleep)
-    result = run(file, "-w")
+    result = run(hub.file, "-w")
     assert result.exit_code == 1
     assert "nothing needs a person" in result.output
     assert "0 of 1 cluster ready" in result.output
@@ -696,29 +667,27 @@ def test_it_stays_on_the_screen_until_interrupted(
 
 
 def test_a_watch_that_saw_nothing_at_last_ends_as_a_look_that_failed(
-    hub: tuple[Hub, Path], monkeypatch: pytest.MonkeyPatch
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there, file = hub
-    there.clusters = [cluster("a", "Unreachable")]
+    hub.clusters = [cluster("a", "Unreachable")]
     pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
-        there.faults = {"": 500}
+        hub.faults = {"": 500}
         if len(pauses) > 1:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(status.time, "sleep", sleep)
-    result = run(file, "-w")
+    result = run(hub.file, "-w")
     assert result.exit_code == 2
     assert "0 of 1 cluster ready" in result.stdout
     assert "the hub does not answer: no leases" in result.stdout
     assert result.stderr == "error: no leases\n"
 
 
-def test_an_empty_hub_is_told_in_few_words(hub: tuple[Hub, Path]) -> None:
-    _, file = hub
-    result = run(file)
+def test_an_empty_hub_is_told_in_few_words(hub: Hub) -> None:
+    result = run(hub.file)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == (
         "0 of 0 clusters ready, 0 of 0 Workloads running; nothing needs a person"
@@ -738,18 +707,15 @@ def evacuating(
 
 
 @pytest.mark.proves("M35")
-def test_clusters_that_are_left_are_listed_and_a_brake_takes_one_line(
-    hub: tuple[Hub, Path],
-) -> None:
-    there, file = hub
+def test_clusters_that_are_left_are_listed_and_a_brake_takes_one_line(hub: Hub) -> None:
     brake = "3 of 4 clusters are lost, 2 at most"
-    there.clusters = [
+    hub.clusters = [
         evacuating("a", "Draining", "2 replicas of 1 Workload still here", left=2),
         evacuating("b", "None", "nothing has to leave"),
         *(evacuating(name, "Braked", brake) for name in ("l3", "l1", "l2")),
         evacuating("z", "Dwelling", "the cluster was lost and is back"),
     ]
-    result = run(file)
+    result = run(hub.file)
     assert result.exit_code == 1, "a brake needs a person"
     lines = [line.split("   ") for line in result.output.splitlines()]
     told = {each[0].strip(): [cell.strip() for cell in each[1:] if cell] for each in lines}
@@ -759,52 +725,45 @@ def test_clusters_that_are_left_are_listed_and_a_brake_takes_one_line(
     assert "stowage.dev/out-of-service:NoExecute" in result.output
     assert told["z"][1] == "Dwelling"
     assert "b" not in told
-    there.clusters = there.clusters[:2]
-    assert run(file).exit_code == 0, "a drain needs nobody"
+    hub.clusters = hub.clusters[:2]
+    assert run(hub.file).exit_code == 0, "a drain needs nobody"
 
 
 @pytest.mark.proves("Q2")
-def test_a_cluster_is_left_for_no_longer_than_its_cause_is_there(hub: tuple[Hub, Path]) -> None:
+def test_a_cluster_is_left_for_no_longer_than_its_cause_is_there(hub: Hub) -> None:
     """Evacuating was False before, of an earlier drain, and is False of the loss."""
-    there, file = hub
     now = timestamp(datetime.now(UTC))
-    there.clusters = [evacuating("lost", "Tolerating", "does not answer", left=5, since=now)]
-    [row] = [line.split() for line in run(file).output.splitlines() if line.startswith("lost ")]
+    hub.clusters = [evacuating("lost", "Tolerating", "does not answer", left=5, since=now)]
+    [row] = [line.split() for line in run(hub.file).output.splitlines() if line.startswith("lost ")]
     assert row[1:5] == ["5", "of", "5", "Tolerating"]
     assert row[5].endswith("s")
 
 
 @pytest.mark.proves("M29", "M52")
 @pytest.mark.parametrize("reason", [*advice.MOVING, "FleetBudget", "Settled"])
-def test_a_move_that_is_blocked_for_a_minute_needs_a_person(
-    hub: tuple[Hub, Path], reason: str
-) -> None:
-    there, file = hub
+def test_a_move_that_is_blocked_for_a_minute_needs_a_person(hub: Hub, reason: str) -> None:
     said = condition("Moving", reason, "2 of 4 replicas leave a (drain): all of it")
-    there.workloads = [workload("demo", conditions=said)]
-    result = run(file)
+    hub.workloads = [workload("demo", conditions=said)]
+    result = run(hub.file)
     assert result.exit_code == int(reason in advice.MOVING)
     assert ("Moves that are blocked" in result.output) == (reason != "Settled")
     assert advice.MOVING.get(reason, "") in result.output
     said[0]["lastTransitionTime"] = timestamp(datetime.now(UTC))
-    assert run(file).exit_code == 0, "it has just begun"
+    assert run(hub.file).exit_code == 0, "it has just begun"
     said[0] |= {"status": "True", "reason": "Moving", "lastTransitionTime": LONG_AGO}
-    moving = run(file)
+    moving = run(hub.file)
     assert moving.exit_code == 0
     assert "Being moved:" in moving.output
     assert "2 of 4 replicas leave a (drain): all of it" in moving.output
 
 
 @pytest.mark.proves("M29")
-def test_a_share_that_leaves_has_its_pods_counted_and_says_what_holds_it(
-    hub: tuple[Hub, Path],
-) -> None:
-    there, file = hub
+def test_a_share_that_leaves_has_its_pods_counted_and_says_what_holds_it(hub: Hub) -> None:
     held = {"message": "disruption budget shop/web allows 0"}
     share = {"name": "a", "replicas": 0, "scheduled": 2, "ready": 2, "state": "Leaving", **held}
-    there.workloads = [workload("web")]
-    there.workloads[0]["status"]["clusters"] = [share]
-    lines = run(file).output.splitlines()
+    hub.workloads = [workload("web")]
+    hub.workloads[0]["status"]["clusters"] = [share]
+    lines = run(hub.file).output.splitlines()
     [row] = [line.split("   ") for line in lines if "Leaving" in line]
     assert [cell.strip() for cell in row if cell.strip()] == [
         *("shop/web", "2", "Leaving"),
@@ -814,17 +773,16 @@ def test_a_share_that_leaves_has_its_pods_counted_and_says_what_holds_it(
 
 @pytest.mark.proves("T30")
 @pytest.mark.parametrize("reason", [each.value for each in RolledOutReason])
-def test_a_rollout_that_goes_no_further_needs_a_person(hub: tuple[Hub, Path], reason: str) -> None:
-    there, file = hub
+def test_a_rollout_that_goes_no_further_needs_a_person(hub: Hub, reason: str) -> None:
     said = condition("RolledOut", reason, "member-7: 2 of 4 replicas are Ready")
     said[0]["status"] = str(reason == "Complete")
-    there.workloads = [workload("web", conditions=said)]
-    result = run(file)
+    hub.workloads = [workload("web", conditions=said)]
+    result = run(hub.file)
     assert result.exit_code == int(reason in advice.ROLLED_OUT)
     assert ("Being rolled out:" in result.output) == (reason != "Complete")
     assert ("member-7: 2 of 4 replicas are Ready" in result.output) == (reason != "Complete")
     assert advice.ROLLED_OUT.get(reason, "") in result.output
-    [*found] = json.loads(run(file, "-o", "json").output)["rollouts"]
+    [*found] = json.loads(run(hub.file, "-o", "json").output)["rollouts"]
     assert [each["state"] for each in found] == [reason] * (reason != "Complete")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,16 +44,15 @@ def rows(result: Result) -> list[str]:
     return [" ".join(line.split()) for line in listed.splitlines()[1:]]
 
 
-def test_groups_that_are_well_are_counted_and_not_listed(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.groups = [
+def test_groups_that_are_well_are_counted_and_not_listed(hub: Hub) -> None:
+    hub.groups = [
         group("runs", "Running", good("Scheduled")),
         group("done", "Finished", said("GroupDenied")),
         group("new"),
     ]
-    there.groups[2]["metadata"]["creationTimestamp"] = ago(1)
-    del there.groups[2]["status"]
-    result = run(file)
+    hub.groups[2]["metadata"]["creationTimestamp"] = ago(1)
+    del hub.groups[2]["status"]
+    result = run(hub.file)
     assert result.exit_code == 0
     assert "WorkloadGroups: 1 Running, 1 Finished, 1 Undecided\n" in result.output
     assert "Groups that wait" not in result.output
@@ -64,10 +62,9 @@ def test_groups_that_are_well_are_counted_and_not_listed(hub: tuple[Hub, Path]) 
 @pytest.mark.parametrize(
     "reason", [r.value for r in GroupScheduledReason if r.value != "Scheduled"]
 )
-def test_a_group_that_waits_for_long_needs_a_person(reason: str, hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.groups = [group("batch", conditions=said(reason), scheduled=3)]
-    result = run(file)
+def test_a_group_that_waits_for_long_needs_a_person(reason: str, hub: Hub) -> None:
+    hub.groups = [group("batch", conditions=said(reason), scheduled=3)]
+    result = run(hub.file)
     assert result.exit_code == 1
     assert rows(result) == [
         "NAME REPLICAS STATE SINCE WHY",
@@ -77,15 +74,12 @@ def test_a_group_that_waits_for_long_needs_a_person(reason: str, hub: tuple[Hub,
 
 
 @pytest.mark.proves("G12", "G16")
-def test_one_that_holds_units_or_waits_since_a_moment_ago_needs_nobody(
-    hub: tuple[Hub, Path],
-) -> None:
-    there, file = hub
-    there.groups = [
+def test_one_that_holds_units_or_waits_since_a_moment_ago_needs_nobody(hub: Hub) -> None:
+    hub.groups = [
         group("holds", "Scheduling", said("WaitingForGroup"), waiting=3, scheduled=0),
         group("young", "Pending", said("WaitingForGroup", since=ago(2)), scheduled=1),
     ]
-    result = run(file)
+    result = run(hub.file)
     assert result.exit_code == 0
     assert [row.split(" ")[:5] for row in rows(result)[1:]] == [
         ["shop/holds", "3", "of", "4", "WaitingForGroup"],
@@ -94,20 +88,17 @@ def test_one_that_holds_units_or_waits_since_a_moment_ago_needs_nobody(
 
 
 @pytest.mark.proves("G24")
-def test_one_that_was_taken_away_says_why_and_when_it_is_tried_again(
-    hub: tuple[Hub, Path],
-) -> None:
-    there, file = hub
+def test_one_that_was_taken_away_says_why_and_when_it_is_tried_again(hub: Hub) -> None:
     soon = timestamp(datetime.now(UTC) + timedelta(seconds=100))
     why = said("PropagationFailed", "worker is Unreachable on member-2", ago(20))
-    there.groups = [
+    hub.groups = [
         group("batch", conditions=why, gate="Closed", failures=1, retryTime=soon),
         group("going", conditions=why, gate="Closed", failures=1, retryTime=ago(5)),
         group("gone", conditions=why, failures=1, retryTime=soon),
         group("wrong", conditions=said("InvalidGroup", "is wrong"), failures=1, retryTime=soon),
         group("again", conditions=said("GroupDenied"), failures=1, retryTime=ago(5)),
     ]
-    result = run(file)
+    result = run(hub.file)
     assert result.exit_code == 1
     told = "\n".join(rows(result))
     assert "is wrong; tried again in 9" in told
@@ -117,14 +108,13 @@ def test_one_that_was_taken_away_says_why_and_when_it_is_tried_again(
 
 
 @pytest.mark.proves("G25")
-def test_one_whose_quorum_is_out_of_reach_needs_a_person(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
-    there.groups = [group("lost", "Failed", good("Scheduled"), scheduled=4, failed=2)]
-    result = run(file)
+def test_one_whose_quorum_is_out_of_reach_needs_a_person(hub: Hub) -> None:
+    hub.groups = [group("lost", "Failed", good("Scheduled"), scheduled=4, failed=2)]
+    result = run(hub.file)
     assert result.exit_code == 1
     assert rows(result)[1].startswith("shop/lost 4 of 4 Failed")
     assert rows(result)[2] == f"what helps: {advice.GROUPS['Failed']}"
-    told = json.loads(run(file, "-o", "json").output)
+    told = json.loads(run(hub.file, "-o", "json").output)
     assert told["workloadGroups"] == {"Failed": 1}
     assert [each["name"] for each in told["groups"]] == ["shop/lost"]
 
@@ -166,50 +156,47 @@ def waiting(
     ],
 )
 def test_a_gang_counts_once_however_many_workloads_it_has(
-    reason: str, of_group: str, place: str, hub: tuple[Hub, Path]
+    reason: str, of_group: str, place: str, hub: Hub
 ) -> None:
-    there, file = hub
-    there.groups = [group("batch", conditions=said(of_group))]
-    there.workloads = [waiting(f"w{n}", reason, place=place) for n in range(100)]
-    result = run(file)
+    hub.groups = [group("batch", conditions=said(of_group))]
+    hub.workloads = [waiting(f"w{n}", reason, place=place) for n in range(100)]
+    result = run(hub.file)
     assert "; 1 thing needs a person" in result.output
     assert result.output.count("what helps: ") == 1
-    there.faults = {"workloadgroups": 403}
-    assert "; 100 things need a person" in run(file).output, "nobody else tells of it"
+    hub.faults = {"workloadgroups": 403}
+    assert "; 100 things need a person" in run(hub.file).output, "nobody else tells of it"
 
 
 @pytest.mark.parametrize(
     "reason", ["GroupDenied", "WaitingForGroup", "ScheduleTimeout", "InvalidGroup"]
 )
 def test_a_workload_that_waits_beside_a_group_that_is_well_needs_a_person(
-    reason: str, hub: tuple[Hub, Path]
+    reason: str, hub: Hub
 ) -> None:
-    there, file = hub
     ran = {"gate": "Open", "quorumTime": LONG_AGO}
-    there.groups = [
+    hub.groups = [
         group("batch", "Running", good("Scheduled"), scheduled=4, **ran),
         group("other", conditions=said(reason)),
     ]
-    there.workloads = [waiting("late", reason)]
-    result = run(file)
+    hub.workloads = [waiting("late", reason)]
+    result = run(hub.file)
     assert "; 2 things need a person" in result.output
     assert f"what helps: {advice.named(advice.SCHEDULED[reason], 'shop/late')}" in result.output
-    there.groups.pop()
-    assert run(file).exit_code == 1
-    there.workloads = [waiting("new", reason, since=ago(2))]
-    assert run(file).exit_code == (0 if reason == "WaitingForGroup" else 1)
+    hub.groups.pop()
+    assert run(hub.file).exit_code == 1
+    hub.workloads = [waiting("new", reason, since=ago(2))]
+    assert run(hub.file).exit_code == (0 if reason == "WaitingForGroup" else 1)
 
 
 @pytest.mark.proves("G12")
-def test_who_has_just_begun_to_wait_for_siblings_needs_nobody_yet(hub: tuple[Hub, Path]) -> None:
-    there, file = hub
+def test_who_has_just_begun_to_wait_for_siblings_needs_nobody_yet(hub: Hub) -> None:
     text = "WorkloadGroup shop/batch has 3 replicas in all its Workloads, minMember is 4"
     for since, code in ((ago(2), 0), (LONG_AGO, 1)):
-        there.groups = [group("batch", "Pending", said("GroupIncomplete", text, since=since))]
-        there.workloads = [waiting("first", "GroupIncomplete", text, since=since)]
-        result = run(file)
+        hub.groups = [group("batch", "Pending", said("GroupIncomplete", text, since=since))]
+        hub.workloads = [waiting("first", "GroupIncomplete", text, since=since)]
+        result = run(hub.file)
         assert result.exit_code == code
         assert ("what helps: the Workloads that are missing" in result.output) == (code == 1)
         assert "things need" not in result.output
-        there.groups.clear()
-        assert run(file).exit_code == code
+        hub.groups.clear()
+        assert run(hub.file).exit_code == code

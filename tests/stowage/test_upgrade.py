@@ -49,10 +49,9 @@ def install(file: Path, *more: str) -> Result:
 
 @pytest.mark.proves("KD10")
 def test_an_install_over_another_release_lists_workloads_of_unknown_kinds_and_stops(
-    hub: tuple[Hub, Path],
+    hub: Hub,
 ) -> None:
-    there, file = hub
-    ran = install(file)
+    ran = install(hub.file)
     assert ran.exit_code == 1
     said = str(ran.exception)
     rows = [line.split(maxsplit=2) for line in said.splitlines()]
@@ -63,20 +62,19 @@ def test_an_install_over_another_release_lists_workloads_of_unknown_kinds_and_st
     assert "shop/old" not in said
     assert "--yes" in said
     assert "applied" not in ran.output
-    there.deployments = []  # the kinds alone are there
-    assert install(file).exit_code == 1
+    hub.deployments = []  # the kinds alone are hub
+    assert install(hub.file).exit_code == 1
 
 
 @pytest.mark.proves("KD10")
-def test_a_dry_run_lists_them_beside_the_manifests(hub: tuple[Hub, Path]) -> None:
-    _, file = hub
-    ran = install(file, "--dry-run")
+def test_a_dry_run_lists_them_beside_the_manifests(hub: Hub) -> None:
+    ran = install(hub.file, "--dry-run")
     assert ran.exit_code == 0
     assert "Widget.example.com" in ran.stderr
     assert "Widget.example.com" not in ran.stdout
     assert "kind: Deployment" in ran.stdout
-    file.write_text(file.read_text().replace("127.0.0.1", "127.0.0.1.invalid"))
-    unasked = install(file, "--dry-run")
+    hub.file.write_text(hub.file.read_text().replace("127.0.0.1", "127.0.0.1.invalid"))
+    unasked = install(hub.file, "--dry-run")
     assert (unasked.exit_code, unasked.stdout) == (0, ran.stdout)
     assert "is not known" in unasked.stderr
 
@@ -86,11 +84,8 @@ def test_a_dry_run_lists_them_beside_the_manifests(hub: tuple[Hub, Path]) -> Non
     "change",
     [{"deployments": [controller(NEW)]}, {"faults": {"workloads": 404}}, {"workloads": []}],
 )
-def test_a_second_run_and_a_new_hub_are_asked_nothing(
-    hub: tuple[Hub, Path], change: dict[str, Any]
-) -> None:
-    there, file = hub
+def test_a_second_run_and_a_new_hub_are_asked_nothing(hub: Hub, change: dict[str, Any]) -> None:
     for name, value in change.items():
-        setattr(there, name, value)
-    assert install(file, "--dry-run").stderr == ""
-    assert "Nothing is installed" not in str(install(file).exception), "it goes on to the hub"
+        setattr(hub, name, value)
+    assert install(hub.file, "--dry-run").stderr == ""
+    assert "Nothing is installed" not in str(install(hub.file).exception), "it goes on to the hub"

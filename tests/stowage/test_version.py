@@ -24,9 +24,8 @@ hub = hub_of(PlainHub)
 
 
 @pytest.fixture
-def led(hub: tuple[PlainHub, Path]) -> tuple[PlainHub, str]:
+def led(hub: PlainHub) -> tuple[PlainHub, str]:
     """A hub whose controller leads, and whose propagator has never run."""
-    there, file = hub
     lease = {
         "metadata": {
             "name": "stowage-controller",
@@ -39,8 +38,8 @@ def led(hub: tuple[PlainHub, Path]) -> tuple[PlainHub, str]:
             "renewTime": microtime(datetime.now(UTC)),
         },
     }
-    there.leases = [lease]
-    return there, f"--kubeconfig={file}"
+    hub.leases = [lease]
+    return hub, f"--kubeconfig={hub.file}"
 
 
 def test_the_releases_of_the_command_and_of_both_processes(
