@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from stowage.playground.processes import ProcessFailed
-
-from .asking import Asking, Refused
+from .asking import Asking
 
 _numbers = itertools.count(1)
 
@@ -31,16 +28,6 @@ class Tenant:
 
     def kubectl(self, *args: str, **more: Any) -> str:
         return self.hub.kubectl("-n", self.namespace, *args, **more)
-
-    def apply_by(self, how: str, obj: Mapping[str, Any]) -> None:
-        """`kubectl apply`: merged by kubectl if `how` is "client-side", else by the server."""
-        if how == "server-side":
-            self.apply(obj)
-            return
-        try:
-            self.kubectl("apply", "-f", "-", input=json.dumps(obj))
-        except ProcessFailed as fault:
-            raise Refused(str(fault)) from fault
 
     def get(self, name: str, kind: str = "Workload") -> dict[str, Any]:
         return self.asking.get(name, kind, namespace=self.namespace)

@@ -219,24 +219,9 @@ def test_a_label_follows_its_alias_and_goes_with_it(tenant):
     metadata = tenant.get("bound")["metadata"]
     assert "labels" not in metadata
     assert MARK not in metadata.get("annotations", {})
-
-
-@pytest.mark.long
-@pytest.mark.proves("C24", "K14")
-@pytest.mark.parametrize("how", ["client-side", "server-side"])
-def test_a_user_who_takes_the_new_name_over_keeps_it(tenant, how):
-    tenant.apply_by(how, tenant.workload("renamed", labels={FIRST: "one"}))
-    tenant.apply_by(how, tenant.workload("renamed", labels={LABEL_POLICY: "one"}))
-    metadata = tenant.get("renamed")["metadata"]
-    assert metadata["labels"] == {LABEL_POLICY: "one"}
-
-
-@pytest.mark.long
-@pytest.mark.proves("C24", "K14")
-def test_a_server_side_apply_drops_the_label_with_its_alias(tenant):
-    tenant.apply(tenant.workload("dropped", labels={FIRST: "one"}))
-    tenant.apply(tenant.workload("dropped"))
-    assert "labels" not in tenant.get("dropped")["metadata"]
+    tenant.apply(tenant.workload("applied", labels={FIRST: "one"}))
+    tenant.apply(tenant.workload("applied", labels={LABEL_POLICY: "one"}))
+    assert tenant.get("applied")["metadata"]["labels"] == {LABEL_POLICY: "one"}, "it is theirs now"
 
 
 @pytest.mark.proves("S14")

@@ -56,26 +56,23 @@ def test_the_stored_object_always_shows_its_method_and_type(asking):
 
 
 @pytest.mark.proves("K10")
-@pytest.mark.parametrize(
-    "how", [pytest.param("client-side", marks=pytest.mark.long), "server-side"]
-)
-def test_an_edited_alias_takes_the_method_with_it(tenant, how):
+def test_an_edited_alias_takes_the_method_with_it(tenant):
     def said(**spec: Any) -> dict[str, Any]:
         return policy(namespace=tenant.namespace, **spec)
 
     def stored() -> str:
         return tenant.get("demo", "WorkloadPolicy")["spec"]["allocationMethod"]
 
-    tenant.apply_by(how, said(scheduleStrategy="Fill"))
+    tenant.apply(said(scheduleStrategy="Fill"))
     assert stored() == "Fill"
-    tenant.apply_by(how, said(scheduleStrategy="Balance"))
+    tenant.apply(said(scheduleStrategy="Balance"))
     assert stored() == "Balance"
-    tenant.apply_by(how, said())
+    tenant.apply(said())
     assert stored() == "Balance"
-    tenant.apply_by(how, said(scheduleStrategy="Fill"))
+    tenant.apply(said(scheduleStrategy="Fill"))
     assert stored() == "Fill"
     both = said(scheduleStrategy="Fill", allocationMethod="Balance")
-    answer = refusal(tenant.apply_by, how, both)
+    answer = refusal(tenant.apply, both)
     assert "spec.scheduleStrategy" in answer
     assert "is another name of allocationMethod" in answer
     assert any(

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
-from json import JSONDecodeError
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from crds.definition import definition
 from crds.membercluster import MemberCluster
 from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
-from tests.patience import hold_on
 
 from .asking import refusal
 from .bodies import read
@@ -217,57 +213,6 @@ def test_the_taints_of_a_person_are_taken(asking):
     }
     assert asking.create(cluster, dry_run=True)["spec"]["taints"] == cluster["spec"]["taints"]
     assert MemberCluster.model_validate(cluster).manifest() == cluster
-
-
-def test_a_taint_from_before_the_rule_hinders_no_other_write(asking):
-    """The kind by another group, so that the hub of the other tests keeps its own."""
-    crd = definition(MemberCluster)
-    crd["metadata"] = {"name": "memberclusters.before.example"}
-    crd["spec"] |= {"group": "before.example"}
-    crd["spec"]["names"] = {"kind": "MemberCluster", "plural": "memberclusters"}
-    kinds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    where = "/apis/before.example/v1alpha1/memberclusters"
-    taint = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
-        "properties"
-    ]["taints"]["items"]
-    rules = taint.pop("x-kubernetes-validations")
-    cluster = {
-        "apiVersion": "before.example/v1alpha1",
-        "kind": "MemberCluster",
-        "metadata": {"name": "old"},
-        "spec": taints("stowage.dev/cordon:NoSchedule", "b:NoSchedule"),
-    }
-
-    def taken(name: str) -> bool:
-        made = cluster | {"metadata": {"name": name}}
-        with suppress(JSONDecodeError):  # a path that is not served yet is answered in plain text
-            return not refusal(asking.request, "POST", where, made, query={"dryRun": "All"})
-        return False
-
-    def edit(part: str = "", **change: Any) -> dict[str, Any]:
-        path, how = f"{where}/old{part}", "application/merge-patch+json"
-        return asking.request("PATCH", path, change, content=how)
-
-    asking.request("POST", kinds, crd)
-    try:
-        hold_on(lambda: taken("old"))
-        asking.request("POST", where, cluster)
-        taint["x-kubernetes-validations"] = rules
-        path = f"{kinds}/{crd['metadata']['name']}"
-        asking.request("PATCH", path, crd, content="application/merge-patch+json")
-        hold_on(lambda: not taken("new"))
-        assert edit("/status", status={"version": "v1.36.3"})["status"]["version"] == "v1.36.3"
-        assert edit(spec={"unschedulable": True})["spec"]["unschedulable"]
-        whole = asking.request("GET", f"{where}/old")
-        whole["status"]["provider"] = "kind"
-        assert asking.request("PUT", f"{where}/old/status", whole)["status"]["provider"] == "kind"
-        other = [*cluster["spec"]["taints"], *taints("c:NoExecute")["taints"]]
-        assert len(edit(spec={"taints": other})["spec"]["taints"]) == 3
-        worse = taints("stowage.dev/not-ready:NoExecute")
-        assert "spec.taints[0].key" in refusal(edit, spec=worse)
-        assert edit(spec={"taints": []})["metadata"]["name"] == "old"
-    finally:
-        asking.request("DELETE", f"{kinds}/{crd['metadata']['name']}")
 
 
 def test_a_wrong_membercluster_is_refused(asking):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from crds.names import GROUP_ALIASES, LABEL_GROUP, NORMALISED_PREFIX
 from .asking import refusal
 from .bodies import body, dry, taken
 
-ROOT = Path(__file__).parents[2]
 FIRST, SECOND = GROUP_ALIASES
 MARK = f"{NORMALISED_PREFIX}workload-group"
 group = partial(body, "WorkloadGroup")
@@ -40,15 +38,6 @@ def test_a_name_is_one_that_a_label_can_give(asking):
     [said] = validation.object_violations("WorkloadGroup", named(64))
     assert said.startswith("metadata.name: at most 63 characters")
     assert said.endswith("take a shorter one")
-
-
-@pytest.mark.proves("G1")
-def test_what_nobody_says_is_left_out_but_for_the_mode(tenant):
-    tenant.apply(of(tenant, topology={"topologyKey": "zone"}))
-    assert tenant.get("demo", "WorkloadGroup")["spec"] == {
-        "minMember": 4,
-        "topology": {"topologyKey": "zone", "mode": "Required"},
-    }
 
 
 @pytest.mark.proves("G1")
@@ -181,9 +170,3 @@ def stands_on(tenant: Any, name: str, label: str, part: str) -> None:
     assert inner["spec"]["template"]["metadata"]["labels"] == pods["metadata"]["labels"]
     assert groups_named({}, inner["metadata"]["labels"]) == ("batch",)
     assert validation.violations(workload) == []
-
-
-@pytest.mark.proves("G2")
-def test_a_wrong_value_on_a_workload_is_refused_by_the_api_server(tenant):
-    answer = refusal(tenant.create, tenant.workload("member", labels={LABEL_GROUP: "no name"}))
-    assert "metadata.labels: Invalid value" in answer

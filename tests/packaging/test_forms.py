@@ -126,12 +126,6 @@ def test_the_check_names_what_is_not_as_its_source(
         assert name in changed
 
 
-def test_the_check_is_part_of_lint() -> None:
-    lint = re.search(r"(?ms)^CHECKS := (.*?)\n\S", (forms.ROOT / "Makefile").read_text())
-    assert lint
-    assert "'python -m stowage.packaging --check'" in lint[1]
-
-
 # --- kept kinds -----------------------------------------------------------------------------------
 
 

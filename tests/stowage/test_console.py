@@ -79,17 +79,33 @@ def test_the_words_of_a_file_are_not_obeyed(tmp_path: Path) -> None:
     assert words
 
 
-TEXTS = ["1e3", "y", "no", "0o644", "1_000", "=", "12:30", "~", ".5", "a: b", "two\nlines\n"]
+TEXTS = [
+    "1e3",
+    "0x1F",
+    "y",
+    "n",
+    "no",
+    "null",
+    "0o644",
+    "07",
+    "1_000",
+    "+1",
+    "12:30",
+    "~",
+    "-",
+    ".5",
+]
 
 
 def test_texts_stay_texts_for_every_reader_of_what_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """kubectl reads `1e3` as a number and `y` as a flag where PyYAML reads texts."""
-    manifests([{"data": dict(enumerate(TEXTS))}])
-    show({"data": TEXTS}, "yaml", text="")
+    others = ["=", "", "a: b", "two\nlines\n"]
+    manifests([{"data": dict(enumerate(TEXTS + others))}])
+    show({"data": TEXTS + others}, "yaml", text="")
     printed = capsys.readouterr().out
-    for text in ("1e3", "y", "no", "0o644", "1_000", "12:30", "~", ".5"):
+    for text in TEXTS:
         assert re.findall(rf"(?:- |: )(['\"]){re.escape(text)}\1$", printed, re.MULTILINE), text
 
 

@@ -29,7 +29,6 @@ from tests.stowage.importing import (
 )
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "import.md"
 
 
 @pytest.fixture
@@ -43,14 +42,6 @@ def beside(kind: str, name: str, **body: Any) -> dict[str, Any]:
 
 
 # --- streams, exit codes --------------------------------------------------------------------------
-
-
-def test_the_same_input_gives_the_same_output(files: Files) -> None:
-    given = policy(), bound(), spread(subset("a", 3), subset("b"))
-    first, second = files.result(*given), files.result(*given)
-    assert first.stdout == second.stdout
-    assert first.stderr == second.stderr
-    assert first.stdout.startswith("apiVersion: stowage.dev/v1alpha1\nkind: WorkloadPolicy\n")
 
 
 def test_several_files_folders_and_standard_input(files: Files, tmp_path: Path) -> None:
@@ -127,24 +118,8 @@ def test_objects_of_another_namespace_are_others(files: Files) -> None:
     assert "no Deployment web" in files.refusal(spread(subset("a")), other)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["1e3", "0x1F", "12:30", "yes", "Y", "n", "~", "null", "-", ".5", "+1", "07", "1_0", "=", ""],
-)
-def test_a_text_stays_a_text_for_every_reader(text: str) -> None:
-    out = dump([{"a": text}])
-    assert yaml.safe_load(out) == {"a": text}
-    assert out[len("a: ")] in "\"'"
-
-
 def test_texts_of_many_lines_can_be_read() -> None:
     assert dump([{"a": "one\ntwo\n"}]) == "a: |\n  one\n  two\n"
-
-
-def test_what_a_file_says_obeys_no_terminal(files: Files) -> None:
-    result = files.result(policy(**{"new\x1b[2J": 1}))
-    assert "spec.new" in result.stderr
-    assert "\x1b" not in result.stderr
 
 
 EVIL = "web\nlost: all of it\u2028note: x\r"

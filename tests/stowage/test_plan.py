@@ -233,26 +233,10 @@ def test_what_programs_are_told(write: Write) -> None:
     assert 1 <= told["clusters"][0]["score"] <= 10
 
 
-def test_yaml_and_json_say_the_same(write: Write) -> None:
-    files = ("-f", write("w.yaml", workload("demo")), "--fleet", write("f.yaml", cluster("a")))
-    as_json = json.loads(run("plan", *files, "-o", "json").stdout)
-    as_yaml = yaml.safe_load(run("plan", *files, "-o", "yaml").stdout)
-    as_json["workloads"][0].pop("time")
-    as_yaml["workloads"][0].pop("time")
-    assert as_json == as_yaml
-
-
 def test_several_files_after_one_option_as_a_shell_makes_them(write: Write) -> None:
     one, two = write("1.yaml", workload("one")), write("2.yaml", workload("two"))
     fleet = write("fleet.yaml", cluster("a"))
     assert list(plan(one, fleet, two)) == ["one", "two"]
-
-
-@pytest.mark.parametrize("command", ["plan", "explain"])
-def test_the_options_that_every_command_has(command: str) -> None:
-    printed = run(command, "--help").output
-    options = ("--kubeconfig", "--context", "-n, --namespace", "-o, --output", "--fleet")
-    assert all(option in printed for option in options)
 
 
 def test_each_one_sees_those_before_it(write: Write) -> None:
@@ -404,18 +388,6 @@ def test_a_row_with_an_unknown_key_is_refused(write: Write, edit: Any, said: str
     told = str(result.exception)
     assert "fleet.yaml, document 2: " in told
     assert said in told
-
-
-def test_standard_input_and_folders(write: Write, tmp_path: Path) -> None:
-    fleet = write("fleet.yaml", cluster("a"))
-    given = written(workload("demo"))
-    assert list(plan("-", fleet, input=given)) == ["demo"]
-    folder = tmp_path / "many"
-    folder.mkdir()
-    for name in ("2", "1"):
-        (folder / f"{name}.yaml").write_text(written(workload(f"w{name}")))
-    (folder / "notes.txt").write_text("no object")
-    assert list(plan(str(folder), fleet)) == ["w1", "w2"]
 
 
 def test_a_foreign_namespace_is_noted(write: Write) -> None:

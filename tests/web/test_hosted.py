@@ -320,19 +320,6 @@ def test_what_is_hidden_is_answered_as_what_is_not_there(page: Page, tenant: str
         assert (one.status, one.body) == (other.status, other.body), hidden
 
 
-@pytest.mark.proves("V13")
-def test_of_clusters_a_tenant_sees_name_and_ready_alone(page: Page, tenant: str) -> None:
-    reader = Reader(page, tenant)
-    told = reader.json("/clusters")["clusters"]
-    assert [each["name"] for each in told] == ["m1"]
-    assert (told[0]["state"], told[0]["ready"], told[0]["units"]) == ("Ready", True, 3)
-    assert (told[0]["labels"], told[0]["version"], told[0]["nodes"]) == ({}, "", 0)
-    one = reader.json("/clusters/m1")
-    assert one["evacuation"] is None
-    assert one["events"] == []
-    assert one["cpu"]["allocatable"] == 0
-
-
 @pytest.mark.proves("V14")
 def test_counts_are_those_of_what_may_be_listed(filled: Hub, page: Page, tenant: str) -> None:
     listed = json.loads(filled.cluster.kubectl("get", "wl", "-n", "shop", "-o", "json"))["items"]
@@ -364,26 +351,6 @@ def test_a_what_if_takes_the_rights_of_what_it_supposes(page: Page, tenant: str)
         {"each": "zone"},
     ):
         assert reader.suppose(**fields).status == 403, fields
-
-
-@pytest.mark.proves("V13")
-def test_what_becomes_of_others_is_one_sum(filled: Hub, page: Page) -> None:
-    rights = (
-        "get,list,watch workloads.stowage.dev shop",
-        "get,list,watch,update memberclusters.stowage.dev",
-    )
-    reader = Reader(page, token_of(filled, "operator", *rights))
-    hold_on(lambda: reader.suppose(drain="m1").status == 200)
-    told = reader.suppose(drain="m1").json
-    assert {each["namespace"] for each in told["workloads"]} == {"shop"}
-    assert told["others"]["workloads"] > 0
-    assert told["others"]["units"] > 0
-    assert told["before"]["placed"] == 3
-    text = reader.suppose("text/html", drain="m1").text
-    assert f"others: {told['others']['units']} replicas" in text
-    assert OTHER not in text
-    assert "zqweb" not in text + reader.ask("/clusters/m1").text
-    assert reader.json("/clusters")["total"] == 3
 
 
 @pytest.mark.proves("V13")
