@@ -305,7 +305,7 @@ def _table(why: Why, shares: Mapping[str, int], *, everything: bool) -> str:
     ranked = sorted(shares, key=lambda cluster: (-shares[cluster], cluster))
     shown = ranked if everything else ranked[:SHOWN]
     rows = [row for each in shown for row in _rows(each, shares[each], known.get(each), why, now)]
-    table = output.table(rows, ("cluster", "number", "why"))
+    table = output.table(rows, ("cluster", "replicas", "why"))
     lines = [table + output.left_out(len(ranked) - len(shown))]
     if why.reason_counts:
         lines += ["", "Not kept one by one:", *(_count(each) for each in why.reason_counts)]
@@ -322,8 +322,8 @@ def _rows(
         if sum(step.units for step in share.steps) != units:
             steps.append(f"changed {words.ELSEWHERE} since")
     first, *others = steps
-    rows: list[dict[str, Any]] = [{"cluster": cluster, "number": units, "why": first}]
-    return rows + [{"cluster": "", "number": "", "why": step} for step in others]
+    rows: list[dict[str, Any]] = [{"cluster": cluster, "replicas": units, "why": first}]
+    return rows + [{"cluster": "", "replicas": "", "why": step} for step in others]
 
 
 def _count(each: ReasonCount) -> str:

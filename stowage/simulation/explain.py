@@ -42,7 +42,7 @@ CONTROLLER_SECONDS = 5.0
 """A controller answers from memory in milliseconds: one that is silent for longer is absent."""
 SHOWN = 20
 """Clusters in the table, unless all are asked for."""
-COLUMNS = ("cluster", "verdict", "score", "number", "why")
+COLUMNS = ("cluster", "verdict", "score", "replicas", "why")
 
 NAMED = 3
 """Members of a group that a line names."""
@@ -352,7 +352,7 @@ def _table(record: Record, *, everything: bool) -> str:
     """Return clusters that hold units, then the others as ranked, then those refused."""
     fitting = sum(each["fits"] for each in record["clusters"])
     rows = [_row(each, n, fitting) for n, each in enumerate(record["clusters"], start=1)]
-    rows.sort(key=lambda row: not row["number"])
+    rows.sort(key=lambda row: not row["replicas"])
     shown = rows if everything else rows[:SHOWN]
     text = output.table(shown, COLUMNS)
     rest = rows[len(shown) :]
@@ -375,7 +375,7 @@ def _row(cluster: Record, place: int, fitting: int) -> dict[str, Any]:
         "cluster": cluster["name"],
         "verdict": "fits" if cluster["fits"] else "refused",
         "score": cluster["score"] or "-",
-        "number": cluster["replicas"],
+        "replicas": cluster["replicas"],
         "why": "; ".join(said),
     }
 

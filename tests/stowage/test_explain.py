@@ -71,11 +71,11 @@ def test_a_failure_as_people_see_it() -> None:
         "demo/by-labels: 0 of 2 replicas placed, 2 pending (FailedToSchedule)",
         "This is a plan: nothing is applied.",
         "",
-        "CLUSTER    VERDICT   SCORE   NUMBER   WHY",
-        "member-1   refused   -       0        didn't match clusterSelector (ClusterSelector)",
-        "member-2   refused   -       0        didn't match clusterSelector (ClusterSelector)",
+        "CLUSTER    VERDICT   SCORE   REPLICAS   WHY",
+        "member-1   refused   -       0          didn't match clusterSelector (ClusterSelector)",
+        "member-2   refused   -       0          didn't match clusterSelector (ClusterSelector)",
         (
-            "member-3   refused   -       0        "
+            "member-3   refused   -       0          "
             "had taints that were not tolerated (TaintToleration)"
         ),
         "",
