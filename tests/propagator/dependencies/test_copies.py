@@ -163,6 +163,16 @@ def test_each_sort_of_pods_names_what_it_needs() -> None:
     assert named_by(ray) == [Reference("ConfigMap", name) for name in ("head", "a", "b")]
 
 
+def test_pods_that_are_told_by_their_requests_name_nothing() -> None:
+    pods = {"spec": {"volumes": [{"configMap": {"name": "settings"}}]}}
+    for api, kind, spec in (
+        ("argoproj.io/v1alpha1", "Workflow", pods["spec"]),
+        ("flink.apache.org/v1beta1", "FlinkDeployment", {"podTemplate": pods}),
+        ("sparkoperator.k8s.io/v1beta2", "SparkApplication", pods["spec"]),
+    ):
+        assert named_by({"apiVersion": api, "kind": kind, "spec": spec}) == []
+
+
 def test_a_stateful_set_names_its_service_and_default_is_no_account() -> None:
     body = template("StatefulSet", "template", serviceName="db")
     body["spec"]["template"]["spec"]["serviceAccountName"] = "default"
