@@ -164,36 +164,11 @@ class TestClusterSelector:
 
 AGENT_OLD = [{"type": each, "status": "True"} for each in ("Ready", "AgentOld")]
 LABELS = {"zone": "z1", "size": "10", "word": "many"}
-OPERATORS = [
-    (expression("zone", "In", "z0", "z1"), True),
-    (expression("zone", "In", "z0"), False),
-    (expression("none", "In", "z1"), False),
-    (expression("zone", "NotIn", "z0"), True),
-    (expression("zone", "NotIn", "z1"), False),
-    (expression("none", "NotIn", "z1"), True),
-    (expression("zone", "Exists"), True),
-    (expression("none", "Exists"), False),
-    (expression("zone", "DoesNotExist"), False),
-    (expression("none", "DoesNotExist"), True),
-    (expression("size", "Gt", "9"), True),
-    (expression("size", "Gt", "10"), False),
-    (expression("word", "Gt", "1"), False),
-    (expression("none", "Gt", "1"), False),
-    (expression("size", "Lt", "11"), True),
-    (expression("size", "Lt", "10"), False),
-    (expression("word", "Lt", "1"), False),
-]
 
 
 @pytest.mark.proves("C13")
 class TestClusterAffinity:
     """spec.clusterAffinity, required."""
-
-    @pytest.mark.parametrize(("requirement", "holds"), OPERATORS, ids=str)
-    def test_six_operators(self, requirement: dict[str, Any], holds: bool) -> None:
-        asked = info(clusterAffinity=required_terms([requirement]))
-        reason = GOOD if holds else "didn't match clusterAffinity"
-        assert verdicts(decided(asked, cluster("a", LABELS))) == {"a": reason}
 
     @pytest.mark.parametrize(
         ("terms", "holds"),
@@ -229,46 +204,6 @@ class TestState:
     @pytest.mark.proves("PL20")
     def test_new_units_go_to_healthy_clusters_only(self, found: Any, reason: str) -> None:
         assert verdicts(decided(info(), found)) == {"a": reason}
-
-    @pytest.mark.parametrize(
-        ("effect", "tolerations", "holds"),
-        [
-            ("NoSchedule", [], False),
-            ("NoExecute", [], False),
-            ("PreferNoSchedule", [], True),
-            ("NoSchedule", [{"operator": "Exists"}], True),
-            ("NoSchedule", [{"key": "maintenance", "value": "yes"}], True),
-            ("NoSchedule", [{"key": "maintenance", "value": "no"}], False),
-            ("NoSchedule", [{"key": "maintenance", "operator": "Exists"}], True),
-            ("NoSchedule", [{"key": "other", "operator": "Exists"}], False),
-            ("NoSchedule", [{"operator": "Exists", "effect": "NoExecute"}], False),
-        ],
-    )
-    def test_hard_taints_need_a_toleration(
-        self, effect: str, tolerations: list[Any], holds: bool
-    ) -> None:
-        tainted = cluster("a", taints=[{"key": "maintenance", "value": "yes", "effect": effect}])
-        reason = GOOD if holds else "had taints that were not tolerated"
-        assert verdicts(decided(info(tolerations=tolerations), tainted)) == {"a": reason}
-
-    @pytest.mark.parametrize(
-        ("allow", "target", "holds"),
-        [
-            (["*"], "shop", True),
-            (["shop"], "shop", True),
-            (["team-*"], "team-a", True),
-            (["team-*"], "shop", False),
-            (["team-?", "shop"], "team-ab", False),
-            ([], "shop", False),
-        ],
-    )
-    def test_a_cluster_takes_the_namespaces_that_its_rule_allows(
-        self, allow: list[str], target: str, holds: bool
-    ) -> None:
-        asked = info(targetNamespace=target)
-        reason = GOOD if holds else f"namespace {target} is not allowed"
-        found = cluster("a", namespaces={"allow": allow})
-        assert verdicts(decided(asked, found)) == {"a": reason}
 
     @pytest.mark.proves("N18")
     @pytest.mark.parametrize(
@@ -394,33 +329,6 @@ class TestWorkloadAffinity:
         assert decision.state is WorkloadState.FAILED
         assert decision.message == "0/4 clusters: 4 didn't match workloadAffinity"
 
-    def test_a_workload_without_units_is_no_match(self) -> None:
-        asked = info("front", workloadAffinity={REQUIRED: [beside("back", ZONE)]})
-        found = self.reasons(asked, (info("back"), {"a": 0}))
-        assert set(found.values()) == {"didn't match workloadAffinity"}
-
-    def test_all_required_terms_must_hold(self) -> None:
-        terms = [beside("back", ZONE), beside("cache")]
-        asked = info("front", workloadAffinity={REQUIRED: terms})
-        found = self.reasons(asked, (info("back"), {"a": 1}), (info("cache"), {"b": 1}))
-        assert [name for name, reason in found.items() if reason == GOOD] == ["b"]
-
-    def test_other_namespaces_do_not_count(self) -> None:
-        asked = info("front", workloadAffinity={REQUIRED: [beside("back", ZONE)]})
-        found = self.reasons(asked, (info("back", namespace="bank"), {"a": 1}))
-        assert set(found.values()) == {"didn't match workloadAffinity"}
-
-    def test_anti_affinity_refuses_domains_that_hold_a_match(self) -> None:
-        asked = info("front", workloadAntiAffinity={REQUIRED: [beside("back", ZONE)]})
-        refused = "didn't match workloadAntiAffinity"
-        found = self.reasons(asked, (info("back"), {"a": 1}))
-        assert found == {"a": refused, "b": refused, "c": GOOD, "d": GOOD}
-
-    def test_a_holder_without_the_key_forbids_nothing(self) -> None:
-        asked = info("front", workloadAntiAffinity={REQUIRED: [beside("back", ZONE)]})
-        found = self.reasons(asked, (info("back"), {"d": 1}))
-        assert set(found.values()) == {GOOD}
-
     def test_anti_affinity_is_symmetric(self) -> None:
         holder = info("loner", workloadAntiAffinity={REQUIRED: [beside("front", ZONE)]})
         refused = "kept away by another Workload's workloadAntiAffinity"
@@ -428,29 +336,12 @@ class TestWorkloadAffinity:
         assert found == {"a": refused, "b": refused, "c": GOOD, "d": GOOD}
         assert set(self.reasons(info("other"), (holder, {"b": 2})).values()) == {GOOD}
 
-    def test_affinity_is_not_symmetric(self) -> None:
-        holder = info("friend", workloadAffinity={REQUIRED: [beside("front", ZONE)]})
-        assert set(self.reasons(info("front"), (holder, {"b": 2})).values()) == {GOOD}
-
     def test_the_first_of_a_set_that_wants_its_own_kind_is_let_in_where_the_key_is(self) -> None:
         asked = info(
             "one", labels={"app": "set"}, workloadAffinity={REQUIRED: [beside("set", ZONE)]}
         )
         refused = "didn't match workloadAffinity"
         assert self.reasons(asked) == {"a": GOOD, "b": GOOD, "c": GOOD, "d": refused}
-
-    def test_the_second_follows_the_first(self) -> None:
-        labels, rule = {"app": "set"}, {REQUIRED: [beside("set", ZONE)]}
-        first = info("one", labels=labels, workloadAffinity=rule)
-        second = info("two", labels=labels, workloadAffinity=rule)
-        found = self.reasons(second, (first, {"c": 1}))
-        assert [name for name, reason in found.items() if reason == GOOD] == ["c"]
-
-    def test_the_first_is_also_let_in_when_the_others_stood_on_a_cluster_that_went(self) -> None:
-        labels, rule = {"app": "set"}, {REQUIRED: [beside("set", ZONE)]}
-        asked = info("two", labels=labels, workloadAffinity=rule)
-        found = self.reasons(asked, (info("one", labels=labels), {"gone": 1}))
-        assert [name for name, reason in found.items() if reason == GOOD] == ["a", "b", "c"]
 
     def test_one_that_forbids_its_own_kind_does_not_forbid_itself(self) -> None:
         rule = {REQUIRED: [beside("front", ZONE)]}

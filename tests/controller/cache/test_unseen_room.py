@@ -72,16 +72,6 @@ def begun() -> SchedulerCache:
     return made
 
 
-def test_room_stays_taken_until_the_status_has_come_that_counts_it() -> None:
-    made = begun()
-    made.workload_changed(w(11), w(21, scheduled=8, capacity_version=20))
-    assert room(made) == ROOM - 8
-    made.cluster_changed(a(10), a(15))
-    assert room(made) == ROOM - 8, "that was written before the pods had a node"
-    made.cluster_changed(a(15), a(20, running=8))
-    assert room(made) == ROOM - 8
-
-
 def test_where_the_cluster_comes_first_units_count_twice_for_a_moment() -> None:
     made = begun()
     made.cluster_changed(a(10), a(20, running=8))
@@ -205,26 +195,6 @@ def test_in_whatever_order_both_watches_come_no_room_is_promised_twice(
             workloads[new.metadata.name] = new
         assert room(made) <= max(ROOM - taken, 0)
     assert room(made) == max(ROOM - taken, 0), "when all has come nothing is held back"
-
-
-async def test_a_held_back_cluster_watch_leads_nobody_into_room_that_is_taken() -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="8")
-    async with stage.leading():
-        stage.workload("first", replicas=8)
-        await stage.until(lambda: stage.placed("first") == {"a": 8})
-        release = stage.hub.hold(MEMBER_CLUSTERS)
-        full = stage.hub.edit(MEMBER_CLUSTERS, "a", {"status": free("0")}, status=True)
-        counted(stage, 8, by=full)
-        await stage.calm(2)
-        stage.workload("other", replicas=8)
-        await stage.until(lambda: stage.says("other")[0])
-        assert not stage.placed("other")
-        release()
-        await stage.calm(2)
-        assert not stage.placed("other")
-        stage.hub.edit(MEMBER_CLUSTERS, "a", {"status": free("8")}, status=True)
-        await stage.until(lambda: stage.placed("other") == {"a": 8})
 
 
 async def test_room_that_went_with_the_status_that_was_late_is_found() -> None:

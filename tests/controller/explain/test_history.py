@@ -85,16 +85,6 @@ def test_a_first_placement_tells_its_rule() -> None:
     assert [(m.cluster, m.before, m.now) for m in change.moves] == [("a", None, 2)]
 
 
-def test_a_share_that_grew_in_steps_shows_them() -> None:
-    hub = divided(cluster("a"), cluster("b"), replicas=4)
-    hub.decide()
-    hub.spec["replicas"] = 8
-    hub.decide()
-    assert [units for units, *_ in hub.told("a")] == [2, 2]
-    assert [cause for _, cause, _ in hub.told("a")] == ["Placed", "Scaled"]
-    assert [c.cause for c in hub.changes] == ["Placed", "Scaled"]
-
-
 def test_what_an_edit_does_not_touch_is_kept() -> None:
     hub = Hub(cluster("a", {"tier": "gold"}), replicas=2)
     hub.decide()

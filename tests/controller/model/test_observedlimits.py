@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from controller import catalogue
 from controller.binding.statuspatch import patch_of
@@ -27,7 +25,6 @@ from machinery.clock import timestamp
 from machinery.errors import ConfigurationError
 from tests.controller.make import NOW, cluster, workload
 from tests.controller.memory import Stage
-from tests.examples import examples
 
 PATIENCE = timedelta(seconds=60)
 HOLD = timedelta(minutes=5)
@@ -217,35 +214,6 @@ def test_units_without_a_node_go_where_there_is_one() -> None:
     assert loop.workload.placements == {"a": 4, "b": 4}, "doubted, tried, and it runs"
 
 
-fleets = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6)
-
-
-@examples(150)
-@given(st.integers(0, 30), fleets, st.lists(st.integers(61, 4000), min_size=12, max_size=12))
-def test_from_any_start_it_comes_to_rest_and_takes_nothing_back_that_runs(
-    replicas: int, members: list[tuple[int, int]], steps: list[int]
-) -> None:
-    names = [f"m{number}" for number in range(len(members))]
-    rooms = {name: room for name, (room, _) in zip(names, members, strict=True)}
-    true = {name: runs for name, (_, runs) in zip(names, members, strict=True)}
-    loop = Loop(replicas, rooms, true)
-    loop.turn(1)
-    for _ in range(len(members) + 1):
-        before = loop.runs
-        loop.turn(61)
-        assert all(loop.runs.get(name, 0) >= n for name, n in before.items())
-    resting, most = loop.workload.placements, sum(min(rooms[n], true[n]) for n in names)
-    assert sum(loop.runs.values()) == min(replicas, most)
-    loop.turn(1)
-    assert loop.workload.placements == resting
-    for seconds in steps:  # limits are doubted and confirmed, and what runs stays
-        before = loop.runs
-        loop.turn(seconds)
-        assert all(loop.runs.get(name, 0) >= n for name, n in before.items())
-        status = loop.workload.status
-        assert sum(loop.workload.placements.values()) + (status.pending or 0) == replicas
-
-
 def waiting(stage: Stage, runs: int, *, old: timedelta = timedelta()) -> None:
     """Of the six units of a Workload on the first cluster so many run, the others wait."""
     entry: dict[str, Any] = {"name": "a", "replicas": 6, "scheduled": runs}
@@ -264,8 +232,7 @@ def stage_of_two() -> Stage:
     return stage
 
 
-@pytest.mark.parametrize("old", [timedelta(), timedelta(minutes=10)])
-@pytest.mark.parametrize("grows", [True, False])
+@pytest.mark.parametrize(("grows", "old"), [(True, timedelta()), (False, timedelta(minutes=10))])
 async def test_a_cluster_that_grows_in_time_keeps_its_units(*, grows: bool, old: timedelta) -> None:
     """Decided by the clock, as nothing happens when the patience ends.
 
