@@ -521,18 +521,11 @@ def changes(draw: st.DrawFn, plot: Plot) -> Happens:
     return Happens(kind, name, before, {**before, part: value})
 
 
-FEW_AND_MANY = pytest.mark.parametrize("number", [300, pytest.param(600, marks=pytest.mark.long)])
-"""Of examples."""
-
-
 @pytest.mark.long
 @pytest.mark.proves("L2", "L17")
-@FEW_AND_MANY
-def test_what_places_more_of_it_wakes_it(number: int) -> None:
-    examples(number)(given(st.data())(_wakes))()
-
-
-def _wakes(data: st.DataObject) -> None:
+@examples(300)
+@given(st.data())
+def test_what_places_more_of_it_wakes_it(data: st.DataObject) -> None:
     plot = data.draw(plots())
     for change in data.draw(st.lists(changes(plot), min_size=1, max_size=4)):
         for start, what in ((plot, change), (plot.with_change(change), change.undone())):
@@ -557,12 +550,9 @@ async def _holds(plot: Plot, change: Happens) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves("C25")
-@FEW_AND_MANY
-def test_what_changes_its_reason_wakes_it_or_is_noted(number: int) -> None:
-    examples(number)(given(st.data())(_wakes_or_is_noted))()
-
-
-def _wakes_or_is_noted(data: st.DataObject) -> None:
+@examples(300)
+@given(st.data())
+def test_what_changes_its_reason_wakes_it_or_is_noted(data: st.DataObject) -> None:
     plot = data.draw(plots())
     for change in data.draw(st.lists(changes(plot), min_size=1, max_size=4)):
         for start, what in ((plot, change), (plot.with_change(change), change.undone())):

@@ -68,9 +68,7 @@ async def dies(fleet: RolloutFleet, number: int, *, landed: bool) -> bool:
 
 @pytest.mark.long
 @pytest.mark.proves("T21")
-@pytest.mark.parametrize(
-    "landed", [False, pytest.param(True, marks=pytest.mark.long)], ids=["before", "after"]
-)
+@pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
 async def test_at_whichever_write_it_dies_the_next_one_goes_on(landed: bool) -> None:
     number = 0
     while await dies(RolloutFleet(canaries=2, others=1), number, landed=landed):

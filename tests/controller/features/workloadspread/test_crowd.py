@@ -24,8 +24,6 @@ from tests.controller.features.workloadspread.spreading import (
 )
 from tests.controller.memory import Stage
 
-CROWD = 20
-
 
 def crowd(number: int, *, cap: int = 3, **spec: Any) -> tuple[Stage, list[str]]:
     """So many Workloads, each with a spread of its own over the same two clusters."""
@@ -92,7 +90,7 @@ def settled(stage: Stage, names: list[str], each: int, cap: int = 3) -> bool:
 @pytest.mark.proves("W19")
 async def test_two_schedulers_at_once_assign_nothing_twice() -> None:
     """Both decide them all, as after a lease that was lost without anybody noticing."""
-    stage, names = crowd(CROWD)
+    stage, names = crowd(8)
     slow(stage, 0.0, 0.1, 0.3)
     watched = Watched(stage, 3)
     async with (
