@@ -20,7 +20,7 @@ from controller.model.unit import WorkloadInfo
 from controller.plugins.defaults import PrioritySort
 from machinery.errors import ConfigurationError
 
-from .make import cluster, decided, info
+from .make import info
 
 HEAD = "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n"
 
@@ -134,21 +134,6 @@ class TestGood:
         assert names(found.profiles["cheap"].score) == ["ClusterCost"]
         assert dict(found.profiles["cheap"].weights) == {"ClusterCost": 5}
         assert len(found.profiles["stowage"].score) == len(registry().defaults["score"])
-
-    @pytest.mark.proves("E32")
-    def test_the_order_of_the_file_is_the_order_of_the_filters(self) -> None:
-        found = parsed(
-            """profiles:
-- plugins:
-    filter:
-      disabled: [{name: "*"}]
-      enabled: [{name: ClusterReady}, {name: ClusterSelector}]
-"""
-        ).profiles["stowage"]
-        assert names(found.filter) == ["ClusterReady", "ClusterSelector"]
-        asked = info(clusterSelector={"tier": "gold"})
-        decision = decided(asked, cluster("a", ready=False), profile=found)
-        assert decision.message == "0/1 clusters: 1 not ready"
 
     def test_one_default_may_be_disabled_and_another_weighed_anew(self) -> None:
         found = parsed(

@@ -26,8 +26,7 @@ from controller.framework.runtime import framework as runtime
 from controller.model.objects import MemberCluster, Workload
 from controller.plugins.defaults import PrioritySort
 from controller.scheduling.cycle import decide
-from controller.snapshot.snapshot import Snapshot
-from tests.controller.make import NOW, ROOMY, ZONE, snapshot
+from tests.controller.make import NOW, ROOMY, ZONE
 from tests.examples import examples
 
 pytestmark = pytest.mark.proves("S2")
@@ -237,14 +236,6 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
     assert all(0 <= number < 2**31 for number in _numbers(told))
     arrays = (*world.snapshot().allocatable.values(), *world.snapshot().groups.free.values())
     assert all((column >= 0).all() for column in arrays)
-
-
-@pytest.fixture(scope="module")
-def absurd() -> Snapshot:
-    """Ten thousand clusters, each of which offers all that can be said."""
-    groups = [{"count": 2**31 - 1, "free": dict.fromkeys(ROOMY, str(INT64))}]
-    offers = {"allocatable": {"cpu": "9E"}}
-    return snapshot(*(member(f"c-{n:05}", groups, capacity=offers) for n in range(10_000)))
 
 
 @pytest.mark.parametrize(

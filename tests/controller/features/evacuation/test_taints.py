@@ -1,16 +1,20 @@
-"""The brake: how many clusters may be lost at once."""
+"""The brake, which counts lost clusters, and the toleration of a taint that counts."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.features.evacuation.taints import braked
+from controller.features.evacuation.taints import braked, tolerated
 from controller.model.movement import BrakeConfiguration
+from machinery.types.taints import Taint, Toleration
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 PLAIN = BrakeConfiguration(topology_key="region")
+TAINT = Taint(key="k", effect="NoExecute")
 
 
 @pytest.mark.proves("M42")
@@ -64,3 +68,24 @@ def test_what_holds_for_some_holds_for_more(
         now = braked(lost, domains, limits) is not None
         assert now or not held
         held = now
+
+
+@pytest.mark.proves("RB16")
+@pytest.mark.parametrize(
+    ("seconds", "leaves_after"),
+    [
+        ((9, 4), 9),  # and not after the shortest
+        ((4, 9), 4),
+        ((None, 4), None),
+        ((4, None), 4),
+        ((), 300),
+    ],
+)
+def test_the_first_toleration_that_matches_counts(
+    seconds: tuple[int | None, ...], leaves_after: int | None
+) -> None:
+    """As Kubernetes 1.36.3 does it with the tolerations of a pod."""
+    other = Toleration(key="other", operator="Exists", toleration_seconds=1)
+    each = [Toleration(key="k", operator="Exists", toleration_seconds=s) for s in seconds]
+    found = tolerated(TAINT, [other, *each], 300)
+    assert found == (None if leaves_after is None else timedelta(seconds=leaves_after))
