@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.client import ApiClient
 from machinery.api.resources import CRDS, EVENTS, PODS, Resource
-from machinery.errors import Forbidden, Invalid
+from machinery.errors import Forbidden, Invalid, NotFound
 from machinery.kinds.paths import value_at
 from tests.definitions import definition
 
@@ -44,7 +45,15 @@ async def serving(*members: ApiClient, kinds: list[Resource]) -> AsyncIterator[N
                 made = definition(each)
                 await member.create(CRDS, made)
                 stack.push_async_callback(member.delete, CRDS, made["metadata"]["name"])
+                await until(partial(_served, member, each))
         yield
+
+
+async def _served(member: ApiClient, kind: Resource) -> bool:
+    with suppress(NotFound):
+        await member.list(kind)
+        return True
+    return False
 
 
 def main(of: Resource, name: str, **spec: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from controller.app import Controller
 from controller.features.rollout.revisions import CONTROLLER_REVISIONS
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.kinds.revisions import digest_of, revision_data
-from tests.controller.live import deployment
+from tests.controller.live import condition, deployment
 from tests.controller.memory import Stage
 
 NAME = "web"
@@ -99,17 +99,26 @@ class RolloutFleet(Stage):
         found = self.hub.all(CONTROLLER_REVISIONS)
         return {each["metadata"]["name"].rpartition("-")[2] for each in found}
 
+    def loses(self, name: str, *, ready: bool = False) -> None:
+        """A cluster stops to answer, or answers again."""
+        status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+        self.hub.edit(MEMBER_CLUSTERS, name, {"status": status}, status=True)
+
     def report(self) -> None:
         """The members have done what the status says, and the propagator tells it."""
         body = self.read()
         status = body.get("status", {})
         before = {each["name"]: each for each in status.get("clusters", [])}
         shares = {each["cluster"]: each["replicas"] for each in status.get("placements", [])}
-        here = {each["metadata"]["name"] for each in self.hub.all(MEMBER_CLUSTERS)}
+        heard = {
+            each["metadata"]["name"]
+            for each in self.hub.all(MEMBER_CLUSTERS)
+            if condition(each["status"], "Ready")["status"] == "True"
+        }
         told = []
         for name, target in sorted(self.targets().items()):
             seen = self.given.setdefault(name, [])
-            if name not in here:
+            if name not in heard:
                 told += [before[name]] if name in before else []
                 continue
             if not seen or seen[-1] != target:
